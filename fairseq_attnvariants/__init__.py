@@ -1,0 +1,14 @@
+"""Attention variants for recurrent neural machine translation, as a plugin of stock fairseq 0.12.2.
+
+``fairseq-train --user-dir fairseq_attnvariants --arch NAME``; the names are in :mod:`.variants`.
+"""
+
+from .compat import allow_namespace, check_environment
+
+check_environment()
+allow_namespace()
+
+# fairseq scans models/ and tasks/ only when it imports the package itself, and criterions/ never
+from . import criterions, models, tasks  # noqa: E402
+
+__all__ = ["criterions", "models", "tasks"]

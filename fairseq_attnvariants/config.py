@@ -1,0 +1,91 @@
+"""The options of every model here.
+
+An option left at None is filled from the architecture's row in :mod:`.variants`, so that ``--arch NAME`` and
+hydra's ``model._name=NAME`` give the same model.
+"""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import II
+
+CELL = ChoiceEnum(["gru", "lstm"])
+TRANSITION = ChoiceEnum(["simple", "conditional"])
+INITIAL_STATE = ChoiceEnum(["first", "mean"])
+READOUT = ChoiceEnum(["maxout", "tanh"])
+COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
+
+
+def option(help: str, default=None):
+    """A documented dataclass field."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass
+class AttentionRNNConfig(FairseqDataclass):
+    """Sizes, parts and regularisation of an attentional recurrent encoder-decoder.
+
+    Flags are named as the stock ``lstm`` names them.
+    """
+
+    # sizes
+    encoder_embed_dim: Optional[int] = option("width m of the source embeddings")
+    encoder_hidden_size: Optional[int] = option("width n of each direction of the encoder")
+    encoder_layers: Optional[int] = option("number of bidirectional encoder layers")
+    decoder_embed_dim: Optional[int] = option("width m of the target embeddings")
+    decoder_hidden_size: Optional[int] = option("width n of the decoder's state")
+    decoder_layers: Optional[int] = option("number of decoder layers; attention belongs to the first")
+    decoder_out_embed_dim: Optional[int] = option(
+        "width of the readout, which the vocabulary layer reads (default: the paper's rule, from the other widths)"
+    )
+    attention_dim: Optional[int] = option(
+        "width of the attention score's hidden layer (default: the paper's rule, from the other widths)"
+    )
+
+    # parts
+    encoder_cell: Optional[CELL] = option("cell of the encoder")  # type: ignore[valid-type]
+    decoder_cell: Optional[CELL] = option("cell of the decoder")  # type: ignore[valid-type]
+    decoder_transition: Optional[TRANSITION] = option(  # type: ignore[valid-type]
+        "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "
+        "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt)"
+    )
+    initial_state: Optional[INITIAL_STATE] = option(  # type: ignore[valid-type]
+        "the decoder starts from the backward state at the first word ('first') or from the mean annotation ('mean')"
+    )
+    readout: Optional[READOUT] = option("readout: deep output with maxout, or tanh")  # type: ignore[valid-type]
+    input_feed: Optional[bool] = option("feed the previous context to the decoder's first cell (InputFeed)")
+    attention_history: Optional[str] = option(
+        "what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), "
+        "'state' (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), or 'none'"
+    )
+    attention_filters: Optional[int] = option("filters of the convolution over the previous weights (HybridAtt2)")
+    attention_filter_width: Optional[int] = option("width of these filters, odd (HybridAtt2)")
+    decoder_condition: Optional[bool] = option("add CondDec's condition to the decoder's cell")
+
+    # regularisation
+    dropout: Optional[float] = option("dropout at every place that is not given separately below")
+    encoder_dropout_in: Optional[float] = option("dropout after the source embeddings")
+    encoder_dropout_out: Optional[float] = option("dropout after the annotations, and between encoder layers")
+    decoder_dropout_in: Optional[float] = option("dropout after the target embeddings")
+    decoder_dropout_out: Optional[float] = option("dropout after the readout, and between decoder layers")
+
+    # embeddings
+    encoder_embed_path: Optional[str] = option("file of pretrained source embeddings")
+    decoder_embed_path: Optional[str] = option("file of pretrained target embeddings")
+    encoder_freeze_embed: bool = option("do not train the source embeddings", False)
+    decoder_freeze_embed: bool = option("do not train the target embeddings", False)
+    share_decoder_input_output_embed: bool = option(
+        "tie the vocabulary layer to the target embeddings; the readout takes their width", False
+    )
+    share_all_embeddings: bool = option(
+        "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)", False
+    )
+
+    compute_dtype: COMPUTE_DTYPE = option(  # type: ignore[valid-type]
+        "number type of the matrix products in training; with 'bfloat16' parameters, states and softmax stay float32. "
+        "Needs a processor with bfloat16 instructions to pay off",
+        "float32",
+    )
+    max_source_positions: int = II("task.max_source_positions")
+    max_target_positions: int = II("task.max_target_positions")

@@ -1,0 +1,5 @@
+"""fairseq's side of the models: one registered model, and the architectures of :mod:`..variants`."""
+
+from .attention_rnn import AttentionRNNModel
+
+__all__ = ["AttentionRNNModel"]

@@ -1,0 +1,251 @@
+"""The fairseq adapter: tokens and dictionaries on one side, :mod:`..nn` on the other."""
+
+import contextlib
+import logging
+from typing import Dict, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.models import (
+    FairseqEncoder,
+    FairseqEncoderDecoderModel,
+    FairseqIncrementalDecoder,
+    register_model,
+    register_model_architecture,
+)
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+
+from ..build import ConfigurationError, build_decoder, build_encoder, check
+from ..config import AttentionRNNConfig
+from ..nn.decoder import Decoder
+from ..nn.encoder import BidirectionalEncoder
+from ..nn.init import STD
+from ..nn.state import Encoded, Memory, State, reorder
+from ..variants import VARIANTS, fill
+from .fingerprint import NAME as FINGERPRINT
+from .fingerprint import check_fingerprint, fingerprint
+
+logger = logging.getLogger(__name__)
+
+BASE = "rnnsearch"
+
+
+@register_model("attention_rnn", dataclass=AttentionRNNConfig)
+class AttentionRNNModel(FairseqEncoderDecoderModel):
+    """An attentional recurrent encoder-decoder, composed as its configuration says.
+
+    ``forward(src_tokens, src_lengths, prev_output_tokens)`` returns logits ``B x T x V`` and a dictionary with
+    ``attn``, a list of one ``B x T x S`` float32 tensor in the columns of ``src_tokens``.
+    """
+
+    def __init__(self, cfg: AttentionRNNConfig, encoder: "Encoder", decoder: "IncrementalDecoder"):
+        super().__init__(encoder, decoder)
+        self.cfg = cfg
+
+    @classmethod
+    def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
+        """Build from a configuration; options that are still None are rnnsearch's.
+
+        Raises:
+            ConfigurationError: options that are unknown or do not fit together.
+        """
+        fill(cfg, BASE)
+        check(cfg)
+        source, target = task.source_dictionary, task.target_dictionary
+        if cfg.share_all_embeddings and source != target:
+            raise ConfigurationError(
+                "--share-all-embeddings needs one dictionary for both languages: "
+                "run fairseq-preprocess with --joined-dictionary"
+            )
+        target_embedding = embedding(
+            target, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed, "--decoder-embed-path"
+        )
+        source_embedding = (
+            target_embedding
+            if cfg.share_all_embeddings
+            else embedding(
+                source, cfg.encoder_embed_dim, cfg.encoder_embed_path, cfg.encoder_freeze_embed, "--encoder-embed-path"
+            )
+        )
+        if str(cfg.compute_dtype) == "bfloat16" and not fast_bfloat16():
+            logger.warning(
+                "--compute-dtype bfloat16: this processor has no bfloat16 instructions, so training will be slower "
+                "than in float32"
+            )
+        return cls(
+            cfg,
+            Encoder(source, source_embedding, build_encoder(cfg), cfg),
+            IncrementalDecoder(target, target_embedding, build_decoder(cfg), cfg),
+        )
+
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **kwargs):
+        with self.autocast(src_tokens.device):
+            return super().forward(src_tokens, src_lengths, prev_output_tokens, **kwargs)
+
+    def autocast(self, device: torch.device):
+        """Matrix products in bfloat16 while training, where the configuration asks for it."""
+        if self.training and str(self.cfg.compute_dtype) == "bfloat16":
+            return torch.autocast(device.type, dtype=torch.bfloat16)
+        return contextlib.nullcontext()
+
+
+class Encoder(FairseqEncoder):
+    """Embeds source tokens and encodes them."""
+
+    def __init__(self, dictionary, embed_tokens: nn.Embedding, encoder: BidirectionalEncoder, cfg):
+        super().__init__(dictionary)
+        self.embed_tokens = embed_tokens
+        self.layers = encoder
+        self.dropout_in = FairseqDropout(cfg.encoder_dropout_in, module_name="encoder_dropout_in")
+        self.dropout_out = FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out")
+        self.max_source_positions = cfg.max_source_positions
+        self.register_buffer(FINGERPRINT, fingerprint(dictionary))
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **kwargs) -> Dict[str, List[Tensor]]:
+        """Encode ``B x S`` tokens, padded on either side, to the fields of :class:`~..nn.state.Encoded`.
+
+        Raises:
+            ValueError: a source is longer than ``--max-source-positions``.
+        """
+        if src_tokens.size(1) > self.max_source_positions:
+            raise ValueError(
+                f"a source of {src_tokens.size(1)} tokens is longer than --max-source-positions "
+                f"{self.max_source_positions}; fairseq-generate leaves such lines out with "
+                "--skip-invalid-size-inputs-valid-test"
+            )
+        embedded = self.dropout_in(self.embed_tokens(src_tokens))
+        encoded = self.layers(embedded, src_tokens.eq(self.dictionary.pad()))
+        encoded = encoded._replace(annotations=self.dropout_out(encoded.annotations))
+        return {name: [value] for name, value in encoded._asdict().items()}
+
+    def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
+        return {name: [value.index_select(0, new_order) for value in values] for name, values in encoder_out.items()}
+
+    def max_positions(self) -> int:
+        return self.max_source_positions
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        check_fingerprint(self, state_dict, name, "source")
+        return state_dict
+
+
+class IncrementalDecoder(FairseqIncrementalDecoder):
+    """Embeds previous target tokens, decodes them and projects to the vocabulary."""
+
+    STATE = "state"
+
+    def __init__(self, dictionary, embed_tokens: nn.Embedding, decoder: Decoder, cfg):
+        super().__init__(dictionary)
+        self.embed_tokens = embed_tokens
+        self.layers = decoder
+        self.dropout_in = FairseqDropout(cfg.decoder_dropout_in, module_name="decoder_dropout_in")
+        self.dropout_out = FairseqDropout(cfg.decoder_dropout_out, module_name="decoder_dropout_out")
+        self.max_target_positions = cfg.max_target_positions
+        self.output_projection = nn.Linear(cfg.decoder_out_embed_dim, len(dictionary))
+        nn.init.zeros_(self.output_projection.bias)
+        if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
+            self.output_projection.weight = embed_tokens.weight
+        else:
+            nn.init.normal_(self.output_projection.weight, std=STD)
+        self.register_buffer(FINGERPRINT, fingerprint(dictionary))
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Dict[str, List[Tensor]],
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        features_only: bool = False,
+        **kwargs,
+    ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
+        """Logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``."""
+        if incremental_state is None:
+            memory, state = self.layers.start(_encoded(encoder_out))
+        else:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+            memory, state = self._resume(incremental_state, encoder_out)
+        decoded = self.layers(self.dropout_in(self.embed_tokens(prev_output_tokens)), memory, state)
+        if incremental_state is not None:
+            self._keep(incremental_state, memory, decoded.state)
+        features = self.dropout_out(decoded.features)
+        extra: Dict[str, List[Optional[Tensor]]] = {"attn": [decoded.weights]}
+        if decoded.conditions is not None:
+            extra["conditions"] = [decoded.conditions]
+        return (features if features_only else self.output_layer(features)), extra
+
+    def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
+        return self.forward(prev_output_tokens, encoder_out, features_only=True, **kwargs)
+
+    def output_layer(self, features: Tensor, **kwargs) -> Tensor:
+        """Project ``B x T x k`` to the vocabulary."""
+        return self.output_projection(features)
+
+    def reorder_incremental_state(self, incremental_state, new_order: Tensor) -> None:
+        kept = self.get_incremental_state(incremental_state, self.STATE)
+        if kept is not None:
+            memory, state = _unflatten(kept)
+            self._keep(incremental_state, reorder(memory, new_order), reorder(state, new_order))
+
+    def max_positions(self) -> int:
+        return self.max_target_positions
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        check_fingerprint(self, state_dict, name, "target")
+        return state_dict
+
+    def _resume(self, incremental_state, encoder_out) -> Tuple[Memory, State]:
+        kept = self.get_incremental_state(incremental_state, self.STATE)
+        return self.layers.start(_encoded(encoder_out)) if kept is None else _unflatten(kept)
+
+    def _keep(self, incremental_state, memory: Memory, state: State) -> None:
+        self.set_incremental_state(incremental_state, self.STATE, {**memory._asdict(), **state._asdict()})
+
+
+def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Encoded:
+    return Encoded(**{name: encoder_out[name][0] for name in Encoded._fields})
+
+
+def _unflatten(kept: Dict[str, Optional[Tensor]]) -> Tuple[Memory, State]:
+    return (
+        Memory(**{name: kept[name] for name in Memory._fields}),  # type: ignore[arg-type]
+        State(**{name: kept[name] for name in State._fields}),  # type: ignore[arg-type]
+    )
+
+
+def embedding(dictionary, width: int, path: Optional[str], freeze: bool, flag: str) -> nn.Embedding:
+    """An embedding matrix, N(0, 0.01²) or read from a file, whose padding row is zero.
+
+    Raises:
+        ConfigurationError: the file's vectors have another width; ``flag`` names the option.
+    """
+    layer = nn.Embedding(len(dictionary), width, dictionary.pad())
+    nn.init.normal_(layer.weight, std=STD)
+    nn.init.zeros_(layer.weight[dictionary.pad()])
+    if path:
+        vectors = utils.parse_embedding(path)
+        found = {vector.numel() for vector in vectors.values()}
+        if found != {width}:
+            raise ConfigurationError(f"{flag} {path} has vectors of width {sorted(found)}, but the model's is {width}")
+        utils.load_embedding(vectors, dictionary, layer)
+    layer.weight.requires_grad_(not freeze)
+    return layer
+
+
+def fast_bfloat16() -> bool:
+    """Whether bfloat16 products are quick here: on CUDA, or on a CPU that says so (or cannot say)."""
+    if torch.cuda.is_available():
+        return True
+    asks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(ask() if ask else True for ask in asks)
+
+
+def _register(name: str) -> None:
+    def architecture(cfg) -> None:
+        fill(cfg, name)
+
+    architecture.__doc__ = VARIANTS[name].paper
+    register_model_architecture("attention_rnn", name)(architecture)
+
+
+for _name in VARIANTS:
+    _register(_name)

@@ -1,0 +1,158 @@
+"""Recurrent cells that are stepped inside the decoder's time loop.
+
+A cell reads several named inputs.  Each has a matrix of its own, so that an input known for the whole
+sentence (the target embeddings) is projected once, before the loop, and only what depends on the previous
+step is projected inside it.  A cell's state is one tensor ``B x state_dim``.
+
+Shapes: ``B`` batch, ``n`` hidden width.
+"""
+
+from typing import Dict, Iterator, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from .init import normal_, orthogonal_blocks_
+
+
+class _GRUGates(Function):
+    """The elementwise half of a GRU step, with the backward pass written out.
+
+    Autograd would keep and add a dozen ``B x 3n`` temporaries for each step.
+    """
+
+    @staticmethod
+    def forward(ctx, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+        n = previous.size(1)
+        inputs, recurrent = inputs.to(previous.dtype), recurrent.to(previous.dtype)
+        gates = torch.sigmoid(inputs[:, : 2 * n] + recurrent[:, : 2 * n])
+        reset, update = gates.chunk(2, dim=1)
+        projected = recurrent[:, 2 * n :].contiguous()
+        candidate = torch.addcmul(inputs[:, 2 * n :], reset, projected).tanh_()
+        ctx.save_for_backward(gates, projected, candidate, previous)
+        return torch.lerp(candidate, previous, update)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        gates, projected, candidate, previous = ctx.saved_tensors
+        n = previous.size(1)
+        reset, update = gates.chunk(2, dim=1)
+        grad_previous = grad * update
+        grad_inputs = grad.new_empty(grad.size(0), 3 * n)
+        grad_reset, grad_update, grad_candidate = grad_inputs.split(n, dim=1)
+        torch.mul(grad - grad_previous, 1 - candidate * candidate, out=grad_candidate)
+        torch.mul(grad_candidate, projected, out=grad_reset)
+        torch.mul(grad, previous - candidate, out=grad_update)
+        grad_inputs[:, : 2 * n] *= gates * (1 - gates)
+        grad_recurrent = grad_inputs.clone()
+        grad_recurrent[:, 2 * n :] *= reset
+        return grad_inputs, grad_recurrent, grad_previous
+
+
+class Cell(nn.Module):
+    """What the cells share: one matrix an input, one recurrent matrix, one bias.
+
+    Args:
+        inputs: width of each named input; the first one's matrix carries the bias.
+        hidden: hidden width ``n``.
+    """
+
+    gates: int
+
+    def __init__(self, inputs: Dict[str, int], hidden: int):
+        super().__init__()
+        self.hidden = hidden
+        self.inputs = nn.ModuleDict(
+            {name: nn.Linear(width, self.gates * hidden, bias=i == 0) for i, (name, width) in enumerate(inputs.items())}
+        )
+        self.recurrent = nn.Linear(hidden, self.gates * hidden, bias=False)
+        self.reset_parameters()
+
+    @property
+    def state_dim(self) -> int:
+        """Width of the state tensor."""
+        return self.hidden
+
+    def reset_parameters(self) -> None:
+        """N(0, 0.01²) for the inputs' matrices, orthogonal recurrent blocks, zero bias."""
+        for linear in self._input_layers():
+            normal_(linear)
+        orthogonal_blocks_(self.recurrent.weight)
+
+    def _input_layers(self) -> Iterator[nn.Linear]:
+        return (layer for layer in self.inputs.values() if isinstance(layer, nn.Linear))
+
+    def project(self, name: str, value: Tensor) -> Tensor:
+        """``W x`` (and the bias, for the first input) of one input, ``... x width`` to ``... x gates·n``."""
+        return self.inputs[name](value)
+
+    def add(self, projected: Optional[Tensor], name: str, value: Optional[Tensor]) -> Optional[Tensor]:
+        """``projected`` plus the projection of one more input; inputs that this cell does not read add nothing.
+
+        Both ``B x gates·n``; ``projected`` is None before the first input.
+        """
+        if value is None or name not in self.inputs:
+            return projected
+        layer = self.inputs[name]
+        if projected is None or layer.bias is not None:
+            return layer(value) if projected is None else projected + layer(value)
+        return torch.addmm(projected, value, layer.weight.t())  # type: ignore[arg-type]
+
+    def output(self, state: Tensor) -> Tensor:
+        """The hidden state ``B x n`` that other parts read."""
+        return state
+
+    def forward(self, projected: Tensor, state: Tensor) -> Tensor:
+        """One step.
+
+        Args:
+            projected: sum of the projected inputs, ``B x gates·n``.
+            state: previous state, ``B x state_dim``.
+
+        Returns:
+            the next state, ``B x state_dim``.
+        """
+        raise NotImplementedError
+
+
+class GRUCell(Cell):
+    """Gated recurrent unit (001 §3.1, 002 eq. 9-12; the reset gate follows the recurrent product).
+
+    ``r = σ(W_r x + U_r h)``, ``z = σ(W_z x + U_z h)``, ``h~ = tanh(W x + r ∘ (U h))``,
+    ``h' = z ∘ h + (1 - z) ∘ h~``.
+    """
+
+    gates = 3
+
+    def forward(self, projected: Tensor, state: Tensor) -> Tensor:
+        return _GRUGates.apply(projected, self.recurrent(state), state)
+
+
+class LSTMCell(Cell):
+    """Long short-term memory; the state is ``[h; c]``, ``B x 2n``, and the forget gate's bias starts at 1."""
+
+    gates = 4
+
+    @property
+    def state_dim(self) -> int:
+        return 2 * self.hidden
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        for linear in self._input_layers():
+            if linear.bias is not None:
+                nn.init.ones_(linear.bias[self.hidden : 2 * self.hidden])
+
+    def output(self, state: Tensor) -> Tensor:
+        return state[:, : self.hidden]
+
+    def forward(self, projected: Tensor, state: Tensor) -> Tensor:
+        hidden, cell = state.chunk(2, dim=1)
+        gates = (projected + self.recurrent(hidden)).to(state.dtype)
+        write, forget, candidate, read = gates.chunk(4, dim=1)
+        cell = torch.sigmoid(forget) * cell + torch.sigmoid(write) * torch.tanh(candidate)
+        return torch.cat([torch.sigmoid(read) * torch.tanh(cell), cell], dim=1)
+
+
+CELLS = {"gru": GRUCell, "lstm": LSTMCell}

@@ -1,0 +1,122 @@
+"""The decoder: a transition in a time loop, and everything that does not need to be in it around it.
+
+Shapes: ``B`` batch, ``T`` target length, ``S`` source length, ``m`` embedding width, ``n`` hidden width,
+``a`` annotation width, ``k`` readout width.
+"""
+
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from .attention import AdditiveAttention
+from .encoder import recurrent_layers
+from .history import DistanceHistory, real_positions
+from .readout import Readout
+from .state import Encoded, Memory, State
+from .transition import InitialState, Transition
+
+
+class Decoded(NamedTuple):
+    """What a run over ``T`` steps leaves."""
+
+    features: Tensor
+    """what the vocabulary layer reads, ``B x T x k``."""
+    weights: Tensor
+    """attention ``w_tj``, ``B x T x S``, float32."""
+    conditions: Optional[Tensor]
+    """CondDec's ``sd_0 .. sd_T``, ``B x (T+1) x 2n``."""
+    state: State
+    """after the last step."""
+
+
+class UpperLayers(nn.Module):
+    """Layers above the transition.  They feed nothing back to it, so they run fused, over all steps at once."""
+
+    def __init__(self, kind: str, hidden: int, layers: int, dropout: float):
+        super().__init__()
+        self.kind = kind
+        self.layers = layers
+        self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout)
+
+    def forward(self, outputs: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
+        """``B x T x n`` and ``B x layers x state width`` to the same shapes."""
+        parts = [part.contiguous() for part in state.transpose(0, 1).chunk(2 if self.kind == "lstm" else 1, dim=-1)]
+        outputs, final = self.rnn(outputs, tuple(parts) if self.kind == "lstm" else parts[0])
+        if isinstance(final, tuple):
+            final = torch.cat(final, dim=-1)
+        return outputs, final.transpose(0, 1)
+
+
+class Decoder(nn.Module):
+    """An attentional decoder composed of parts.
+
+    Args:
+        transition: the step.
+        initial: makes ``h_0``, which every layer starts from.
+        readout: makes the features.
+        initial_query: makes ``q_0`` (RNNAtt), with weights of its own.
+        upper: layers above the transition.
+    """
+
+    def __init__(
+        self,
+        transition: Transition,
+        initial: InitialState,
+        readout: Readout,
+        initial_query: Optional[InitialState] = None,
+        upper: Optional[UpperLayers] = None,
+    ):
+        super().__init__()
+        self.transition = transition
+        self.initial = initial
+        self.readout = readout
+        self.initial_query = initial_query
+        self.upper = upper
+
+    def start(self, encoded: Encoded) -> Tuple[Memory, State]:
+        """The memory of a sentence and the state before the first step."""
+        attention: AdditiveAttention = self.transition.attention
+        reads_positions = any(isinstance(history, DistanceHistory) for history in attention.histories)
+        memory = Memory(
+            attention.keys(encoded.annotations),
+            encoded.annotations,
+            encoded.padding_mask,
+            real_positions(encoded.padding_mask) if reads_positions else None,
+        )
+        hidden = self.initial(encoded)
+        batch, length, width = encoded.annotations.shape
+        state = State(
+            hidden=hidden,
+            context=hidden.new_zeros(batch, width),
+            weights=hidden.new_zeros(batch, length, dtype=torch.promote_types(hidden.dtype, torch.float32)),
+            query=None if self.initial_query is None else self.initial_query(encoded),
+            condition=None if self.transition.condition is None else encoded.final,
+            upper=None if self.upper is None else hidden.unsqueeze(1).expand(-1, self.upper.layers, -1),
+        )
+        return memory, state
+
+    def forward(self, target: Tensor, memory: Memory, state: State) -> Decoded:
+        """Run over ``T`` known previous words.
+
+        Args:
+            target: embeddings ``y_0 .. y_{T-1}``, ``B x T x m``.
+            memory, state: from :meth:`start`, or the state that an earlier run left.
+        """
+        projected = self.transition.project(target)
+        conditions = None if projected.condition is None else projected.condition.unbind(1)
+        states = [state]
+        for t, cell in enumerate(projected.cell.unbind(1)):
+            states.append(self.transition(cell, conditions and conditions[t], memory, states[-1]))
+        cell_output = self.transition.after.output
+        hidden = torch.stack([cell_output(s.hidden) for s in states[1:]], dim=1)
+        context = torch.stack([s.context for s in states[1:]], dim=1)
+        weights = torch.stack([s.weights for s in states[1:]], dim=1)
+        last = states[-1]
+        if self.upper is not None and last.upper is not None:
+            hidden, upper = self.upper(hidden, last.upper)
+            last = last._replace(upper=upper)
+        left = None
+        if last.condition is not None:
+            left = torch.stack([s.condition for s in states], dim=1)  # type: ignore[arg-type]
+        return Decoded(self.readout(hidden, target, context), weights, left, last)

@@ -1,0 +1,86 @@
+"""The bidirectional encoder, on PyTorch's fused recurrent layers.
+
+Shapes: ``B`` batch, ``S`` source length, ``m`` embedding width, ``n`` hidden width.
+"""
+
+
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from .init import STD, orthogonal_blocks_
+from .state import Encoded
+
+LAYERS = {"gru": nn.GRU, "lstm": nn.LSTM}
+
+
+def recurrent_layers(
+    kind: str, input_dim: int, hidden: int, layers: int, dropout: float = 0.0, bidirectional: bool = False
+) -> nn.RNNBase:
+    """Fused, batch-first recurrent layers with this package's initial values.
+
+    Recurrent blocks are orthogonal, input matrices N(0, 0.01²), biases 0 (1 for an LSTM's forget gate).
+    """
+    rnn = LAYERS[kind](
+        input_dim,
+        hidden,
+        num_layers=layers,
+        batch_first=True,
+        bidirectional=bidirectional,
+        dropout=dropout if layers > 1 else 0.0,
+    )
+    for name, parameter in rnn.named_parameters():
+        if name.startswith("weight_hh"):
+            orthogonal_blocks_(parameter)
+        elif name.startswith("weight_ih"):
+            nn.init.normal_(parameter, std=STD)
+        else:
+            nn.init.zeros_(parameter)
+            if kind == "lstm" and name.startswith("bias_ih"):
+                nn.init.ones_(parameter.data[hidden : 2 * hidden])
+    return rnn
+
+
+class BidirectionalEncoder(nn.Module):
+    """Annotations ``s_j = [→s_j; ←s_j]`` (001 §3.2).
+
+    Args:
+        kind: ``gru`` or ``lstm``.
+        input_dim: embedding width ``m``.
+        hidden: width ``n`` of each direction.
+        layers: number of bidirectional layers; each reads both directions of the one below.
+        dropout: between layers.
+    """
+
+    def __init__(self, kind: str, input_dim: int, hidden: int, layers: int, dropout: float = 0.0):
+        super().__init__()
+        self.rnn = recurrent_layers(kind, input_dim, hidden, layers, dropout, bidirectional=True)
+
+    def forward(self, embedded: Tensor, padding_mask: Tensor) -> Encoded:
+        """Encode a batch.
+
+        Args:
+            embedded: ``B x S x m``.
+            padding_mask: True at padding, ``B x S``; padding may stand left or right.
+        """
+        length = embedded.size(1)
+        lengths = (~padding_mask).sum(1)
+        leading = (~padding_mask).int().argmax(1)
+        packed = pack_padded_sequence(
+            _roll(embedded, leading), lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        outputs, final = self.rnn(packed)
+        annotations, _ = pad_packed_sequence(outputs, batch_first=True, total_length=length)
+        hidden = final[0] if isinstance(final, tuple) else final  # layers·2 x B x n
+        return Encoded(_roll(annotations, -leading), padding_mask, torch.cat([hidden[-2], hidden[-1]], dim=1))
+
+
+def _roll(rows: Tensor, shift: Tensor) -> Tensor:
+    """Roll row ``b`` of ``B x S x d`` left by ``shift[b]`` places, so that left padding turns into right padding."""
+    batch, length, width = rows.shape
+    columns = (torch.arange(length, device=rows.device) + shift.unsqueeze(1)) % length
+    flat = columns + length * torch.arange(batch, device=rows.device).unsqueeze(1)
+    return rows.reshape(-1, width).index_select(0, flat.view(-1)).view(batch, length, width)
+
+

@@ -1,0 +1,59 @@
+"""What the decoder carries: the memory of a sentence and the state of a step.
+
+Both are named tuples of batch-first tensors, so that beam search can reorder every entry the same way.
+
+Shapes: ``B`` batch (times beam), ``S`` source length, ``a`` annotation width, ``n`` hidden width.
+"""
+
+from typing import NamedTuple, Optional, TypeVar
+
+from torch import Tensor
+
+
+class Encoded(NamedTuple):
+    """The encoder's output, in the columns of ``src_tokens`` whichever side the padding is on."""
+
+    annotations: Tensor
+    """``s_j``, ``B x S x a``; zero at padding."""
+    padding_mask: Tensor
+    """True at padding, ``B x S``."""
+    final: Tensor
+    """``[→s_S; ←s_1]``, each direction's last state of the top layer, ``B x 2n``."""
+
+
+class Memory(NamedTuple):
+    """What attention reads at every step; computed once a sentence."""
+
+    keys: Tensor
+    """``U s_j + b``, ``B x S x attention width``."""
+    values: Tensor
+    """``s_j``, ``B x S x a``."""
+    padding_mask: Tensor
+    """True at padding, ``B x S``."""
+    positions: Optional[Tensor] = None
+    """``j``, counting real tokens from 1, ``B x S``, float; only where attention reads it."""
+
+
+class State(NamedTuple):
+    """Everything a step hands to the next."""
+
+    hidden: Tensor
+    """state of the transition's cell, ``B x state width``."""
+    context: Tensor
+    """``c_{i-1}``, ``B x a``; zero before the first step."""
+    weights: Tensor
+    """``w_{i-1}``, ``B x S``, float32; zero before the first step."""
+    query: Optional[Tensor] = None
+    """``q_{i-1}``, the attention's own state (RNNAtt), ``B x n``."""
+    condition: Optional[Tensor] = None
+    """``sd_{i-1}``, the condition (CondDec), ``B x 2n``."""
+    upper: Optional[Tensor] = None
+    """states of the layers above the transition, ``B x (layers-1) x state width``."""
+
+
+Tuple_ = TypeVar("Tuple_", Encoded, Memory, State)
+
+
+def reorder(entries: Tuple_, order: Tensor) -> Tuple_:
+    """Select rows ``order`` of every tensor."""
+    return type(entries)(*(None if entry is None else entry.index_select(0, order) for entry in entries))

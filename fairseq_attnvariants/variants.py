@@ -1,0 +1,123 @@
+"""The architectures as data: each is a delta over another, at its paper's sizes.
+
+A value may be a function of the configuration: widths that a paper derives from others follow them.
+To read what a part means, see :class:`~.config.AttentionRNNConfig`; for the equations, :mod:`.nn`.
+"""
+
+from typing import Any, Dict, NamedTuple, Optional
+
+HISTORIES = ("context", "state", "distance", "convolution")
+
+
+class Variant(NamedTuple):
+    """A named architecture."""
+
+    paper: str
+    base: Optional[str]
+    delta: Dict[str, Any]
+
+
+def hidden_width(cfg) -> int:
+    """The decoder's hidden width."""
+    return cfg.decoder_hidden_size
+
+
+def annotation_width(cfg) -> int:
+    """The width of ``[→s; ←s]``."""
+    return 2 * cfg.encoder_hidden_size
+
+
+def maxout_width(cfg) -> int:
+    """Half the decoder's hidden width, or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if _tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
+
+
+def embedding_width(cfg) -> int:
+    """The target embedding's width."""
+    return cfg.decoder_embed_dim
+
+
+def _tied(cfg) -> bool:
+    return cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+
+
+VARIANTS: Dict[str, Variant] = {
+    "rnnsearch": Variant(
+        "Feng et al., section 3; Bahdanau et al. 2015",
+        None,
+        dict(
+            encoder_embed_dim=620,
+            encoder_hidden_size=1000,
+            encoder_layers=1,
+            encoder_cell="gru",
+            decoder_embed_dim=620,
+            decoder_hidden_size=1000,
+            decoder_layers=1,
+            decoder_cell="gru",
+            decoder_transition="simple",
+            initial_state="first",
+            readout="maxout",
+            decoder_out_embed_dim=maxout_width,
+            attention_dim=hidden_width,
+            attention_history="none",
+            attention_filters=10,
+            attention_filter_width=11,
+            input_feed=False,
+            decoder_condition=False,
+            encoder_dropout_in=0.0,
+            encoder_dropout_out=0.0,
+            decoder_dropout_in=0.0,
+            decoder_dropout_out=0.5,
+        ),
+    ),
+    "inputfeed": Variant("Feng et al., section 6.1", "rnnsearch", dict(input_feed=True)),
+    "hybridatt1": Variant("Feng et al., section 6.2", "rnnsearch", dict(attention_history="distance")),
+    "hybridatt2": Variant("Feng et al., section 6.3", "rnnsearch", dict(attention_history="convolution")),
+    "recatt": Variant("Feng et al., section 4.1", "rnnsearch", dict(attention_history="context")),
+    "rnnatt": Variant("Feng et al., section 4.2", "rnnsearch", dict(attention_history="state")),
+    "conddec": Variant("Feng et al., section 5", "rnnsearch", dict(decoder_condition=True)),
+    "conddec_recatt": Variant("Feng et al., section 8.1", "conddec", dict(attention_history="context")),
+    "conddec_rnnatt": Variant("Feng et al., section 8.1", "conddec", dict(attention_history="state")),
+    "dl4mt": Variant(
+        "Li et al., section 2 (baseNMT)",
+        "rnnsearch",
+        dict(
+            decoder_transition="conditional",
+            initial_state="mean",
+            readout="tanh",
+            decoder_out_embed_dim=embedding_width,
+            attention_dim=annotation_width,
+        ),
+    ),
+    "rnnsearch_star": Variant(
+        "Kuang et al., section 5 (RNNSearch*)",
+        "rnnsearch",
+        dict(decoder_transition="conditional", initial_state="mean"),
+    ),
+}
+
+DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")
+
+
+def settings(name: str) -> Dict[str, Any]:
+    """All options of an architecture, its bases' included, in the order in which they are filled."""
+    variant = VARIANTS[name]
+    inherited = {} if variant.base is None else settings(variant.base)
+    return {**inherited, **variant.delta}
+
+
+def fill(cfg, name: str) -> None:
+    """Give every option of ``cfg`` that is still None the architecture's value.
+
+    Filling twice, or a configuration that is complete, changes nothing.
+
+    Args:
+        cfg: an ``argparse.Namespace`` or a ``DictConfig``; changed in place.
+        name: a key of :data:`VARIANTS`.
+    """
+    everywhere = getattr(cfg, "dropout", None)
+    for option, value in settings(name).items():
+        if getattr(cfg, option, None) is None:
+            if option in DROPOUT_PLACES and everywhere is not None:
+                value = everywhere
+            setattr(cfg, option, value(cfg) if callable(value) else value)
