@@ -38,7 +38,8 @@ def embedding_width(cfg) -> int:
 
 
 def _tied(cfg) -> bool:
-    return cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
+    # on the command line, an option that was not given is not there at all
+    return any(getattr(cfg, name, False) for name in ("share_decoder_input_output_embed", "share_all_embeddings"))
 
 
 VARIANTS: Dict[str, Variant] = {

@@ -1,0 +1,237 @@
+"""Training and generation speed of the architectures against the stock ``lstm``, interleaved in one run.
+
+    python benchmarks/speed.py DATA                      # a folder made by fairseq-preprocess
+    python benchmarks/speed.py --paper-size --train-only # random text, the papers' widths
+    python benchmarks/speed.py DATA --compute-dtype bfloat16 --archs dl4mt
+
+Each round gives every model the same batches, one model after the other; what is printed is the median over the
+rounds of the ratio to the reference *of the same round*, with the smallest and the largest.  Beside it stands the
+ratio of the multiply-adds, counted by PyTorch's flop counter on the very same batch.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+
+import torch
+from fairseq import options, tasks, utils
+from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from torch.utils.flop_counter import FlopCounterMode
+
+import fairseq_attnvariants
+
+USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="?", help="folder made by fairseq-preprocess; without it, random text")
+    parser.add_argument("--archs", nargs="+", default=["rnnsearch", "dl4mt", "rnnsearch_star"])
+    parser.add_argument("--reference", default="lstm", help="what the ratios are to (default: the stock lstm)")
+    parser.add_argument("--embed", type=int, default=256)
+    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--paper-size", action="store_true", help="widths 620 and 1000, vocabulary 30,000")
+    parser.add_argument("--batch", type=int, default=80, help="sentences a batch")
+    parser.add_argument("--length", type=int, default=14, help="mean length of the random text")
+    parser.add_argument("--vocabulary", type=int, default=8000, help="of the random text")
+    parser.add_argument("--batches", type=int, default=4, help="batches a model trains on in each round")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--compute-dtype", default="float32", help="of this package's models")
+    parser.add_argument("--train-only", action="store_true")
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE", help="also write the figures here")
+    arguments = parser.parse_args()
+    if arguments.paper_size:
+        arguments.embed, arguments.hidden, arguments.vocabulary = 620, 1000, 30000
+    return arguments
+
+
+def sample_text(arguments):
+    """A dictionary and pairs of sentences: random words, lengths as of captions."""
+    dictionary = Dictionary()
+    for word in range(arguments.vocabulary - 4):
+        dictionary.add_symbol(f"w{word}")
+    random = torch.Generator().manual_seed(1)
+    count = arguments.batch * arguments.batches
+    lengths = (arguments.length + arguments.length / 4 * torch.randn(count, generator=random)).clamp(min=4).long()
+
+    def side():
+        return [
+            torch.cat([torch.randint(4, arguments.vocabulary, (n,), generator=random), torch.tensor([2])])
+            for n in lengths.tolist()
+        ]
+
+    return dictionary, side(), side()
+
+
+class Task:
+    """The part of a translation task that models and generators ask for."""
+
+    def __init__(self, source, target):
+        self.source_dictionary, self.target_dictionary = source, target
+
+
+def load(arguments):
+    """A task and its training batches."""
+    if arguments.data:
+        parser = options.get_training_parser()
+        namespace = options.parse_args_and_arch(
+            parser, [arguments.data, "--arch", "lstm", "--batch-size", str(arguments.batch)]
+        )
+        task = tasks.setup_task(convert_namespace_to_omegaconf(namespace).task)
+        task.load_dataset("train")
+        dataset = task.dataset("train")
+    else:
+        dictionary, source, target = sample_text(arguments)
+        task = Task(dictionary, dictionary)
+        dataset = LanguagePairDataset(
+            source, [len(s) for s in source], dictionary, target, [len(s) for s in target], dictionary
+        )
+    order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(1)).tolist()
+    pool = sorted(order[: arguments.batch * arguments.batches], key=lambda i: dataset.num_tokens(i))
+    groups = [pool[i : i + arguments.batch] for i in range(0, len(pool), arguments.batch)]
+    return task, [dataset.collater([dataset[i] for i in group]) for group in groups]
+
+
+def build(arch, arguments, task):
+    """A model of the asked-for widths from its command line, as fairseq-train would."""
+    widths = []
+    for side in ("encoder", "decoder"):
+        widths += [f"--{side}-embed-dim", str(arguments.embed), f"--{side}-hidden-size", str(arguments.hidden)]
+    if arch == "lstm":
+        widths += ["--encoder-bidirectional", "--decoder-out-embed-dim", str(arguments.embed)]
+    else:
+        widths += ["--compute-dtype", arguments.compute_dtype]
+    parser = options.get_training_parser()
+    namespace = options.parse_args_and_arch(parser, ["none", "--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths])
+    cfg = convert_namespace_to_omegaconf(namespace).model
+    if arch == "lstm":
+        from fairseq.models.lstm import LSTMModel
+
+        return LSTMModel.build_model(namespace, task)
+    from fairseq.models import build_model
+
+    cfg.max_source_positions = cfg.max_target_positions = 1024
+    return build_model(cfg, task)
+
+
+class Trainer:
+    """One model with its optimizer and the label-smoothed loss of the stock criterion."""
+
+    def __init__(self, arch, arguments, task, device):
+        from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+
+        torch.manual_seed(1)
+        self.model = build(arch, arguments, task).to(device).train()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4)
+        self.loss = label_smoothed_nll_loss
+        self.pad = task.target_dictionary.pad()
+
+    def forward(self, sample):
+        output = self.model(**sample["net_input"])
+        lprobs = self.model.get_normalized_probs(output, log_probs=True)
+        target = sample["target"]
+        loss, _ = self.loss(lprobs.view(-1, lprobs.size(-1)), target.view(-1), 0.1, ignore_index=self.pad)
+        return loss / sample["ntokens"]
+
+    def update(self, sample):
+        self.optimizer.zero_grad()
+        loss = self.forward(sample)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+
+    def multiply_adds(self, sample):
+        """Of the forward pass; matrix products in fused layers are counted through their unfused form."""
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            self.forward(sample)
+        return counter.get_total_flops() / 2
+
+
+def timed(function, samples, device):
+    start = time.perf_counter()
+    for sample in samples:
+        function(sample)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def generator_of(model, task, arguments):
+    from fairseq.sequence_generator import SequenceGenerator
+
+    generator = SequenceGenerator([model], task.target_dictionary, beam_size=arguments.beam, max_len_b=20, min_len=20)
+
+    def run(sample):
+        model.eval()
+        with torch.no_grad():
+            generator.generate([model], sample)
+        model.train()
+
+    return run
+
+
+def report(title, unit, work, times, reference, extra, arguments):
+    print(f"\n{title}: {unit} per second, and the ratio to {reference} of the same round")
+    rows = {}
+    for arch, rounds in times.items():
+        ratios = [base / own for own, base in zip(rounds, times[reference])]
+        rate = work / statistics.median(rounds)
+        row = rows[arch] = dict(
+            rate=rate, ratio=statistics.median(ratios), lowest=min(ratios), highest=max(ratios), **extra.get(arch, {})
+        )
+        more = "".join(f"  {name} {value:.3f}" for name, value in extra.get(arch, {}).items())
+        print(f"  {arch:16s} {rate:10.1f}   x{row['ratio']:.3f}  ({row['lowest']:.3f} to {row['highest']:.3f}){more}", flush=True)
+    return rows
+
+
+def main():
+    arguments = parse()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    task, samples = load(arguments)
+    samples = [utils.move_to_cuda(sample) if device.type == "cuda" else sample for sample in samples]
+    names = list(dict.fromkeys([arguments.reference, *arguments.archs]))
+    trainers = {name: Trainer(name, arguments, task, device) for name in names}
+    middle = samples[len(samples) // 2]
+    extra = {}
+    for name, trainer in trainers.items():
+        size = sum(p.numel() for p in trainer.model.parameters()) / 1e6
+        extra[name] = {"Mparams": size, "Mmadd/word": trainer.multiply_adds(middle) / middle["ntokens"] / 1e6}
+    base = extra[arguments.reference]["Mmadd/word"]
+    for row in extra.values():
+        row["madd ratio"] = row["Mmadd/word"] / base
+    device_name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    print(f"{device_name}, torch {torch.__version__}, {arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}")
+
+    words = sum(sample["ntokens"] for sample in samples)
+    training = {name: [] for name in names}
+    for turn in range(arguments.rounds + 1):
+        for name, trainer in trainers.items():
+            seconds = timed(trainer.update, samples, device)
+            if turn:  # the first round warms up
+                training[name].append(seconds)
+        print(f"\rtraining: round {turn} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
+    figures = {"training": report("training", "target words", words, training, arguments.reference, extra, arguments)}
+
+    if not arguments.train_only:
+        generation = {name: [] for name in names}
+        runs = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
+        for turn in range(max(3, arguments.rounds // 2) + 1):
+            for name, run in runs.items():
+                seconds = timed(run, samples[:1], device)
+                if turn:
+                    generation[name].append(seconds)
+        sentences = samples[0]["nsentences"]
+        title = f"generation, beam {arguments.beam}, 20 words a sentence"
+        figures["generation"] = report(title, "sentences", sentences, generation, arguments.reference, {}, arguments)
+    if arguments.json:
+        with open(arguments.json, "w") as out:
+            json.dump({"device": device_name, "arguments": vars(arguments), **figures}, out, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Shared pieces: small models of any architecture, dictionaries and padded batches."""
+
+import warnings
+
+import pytest
+import torch
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from fairseq.data import Dictionary
+
+from fairseq_attnvariants.config import AttentionRNNConfig
+from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.variants import fill
+
+SMALL = dict(encoder_embed_dim=6, encoder_hidden_size=8, decoder_embed_dim=5, decoder_hidden_size=7)
+
+
+def dictionary(words=20, prefix="w"):
+    result = Dictionary()
+    for i in range(words):
+        result.add_symbol(f"{prefix}{i}")
+    return result
+
+
+class Task:
+    """What models ask of a task."""
+
+    def __init__(self, source=None, target=None):
+        self.source_dictionary = source or dictionary()
+        self.target_dictionary = target or dictionary(17, "v")
+
+
+def build(name, task=None, seed=0, scale=None, **options):
+    """A small model; ``scale`` multiplies the parameters, so that the small initial values do not hide mistakes."""
+    torch.manual_seed(seed)
+    cfg = AttentionRNNConfig()
+    cfg.max_source_positions = cfg.max_target_positions = 1024
+    for option, value in {**SMALL, "dropout": 0.0, **options}.items():
+        setattr(cfg, option, value)
+    fill(cfg, name)
+    model = AttentionRNNModel.build_model(cfg, task or Task())
+    if scale is not None:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.uniform_(-scale, scale)
+    return model
+
+
+def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, seed=1, words=17):
+    """Source tokens padded on one side and previous target tokens padded on the right."""
+    generator = torch.Generator().manual_seed(seed)
+    source = torch.full((len(lengths), max(lengths) + 1), pad)
+    previous = torch.full((len(lengths), max(target_lengths) + 1), pad)
+    for row, (length, target) in enumerate(zip(lengths, target_lengths)):
+        words_ = torch.cat([torch.randint(4, words, (length,), generator=generator), torch.tensor([eos])])
+        if left:
+            source[row, -len(words_) :] = words_
+        else:
+            source[row, : len(words_)] = words_
+        previous[row, 0] = eos
+        previous[row, 1 : target + 1] = torch.randint(4, words, (target,), generator=generator)
+    return source, torch.tensor([length + 1 for length in lengths]), previous
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)

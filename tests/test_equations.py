@@ -1,0 +1,33 @@
+"""Every architecture against the loop-level reference, in float64."""
+
+import pytest
+import torch
+from conftest import batch, build
+from reference import logits
+
+from fairseq_attnvariants.variants import VARIANTS
+
+CASES = [(name, {}) for name in VARIANTS] + [
+    ("dl4mt", dict(attention_history="context+distance+convolution")),
+    ("dl4mt", dict(attention_history="state", decoder_condition=True, input_feed=True)),
+    ("rnnsearch", dict(attention_history="state+context+convolution", attention_filter_width=3)),
+    ("rnnsearch_star", dict(decoder_condition=True, attention_history="distance")),
+    ("rnnsearch", dict(decoder_cell="lstm", input_feed=True)),
+    ("dl4mt", dict(decoder_cell="lstm", attention_history="state")),
+]
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left-padded", "right-padded"])
+@pytest.mark.parametrize("name,options", CASES, ids=lambda value: value if isinstance(value, str) else "+".join(value))
+def test_equals_the_reference(name, options, left):
+    model = build(name, scale=0.7, **options).double().eval()
+    source, lengths, previous = batch(left=left)
+    output, extra = model(source, lengths, previous)
+    for row in range(len(source)):
+        real, steps = source[row].ne(1), int(previous[row].ne(1).sum())
+        expected, weights, conditions = logits(model, model.cfg, source[row][real], previous[row][:steps])
+        torch.testing.assert_close(output[row, :steps], expected)
+        torch.testing.assert_close(extra["attn"][0][row, :steps][:, real], weights)
+        assert extra["attn"][0][row][:, ~real].eq(0).all()
+        if model.cfg.decoder_condition:
+            torch.testing.assert_close(extra["conditions"][0][row, : steps + 1], conditions)
