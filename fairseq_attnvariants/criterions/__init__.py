@@ -1,0 +1,5 @@
+"""Criterions: weighted loss terms and what they log."""
+
+from .fertility import LabelSmoothedCrossEntropyWithFertility
+
+__all__ = ["LabelSmoothedCrossEntropyWithFertility"]

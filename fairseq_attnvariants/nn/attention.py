@@ -24,18 +24,18 @@ class _AdditiveEnergies(Function):
     def forward(ctx, query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, vector)
         hidden = (keys + query.unsqueeze(1)).tanh_()
-        return torch.matmul(hidden, vector.to(hidden.dtype)).float().to(_energy_dtype(vector))
+        return torch.matmul(hidden, vector.to(hidden.dtype)).to(_energy_dtype(vector))
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> Tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
         query, keys, vector = ctx.saved_tensors
         hidden = (keys + query.unsqueeze(1)).tanh_()
-        grad = grad.to(hidden.dtype)
-        grad_vector = torch.mv(hidden.view(-1, hidden.size(-1)).t(), grad.reshape(-1)).to(vector.dtype)
-        # d tanh = 1 - tanh², formed in place
-        slope = hidden.mul_(hidden).neg_().add_(1)
-        slope.mul_(grad.unsqueeze(-1)).mul_(vector.to(slope.dtype))
-        return slope.sum(1).to(query.dtype), slope.to(keys.dtype), grad_vector
+        grad, scale = grad.to(hidden.dtype), vector.to(hidden.dtype)
+        grad_vector = torch.mv(hidden.view(-1, hidden.size(-1)).t(), grad.reshape(-1))
+        slope = hidden.mul_(hidden).neg_().add_(1)  # d tanh = 1 - tanh², in place
+        grad_query = torch.bmm(grad.unsqueeze(1), slope).squeeze(1) * scale
+        grad_keys = slope.mul_(grad.unsqueeze(-1)).mul_(scale)
+        return grad_query.to(query.dtype), grad_keys.to(keys.dtype), grad_vector.to(vector.dtype)
 
 
 def _energy_dtype(vector: Tensor) -> torch.dtype:

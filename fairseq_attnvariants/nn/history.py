@@ -59,14 +59,12 @@ class DistanceHistory(History):
 class ConvolutionHistory(History):
     """HybridAtt2 (001 §6.3): the score reads the previous weights around ``j``, ``+ L (Q * w_{i-1})_j``.
 
-    ``filters`` filters of ``width`` weights, centred, zero-padded, without bias; ``w_0`` is uniform over real
+    ``filters`` filters of ``width`` (odd) weights, centred, zero-padded, without bias; ``w_0`` is uniform over real
     positions.  Gradients flow through the weights.
     """
 
     def __init__(self, filters: int, width: int, attention_dim: int):
         super().__init__()
-        if width % 2 == 0:
-            raise ValueError(f"--attention-filter-width must be odd, so that the filter has a centre, not {width}")
         self.filters = nn.Conv1d(1, filters, width, padding=width // 2, bias=False)
         nn.init.normal_(self.filters.weight, std=0.01)
         self.projection = normal_(nn.Linear(filters, attention_dim, bias=False))

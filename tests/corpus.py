@@ -1,0 +1,56 @@
+"""A tiny corpus of reversed sentences, and fairseq's commands run on it."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import fairseq_attnvariants
+
+USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
+SCRIPTS = Path(sys.executable).parent
+WORDS = "ant bee cat dog elk fox gnu hen ibex jay".split()
+SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16"]
+SIZES += ["--decoder-embed-dim", "16", "--decoder-hidden-size", "16"]
+
+
+def run(command, *arguments, check=True, stdin=None, cwd=None, environment=None):
+    """Run an installed command as a user would; returns the finished process with its output as text."""
+    process = subprocess.run(
+        [str(SCRIPTS / command), *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+        timeout=600,
+    )
+    if check:
+        assert process.returncode == 0, f"{command} failed:\n{process.stdout[-2000:]}\n{process.stderr[-4000:]}"
+    return process
+
+
+def write_corpus(folder):
+    """``{train,valid,test}.{xx,yy}``: sentences of 1 to 6 words and their reversal."""
+    rng = random.Random(1)
+    for split, count in (("train", 120), ("valid", 12), ("test", 12)):
+        lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 6))) for _ in range(count)]
+        if split == "test":
+            lines[3] = "zebra yak"  # only unknown words
+        (folder / f"{split}.xx").write_text("".join(line + "\n" for line in lines))
+        (folder / f"{split}.yy").write_text("".join(" ".join(reversed(line.split())) + "\n" for line in lines))
+
+
+def preprocess(folder):
+    """Binarise the corpus in ``folder`` to ``folder/bin``."""
+    prefixes = [f"--{kind}pref={folder / name}" for kind, name in (("train", "train"), ("valid", "valid"), ("test", "test"))]
+    run("fairseq-preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", folder / "bin", "--joined-dictionary")
+    return folder / "bin"
+
+
+def train_arguments(data, save_dir, *more, arch="rnnsearch"):
+    """The arguments of a short, seeded fairseq-train."""
+    arguments = [data, "--user-dir", USER_DIR, "--arch", arch, *SIZES, "--save-dir", save_dir, "--seed", "5"]
+    arguments += ["--optimizer", "adam", "--lr", "0.01", "--clip-norm", "1", "--batch-size", "8", "--cpu"]
+    return [*map(str, arguments), "--log-format", "simple", "--num-workers", "0", *map(str, more)]

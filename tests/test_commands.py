@@ -1,0 +1,224 @@
+"""Stock fairseq's commands end to end, in subprocesses, on a tiny corpus."""
+
+import math
+import re
+
+import pytest
+import torch
+import yaml
+from corpus import SIZES, USER_DIR, preprocess, run, train_arguments, write_corpus
+
+from fairseq_attnvariants.cli.main import package_dir
+from fairseq_attnvariants.config import AttentionRNNConfig
+from fairseq_attnvariants.models import AttentionRNNModel
+
+SMOOTHED = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return preprocess(folder)
+
+
+@pytest.fixture(scope="session")
+def trained(data, tmp_path_factory):
+    """The folder of a run over two epochs of 15 updates."""
+    folder = tmp_path_factory.mktemp("trained")
+    run("fairseq-train", *train_arguments(data, folder, "--max-epoch", "2", "--patience", "5", *SMOOTHED))
+    return folder
+
+
+def weights(path):
+    return torch.load(path, weights_only=True)["model"]
+
+
+def generate(data, path, *more, check=True):
+    arguments = [data, "--user-dir", USER_DIR, "--path", path, "--gen-subset", "test", "--cpu", "--batch-size", "5"]
+    return run("fairseq-generate", *arguments, *more, check=check)
+
+
+def lines(text, mark):
+    """``{sentence: [fields, ...]}`` of the lines that begin with a mark."""
+    found = {}
+    for line in text.splitlines():
+        if re.match(rf"{mark}-\d+\t", line):
+            head, *fields = line.split("\t")
+            found.setdefault(int(head.split("-")[1]), []).append(fields)
+    return found
+
+
+def test_resuming_changes_nothing(data, trained, tmp_path):
+    """Stopped in the middle of an epoch and started again, the weights are those of a run without a stop."""
+    stop = ["--max-update", "20", "--save-interval-updates", "20"]
+    run("fairseq-train", *train_arguments(data, tmp_path, *stop, *SMOOTHED))
+    again = run("fairseq-train", *train_arguments(data, tmp_path, "--max-epoch", "2", *SMOOTHED))
+    assert "Loaded checkpoint" in again.stdout + again.stderr
+    expected, found = weights(trained / "checkpoint_last.pt"), weights(tmp_path / "checkpoint_last.pt")
+    assert expected.keys() == found.keys()
+    for name in expected:
+        assert torch.equal(expected[name], found[name]), name
+
+
+def test_generation(data, trained):
+    best = trained / "checkpoint_best.pt"
+    output = generate(data, best, "--beam", "3", "--nbest", "2", "--print-alignment").stdout
+    assert set(lines(output, "H")) == set(range(12)) and all(len(rows) == 2 for rows in lines(output, "H").values())
+    assert "Generate test with beam=3: BLEU4" in output
+
+
+def test_alignments_do_not_depend_on_the_batch(data, trained):
+    best = trained / "checkpoint_best.pt"
+    common = ["--print-alignment", "--score-reference"]
+    together, alone = (lines(generate(data, best, *common, "--batch-size", size).stdout, "A") for size in (12, 1))
+    assert together == alone and len(alone) == 12
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--prefix-size", "1"],
+        ["--sampling", "--sampling-topk", "3", "--seed", "2"],
+        ["--beam", "13"],  # as many as the dictionary has words to continue with, and more
+        ["--diverse-beam-groups", "2", "--beam", "4"],
+    ],
+    ids=lambda more: more[0],
+)
+def test_kinds_of_search(data, trained, more):
+    assert len(lines(generate(data, trained / "checkpoint_best.pt", *more).stdout, "H")) == 12
+
+
+def test_ensemble(data, trained):
+    paths = f"{trained}/checkpoint1.pt:{trained}/checkpoint2.pt"
+    output = generate(data, paths, "--beam", "2", "--print-alignment").stdout
+    assert len(lines(output, "H")) == 12 and len(lines(output, "A")) == 12
+
+
+def test_interactive_with_constraints_and_odd_lines(data, trained):
+    """Empty lines, unknown words, tabs and spaces are translated like any other."""
+    common = [data, "--user-dir", USER_DIR, "--path", trained / "checkpoint_best.pt", "--cpu", "--beam", "2"]
+    process = run("fairseq-interactive", *common, stdin="ant bee\n\nzebra\n  cat \t dog \n")
+    assert len(lines(process.stdout, "H")) == 4
+    process = run("fairseq-interactive", *common, "--constraints", "--beam", "5", stdin="ant bee\telk\ncat\tfox\n")
+    found = lines(process.stdout, "H")
+    assert "elk" in found[0][0][1].split() and "fox" in found[1][0][1].split()
+
+
+def test_validate(data, trained):
+    process = run(
+        "fairseq-validate", data, "--user-dir", USER_DIR, "--path", trained / "checkpoint_best.pt", "--task",
+        "translation", "--batch-size", "4", "--cpu",
+    )  # fmt: skip
+    assert re.search(r"valid.*loss", process.stdout + process.stderr)
+
+
+def test_hub_interface(data, trained):
+    hub = AttentionRNNModel.from_pretrained(
+        str(trained), checkpoint_file="checkpoint_best.pt", data_name_or_path=str(data), user_dir=USER_DIR
+    )
+    assert isinstance(hub.translate("ant bee cat", beam=3), str)
+    assert len(hub.translate(["ant", "bee cat"], beam=2)) == 2
+
+
+def test_hydra_gives_the_same_model(data, tmp_path):
+    """``model._name=ARCH`` and ``--arch ARCH`` end in equal weights, and an override is honoured."""
+    sizes = [option.lstrip("-").replace("-", "_") for option in SIZES[::2]]
+    overrides = [f"model.{name}={value}" for name, value in zip(sizes, SIZES[1::2])]
+    run(
+        "fairseq-hydra-train", "--config-dir", package_dir() / "config", "--config-name", "train",
+        f"common.user_dir={USER_DIR}", f"task.data={data}", "model._name=conddec_recatt", *overrides,
+        "model.decoder_hidden_size=12", "optimization.max_update=4", "optimization.lr=[0.01]", "dataset.batch_size=8",
+        "dataset.num_workers=0", "common.cpu=true", "common.seed=5", f"checkpoint.save_dir={tmp_path / 'hydra'}",
+        "distributed_training.distributed_world_size=1", "optimizer.adam_betas='(0.9, 0.999)'", cwd=tmp_path,
+    )  # fmt: skip
+    more = ["--decoder-hidden-size", "12", "--max-update", "4", *SMOOTHED]
+    run("fairseq-train", *train_arguments(data, tmp_path / "flags", *more, arch="conddec_recatt"))
+    by_hydra, by_flags = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("hydra", "flags"))
+    assert by_hydra.keys() == by_flags.keys()
+    for name in by_flags:
+        assert torch.equal(by_hydra[name], by_flags[name]), name
+
+
+def test_shipped_configuration_lists_every_option():
+    shipped = yaml.safe_load((package_dir() / "config" / "train.yaml").read_text())["model"]
+    assert set(shipped) == set(AttentionRNNConfig.__dataclass_fields__)
+    defaults = AttentionRNNConfig()
+    for name in set(shipped) - {"_name"}:
+        default = getattr(defaults, name)
+        assert shipped[name] == (str(default) if name == "compute_dtype" else default), name
+
+
+@pytest.mark.parametrize("arch,criterion", [
+    ("rnnsearch", "label_smoothed_cross_entropy"),
+    ("conddec_rnnatt", "label_smoothed_cross_entropy_with_fertility"),
+])  # fmt: skip
+def test_two_processes_equal_one(data, tmp_path, arch, criterion):
+    common = ["--max-update", "4", "--dropout", "0", "--criterion", criterion, "--required-batch-size-multiple", "1"]
+    single = train_arguments(data, tmp_path / "one", *common, "--update-freq", "2", arch=arch)
+    run("fairseq-train", *single)
+    run(
+        "torchrun", "--nproc-per-node", "2", "--master-port", "29571", "--no-python", "fairseq-train",
+        *train_arguments(data, tmp_path / "two", *common, arch=arch), "--distributed-backend", "gloo",
+        "--ddp-backend", "legacy_ddp", "--distributed-no-spawn", "--distributed-world-size", "2",
+    )  # fmt: skip
+    expected, found = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("one", "two"))
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-4, atol=1e-5)
+
+
+def test_fertility_criterion_trains_validates_and_selects(data, tmp_path):
+    arguments = train_arguments(
+        data, tmp_path, "--max-epoch", "2", "--criterion", "label_smoothed_cross_entropy_with_fertility",
+        "--label-smoothing", "0.1", "--best-checkpoint-metric", "decay_loss", arch="conddec",
+    )  # fmt: skip
+    process = run("fairseq-train", *arguments)
+    log = process.stdout + process.stderr
+    for name in ("decay_loss", "left_loss", "nll_loss", "best_decay_loss"):
+        values = re.findall(rf"{name} ([\d.]+)", log)
+        assert values and all(math.isfinite(float(value)) for value in values), name
+    assert (tmp_path / "checkpoint_best.pt").exists()
+    assert len(lines(generate(data, tmp_path / "checkpoint_best.pt").stdout, "H")) == 12
+
+
+class TestBadInput:
+    """Each ends in one clear sentence (fairseq's own, where it stops before our code runs)."""
+
+    def failure(self, process):
+        assert process.returncode != 0
+        return process.stderr.strip().splitlines()[-1]
+
+    def test_fertility_without_a_condition(self, data, tmp_path):
+        more = ["--criterion", "label_smoothed_cross_entropy_with_fertility", "--max-update", "1"]
+        process = run("fairseq-train", *train_arguments(data, tmp_path, *more), check=False)
+        assert "needs a model with a condition, such as --arch conddec" in self.failure(process)
+
+    def test_unknown_part(self, data, tmp_path):
+        arguments = train_arguments(data, tmp_path, "--attention-history", "coverage")
+        assert "unknown 'coverage'" in self.failure(run("fairseq-train", *arguments, check=False))
+
+    def test_checkpoint_of_another_architecture(self, data, trained, tmp_path):
+        more = ["--restore-file", trained / "checkpoint_best.pt", "--max-update", "31"]
+        process = run("fairseq-train", *train_arguments(data, tmp_path, *more, arch="dl4mt"), check=False)
+        assert "ensure that the architectures match" in self.failure(process)
+
+    def test_truncated_checkpoint_and_what_to_do(self, data, trained, tmp_path):
+        """A cut-off checkpoint_last.pt is refused; training goes on from an older one, as the README says."""
+        cut = tmp_path / "checkpoint_last.pt"
+        cut.write_bytes((trained / "checkpoint_last.pt").read_bytes()[:5000])
+        arguments = train_arguments(data, tmp_path, "--max-epoch", "2", *SMOOTHED)
+        assert run("fairseq-train", *arguments, check=False).returncode != 0
+        older = ["--restore-file", str(trained / "checkpoint1.pt")]
+        run("fairseq-train", *arguments, *older)
+        expected, found = weights(trained / "checkpoint_last.pt"), weights(cut)
+        assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+    def test_a_save_dir_that_cannot_be_written(self, data, tmp_path):
+        (tmp_path / "file").write_text("")
+        arguments = train_arguments(data, tmp_path / "file", "--max-update", "1")
+        assert "file" in self.failure(run("fairseq-train", *arguments, check=False))
+
+    def test_source_longer_than_the_limit(self, data, trained):
+        common = [data, "--user-dir", USER_DIR, "--path", trained / "checkpoint_best.pt", "--cpu"]
+        process = run("fairseq-interactive", *common, stdin="ant " * 2000 + "\n", check=False)
+        assert "exceeds max" in self.failure(process) or "2001" in self.failure(process)

@@ -1,0 +1,229 @@
+"""The contract of every registered architecture with fairseq."""
+
+import pytest
+import torch
+from conftest import Task, batch, build, dictionary
+from fairseq.sequence_generator import SequenceGenerator
+
+from fairseq_attnvariants.build import ConfigurationError
+from fairseq_attnvariants.config import AttentionRNNConfig
+from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.variants import VARIANTS, fill
+
+ALL = list(VARIANTS)
+DEEP = dict(encoder_layers=2, decoder_layers=3)
+
+# Millions, or parameters beyond rnnsearch's, at V = 30,000 (the papers' sizes)
+MILLIONS = {"rnnsearch": 80.4, "dl4mt": 89.67, "rnnsearch_star": 84.45}
+BEYOND_RNNSEARCH = {
+    "inputfeed": 2000 * 3000,
+    "hybridatt1": 0,
+    "hybridatt2": 10 * 11 + 10 * 1000,
+    "recatt": 2000 * 1000,
+    "rnnatt": (3000 + 1000) * 3000 + 1000 * 1000,
+    "conddec": (620 + 1000 + 2000) * 2000 + 2000 * 1000,
+    "conddec_recatt": (620 + 1000 + 2000) * 2000 + 2000 * 1000 + 2000 * 1000,
+    "conddec_rnnatt": (620 + 1000 + 2000) * 2000 + 2000 * 1000 + (3000 + 1000) * 3000 + 1000 * 1000,
+}
+
+
+def parameters(name):
+    """The number of parameters at paper size, without allocating them."""
+    words = dictionary(29996)
+    with torch.device("meta"):
+        cfg = AttentionRNNConfig()
+        cfg.max_source_positions = cfg.max_target_positions = 1024
+        fill(cfg, name)
+        model = AttentionRNNModel.build_model(cfg, Task(words, words))
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_parameter_counts(name):
+    count = parameters(name)
+    if name in MILLIONS:
+        assert abs(count / 1e6 - MILLIONS[name]) < 0.05
+    else:  # biases are within tolerance
+        assert 0 <= count - parameters("rnnsearch") - BEYOND_RNNSEARCH[name] <= 8000
+
+
+@pytest.mark.parametrize("options", [{}, DEEP], ids=["plain", "deep"])
+@pytest.mark.parametrize("name", ALL)
+def test_a_sentence_is_the_same_alone_and_in_a_batch(name, options):
+    model = build(name, scale=0.5, **options).eval()
+    source, lengths, previous = batch()
+    flipped = batch(left=False)[0]
+    with torch.no_grad():
+        output, extra = model(source, lengths, previous)
+        right, _ = model(flipped, lengths, previous)
+        for row in range(len(source)):
+            real, steps = source[row].ne(1), int(previous[row].ne(1).sum())
+            alone, own = model(source[row : row + 1, real], lengths[row : row + 1], previous[row : row + 1, :steps])
+            torch.testing.assert_close(output[row, :steps], alone[0], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(right[row, :steps], alone[0], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(extra["attn"][0][row, :steps][:, real], own["attn"][0][0])
+    assert extra["attn"][0].shape == (3, previous.size(1), source.size(1))
+    torch.testing.assert_close(extra["attn"][0].sum(-1), torch.ones(3, previous.size(1)))
+
+
+@pytest.mark.parametrize("options", [{}, DEEP, dict(decoder_cell="lstm")], ids=["plain", "deep", "lstm"])
+@pytest.mark.parametrize("name", ALL)
+def test_incremental_equals_full_and_reorders(name, options):
+    """Step by step, with the rows swapped after every step, the logits are those of the full run."""
+    if "decoder_cell" in options and name.startswith("conddec"):
+        pytest.skip("a condition needs a GRU")
+    model = build(name, scale=0.5, **options).eval()
+    source, lengths, previous = batch(target_lengths=(6, 6, 6))
+    with torch.no_grad():
+        full, extra = model(source, lengths, previous)
+        encoder_out = model.encoder(source, lengths)
+        order, state = torch.arange(3), {}
+        for step in range(previous.size(1)):
+            output, got = model.decoder(previous[order, : step + 1], encoder_out, incremental_state=state)
+            torch.testing.assert_close(output[:, 0], full[order, step])
+            torch.testing.assert_close(got["attn"][0][:, 0], extra["attn"][0][order, step])
+            swap = torch.tensor([[1, 2, 0], [2, 1, 0], [0, 0, 2]][step % 3])
+            order = order[swap]
+            model.decoder.reorder_incremental_state_scripting(state, swap)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, swap)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_beam_search_scores_are_the_models(name):
+    """Generation's token scores equal those of a forced run of its own output, for a beam that reorders."""
+    task = Task()
+    model = build(name, task, scale=0.5).eval()
+    source, lengths, _ = batch()
+    generator = SequenceGenerator([model], task.target_dictionary, beam_size=4, max_len_b=8, normalize_scores=False)
+    hypotheses = generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": lengths}})
+    for row, best in enumerate(h[0] for h in hypotheses):
+        tokens = best["tokens"]
+        previous = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
+        output, extra = model(source[row : row + 1], lengths[row : row + 1], previous)
+        scores = torch.log_softmax(output[0], -1).gather(1, tokens[:, None])[:, 0]
+        torch.testing.assert_close(best["positional_scores"], scores, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(best["attention"], extra["attn"][0][0].t(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ALL)
+def test_half_precision_forward_and_backward(name, dtype):
+    model = build(name, decoder_layers=2).to(dtype).train()
+    source, lengths, previous = batch()
+    output, extra = model(source, lengths, previous)
+    output.float().logsumexp(-1).sum().backward()
+    assert output.dtype == dtype and extra["attn"][0].dtype == torch.float32
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), parameter_name
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bfloat16_compute_keeps_float32_parameters_and_the_loss(name):
+    source, lengths, previous = batch()
+    losses = []
+    for dtype in ("float32", "bfloat16"):
+        model = build(name, scale=0.2, compute_dtype=dtype).train()
+        output, _ = model(source, lengths, previous)
+        loss = output.float().log_softmax(-1)[..., 4].mean()
+        loss.backward()
+        assert all(p.dtype == p.grad.dtype == torch.float32 for p in model.parameters())
+        assert output.dtype == getattr(torch, dtype)
+        losses.append(loss.item())
+        assert model.eval()(source, lengths, previous)[0].dtype == torch.float32
+    assert losses[0] == pytest.approx(losses[1], rel=1e-2)
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_parameter_is_used(name):
+    """Two processes wait for each other's gradients: a parameter without one would hang or fail them."""
+    model = build(name, scale=0.5, decoder_layers=2)
+    source, lengths, previous = batch()
+    model(source, lengths, previous)[0].logsumexp(-1).sum().backward()
+    assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_initial_values():
+    model = build("dl4mt", encoder_hidden_size=32, decoder_hidden_size=32, decoder_embed_dim=16)
+    parameters = dict(model.named_parameters())
+    recurrent = parameters["decoder.layers.transition.before.recurrent.weight"]
+    for block in recurrent.split(32):
+        torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
+    block = parameters["encoder.layers.rnn.weight_hh_l0_reverse"][:32]
+    torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
+    square = parameters["decoder.layers.transition.attention.key.weight"]
+    torch.testing.assert_close(square @ square.t(), torch.eye(64), rtol=0, atol=1e-4)
+    for name in ("encoder.embed_tokens.weight", "decoder.layers.readout.hidden.weight", "encoder.layers.rnn.weight_ih_l0"):
+        assert 0.008 < parameters[name].std() < 0.012, name
+    assert all(not p.any() for n, p in parameters.items() if n.endswith("bias") or "bias_" in n)
+
+
+def test_dropout_sets_the_places_that_are_not_given():
+    cfg = AttentionRNNConfig()
+    fill(cfg, "rnnsearch")
+    assert (cfg.encoder_dropout_in, cfg.decoder_dropout_out) == (0.0, 0.5)
+    cfg = AttentionRNNConfig(dropout=0.2, decoder_dropout_out=0.1)
+    fill(cfg, "rnnsearch")
+    assert (cfg.encoder_dropout_in, cfg.decoder_dropout_in, cfg.decoder_dropout_out) == (0.2, 0.2, 0.1)
+
+
+def test_filling_twice_changes_nothing():
+    once = AttentionRNNConfig(decoder_hidden_size=100)
+    fill(once, "conddec_rnnatt")
+    before = vars(once).copy()
+    fill(once, "conddec_rnnatt")
+    fill(once, "rnnsearch")
+    assert vars(once) == before and once.decoder_out_embed_dim == 50
+
+
+def test_tied_embeddings():
+    joined = dictionary()
+    model = build("rnnsearch", Task(joined, joined), share_all_embeddings=True, encoder_embed_dim=5)
+    assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
+    model = build("dl4mt", share_decoder_input_output_embed=True)
+    assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
+
+
+def test_pretrained_embeddings(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("2 6\nw3 1 2 3 4 5 6\nabsent 0 0 0 0 0 0\n")
+    model = build("rnnsearch", encoder_embed_path=str(path), encoder_freeze_embed=True)
+    weight = model.encoder.embed_tokens.weight
+    assert weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6] and not weight.requires_grad
+    with pytest.raises(ConfigurationError, match="--decoder-embed-path.*width"):
+        build("rnnsearch", decoder_embed_path=str(path))
+
+
+def test_dictionaries_of_equal_size_with_other_words_are_refused():
+    state = build("rnnsearch").state_dict()
+    build("rnnsearch").load_state_dict(state)
+    with pytest.raises(ValueError, match="another source dictionary"):
+        build("rnnsearch", Task(source=dictionary(20, "x"))).load_state_dict(state)
+    with pytest.raises(ValueError, match="another target dictionary"):
+        build("rnnsearch", Task(target=dictionary(17, "x"))).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        (dict(attention_history="coverage"), "unknown 'coverage'"),
+        (dict(attention_history="none+context"), "'none'"),
+        (dict(attention_filter_width=4), "--attention-filter-width"),
+        (dict(decoder_hidden_size=0), "--decoder-hidden-size"),
+        (dict(decoder_dropout_out=1.0), "--decoder-dropout-out"),
+        (dict(share_decoder_input_output_embed=True, decoder_out_embed_dim=3), "--decoder-out-embed-dim"),
+        (dict(share_all_embeddings=True), "--encoder-embed-dim"),
+        (dict(share_all_embeddings=True, encoder_embed_dim=5), "--joined-dictionary"),
+        (dict(decoder_condition=True, decoder_cell="lstm"), "--decoder-cell gru"),
+    ],
+)
+def test_refuses(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        build("rnnsearch", **options)
+
+
+def test_refuses_a_source_that_is_too_long():
+    model = build("rnnsearch", max_source_positions=4)
+    with pytest.raises(ValueError, match="--max-source-positions"):
+        model(*batch())
+

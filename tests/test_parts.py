@@ -1,0 +1,133 @@
+"""Gradients, degenerate cases and hand-computable numbers of the parts."""
+
+import pytest
+import torch
+from conftest import batch, build
+from torch.nn.functional import cross_entropy
+
+from fairseq_attnvariants.nn.attention import AdditiveAttention, _AdditiveEnergies, masked_softmax
+from fairseq_attnvariants.nn.cells import GRUCell, LSTMCell, _GRUGates
+from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
+from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
+from fairseq_attnvariants.nn.state import Memory, State
+from fairseq_attnvariants.variants import VARIANTS
+
+
+def double(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def test_gradient_of_the_energies():
+    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (double(2, 3), double(2, 4, 3), double(3)))
+
+
+def test_gradient_of_the_gru_gates():
+    assert torch.autograd.gradcheck(_GRUGates.apply, (double(2, 9), double(2, 9), double(2, 3)))
+
+
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_gradient_of_the_whole_model(name):
+    """A directional derivative of the loss, by autograd and by a central difference."""
+    model = build(name, scale=0.5).double().eval()
+    source, lengths, previous = batch()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    direction = [torch.randn_like(p) for p in parameters]
+
+    def loss():
+        output, _ = model(source, lengths, previous)
+        return cross_entropy(output[:, :-1].flatten(0, 1), previous[:, 1:].flatten(), ignore_index=1)
+
+    @torch.no_grad()
+    def loss_after(step):
+        torch._foreach_add_(parameters, direction, alpha=step)
+        return loss()
+
+    gradients = torch.autograd.grad(loss(), parameters)
+    slope = sum((g * d).sum() for g, d in zip(gradients, direction))
+    epsilon = 1e-5
+    difference = loss_after(epsilon) - loss_after(-2 * epsilon)
+    torch.testing.assert_close(slope, difference / (2 * epsilon), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("cell,torch_cell", [(GRUCell, torch.nn.GRUCell), (LSTMCell, torch.nn.LSTMCell)])
+def test_cells_equal_pytorchs(cell, torch_cell):
+    ours, theirs = cell({"x": 3}, 4), torch_cell(3, 4)
+    with torch.no_grad():
+        theirs.weight_ih.copy_(ours.inputs["x"].weight)
+        theirs.weight_hh.copy_(ours.recurrent.weight)
+        theirs.bias_ih.copy_(ours.inputs["x"].bias)
+        theirs.bias_hh.zero_()
+    x, state = torch.randn(2, 3), torch.randn(2, ours.state_dim)
+    expected = theirs(x, state if cell is GRUCell else tuple(state.chunk(2, 1)))
+    expected = expected if cell is GRUCell else torch.cat(expected, dim=1)
+    torch.testing.assert_close(ours(ours.project("x", x), state), expected)
+
+
+def test_attention_by_hand():
+    """Equal energies average the real annotations; padding has no share even where its key is larger."""
+    attention = AdditiveAttention(1, 1, 1)
+    with torch.no_grad():
+        attention.query.weight.zero_()
+        attention.vector.fill_(1.0)
+    memory = Memory(
+        keys=torch.tensor([[[0.3], [0.3], [9.0]]]),
+        values=torch.tensor([[[2.0], [4.0], [100.0]]]),
+        padding_mask=torch.tensor([[False, False, True]]),
+    )
+    context, weights = attention(torch.zeros(1, 1), memory, None)
+    torch.testing.assert_close(context, torch.tensor([[3.0]]))
+    torch.testing.assert_close(weights, torch.tensor([[0.5, 0.5, 0.0]]))
+
+
+def test_softmax_survives_extreme_energies():
+    energies = torch.tensor([[1e30, -1e30, 5.0]])
+    weights = masked_softmax(energies, torch.tensor([[False, False, True]]))
+    torch.testing.assert_close(weights, torch.tensor([[1.0, 0.0, 0.0]]))
+
+
+def test_distance_history_by_hand():
+    """001 section 6.2 on weights (1/2, 1/2): the centre is 1.5, so position 2 gains over position 1."""
+    padding = torch.tensor([[True, False, False]])
+    memory = Memory(torch.zeros(1), torch.zeros(1), padding, real_positions(padding))
+    state = State(torch.zeros(1), torch.zeros(1), torch.tensor([[0.0, 0.5, 0.5]]))
+    term = DistanceHistory().energy_term(memory, state)[0, 1:].exp()
+    torch.testing.assert_close(term, torch.sigmoid(torch.tensor([-0.5, 0.5])))
+
+
+def test_positions_and_first_weights_ignore_padding():
+    padding = torch.tensor([[True, False, False], [False, False, True]])
+    assert real_positions(padding)[0, 1:].tolist() == [1, 2] and real_positions(padding)[1, :2].tolist() == [1, 2]
+    assert uniform_weights(padding).tolist() == [[0, 0.5, 0.5], [0.5, 0.5, 0]]
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
+    encoder = BidirectionalEncoder(kind, 3, 4, layers)
+    embedded = torch.randn(2, 5, 3)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    right = encoder(embedded, padding)
+    moved = torch.stack([embedded[0], embedded[1].roll(2, 0)])
+    left = encoder(moved, torch.stack([padding[0], padding[1].roll(2)]))
+    torch.testing.assert_close(left.annotations[1, 2:], right.annotations[1, :3])
+    torch.testing.assert_close(left.final, right.final)
+    torch.testing.assert_close(right.final[1, :4], right.annotations[1, 2, :4])
+    torch.testing.assert_close(right.final[1, 4:], right.annotations[1, 0, 4:])
+    assert right.annotations[1, 3:].eq(0).all()
+
+
+def test_no_large_tensor_is_kept():
+    """Nothing of batch x source x width is saved for the backward pass by each step (beside what all share)."""
+    model = build("recatt", attention_dim=32, encoder_hidden_size=16)
+    source, lengths, previous = batch(lengths=(30, 29, 28), target_lengths=(25, 20, 10))
+    large = 3 * 31 * 32
+    kept = {}
+
+    def pack(tensor):
+        if tensor.numel() >= large:
+            kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model(source, lengths, previous)
+    assert len(kept) < 12  # keys, annotations and the like: a handful, not one for each of 26 steps
