@@ -107,7 +107,9 @@ def build(arch, arguments, task):
     else:
         widths += ["--compute-dtype", arguments.compute_dtype]
     parser = options.get_training_parser()
-    namespace = options.parse_args_and_arch(parser, ["none", "--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths])
+    namespace = options.parse_args_and_arch(
+        parser, ["none", "--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths]
+    )
     cfg = convert_namespace_to_omegaconf(namespace).model
     if arch == "lstm":
         from fairseq.models.lstm import LSTMModel
@@ -185,7 +187,10 @@ def report(title, unit, work, times, reference, extra, arguments):
             rate=rate, ratio=statistics.median(ratios), lowest=min(ratios), highest=max(ratios), **extra.get(arch, {})
         )
         more = "".join(f"  {name} {value:.3f}" for name, value in extra.get(arch, {}).items())
-        print(f"  {arch:16s} {rate:10.1f}   x{row['ratio']:.3f}  ({row['lowest']:.3f} to {row['highest']:.3f}){more}", flush=True)
+        print(
+            f"  {arch:16s} {rate:10.1f}   x{row['ratio']:.3f}  ({row['lowest']:.3f} to {row['highest']:.3f}){more}",
+            flush=True,
+        )
     return rows
 
 

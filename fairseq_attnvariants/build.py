@@ -39,6 +39,8 @@ def check(cfg) -> None:
         raise ConfigurationError(
             f"--attention-filter-width must be odd, so that a filter has a centre, not {cfg.attention_filter_width}"
         )
+    if cfg.init_std <= 0:
+        raise ConfigurationError(f"--init-std must be above 0, not {cfg.init_std}")
     for option in DROPOUT_PLACES:
         if not 0 <= getattr(cfg, option) < 1:
             raise ConfigurationError(f"{_flag(option)} must lie in [0, 1), not {getattr(cfg, option)}")
@@ -131,9 +133,7 @@ def _score_terms(cfg, paths: Set[str], annotation: int) -> List[History]:
     makers = {
         "context": lambda: ContextHistory(annotation, cfg.attention_dim),
         "distance": DistanceHistory,
-        "convolution": lambda: ConvolutionHistory(
-            cfg.attention_filters, cfg.attention_filter_width, cfg.attention_dim
-        ),
+        "convolution": lambda: ConvolutionHistory(cfg.attention_filters, cfg.attention_filter_width, cfg.attention_dim),
     }
     return [make() for name, make in makers.items() if name in paths]
 

@@ -70,6 +70,12 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_dropout_in: Optional[float] = option("dropout after the target embeddings")
     decoder_dropout_out: Optional[float] = option("dropout after the readout, and between decoder layers")
 
+    init_std: float = option(
+        "standard deviation of the initial values that are not orthogonal; the papers' 0.01 suits their widths, "
+        "smaller models learn sooner from 0.05",
+        0.01,
+    )
+
     # embeddings
     encoder_embed_path: Optional[str] = option("file of pretrained source embeddings")
     decoder_embed_path: Optional[str] = option("file of pretrained target embeddings")

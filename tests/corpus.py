@@ -44,7 +44,9 @@ def write_corpus(folder):
 
 def preprocess(folder):
     """Binarise the corpus in ``folder`` to ``folder/bin``."""
-    prefixes = [f"--{kind}pref={folder / name}" for kind, name in (("train", "train"), ("valid", "valid"), ("test", "test"))]
+    prefixes = [
+        f"--{kind}pref={folder / name}" for kind, name in (("train", "train"), ("valid", "valid"), ("test", "test"))
+    ]
     run("fairseq-preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", folder / "bin", "--joined-dictionary")
     return folder / "bin"
 

@@ -153,7 +153,11 @@ def test_initial_values():
     torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
     square = parameters["decoder.layers.transition.attention.key.weight"]
     torch.testing.assert_close(square @ square.t(), torch.eye(64), rtol=0, atol=1e-4)
-    for name in ("encoder.embed_tokens.weight", "decoder.layers.readout.hidden.weight", "encoder.layers.rnn.weight_ih_l0"):
+    for name in (
+        "encoder.embed_tokens.weight",
+        "decoder.layers.readout.hidden.weight",
+        "encoder.layers.rnn.weight_ih_l0",
+    ):
         assert 0.008 < parameters[name].std() < 0.012, name
     assert all(not p.any() for n, p in parameters.items() if n.endswith("bias") or "bias_" in n)
 
@@ -226,4 +230,3 @@ def test_refuses_a_source_that_is_too_long():
     model = build("rnnsearch", max_source_positions=4)
     with pytest.raises(ValueError, match="--max-source-positions"):
         model(*batch())
-

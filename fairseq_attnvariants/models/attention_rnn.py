@@ -20,7 +20,7 @@ from ..build import ConfigurationError, build_decoder, build_encoder, check
 from ..config import AttentionRNNConfig
 from ..nn.decoder import Decoder
 from ..nn.encoder import BidirectionalEncoder
-from ..nn.init import STD
+from ..nn.init import deviation, normal_tensor_
 from ..nn.state import Encoded, Memory, State, reorder
 from ..variants import VARIANTS, fill
 from .fingerprint import NAME as FINGERPRINT
@@ -58,26 +58,29 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
                 "--share-all-embeddings needs one dictionary for both languages: "
                 "run fairseq-preprocess with --joined-dictionary"
             )
-        target_embedding = embedding(
-            target, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed, "--decoder-embed-path"
-        )
-        source_embedding = (
-            target_embedding
-            if cfg.share_all_embeddings
-            else embedding(
-                source, cfg.encoder_embed_dim, cfg.encoder_embed_path, cfg.encoder_freeze_embed, "--encoder-embed-path"
-            )
-        )
         if str(cfg.compute_dtype) == "bfloat16" and not fast_bfloat16():
             logger.warning(
                 "--compute-dtype bfloat16: this processor has no bfloat16 instructions, so training will be slower "
                 "than in float32"
             )
-        return cls(
-            cfg,
-            Encoder(source, source_embedding, build_encoder(cfg), cfg),
-            IncrementalDecoder(target, target_embedding, build_decoder(cfg), cfg),
-        )
+        with deviation(cfg.init_std):
+            target_embedding = embedding(
+                target, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed, "--decoder-embed-path"
+            )
+            source_embedding = target_embedding
+            if not cfg.share_all_embeddings:
+                source_embedding = embedding(
+                    source,
+                    cfg.encoder_embed_dim,
+                    cfg.encoder_embed_path,
+                    cfg.encoder_freeze_embed,
+                    "--encoder-embed-path",
+                )
+            return cls(
+                cfg,
+                Encoder(source, source_embedding, build_encoder(cfg), cfg),
+                IncrementalDecoder(target, target_embedding, build_decoder(cfg), cfg),
+            )
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **kwargs):
         with self.autocast(src_tokens.device):
@@ -147,7 +150,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
             self.output_projection.weight = embed_tokens.weight
         else:
-            nn.init.normal_(self.output_projection.weight, std=STD)
+            normal_tensor_(self.output_projection.weight)
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -219,7 +222,7 @@ def embedding(dictionary, width: int, path: Optional[str], freeze: bool, flag: s
         ConfigurationError: the file's vectors have another width; ``flag`` names the option.
     """
     layer = nn.Embedding(len(dictionary), width, dictionary.pad())
-    nn.init.normal_(layer.weight, std=STD)
+    normal_tensor_(layer.weight)
     nn.init.zeros_(layer.weight[dictionary.pad()])
     if path:
         vectors = utils.parse_embedding(path)

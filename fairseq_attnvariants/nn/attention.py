@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from .history import History
-from .init import STD, square_or_normal_
+from .init import normal_tensor_, square_or_normal_
 from .state import Memory, State
 
 
@@ -62,7 +62,7 @@ class AdditiveAttention(nn.Module):
         super().__init__()
         self.query = square_or_normal_(nn.Linear(query_dim, attention_dim, bias=False))
         self.key = square_or_normal_(nn.Linear(annotation_dim, attention_dim))
-        self.vector = nn.Parameter(torch.empty(attention_dim).normal_(std=STD))
+        self.vector = nn.Parameter(normal_tensor_(torch.empty(attention_dim)))
         self.histories = nn.ModuleList(histories)
 
     def keys(self, annotations: Tensor) -> Tensor:

@@ -3,13 +3,11 @@
 Shapes: ``B`` batch, ``S`` source length, ``m`` embedding width, ``n`` hidden width.
 """
 
-
-
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .init import STD, orthogonal_blocks_
+from .init import normal_tensor_, orthogonal_blocks_
 from .state import Encoded
 
 LAYERS = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -34,7 +32,7 @@ def recurrent_layers(
         if name.startswith("weight_hh"):
             orthogonal_blocks_(parameter)
         elif name.startswith("weight_ih"):
-            nn.init.normal_(parameter, std=STD)
+            normal_tensor_(parameter)
         else:
             nn.init.zeros_(parameter)
             if kind == "lstm" and name.startswith("bias_ih"):
@@ -82,5 +80,3 @@ def _roll(rows: Tensor, shift: Tensor) -> Tensor:
     columns = (torch.arange(length, device=rows.device) + shift.unsqueeze(1)) % length
     flat = columns + length * torch.arange(batch, device=rows.device).unsqueeze(1)
     return rows.reshape(-1, width).index_select(0, flat.view(-1)).view(batch, length, width)
-
-

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .init import normal_
+from .init import normal_, normal_tensor_
 from .state import Memory, State
 
 
@@ -66,7 +66,7 @@ class ConvolutionHistory(History):
     def __init__(self, filters: int, width: int, attention_dim: int):
         super().__init__()
         self.filters = nn.Conv1d(1, filters, width, padding=width // 2, bias=False)
-        nn.init.normal_(self.filters.weight, std=0.01)
+        normal_tensor_(self.filters.weight)
         self.projection = normal_(nn.Linear(filters, attention_dim, bias=False))
 
     def key_term(self, memory: Memory, state: State) -> Tensor:
