@@ -6,33 +6,31 @@ hash of an ordinary object, in the moment in which dataclasses looks at the defa
 
 ``fairseq_attnvariants.pth`` imports this module when the interpreter starts, because ``fairseq-train`` imports
 fairseq before it reads ``--user-dir``.  Until somebody imports fairseq or hydra, all that has happened is that one
-finder stands on ``sys.meta_path``; it finds nothing, ever, and leaves at its first match.
+finder, which never finds anything, stands on ``sys.meta_path``.
 """
 
 import sys
 
-PACKAGES = ("fairseq", "fairseq_cli", "hydra")
+PACKAGES = ("fairseq", "hydra")
 
 
 class Watcher:
-    """A meta-path finder that only watches for the first import of :data:`PACKAGES`."""
+    """A meta-path finder that only watches for the import of :data:`PACKAGES`."""
 
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        """Never finds anything; on a match, prepares :mod:`dataclasses` and steps aside."""
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        """Never finds anything; when one of the packages is asked for, prepares :mod:`dataclasses`."""
         if name in PACKAGES:
-            if cls in sys.meta_path:
-                sys.meta_path.remove(cls)
             allow_dataclass_defaults()
-        return None
+        # not removed from sys.meta_path: the import system is just iterating over it
 
 
 def allow_dataclass_defaults():
-    """Wrap ``dataclasses._get_field``: default instances of classes of :data:`PACKAGES` become hashable."""
+    """Wrap ``dataclasses._get_field``, once: default instances of classes of :data:`PACKAGES` become hashable."""
     import dataclasses
 
     original = dataclasses._get_field
-    if getattr(original, "allows_dataclass_defaults", False):
+    if hasattr(original, "allows_dataclass_defaults"):
         return
 
     def get_field(cls, name, *args, **kwargs):
@@ -48,10 +46,5 @@ def allow_dataclass_defaults():
     dataclasses._get_field = get_field
 
 
-def install():
-    """Start watching; nothing on Python 3.10 and earlier, and nothing twice."""
-    if sys.version_info >= (3, 11) and Watcher not in sys.meta_path:
-        sys.meta_path.insert(0, Watcher)
-
-
-install()
+if sys.version_info >= (3, 11):
+    sys.meta_path.insert(0, Watcher)

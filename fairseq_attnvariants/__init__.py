@@ -3,10 +3,10 @@
 ``fairseq-train --user-dir fairseq_attnvariants --arch NAME``; the names are in :mod:`.variants`.
 """
 
-from .compat import allow_namespace, check_environment
+from .compat import allow_stock_checkpoints, check_environment
 
 check_environment()
-allow_namespace()
+allow_stock_checkpoints()
 
 # fairseq scans models/ and tasks/ only when it imports the package itself, and criterions/ never
 from . import criterions, models, tasks  # noqa: E402

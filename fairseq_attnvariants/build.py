@@ -3,7 +3,7 @@
 The configuration stops here: the parts receive widths and parts.
 """
 
-from typing import List, Set
+from typing import Callable, Dict, List, Set
 
 from .nn.attention import AdditiveAttention
 from .nn.cells import CELLS
@@ -130,7 +130,7 @@ def build_decoder(cfg) -> Decoder:
 
 
 def _score_terms(cfg, paths: Set[str], annotation: int) -> List[History]:
-    makers = {
+    makers: Dict[str, Callable[[], History]] = {
         "context": lambda: ContextHistory(annotation, cfg.attention_dim),
         "distance": DistanceHistory,
         "convolution": lambda: ConvolutionHistory(cfg.attention_filters, cfg.attention_filter_width, cfg.attention_dim),

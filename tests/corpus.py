@@ -10,7 +10,7 @@ import fairseq_attnvariants
 
 USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
 SCRIPTS = Path(sys.executable).parent
-WORDS = "ant bee cat dog elk fox gnu hen ibex jay".split()
+WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibex", "jay"]
 SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16"]
 SIZES += ["--decoder-embed-dim", "16", "--decoder-hidden-size", "16"]
 

@@ -1,16 +1,38 @@
 """``fairseq-attnvariants VERB``: what stock fairseq has no command for."""
 
 import argparse
+import os
+import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
 import fairseq_attnvariants
+
+from . import lexicon, replace_unk
+from .files import UserError
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run one verb; returns the exit status."""
     parser = argparse.ArgumentParser(prog="fairseq-attnvariants", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    add_directories(verbs)
+    for module in (lexicon, replace_unk):
+        module.add(verbs)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except UserError as error:
+        print(f"{parser.prog} {options.verb}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def add_directories(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verbs ``user-dir`` and ``config-dir``."""
     user_dir = verbs.add_parser(
         "user-dir",
         help="print the path for --user-dir",
@@ -25,9 +47,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         epilog='example: fairseq-hydra-train --config-dir "$(fairseq-attnvariants config-dir)" --config-name train ...',
     )
     config_dir.set_defaults(run=lambda _: print(package_dir() / "config"))
-    options = parser.parse_args(arguments)
-    options.run(options)
-    return 0
 
 
 def package_dir() -> Path:

@@ -1,49 +1,54 @@
-"""Checks of the installed fairseq and torch, each with one sentence that says what to do."""
+"""Checks of the installed fairseq and torch, and what loading a stock checkpoint needs."""
 
 import argparse
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Callable, Tuple
 
 FAIRSEQ = "0.12.2"
 OLDEST_TORCH = (2, 1)
+WEIGHTS_ONLY_TORCH = (2, 6)
 
 
 def check_environment() -> None:
-    """Refuse a missing or wrong fairseq and a torch that is too old.
+    """Refuse a missing or wrong fairseq and a missing or old torch.
 
     Raises:
         ImportError: with the command that puts it right.
     """
+    _require("fairseq", FAIRSEQ, f"--no-deps fairseq=={FAIRSEQ}", lambda found: found == FAIRSEQ)
+    oldest = ".".join(map(str, OLDEST_TORCH))
+    _require("torch", f"{oldest} or later", "--upgrade torch", lambda found: _release(found) >= OLDEST_TORCH)
+
+
+def _require(package: str, wanted: str, install: str, fits: Callable[[str], bool]) -> None:
     try:
-        found = version("fairseq")
+        found = version(package)
     except PackageNotFoundError:
-        raise ImportError(
-            f"fairseq_attnvariants needs fairseq {FAIRSEQ}, which is not installed: "
-            f"run 'pip install --no-deps fairseq=={FAIRSEQ}'"
-        ) from None
-    if found != FAIRSEQ:
-        raise ImportError(
-            f"fairseq_attnvariants needs fairseq {FAIRSEQ}, but {found} is installed: "
-            f"run 'pip install --no-deps fairseq=={FAIRSEQ}'"
-        )
-    try:
-        torch = version("torch")
-    except PackageNotFoundError:
-        raise ImportError("fairseq_attnvariants needs torch 2.1 or later, which is not installed") from None
-    if tuple(int(part) for part in torch.split("+")[0].split(".")[:2]) < OLDEST_TORCH:
-        raise ImportError(
-            f"fairseq_attnvariants needs torch {'.'.join(map(str, OLDEST_TORCH))} or later, but {torch} is installed: "
-            "run 'pip install --upgrade torch'"
-        )
+        found = ""
+    if not (found and fits(found)):
+        state = f"but {found} is installed" if found else "which is not installed"
+        raise ImportError(f"fairseq_attnvariants needs {package} {wanted}, {state}: run 'pip install {install}'")
 
 
-def allow_namespace() -> None:
-    """Let ``weights_only`` loading accept ``argparse.Namespace``, and nothing else.
+def _release(text: str) -> Tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])
 
-    fairseq writes one into the checkpoint for every component that has no dataclass (``--optimizer sgd``, ``adagrad``,
-    ``adadelta``, ``--lr-scheduler manual``).  A Namespace is a plain record: building one runs no code.  torch before
-    2.5 has no such list, and there fairseq's own loading stays as it is.
+
+def allow_stock_checkpoints() -> None:
+    """Let torch's safe loading accept the two kinds of plain data that stock fairseq writes beside tensors.
+
+    An ``argparse.Namespace`` stands there for every component without a dataclass (``--optimizer sgd``, ``adagrad``,
+    ``adadelta``, ``--lr-scheduler manual``), and numpy arrays of numbers after ``--eval-bleu``.  Building either runs
+    no code of the checkpoint's; anything else is still refused.  torch before 2.6 does not load safely by default,
+    and there fairseq's own loading stays as it is.
     """
-    from torch import serialization
+    if _release(version("torch")) < WEIGHTS_ONLY_TORCH:
+        return
+    import numpy
+    from torch.serialization import add_safe_globals
 
-    if hasattr(serialization, "add_safe_globals"):
-        serialization.add_safe_globals([argparse.Namespace])
+    rebuild: Any = numpy.zeros(0).__reduce__()[0]
+    add_safe_globals([argparse.Namespace, numpy.ndarray, numpy.dtype])
+    add_safe_globals([type(numpy.dtype(kind)) for kind in ("int32", "int64", "float32", "float64")])
+    # numpy 2 moved the function, and a checkpoint may be older or younger than the numpy that reads it
+    add_safe_globals([(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")])

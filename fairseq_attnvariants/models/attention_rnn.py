@@ -83,6 +83,7 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
             )
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **kwargs):
+        """Logits and attention of known target prefixes ``B x T``."""
         with self.autocast(src_tokens.device):
             return super().forward(src_tokens, src_lengths, prev_output_tokens, **kwargs)
 
@@ -123,12 +124,15 @@ class Encoder(FairseqEncoder):
         return {name: [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
+        """Select rows ``new_order`` of everything that :meth:`forward` returned."""
         return {name: [value.index_select(0, new_order) for value in values] for name, values in encoder_out.items()}
 
     def max_positions(self) -> int:
+        """The longest source."""
         return self.max_source_positions
 
     def upgrade_state_dict_named(self, state_dict, name):
+        """Refuse a checkpoint of another dictionary."""
         check_fingerprint(self, state_dict, name, "source")
         return state_dict
 
@@ -177,6 +181,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         return (features if features_only else self.output_layer(features)), extra
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
+        """As :meth:`forward`, but the readout's features instead of logits."""
         return self.forward(prev_output_tokens, encoder_out, features_only=True, **kwargs)
 
     def output_layer(self, features: Tensor, **kwargs) -> Tensor:
@@ -184,15 +189,18 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         return self.output_projection(features)
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor) -> None:
+        """Select rows ``new_order`` of the memory and of the state."""
         kept = self.get_incremental_state(incremental_state, self.STATE)
         if kept is not None:
             memory, state = _unflatten(kept)
             self._keep(incremental_state, reorder(memory, new_order), reorder(state, new_order))
 
     def max_positions(self) -> int:
+        """The longest target."""
         return self.max_target_positions
 
     def upgrade_state_dict_named(self, state_dict, name):
+        """Refuse a checkpoint of another dictionary."""
         check_fingerprint(self, state_dict, name, "target")
         return state_dict
 
@@ -215,12 +223,13 @@ def _unflatten(kept: Dict[str, Optional[Tensor]]) -> Tuple[Memory, State]:
     )
 
 
-def embedding(dictionary, width: int, path: Optional[str], freeze: bool, flag: str) -> nn.Embedding:
+def embedding(dictionary, width: Optional[int], path: Optional[str], freeze: bool, flag: str) -> nn.Embedding:
     """An embedding matrix, N(0, 0.01²) or read from a file, whose padding row is zero.
 
     Raises:
         ConfigurationError: the file's vectors have another width; ``flag`` names the option.
     """
+    assert width is not None
     layer = nn.Embedding(len(dictionary), width, dictionary.pad())
     normal_tensor_(layer.weight)
     nn.init.zeros_(layer.weight[dictionary.pad()])

@@ -27,7 +27,7 @@ class _AdditiveEnergies(Function):
         return torch.matmul(hidden, vector.to(hidden.dtype)).to(_energy_dtype(vector))
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> Tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx, grad: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         query, keys, vector = ctx.saved_tensors
         hidden = (keys + query.unsqueeze(1)).tanh_()
         grad, scale = grad.to(hidden.dtype), vector.to(hidden.dtype)

@@ -34,7 +34,7 @@ class _GRUGates(Function):
         return torch.lerp(candidate, previous, update)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> Tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx, grad: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         gates, projected, candidate, previous = ctx.saved_tensors
         n = previous.size(1)
         reset, update = gates.chunk(2, dim=1)
@@ -97,7 +97,7 @@ class Cell(nn.Module):
         layer = self.inputs[name]
         if projected is None or layer.bias is not None:
             return layer(value) if projected is None else projected + layer(value)
-        return torch.addmm(projected, value, layer.weight.t())  # type: ignore[arg-type]
+        return torch.addmm(projected, value, layer.weight.t())
 
     def output(self, state: Tensor) -> Tensor:
         """The hidden state ``B x n`` that other parts read."""

@@ -104,10 +104,10 @@ class Decoder(nn.Module):
             memory, state: from :meth:`start`, or the state that an earlier run left.
         """
         projected = self.transition.project(target)
-        conditions = None if projected.condition is None else projected.condition.unbind(1)
+        gates = None if projected.condition is None else projected.condition.unbind(1)
         states = [state]
         for t, cell in enumerate(projected.cell.unbind(1)):
-            states.append(self.transition(cell, conditions and conditions[t], memory, states[-1]))
+            states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
         cell_output = self.transition.after.output
         hidden = torch.stack([cell_output(s.hidden) for s in states[1:]], dim=1)
         context = torch.stack([s.context for s in states[1:]], dim=1)
@@ -116,7 +116,6 @@ class Decoder(nn.Module):
         if self.upper is not None and last.upper is not None:
             hidden, upper = self.upper(hidden, last.upper)
             last = last._replace(upper=upper)
-        left = None
-        if last.condition is not None:
-            left = torch.stack([s.condition for s in states], dim=1)  # type: ignore[arg-type]
-        return Decoded(self.readout(hidden, target, context), weights, left, last)
+        left = [s.condition for s in states if s.condition is not None]
+        conditions = torch.stack(left, dim=1) if left else None
+        return Decoded(self.readout(hidden, target, context), weights, conditions, last)

@@ -56,4 +56,5 @@ Tuple_ = TypeVar("Tuple_", Encoded, Memory, State)
 
 def reorder(entries: Tuple_, order: Tensor) -> Tuple_:
     """Select rows ``order`` of every tensor."""
-    return type(entries)(*(None if entry is None else entry.index_select(0, order) for entry in entries))
+    selected = (None if entry is None else entry.index_select(0, order) for entry in entries)
+    return type(entries)._make(selected)

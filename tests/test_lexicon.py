@@ -1,0 +1,232 @@
+import os
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_attnvariants.cli.files import UserError, read_lines, write_whole
+from fairseq_attnvariants.cli.lexicon import (
+    Entry,
+    align,
+    count_links,
+    format_links,
+    grow_diag_final_and,
+    most_frequent,
+    parse_links,
+    read_alignments,
+    read_lexicon,
+    write_lexicon,
+)
+from fairseq_attnvariants.cli.main import main
+
+LINKS = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)))
+# words as fairseq cuts them: no white space, which for Python includes U+0085 and U+2028
+WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1).filter(lambda text: text.split() == [text])
+LINES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\n"))
+
+
+@pytest.fixture
+def parallel(tmp_path):
+    """Writes ``SOURCE``, ``TARGET`` and ``FILE`` of alignments, and returns the arguments of the verb."""
+
+    def write(source, target, alignments):
+        for name, text in (("source", source), ("target", target), ("links", alignments)):
+            (tmp_path / name).write_bytes(text.encode())
+        names = [str(tmp_path / name) for name in ("source", "target", "links", "table")]
+        return ["lexicon", names[0], names[1], "--alignments", names[2], "--output", names[3]]
+
+    return write
+
+
+def refused(arguments, capfd):
+    """The message with which the command refuses."""
+    assert main(arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.count("\n") == 1
+    return err
+
+
+# ---- alignments
+
+
+@given(LINKS)
+def test_links_survive_a_round_trip(links):
+    assert parse_links(format_links(links)) == links
+
+
+@given(LINES)
+def test_links_are_parsed_or_refused(line):
+    try:
+        links = parse_links(line)
+    except ValueError as error:
+        assert "is not an alignment pair" in str(error)
+    else:
+        assert len(links) == len(line.split())
+
+
+@pytest.mark.parametrize("pair", ["1", "1-", "-1", "1-2-3", "1:2", "a-b", "1.0-2", "١-٢", "1_0-2", "9999999999-0"])
+def test_malformed_pairs_are_refused(pair):
+    with pytest.raises(ValueError, match="is not an alignment pair"):
+        parse_links(f"0-0 {pair}")
+
+
+def test_growth_takes_neighbours_while_a_word_has_no_link():
+    # the directions agree on 0-0 alone; 1-1 is its diagonal neighbour, 2-1 that of 1-1 with a source word still free
+    assert grow_diag_final_and({(0, 0), (1, 1)}, {(0, 0), (2, 1)}) == [(0, 0), (1, 1), (2, 1)]
+
+
+def test_growth_adds_nothing_between_linked_words():
+    assert grow_diag_final_and({(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1)}) == [(0, 0), (1, 1)]
+
+
+def test_final_links_need_two_free_words():
+    # 5-5 has no linked neighbour, but both its words are free; 5-0 and 0-5 would each reuse a word
+    assert grow_diag_final_and({(0, 0), (5, 5)}, {(0, 0), (5, 0), (0, 5)}) == [(0, 0), (5, 5)]
+
+
+@given(
+    st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6))), st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)))
+)
+def test_growth_stays_between_intersection_and_union(forward, reverse):
+    links = set(grow_diag_final_and(forward, reverse))
+    assert forward & reverse <= links <= forward | reverse
+    # no link is left that could still be made between two free words
+    sources, targets = {i for i, _ in links}, {j for _, j in links}
+    assert all(i in sources or j in targets for i, j in forward | reverse)
+
+
+# ---- the table
+
+
+def test_the_most_frequent_target_wins():
+    pairs = [(["a", "b"], ["x", "y"], [(0, 0), (1, 1)]), (["a", "a"], ["x", "z"], [(0, 0), (1, 1)])]
+    assert most_frequent(count_links(pairs)) == [Entry("a", "x", 2, 2 / 3), Entry("b", "y", 1, 1.0)]
+
+
+@pytest.mark.parametrize("order", [("y", "x"), ("x", "y")])
+def test_a_tie_goes_to_the_first_in_the_alphabet(order):
+    assert most_frequent(count_links([(["a", "a"], list(order), [(0, 0), (1, 1)])])) == [Entry("a", "x", 1, 0.5)]
+
+
+@given(st.dictionaries(WORDS, WORDS))
+def test_table_survives_a_round_trip(tmp_path_factory, words):
+    path = str(tmp_path_factory.mktemp("table") / "table")
+    with write_whole(path) as stream:
+        write_lexicon([Entry(source, target, 1, 1.0) for source, target in words.items()], stream)
+    assert read_lexicon(path) == words
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [("a\tx\nb\n", "line 2: not a source and a target word"), ("a\tx\na\ty\n", "line 2: 'a' comes a second time")],
+)
+def test_malformed_tables_are_refused(tmp_path, text, message):
+    (tmp_path / "table").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_lexicon(str(tmp_path / "table"))
+
+
+# ---- files
+
+
+@given(st.lists(LINES))
+def test_only_line_feeds_end_lines(tmp_path_factory, lines):
+    path = str(tmp_path_factory.mktemp("lines") / "text")
+    with write_whole(path) as stream:
+        stream.writelines(line + "\n" for line in lines)
+    assert list(read_lines(path)) == lines
+
+
+def test_the_last_line_feed_may_be_missing(tmp_path):
+    (tmp_path / "text").write_bytes("a\u2028b\u0085c\rd\ne".encode())
+    assert list(read_lines(str(tmp_path / "text"))) == ["a\u2028b\u0085c\rd", "e"]
+
+
+def test_what_is_not_utf8_is_refused_with_its_line(tmp_path):
+    (tmp_path / "text").write_bytes(b"a\n\xff\n")
+    with pytest.raises(UserError, match="text, line 2: not UTF-8"):
+        list(read_lines(str(tmp_path / "text")))
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "out"
+    path.write_text("before")
+    with pytest.raises(RuntimeError), write_whole(str(path)) as stream:
+        stream.write("half")
+        raise RuntimeError
+    assert path.read_text() == "before" and os.listdir(tmp_path) == ["out"]
+    with write_whole(str(path)) as stream:
+        stream.write("after")
+    assert path.read_text() == "after" and os.listdir(tmp_path) == ["out"]
+
+
+def test_links_and_devices_stay_what_they_are(tmp_path):
+    (tmp_path / "link").symlink_to("file")
+    for path in (str(tmp_path / "link"), os.devnull):
+        with write_whole(path) as stream:
+            stream.write("text")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "text"
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+# ---- the verb
+
+
+def test_verb_counts_raw_words(parallel, tmp_path, capfd):
+    arguments = parallel("the Cat\nthe dog\n\n", "die Katze\nder Hund\n\n", "0-0 1-1\n0-0 1-1\n\n")
+    assert main([*arguments, "--save-alignments", str(tmp_path / "saved")]) == 0
+    assert (tmp_path / "table").read_text() == "Cat\tKatze\t1\t1.0000\ndog\tHund\t1\t1.0000\nthe\tder\t1\t0.5000\n"
+    assert (tmp_path / "saved").read_text() == "0-0 1-1\n0-0 1-1\n\n"
+    assert "3 sentence pairs with 4 links: 3 of 3 source words have a translation" in capfd.readouterr().err
+
+
+def test_verb_reads_alignments_from_standard_input(parallel, tmp_path, monkeypatch):
+    arguments = parallel("a\n", "x\n", "0-0\n")
+    with open(tmp_path / "links") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert main([*arguments[:4], "-", *arguments[5:]]) == 0
+    assert (tmp_path / "table").read_text() == "a\tx\t1\t1.0000\n"
+
+
+@pytest.mark.parametrize(
+    "source, target, links, message",
+    [
+        ("a\nb\n", "x\n", "0-0\n0-0\n", "target ends after line 1, but {folder}/source has 2 lines"),
+        ("a\n", "x\n", "", "links ends after line 0, but {folder}/source has 1 lines"),
+        ("a\nb\n", "x\ny\n", "0-0\n0:0\n", "links, line 2: '0:0' is not an alignment pair"),
+        ("a\nb c\n", "x\ny\n", "0-0\n1-1\n", "links, line 2: 1-1 is outside the sentences, which have 2 and 1 words"),
+        ("", "", "", "source is empty"),
+    ],
+)
+def test_bad_input_is_refused(parallel, tmp_path, capfd, source, target, links, message):
+    error = refused(parallel(source, target, links), capfd)
+    assert error.startswith(f"fairseq-attnvariants lexicon: {tmp_path}/")
+    assert message.format(folder=tmp_path) in error
+    assert not (tmp_path / "table").exists() and len(os.listdir(tmp_path)) == 3
+
+
+def test_missing_and_unwritable_files_are_refused(parallel, tmp_path, capfd):
+    arguments = parallel("a\n", "x\n", "0-0\n")
+    assert "nowhere cannot be read: No such file" in refused([*arguments, "--alignments", "nowhere"], capfd)
+    assert "nowhere/table cannot be written: No such file" in refused([*arguments, "--output", "nowhere/table"], capfd)
+    assert "cannot be written: Is a directory" in refused([*arguments, "--output", str(tmp_path)], capfd)
+
+
+def test_a_missing_aligner_is_refused(parallel, monkeypatch, capfd):
+    monkeypatch.setitem(__import__("sys").modules, "eflomal", None)
+    arguments = parallel("a\n", "x\n", "0-0\n")
+    del arguments[3:5]
+    assert 'pip install "eflomal>=2"' in refused(arguments, capfd)
+
+
+def test_eflomal_finds_a_cipher(capfd):
+    pytest.importorskip("eflomal")
+    source = [f"w{i % 7} w{i % 5} w{i % 3 + 7}".split() for i in range(200)] + [[], ["w1"]]
+    target = [[word.replace("w", "v") for word in reversed(words)] for words in source[:-2]] + [["v1"], []]
+    alignments = list(align(source, target))
+    assert len(alignments) == len(source) and alignments[-2:] == [[], []]
+    table = {row.source: row.target for row in most_frequent(count_links(zip(source, target, alignments, strict=True)))}
+    assert table == {f"w{i}": f"v{i}" for i in range(10)}
+    assert list(read_alignments(map(format_links, alignments), source, target, "saved")) == alignments
+    assert "Aligning with model 3" in capfd.readouterr().err

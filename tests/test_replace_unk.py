@@ -1,0 +1,296 @@
+import os
+import random
+
+import corpus
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants.cli.replace_unk import Replacement, parse_alignment, replace_unks
+
+SOURCE = ["the", "small", "dog"]
+LEXICON = {"the": "der", "dog": "hund"}
+
+RAW = "the small dog\n\na cat\ntoo long\n"
+GENERATED = """2026-01-01 00:00:00 | INFO | fairseq_cli.generate | loading
+S-2\ta <unk>
+T-2\teine katze
+H-2\t-0.5\teine <unk>
+D-2\t-0.5\teine <unk>
+P-2\t-0.1 -0.2 -0.3
+A-2\t0-0 1-1
+H-2\t-0.7\t
+D-2\t-0.7\t
+P-2\t-0.7
+A-2\t
+S-0\tthe <unk> <unk>
+T-0\tder <<unk>> hund
+H-0\t-0.25\tder <unk> <unk>
+D-0\t-0.25\tder <unk> <unk>
+P-0\t-0.1 -0.2 -0.3 -0.4
+A-0\t0-0 1-1 2-2
+H-0\t-0.5\t<unk>
+D-0\t-0.5\t<unk>
+P-0\t-0.1 -0.3
+A-0\t2-0
+S-1\t
+T-1\t
+H-1\t-1.5\t<unk>
+D-1\t-1.5\t<unk>
+P-1\t-0.1 -0.2
+A-1\t
+Generate test with beam=2: BLEU4 = 0.00
+"""
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Writes the generated output, the raw text and the table, and returns the arguments of the verb."""
+
+    def write(generated=GENERATED, raw=RAW, table="cat\tkatze\t9\t0.9\ndog\thund\n"):
+        for name, text in (("generated", generated), ("raw", raw), ("table", table)):
+            (tmp_path / name).write_bytes(text.encode())
+        names = [str(tmp_path / name) for name in ("generated", "raw", "table", "output")]
+        return ["replace-unk", names[0], "--source", names[1], "--lexicon", names[2], "--output", names[3]]
+
+    return write
+
+
+# ---- alignments
+
+
+def test_hard_alignments_are_pairs():
+    assert parse_alignment("2-0 0-1 0-2", 3) == {0: 2, 1: 0, 2: 0}
+
+
+def test_soft_alignments_never_choose_eos():
+    # rows: two words and EOS; columns: three words and EOS, which has the highest weight in the first row
+    rows = ["0.1,0.2,0.1,0.6", "0.4,0.1,0.4,0.1", "0.0,0.0,0.0,1.0"]
+    assert parse_alignment(" ".join(rows), 3) == {0: 1, 1: 0}
+
+
+@pytest.mark.parametrize("text", ["", "1.000000 1.000000"])
+def test_an_empty_source_sentence_has_no_alignment(text):
+    assert parse_alignment(text, 0) == {}
+
+
+def test_an_empty_hypothesis_has_no_alignment():
+    assert parse_alignment("0.5,0.5", 1) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["0-", "0-0 x", "0-0 0.5,0.5", "0.5,0.5,x,0", "0.5,nan,0,0", "0.5,0.5", "3-0", "1e3,0,0,0"]
+)
+def test_malformed_alignments_are_refused(text):
+    with pytest.raises(ValueError):
+        parse_alignment(text, 3)
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1))
+def test_soft_alignments_survive_printing(rows):
+    printed = [[f"{weight:.6f}" for weight in row] for row in rows]
+    alignment = parse_alignment(" ".join(map(",".join, printed)), 4)
+    assert list(alignment) == list(range(len(rows) - 1))
+    for j, i in alignment.items():
+        assert float(printed[j][i]) == max(map(float, printed[j][:4]))
+
+
+# ---- the rules
+
+
+def test_unk_takes_the_translation_of_its_source_word():
+    assert replace_unks(["<unk>"], SOURCE, {0: 2}, LEXICON, "<unk>") == [Replacement(0, 2, "hund", "table", False)]
+
+
+def test_unk_copies_a_source_word_that_is_not_in_the_table():
+    assert replace_unks(["<unk>"], SOURCE, {0: 1}, LEXICON, "<unk>") == [Replacement(0, 1, "small", "copy", False)]
+
+
+def test_unk_without_alignment_asks_its_nearest_neighbour():
+    words = ["x", "<unk>", "y", "<unk>", "<unk>"]
+    assert replace_unks(words, SOURCE, {0: 0, 2: 2}, LEXICON, "<unk>") == [
+        Replacement(1, 0, "der", "table", True),  # equally near: the left one
+        Replacement(3, 2, "hund", "table", True),
+        Replacement(4, 2, "hund", "table", True),
+    ]
+
+
+def test_unk_is_left_where_nothing_is_aligned():
+    assert replace_unks(["<unk>"], [], {}, LEXICON, "<unk>") == [Replacement(0, None, "<unk>", "left", False)]
+
+
+def test_only_unks_are_replaced():
+    assert replace_unks(["<unk>", "UNK"], SOURCE, {0: 0, 1: 2}, LEXICON, "UNK") == [
+        Replacement(1, 2, "hund", "table", False)
+    ]
+
+
+# ---- the verb
+
+
+def test_best_hypotheses_in_the_order_of_the_source(command, tmp_path, capfd):
+    assert main(command()) == 0
+    assert (tmp_path / "output").read_text() == "der small hund\n<unk>\neine katze\n\n"
+    assert capfd.readouterr().err == (
+        "4 sentences, 1 of them without a hypothesis; 3 hypotheses with 4 UNKs: "
+        "2 replaced from the table, 1 by the source word, 1 not replaced\n"
+    )
+
+
+def test_nbest_keeps_every_hypothesis(command, tmp_path):
+    assert main([*command(), "--nbest"]) == 0
+    assert (tmp_path / "output").read_text() == (
+        "0\t-0.25\tder small hund\n0\t-0.5\thund\n1\t-1.5\t<unk>\n2\t-0.5\teine katze\n2\t-0.7\t\n"
+    )
+
+
+def test_details_list_every_unk(command, capfd):
+    assert main([*command(), "--detailed"]) == 0
+    assert capfd.readouterr().err.splitlines()[:-1] == [
+        "0\t0\t1\t1\tsmall\tsmall\tcopy",
+        "0\t0\t2\t2\tdog\thund\ttable",
+        "1\t0\t0\t\t\t<unk>\tleft",
+        "2\t0\t1\t1\tcat\tkatze\ttable",
+    ]
+
+
+def test_output_goes_to_standard_output_and_comes_from_standard_input(command, tmp_path, capfd, monkeypatch):
+    arguments = command()
+    with open(tmp_path / "generated") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert main(["replace-unk", "-", *arguments[2:4]]) == 0
+    assert capfd.readouterr().out == "der small dog\n<unk>\neine cat\n\n"
+
+
+def test_the_order_of_the_lines_does_not_matter(command, tmp_path):
+    lines = GENERATED.splitlines(keepends=True)
+    assert main(command("".join(sorted(lines, key=lambda line: line[:3])))) == 0  # stable: rank by rank, as sort -s
+    assert (tmp_path / "output").read_text() == "der small hund\n<unk>\neine katze\n\n"
+
+
+def test_exotic_white_space_ends_no_line(command, tmp_path):
+    # fairseq cuts words at any white space, and prints them with spaces between
+    generated = "S-0\ta b <unk> d\nH-0\t-1\t<unk>\nP-0\t-1 -1\nA-0\t2-0\n"
+    assert main(command(generated, "a\u2028b\u0085c\u00a0d\n")) == 0
+    assert (tmp_path / "output").read_text() == "c\n"
+
+
+def test_hypotheses_whose_words_are_not_tokens_are_left(command, tmp_path, capfd):
+    generated = "S-0\ta\nH-0\t-1\tab <unk>\nP-0\t-1 -1 -1 -1\nA-0\t0-0 0-1 0-2\n"
+    assert main(command(generated, "a\n")) == 0
+    assert (tmp_path / "output").read_text() == "ab <unk>\n"
+    assert "1 hypotheses not touched, since their words are not their tokens" in capfd.readouterr().err
+
+
+GOOD = "S-0\ta\nH-0\t-1\t<unk>\nP-0\t-1 -1\nA-0\t0-0\n"
+
+
+@pytest.mark.parametrize(
+    "generated, raw, message",
+    [
+        (GOOD, "a b\n", "raw, line 1: 2 words, but S-0 has 1 ({folder}/generated, line 1)"),
+        (GOOD, "b\n", "raw, line 1: 'b', but S-0 has 'a' ({folder}/generated, line 1)"),
+        (GOOD.replace("-0\t", "-1\t"), "a\n", "raw ends after line 1, but {folder}/generated has sentence 1"),
+        (GOOD.replace("A-0\t0-0\n", ""), "a\n", "line 2: H-0 has no A- line: run fairseq-generate with --print-align"),
+        (GOOD.replace("A-0\t0-0", "A-0\t0:0"), "a\n", "line 4: '0:0' is neither an attention weight nor"),
+        (GOOD.replace("A-0\t0-0", "A-0\t1-0"), "a\n", "line 4: 1-0 is outside the source sentence, which has 1 words"),
+        (GOOD.replace("A-0\t0-0", "A-0\t0-1"), "a\n", "line 4: target word 1 (from 0) is outside the hypothesis"),
+        (GOOD.replace("A-0\t0-0", "A-0\t1.0"), "a\n", "line 4: 1 weights for a source sentence of 1 words and EOS"),
+        (GOOD.replace("\t<unk>", ""), "a\n", "line 2: no tab between score and text"),
+        (GOOD + "S-1\tb\n", "a\nb\n", "line 5: S-1 has no H- line: output cut off?"),
+        (GOOD.replace("S-0\ta\n", ""), "a\n", "line 1: sentence 0 has 0 S-, 1 H-, 1 P-, 1 A- lines"),
+        (GOOD + GOOD, "a\n", "sentence 0 has 2 S-, 2 H-, 2 P-, 2 A- lines"),
+        ("", "a\n", "generated has no H- lines"),
+    ],
+)
+def test_bad_input_is_refused(command, tmp_path, capfd, generated, raw, message):
+    assert main(command(generated, raw)) == 2
+    error = capfd.readouterr().err
+    assert error.startswith(f"fairseq-attnvariants replace-unk: {tmp_path}/") and error.count("\n") == 1
+    assert message.format(folder=tmp_path) in error
+    assert not (tmp_path / "output").exists() and len(os.listdir(tmp_path)) == 3
+
+
+def test_a_missing_table_is_refused(command, capfd):
+    assert main([*command(), "--lexicon", "nowhere"]) == 2
+    assert "nowhere cannot be read: No such file or directory" in capfd.readouterr().err
+
+
+def test_standard_input_serves_once(command, capfd):
+    assert main(["replace-unk", "-", "--source", "-"]) == 2
+    assert "only one of GENERATED and --source" in capfd.readouterr().err
+
+
+# ---- the whole way, through the real commands
+
+
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory):
+    """A folder with a text of rare words, a model that knows few of them, and its output with both alignments."""
+    folder = tmp_path_factory.mktemp("unk")
+    rng = random.Random(1)
+    for split, count in (("train", 60), ("valid", 6), ("test", 6)):
+        lines = [
+            " ".join(f"w{int(rng.paretovariate(0.7)) % 90}" for _ in range(rng.randint(2, 6))) for _ in range(count)
+        ]
+        if split == "test":
+            lines[1], lines[2] = "", " ".join(["w1"] * 12)  # an empty sentence, and one that fairseq will skip
+        (folder / f"{split}.xx").write_text("".join(line + "\n" for line in lines))
+        (folder / f"{split}.yy").write_text("".join(line.replace("w", "v") + "\n" for line in lines))
+    (folder / "links").write_text(
+        "".join(
+            " ".join(f"{i}-{i}" for i in range(len(line.split()))) + "\n"
+            for line in (folder / "train.xx").read_text().splitlines()
+        )
+    )
+    names = [f"--{kind}pref={folder / kind}" for kind in ("train", "valid", "test")]
+    names += ["--destdir", folder / "bin", "--nwordssrc", "8", "--nwordstgt", "8"]
+    corpus.run("fairseq-preprocess", "-s", "xx", "-t", "yy", *names)
+    updates = ["--max-update", "3", "--disable-validation"]
+    corpus.run("fairseq-train", *corpus.train_arguments(folder / "bin", folder / "checkpoints", *updates))
+    # UNK is made certain, the output ends after four words
+    options = ["--user-dir", corpus.USER_DIR, "--path", folder / "checkpoints" / "checkpoint_last.pt", "--cpu"]
+    options += ["--unkpen=-100", "--max-len-b", "4", "--beam", "3", "--nbest", "2", "--batch-size", "4"]
+    options += ["--max-source-positions", "10", "--skip-invalid-size-inputs-valid-test"]
+    for form in ("hard", "soft"):
+        process = corpus.run("fairseq-generate", folder / "bin", *options, "--print-alignment", form)
+        (folder / form).write_text(process.stdout)
+    table = ["--alignments", folder / "links", "--output", folder / "table"]
+    assert main(["lexicon", *map(str, [folder / "train.xx", folder / "train.yy", *table])]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("form", ["hard", "soft"])
+def test_end_to_end(translated, form):
+    arguments = [translated / form, "--source", translated / "test.xx", "--lexicon", translated / "table"]
+    process = corpus.run("fairseq-attnvariants", "replace-unk", *arguments, "--detailed")
+    source = (translated / "test.xx").read_text().split("\n")[:-1]
+    output = process.stdout.split("\n")[:-1]
+    table = dict(line.split("\t")[:2] for line in (translated / "table").read_text().splitlines())
+
+    lines = (translated / form).read_text().splitlines()
+    best = {int(line.split("\t")[0][2:]): line.split("\t")[2] for line in reversed(lines) if line.startswith("H-")}
+    attention = {int(line.split("\t")[0][2:]): line.split("\t")[1] for line in reversed(lines) if line.startswith("A-")}
+    assert sorted(best) == [0, 1, 3, 4, 5] and len(output) == 6 and output[2] == ""
+    assert best[1] == output[1] != "", "an empty source sentence has nothing to replace UNK with"
+    kinds = set()
+    for sentence in (0, 3, 4, 5):
+        words = source[sentence].split()
+        hypothesis = best[sentence].split()
+        assert "<unk>" in hypothesis
+        for j, (before, after) in enumerate(zip(hypothesis, output[sentence].split(), strict=True)):
+            if before != "<unk>":
+                assert after == before
+                continue
+            if form == "hard":
+                pairs = [pair.split("-") for pair in attention[sentence].split()]
+                chosen = words[next(int(i) for i, target in pairs if int(target) == j)]
+            else:
+                weights = [float(weight) for weight in attention[sentence].split()[j].split(",")]
+                assert len(weights) == len(words) + 1
+                chosen = words[weights.index(max(weights[:-1]))]
+            kinds.add(chosen in table)
+            assert after == table.get(chosen, chosen)
+    assert True in kinds
+    assert "6 sentences, 1 of them without a hypothesis; 5 hypotheses" in process.stderr
