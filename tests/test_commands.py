@@ -75,18 +75,12 @@ def test_alignments_do_not_depend_on_the_batch(data, trained):
     assert together == alone and len(alone) == 12
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        ["--prefix-size", "1"],
-        ["--sampling", "--sampling-topk", "3", "--seed", "2"],
-        ["--beam", "13"],  # as many as the dictionary has words to continue with, and more
-        ["--diverse-beam-groups", "2", "--beam", "4"],
-    ],
-    ids=lambda more: more[0],
-)
-def test_kinds_of_search(data, trained, more):
-    assert len(lines(generate(data, trained / "checkpoint_best.pt", *more).stdout, "H")) == 12
+def test_prefix(data, trained):
+    """With ``--prefix-size`` each translation begins as its reference does."""
+    output = generate(data, trained / "checkpoint_best.pt", "--prefix-size", "1").stdout
+    for sentence, [[reference]] in lines(output, "T").items():
+        word = reference.split()[0]
+        assert word.startswith("<") or lines(output, "H")[sentence][0][1].split()[0] == word
 
 
 def test_ensemble(data, trained):
@@ -113,12 +107,19 @@ def test_validate(data, trained):
     assert re.search(r"valid.*loss", process.stdout + process.stderr)
 
 
-def test_hub_interface(data, trained):
+def test_hub_interface_and_kinds_of_search(data, trained):
     hub = AttentionRNNModel.from_pretrained(
         str(trained), checkpoint_file="checkpoint_best.pt", data_name_or_path=str(data), user_dir=USER_DIR
     )
     assert isinstance(hub.translate("ant bee cat", beam=3), str)
-    assert len(hub.translate(["ant", "bee cat"], beam=2)) == 2
+    for search in (
+        dict(beam=2),
+        dict(beam=30),  # wider than the dictionary
+        dict(beam=4, diverse_beam_groups=2),
+        dict(beam=3, sampling=True, sampling_topk=3),
+        dict(beam=1, sampling=True, sampling_topp=0.5),
+    ):
+        assert len(hub.translate(["ant", "bee cat", ""], **search)) == 3
 
 
 def test_hydra_gives_the_same_model(data, tmp_path):

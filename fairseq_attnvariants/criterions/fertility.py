@@ -27,8 +27,17 @@ class LabelSmoothedCrossEntropyWithFertility(LabelSmoothedCrossEntropyCriterion)
     In validation the costs are measured and logged, and ``loss`` is the tokens' alone.
     """
 
-    def __init__(self, task, step_decay_weight: float, left_over_weight: float, **kwargs):
-        super().__init__(task, **kwargs)
+    def __init__(  # fairseq reads the names of the options from the signature
+        self,
+        task,
+        sentence_avg: bool,
+        label_smoothing: float,
+        ignore_prefix_size: int,
+        report_accuracy: bool,
+        step_decay_weight: float,
+        left_over_weight: float,
+    ):
+        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         self.step_decay_weight = step_decay_weight
         self.left_over_weight = left_over_weight
 

@@ -1,0 +1,133 @@
+"""Checkpoints: what stock fairseq writes comes back, anything else is refused, and so are other dictionaries."""
+
+import argparse
+import os
+import shutil
+import sys
+from importlib.metadata import version
+
+import fairseq_cli.generate
+import fairseq_cli.train
+import numpy
+import pytest
+import torch
+from corpus import USER_DIR, preprocess, train_arguments, write_corpus
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+
+TORCH = tuple(int(part) for part in version("torch").split(".")[:2])
+safe_loading = pytest.mark.skipif(TORCH < (2, 6), reason="torch before 2.6 loads as fairseq asks it to")
+pytestmark = pytest.mark.filterwarnings("ignore:::(?!fairseq_attnvariants)")  # stock fairseq's own are many
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return preprocess(folder)
+
+
+@pytest.fixture
+def fairseq(monkeypatch, data, tmp_path):
+    """fairseq's own commands, run in this process."""
+
+    def command(main, *arguments):
+        monkeypatch.setattr(sys, "argv", ["fairseq", *map(str, arguments)])
+        main()
+
+    def train(updates, *more):
+        command(fairseq_cli.train.cli_main, *train_arguments(data, tmp_path, "--max-update", updates, *more))
+        return tmp_path / "checkpoint_last.pt"
+
+    def generate(path, data=data):
+        arguments = [data, "--user-dir", USER_DIR, "--path", path, "--gen-subset", "test", "--results-path", tmp_path]
+        command(fairseq_cli.generate.cli_main, *arguments, "--cpu", "--num-workers", "0")
+        return (tmp_path / "generate-test.txt").read_text()
+
+    return argparse.Namespace(train=train, generate=generate)
+
+
+def everything_in(part):
+    """Every value of nested dictionaries, lists and tuples."""
+    if isinstance(part, (dict, list, tuple)):
+        for value in part.values() if isinstance(part, dict) else part:
+            yield from everything_in(value)
+    else:
+        yield part
+
+
+@pytest.mark.parametrize(
+    "written,options",
+    [
+        (argparse.Namespace, ["--optimizer", "sgd"]),
+        (argparse.Namespace, ["--optimizer", "adagrad"]),
+        (argparse.Namespace, ["--optimizer", "adadelta"]),
+        (argparse.Namespace, ["--lr-scheduler", "manual", "--update2lr", '{"1-9": 0.01}']),
+        (numpy.ndarray, ["--eval-bleu", "--eval-bleu-args", '{"max_len_b": 10}', "--best-checkpoint-metric", "bleu"]),
+    ],
+    ids=lambda value: value[1] if isinstance(value, list) and value[0] != "--eval-bleu" else None,
+)
+def test_what_stock_fairseq_writes_trains_resumes_and_generates(fairseq, written, options):
+    fairseq.train(2, *options)
+    path = fairseq.train(4, *options)
+    state = load_checkpoint_to_cpu(str(path))
+    assert [run["num_updates"] for run in state["optimizer_history"]] == [2, 4]
+    raw = torch.load(path, **({"weights_only": True} if TORCH >= (2, 6) else {}))
+    assert any(isinstance(value, written) for value in everything_in(raw)), "the test tests nothing"
+    assert "Generate test with beam=5" in fairseq.generate(path)
+
+
+class Calls:
+    """Pickled as a call of :func:`os.mkdir`."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+class SetsState(argparse.Namespace):
+    """An object of a class that is nearly an allowed one; code of its own runs when its state is set."""
+
+    def __init__(self, folder):
+        super().__init__(folder=str(folder))
+
+    def __setstate__(self, state):
+        os.mkdir(state["folder"])
+
+
+@safe_loading
+@pytest.mark.parametrize("kind", [Calls, SetsState])
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda it: it, lambda it: argparse.Namespace(it=it), lambda it: numpy.array([it, None], dtype=object)],
+    ids=["itself", "in a Namespace", "in an array"],
+)
+def test_anything_else_is_refused_and_none_of_its_code_runs(tmp_path, kind, wrap):
+    path, folder = tmp_path / "checkpoint.pt", tmp_path / "made by code in the checkpoint"
+    torch.save({"args": None, "cfg": None, "model": {}, "extra_state": wrap(kind(folder))}, path)
+    with pytest.raises(Exception, match="Weights only load failed"):
+        load_checkpoint_to_cpu(str(path))
+    assert not folder.exists()
+
+
+@safe_loading
+def test_the_commands_refuse_it_too(fairseq, tmp_path):
+    path, folder = fairseq.train(1), tmp_path / "made by code in the checkpoint"
+    state = torch.load(path, weights_only=True)
+    state["extra_state"]["more"] = Calls(folder)
+    torch.save(state, path)
+    for command in (fairseq.generate, lambda path: fairseq.train(2)):
+        with pytest.raises(Exception, match="Weights only load failed"):
+            command(path)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("language,side", [("xx", "source"), ("yy", "target")])
+def test_dictionary_of_equal_size_with_other_words_is_refused(fairseq, data, tmp_path, language, side):
+    path, other = fairseq.train(1), tmp_path / "other"
+    shutil.copytree(data, other)
+    words = other / f"dict.{language}.txt"
+    words.write_text(words.read_text().replace("gnu ", "yak "))
+    with pytest.raises(ValueError, match=f"trained with another {side} dictionary"):
+        fairseq.generate(path, other)

@@ -1,0 +1,130 @@
+"""What a wheel, an editable install and a source archive bring, and what uninstalling leaves: nothing."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ["fairseq_attnvariants.pth", "fairseq_attnvariants_startup.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
+SOURCES += ["README.md", "LICENSE"]
+
+
+def missing():
+    """Why a wheel cannot be built here; the tests use what is installed, and no network."""
+    for package, oldest in (("setuptools", 77), ("pip", 23)):
+        try:
+            if int(version(package).split(".")[0]) < oldest:
+                return f"needs {package} {oldest} or later"
+        except PackageNotFoundError:
+            return f"needs {package}"
+    return None
+
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+
+def run(*command, cwd=None, **environment):
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment}
+    process = subprocess.run(
+        [*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A copy of the checkout's package, so that building leaves nothing in the checkout."""
+    folder = tmp_path_factory.mktemp("sources")
+    for name in SOURCES:
+        shutil.copy(ROOT / name, folder)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "fairseq_attnvariants", folder / "fairseq_attnvariants", ignore=ignored)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_nothing.py").write_text("")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(sources, tmp_path_factory):
+    """A wheel as ``pip install .`` builds it, and the one that ``pip install -e .`` gets from the same backend."""
+    folder = tmp_path_factory.mktemp("wheels")
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder / "plain"]
+    run(sys.executable, "-m", "pip", "wheel", *options, sources, cwd=folder)
+    (folder / "editable").mkdir()
+    build = "import sys, setuptools.build_meta as backend; backend.build_editable(sys.argv[1])"
+    run(sys.executable, "-c", build, folder / "editable", cwd=sources)
+    return {kind: next((folder / kind).glob("*.whl")) for kind in ("plain", "editable")}
+
+
+def package_files(folder):
+    files = [path for path in folder.glob("fairseq_attnvariants/**/*") if path.is_file()]
+    return {path.relative_to(folder).as_posix() for path in files}
+
+
+def test_wheel_holds_the_whole_package_and_the_startup_file(sources, wheels):
+    inside = {name for name in ZipFile(wheels["plain"]).namelist() if ".dist-info/" not in name}
+    assert inside == {"fairseq_attnvariants.pth", "fairseq_attnvariants_startup.py", *package_files(sources)}
+    assert "fairseq_attnvariants/config/train.yaml" in inside
+
+
+def test_source_archive_builds_the_same_wheel(sources, wheels, tmp_path):
+    build = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", build, tmp_path, cwd=sources)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert inside >= {*SOURCES, *package_files(sources)}
+
+
+@pytest.mark.parametrize("kind", ["plain", "editable"])
+def test_hook_is_there_from_the_start_and_gone_after_uninstalling(sources, wheels, tmp_path, kind):
+    venv.create(tmp_path, symlinks=True)
+    python = tmp_path / "bin" / "python"
+    clean = sorted(tmp_path.rglob("*"))
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    run(*pip, "install", "--no-deps", "--no-index", wheels[kind])
+    run(python, "-c", f"""if True:
+        import sys
+        # nothing of this package, and no heavy module, is imported before it is needed
+        heavy = {{"torch", "numpy", "fairseq", "hydra", "dataclasses", "pathlib", "fairseq_attnvariants"}}
+        assert not heavy & set(sys.modules), heavy & set(sys.modules)
+        import fairseq_attnvariants_startup as startup
+        assert startup.__file__.startswith({str(tmp_path if kind == "plain" else sources)!r}), startup.__file__
+        assert (sys.meta_path[0] is startup.Watcher) == (sys.version_info >= (3, 11)), sys.meta_path
+        assert sum(finder is startup.Watcher for finder in sys.meta_path) <= 1
+    """, cwd=tmp_path)  # fmt: skip
+    run(*pip, "uninstall", "--yes", "fairseq-attnvariants")
+    assert run(python, "-c", "import sys; print(len(sys.meta_path))", cwd=tmp_path) == "3\n"
+    left = [path for path in tmp_path.rglob("*") if path not in clean and path.name != "__pycache__"]
+    assert not left
+
+
+@pytest.mark.parametrize("folder", ["clean", "beside other things"])
+def test_bare_name_works_from_any_folder(wheels, tmp_path, folder):
+    """``--user-dir fairseq_attnvariants`` beside an installed fairseq, here only the folder of one."""
+    site, cwd = tmp_path / "site", tmp_path / folder
+    with ZipFile(wheels["plain"]) as wheel:
+        wheel.extractall(site)
+    (site / "fairseq").mkdir()
+    cwd.mkdir()
+    if folder != "clean":
+        for name in ("fairseq_attnvariants", "models", "tasks"):
+            (cwd / name).mkdir()
+        (cwd / "models" / "other.py").write_text("raise RuntimeError('a file of somebody else was imported')\n")
+    run(sys.executable, "-c", f"""if True:
+        import argparse, sys
+        import fairseq.utils
+        fairseq.utils.__file__ = {str(site / "fairseq" / "utils.py")!r}
+        fairseq.utils.import_user_module(argparse.Namespace(user_dir="fairseq_attnvariants"))
+        from fairseq.models import ARCH_MODEL_REGISTRY
+        assert "rnnsearch" in ARCH_MODEL_REGISTRY
+        assert {str(site)!r} in sys.modules["fairseq_attnvariants"].__file__, sys.modules["fairseq_attnvariants"]
+    """, cwd=cwd, PYTHONPATH=str(site), OMP_NUM_THREADS="1")  # fmt: skip

@@ -1,0 +1,150 @@
+"""The start-up hook, in interpreters of its own, and the check of what is installed."""
+
+import re
+import subprocess
+import sys
+import textwrap
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+import fairseq_attnvariants_startup
+from fairseq_attnvariants.compat import check_environment, environment
+
+STARTUP = fairseq_attnvariants_startup.__file__
+MODULE = """
+from dataclasses import dataclass, field
+
+@dataclass
+class Inner:
+    value: int = 1
+
+@dataclass
+class Outer:
+    plain: Inner = Inner()
+    inside: Inner = field(default=Inner(2), metadata={"help": "as fairseq writes it too"})
+"""
+
+since_311 = pytest.mark.skipif(sys.version_info < (3, 11), reason="dataclasses are not strict before Python 3.11")
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Runs code in an interpreter that reads no ``.pth`` file; ``hook()`` in it is what the ``.pth`` file does."""
+
+    def run(code, version=None):
+        preamble = f"import sys; before = set(sys.modules); sys.path.insert(0, {str(tmp_path)!r})\n"
+        if version:
+            preamble += f"sys.version_info = {version}\n"
+        preamble += f"def hook():\n    exec(open({STARTUP!r}).read(), {{'__name__': 'startup'}})\n"
+        command = [sys.executable, "-I", "-S", "-c", preamble + textwrap.dedent(code)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    for package in ("fairseq", "hydra", "unrelated"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+        (tmp_path / package / "configs.py").write_text(MODULE)
+    return run
+
+
+def succeeds(process):
+    assert process.returncode == 0, process.stderr
+    return True
+
+
+@since_311
+@pytest.mark.parametrize("package", ["fairseq", "hydra"])
+def test_dataclass_defaults_are_allowed_and_stay_defaults(python, package):
+    assert "ValueError: mutable default" in python(f"import {package}.configs").stderr
+    assert succeeds(python(f"""
+        hook()
+        from {package}.configs import Inner, Outer
+        assert Outer.__dataclass_fields__["plain"].default is Outer().plain
+        assert Outer() == Outer(Inner(1), Inner(2)) and Outer() != Outer(Inner(2))
+        assert hash(Outer().plain) != hash(Inner(1))
+    """))  # fmt: skip
+
+
+@since_311
+def test_other_packages_are_judged_as_ever(python):
+    for first in ("", "import fairseq.configs\n"):
+        assert "ValueError: mutable default" in python(f"hook()\n{first}import unrelated.configs").stderr
+    assert succeeds(python("""
+        hook()
+        import fairseq.configs
+        from dataclasses import dataclass
+        for default in ([], {}, set()):
+            try:
+                dataclass(type("Config", (), {"__annotations__": {"x": object}, "x": default}))
+            except ValueError:
+                continue
+            raise AssertionError(default)
+    """))  # fmt: skip
+
+
+def test_nothing_happens_before_fairseq_is_imported(python):
+    assert succeeds(python("""
+        finders = list(sys.meta_path)
+        hook()
+        assert set(sys.modules) == before, set(sys.modules) - before
+        assert sys.version_info < (3, 11) or sys.meta_path[1:] == finders
+        import json, unrelated
+        import dataclasses
+        assert not hasattr(dataclasses._get_field, "allows_dataclass_defaults")
+    """))  # fmt: skip
+
+
+@since_311
+def test_nothing_happens_twice(python):
+    assert succeeds(python("""
+        import dataclasses
+        original = dataclasses._get_field
+        hook(); hook()
+        import fairseq, hydra
+        assert [cell.cell_contents for cell in dataclasses._get_field.__closure__].count(original) == 1
+    """))  # fmt: skip
+
+
+def test_nothing_on_python_310(python):
+    assert succeeds(python("""
+        finders = list(sys.meta_path)
+        hook()
+        assert sys.meta_path == finders
+        """, version=(3, 10)))  # fmt: skip
+
+
+def test_costs_next_to_nothing():
+    """The quickest of ten starts; the hook is measured as the interpreter itself measures imports."""
+    command = [sys.executable, "-X", "importtime", "-c", "import fairseq_attnvariants_startup"]
+    times = []
+    for _ in range(10):
+        report = subprocess.run(command, capture_output=True, text=True).stderr
+        times.append(int(re.search(r"(\d+) \| +fairseq_attnvariants_startup", report)[1]))
+    assert min(times) < 5000  # microseconds
+
+
+@pytest.mark.parametrize(
+    "installed,sentence",
+    [
+        ({}, "needs fairseq 0.12.2, which is not installed: run 'pip install --no-deps fairseq==0.12.2'"),
+        ({"fairseq": "0.12.3"}, "needs fairseq 0.12.2, but 0.12.3 is installed: run 'pip install --no-deps fairseq=="),
+        ({"fairseq": "0.12.2"}, "needs torch 2.1 or later, which is not installed: run 'pip install --upgrade torch'"),
+        ({"fairseq": "0.12.2", "torch": "2.0.1+cu118"}, "needs torch 2.1 or later, but 2.0.1+cu118 is installed: run"),
+        ({"fairseq": "0.12.2", "torch": "1.13.1"}, "needs torch 2.1 or later, but 1.13.1 is installed"),
+        ({"fairseq": "0.12.2", "torch": "2.1.0a0+32f93b1"}, None),
+        ({"fairseq": "0.12.2", "torch": "2.13.0+cpu"}, None),
+    ],
+)
+def test_what_is_missing_is_said_in_one_sentence(monkeypatch, installed, sentence):
+    def version(package):
+        if package not in installed:
+            raise PackageNotFoundError(package)
+        return installed[package]
+
+    monkeypatch.setattr(environment, "version", version)
+    if sentence is None:
+        check_environment()
+    else:
+        with pytest.raises(ImportError) as error:
+            check_environment()
+        assert sentence in str(error.value) and "\n" not in str(error.value)
