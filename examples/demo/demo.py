@@ -24,7 +24,7 @@ CJK_FONT = "mplfonts==0.0.11"  # SIL Open Font License; fetched for Chinese only
 CATALOGS = {"de": "de", "cs": "cs", "fr": "fr", "zh": "zh-Hans"}
 HELD_OUT = 500  # sentences in each of valid and test
 BPE_MERGES = 4000
-UPDATES = 1000
+UPDATES = 1500
 
 MARKUP = re.compile(r"[{}<>\[\]`*_|\\#\n]|://|%\w")
 HAN = "\u3400-\u9fff"
@@ -49,7 +49,7 @@ def main() -> None:
     """Run the stages that are missing and print the scores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--language", choices=CATALOGS, default="de", help="translate English into it (default: de)")
-    parser.add_argument("--arch", default="dl4mt", help="architecture of this package (default: dl4mt)")
+    parser.add_argument("--arch", default="rnnsearch", help="architecture of this package (default: rnnsearch)")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for everything (default: demo)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # either way, stop the running command too
@@ -239,8 +239,8 @@ def train(binarised: Path, arch: str, folder: Path) -> None:
     mend_last_checkpoint(folder)
     sizes = "--encoder-embed-dim 192 --decoder-embed-dim 192 --encoder-hidden-size 256 --decoder-hidden-size 256"
     loss = "--dropout 0.3 --share-all-embeddings --criterion label_smoothed_cross_entropy --label-smoothing 0.1"
-    adam = "--optimizer adam --lr 2e-3 --clip-norm 1.0 --lr-scheduler polynomial_decay --warmup-updates 100"
-    budget = f"--max-tokens 2500 --max-update {UPDATES} --seed 1 --no-epoch-checkpoints --log-interval 50"
+    adam = "--init-std 0.05 --optimizer adam --lr 2e-3 --clip-norm 1.0 --lr-scheduler polynomial_decay --warmup-updates 100"
+    budget = f"--max-tokens 2000 --max-update {UPDATES} --total-num-update {UPDATES} --seed 1 --no-epoch-checkpoints --log-interval 50"
     settings = " ".join((sizes, loss, adam, budget)).split()
     run(tool("fairseq-train"), binarised, *user_dir(), "--arch", arch, *settings, "--save-dir", folder)
 
