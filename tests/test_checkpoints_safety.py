@@ -2,9 +2,11 @@
 
 import argparse
 import os
+import re
 import shutil
 import sys
 from importlib.metadata import version
+from zipfile import ZipFile
 
 import fairseq_cli.generate
 import fairseq_cli.train
@@ -74,6 +76,17 @@ def test_what_stock_fairseq_writes_trains_resumes_and_generates(fairseq, written
     raw = torch.load(path, **({"weights_only": True} if TORCH >= (2, 6) else {}))
     assert any(isinstance(value, written) for value in everything_in(raw)), "the test tests nothing"
     assert "Generate test with beam=5" in fairseq.generate(path)
+
+
+@safe_loading
+@pytest.mark.parametrize("core", [b"numpy.core", b"numpy._core"], ids=["numpy 1", "numpy 2"])
+def test_arrays_written_by_either_numpy_are_read(tmp_path, core):
+    counts, ours, theirs = numpy.array([3, 2, 1]), tmp_path / "ours.pt", tmp_path / "theirs.pt"
+    torch.save(counts, ours)
+    with ZipFile(ours) as source, ZipFile(theirs, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, re.sub(rb"numpy\._?core", core, source.read(name)))
+    assert (torch.load(theirs, weights_only=True) == counts).all()
 
 
 class Calls:

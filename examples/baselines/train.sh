@@ -9,8 +9,7 @@ if [ "$arch" = lstm ]; then
   sizes=(--encoder-bidirectional --encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256
          --decoder-hidden-size 256 --decoder-out-embed-dim 128)
 else
-  sizes=(--encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256
-         --init-std 0.05)
+  sizes=(--encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256)
 fi
 fairseq-train "$data" --user-dir "$(fairseq-attnvariants user-dir)" --arch "$arch" "${sizes[@]}" --dropout 0.3 \
   --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
