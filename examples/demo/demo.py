@@ -24,7 +24,7 @@ CJK_FONT = "mplfonts==0.0.11"  # SIL Open Font License; fetched for Chinese only
 CATALOGS = {"de": "de", "cs": "cs", "fr": "fr", "zh": "zh-Hans"}
 HELD_OUT = 500  # sentences in each of valid and test
 BPE_MERGES = 4000
-UPDATES = 1200
+UPDATES = 1700
 
 MARKUP = re.compile(r"[{}<>\[\]`*_|\\#\n]|://|%\w")
 HAN = "\u3400-\u9fff"
@@ -241,7 +241,7 @@ def train(binarised: Path, arch: str, folder: Path) -> None:
         --encoder-embed-dim 192 --decoder-embed-dim 192 --encoder-hidden-size 256 --decoder-hidden-size 256
         --share-all-embeddings --init-std 0.1 --dropout 0.2
         --criterion label_smoothed_cross_entropy --label-smoothing 0.1
-        --optimizer adam --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 200
+        --optimizer adam --clip-norm 1.0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 100
         --max-tokens 1000 --total-num-update {UPDATES} --max-update {UPDATES}
         --seed 1 --no-epoch-checkpoints --log-interval 50
     """.split()
@@ -335,7 +335,7 @@ def scores(reference: Path, hypothesis: Path, language: str) -> Dict[str, float]
     print(f"$ {shlex.join(words)}", flush=True)
     report = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     print(report, end="")
-    return {name: float(score) for name, score in re.findall(r"^(BLEU|chrF)\S* = ([\d.]+)", report, re.MULTILINE)}
+    return {name: float(score) for name, score in re.findall(r"^\s*(BLEU|chrF)\S* = ([\d.]+)", report, re.MULTILINE)}
 
 
 def read_lines(path: Path) -> List[str]:
