@@ -23,7 +23,12 @@ def run(command, *arguments, check=True, stdin=None, cwd=None, environment=None)
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+        env={
+            **os.environ,
+            "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+            **(environment or {}),
+        },
         timeout=600,
     )
     if check:

@@ -159,7 +159,7 @@ def test_two_processes_equal_one(data, tmp_path, arch, criterion):
     single = train_arguments(data, tmp_path / "one", *common, "--update-freq", "2", arch=arch)
     run("fairseq-train", *single)
     run(
-        "torchrun", "--nproc-per-node", "2", "--master-port", "29571", "--no-python", "fairseq-train",
+        "torchrun", "--standalone", "--nproc-per-node", "2", "--no-python", "fairseq-train",
         *train_arguments(data, tmp_path / "two", *common, arch=arch), "--distributed-backend", "gloo",
         "--ddp-backend", "legacy_ddp", "--distributed-no-spawn", "--distributed-world-size", "2",
     )  # fmt: skip
