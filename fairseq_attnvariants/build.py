@@ -10,7 +10,7 @@ from .nn.cells import CELLS
 from .nn.decoder import Decoder, UpperLayers
 from .nn.encoder import BidirectionalEncoder
 from .nn.history import ContextHistory, ConvolutionHistory, DistanceHistory, History
-from .nn.readout import READOUTS
+from .nn.readout import READOUTS, AdaptiveWeighting, Readout
 from .nn.transition import Condition, InitialState, Transition
 from .variants import DROPOUT_PLACES, HISTORIES
 
@@ -64,11 +64,13 @@ def check(cfg) -> None:
             "--decoder-embed-path, and freeze both or neither"
         )
     histories(cfg)
-    if cfg.decoder_condition and cfg.decoder_cell != "gru":
+    if cfg.decoder_condition and str(cfg.decoder_cell) == "lstm":
         raise ConfigurationError(
-            "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell "
-            f"{cfg.decoder_cell}; use --decoder-cell gru"
+            "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell lstm; "
+            "use --decoder-cell gru or adaptive_gru"
         )
+    if cfg.adaptive_output_swapped and not cfg.adaptive_output:
+        raise ConfigurationError("--adaptive-output-swapped changes --adaptive-output, which is not given: add it")
 
 
 def histories(cfg) -> Set[str]:
@@ -123,10 +125,17 @@ def build_decoder(cfg) -> Decoder:
     return Decoder(
         transition,
         InitialState(initial_source, initial_dim, after.state_dim),
-        READOUTS[str(cfg.readout)](hidden, target, annotation, cfg.decoder_out_embed_dim),
+        _readout(cfg, annotation),
         initial_query=InitialState(initial_source, initial_dim, hidden) if own_state else None,
         upper=UpperLayers(str(cfg.decoder_cell), hidden, upper, cfg.decoder_dropout_out) if upper else None,
     )
+
+
+def _readout(cfg, annotation: int) -> Readout:
+    kind = READOUTS[str(cfg.readout)]
+    widths = cfg.decoder_hidden_size, cfg.decoder_embed_dim, annotation, kind.pieces * cfg.decoder_out_embed_dim
+    weighting = AdaptiveWeighting(*widths, swapped=cfg.adaptive_output_swapped) if cfg.adaptive_output else None
+    return kind(*widths, weighting)
 
 
 def _score_terms(cfg, paths: Set[str], annotation: int) -> List[History]:

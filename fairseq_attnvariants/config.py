@@ -10,7 +10,7 @@ from typing import Optional
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
-CELL = ChoiceEnum(["gru", "lstm"])
+CELL = ChoiceEnum(["gru", "adaptive_gru", "lstm"])
 TRANSITION = ChoiceEnum(["simple", "conditional"])
 INITIAL_STATE = ChoiceEnum(["first", "mean"])
 READOUT = ChoiceEnum(["maxout", "tanh"])
@@ -44,8 +44,8 @@ class AttentionRNNConfig(FairseqDataclass):
     )
 
     # parts
-    encoder_cell: Optional[CELL] = option("cell of the encoder")  # type: ignore[valid-type]
-    decoder_cell: Optional[CELL] = option("cell of the decoder")  # type: ignore[valid-type]
+    encoder_cell: Optional[CELL] = option("cell of the encoder; 'adaptive_gru' weighs its input against its history")  # type: ignore[valid-type]
+    decoder_cell: Optional[CELL] = option("cell of the decoder, see the encoder's")  # type: ignore[valid-type]
     decoder_transition: Optional[TRANSITION] = option(  # type: ignore[valid-type]
         "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "
         "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt)"
@@ -54,6 +54,10 @@ class AttentionRNNConfig(FairseqDataclass):
         "the decoder starts from the backward state at the first word ('first') or from the mean annotation ('mean')"
     )
     readout: Optional[READOUT] = option("readout: deep output with maxout, or tanh")  # type: ignore[valid-type]
+    adaptive_output: Optional[bool] = option("weigh the state, the word and the context in the readout's sum")
+    adaptive_output_swapped: bool = option(
+        "ablation: in these weights, swap the two sets of projections as the authors' code does", False
+    )
     input_feed: Optional[bool] = option("feed the previous context to the decoder's first cell (InputFeed)")
     attention_history: Optional[str] = option(
         "what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), "

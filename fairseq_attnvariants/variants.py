@@ -59,6 +59,7 @@ VARIANTS: Dict[str, Variant] = {
             initial_state="first",
             readout="maxout",
             decoder_out_embed_dim=maxout_width,
+            adaptive_output=False,
             attention_dim=hidden_width,
             attention_history="none",
             attention_filters=10,
@@ -90,6 +91,11 @@ VARIANTS: Dict[str, Variant] = {
             attention_dim=annotation_width,
         ),
     ),
+    "adaptive_gru": Variant(
+        "Li et al., section 3.2", "dl4mt", dict(encoder_cell="adaptive_gru", decoder_cell="adaptive_gru")
+    ),
+    "adaptive_output": Variant("Li et al., section 3.3", "dl4mt", dict(adaptive_output=True)),
+    "adaptive_both": Variant("Li et al., section 3", "adaptive_gru", dict(adaptive_output=True)),
     "rnnsearch_star": Variant(
         "Kuang et al., section 5 (RNNSearch*)",
         "rnnsearch",

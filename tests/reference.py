@@ -21,6 +21,16 @@ def gru(x, h, w, u, b, b_u=None):
     return z * h + (1 - z) * candidate
 
 
+def adaptive_gru(x, h, w, u, b):
+    """002 eq. 13-17 with the reset gate after the product; rows of w and u hold r, z, candidate, g."""
+    n = h.numel()
+    wx, uh = (w @ x + b).split(n), (u @ h).split(n)
+    g = torch.sigmoid(wx[3] + uh[3])
+    r, z = (torch.sigmoid((1 - g) * wx[k] + g * uh[k]) for k in (0, 1))
+    candidate = torch.tanh((1 - g) * wx[2] + g * (r * uh[2]))
+    return g * z * h + (1 - z) * candidate
+
+
 def lstm(x, state, w, u, b):
     n = u.size(1)
     h, c = state[:n], state[n:]
@@ -30,23 +40,21 @@ def lstm(x, state, w, u, b):
     return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
 
 
-def encode(model, tokens):
-    """Annotations of one unpadded sentence, one GRU layer each way."""
-    p = lambda name: matrix(model, "encoder.layers.rnn." + name)  # noqa: E731
+def encode(model, cfg, tokens):
+    """Annotations of one unpadded sentence, one layer each way."""
     x = matrix(model, "encoder.embed_tokens.weight")[tokens]
     runs = []
-    for suffix, order in (("", range(len(x))), ("_reverse", reversed(range(len(x))))):
-        h, states = torch.zeros(p("weight_hh_l0" + suffix).size(1)).double(), {}
+    for direction, order in enumerate((range(len(x)), reversed(range(len(x))))):
+        if str(cfg.encoder_cell) == "adaptive_gru":
+            names = ("inputs.input.weight", "recurrent.weight", "inputs.input.bias")
+            step, parameters = adaptive_gru, [f"cells.0.{direction}.{name}" for name in names]
+        else:
+            suffix = "_l0" + direction * "_reverse"
+            step, parameters = gru, [name + suffix for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        parameters = [matrix(model, "encoder.layers.rnn." + name) for name in parameters]
+        h, states = torch.zeros(cfg.encoder_hidden_size).double(), {}
         for j in order:
-            h = gru(
-                x[j],
-                h,
-                p("weight_ih_l0" + suffix),
-                p("weight_hh_l0" + suffix),
-                p("bias_ih_l0" + suffix),
-                p("bias_hh_l0" + suffix),
-            )
-            states[j] = h
+            h = states[j] = step(x[j], h, *parameters)
         runs.append([states[j] for j in range(len(x))])
     return [torch.cat(pair) for pair in zip(*runs)]
 
@@ -56,7 +64,7 @@ def logits(model, cfg, source, previous):
     D = "decoder.layers."
     p = lambda name: matrix(model, D + name)  # noqa: E731
     n, half = cfg.decoder_hidden_size, cfg.encoder_hidden_size
-    s = encode(model, source)
+    s = encode(model, cfg, source)
     first_backward, last_forward = s[0][half:], s[-1][:half]
     summary = first_backward if str(cfg.initial_state) == "first" else sum(s) / len(s)
     state = torch.tanh(p("initial.projection.weight") @ summary + p("initial.projection.bias"))
@@ -72,7 +80,8 @@ def logits(model, cfg, source, previous):
         weight = torch.cat([p(f"transition.{name}.inputs.{key}.weight") for key in inputs], dim=1)
         first = next(iter(inputs))
         u, b = p(f"transition.{name}.recurrent.weight"), p(f"transition.{name}.inputs.{first}.bias")
-        step = lstm if str(cfg.decoder_cell) == "lstm" and name != "query_cell" else gru
+        kind = "gru" if name == "query_cell" else str(cfg.decoder_cell)
+        step = {"gru": gru, "adaptive_gru": adaptive_gru, "lstm": lstm}[kind]
         return step(torch.cat(list(inputs.values())), state, weight, u, b)
 
     def attend(query, c, w):
@@ -130,8 +139,19 @@ def logits(model, cfg, source, previous):
             sd = torch.sigmoid(gate) * sd
             state = state + torch.tanh(p(C + "output.weight") @ sd)
             conditions.append(sd)
-        total = p("readout.hidden.weight") @ state[:n] + p("readout.hidden.bias")
-        total = total + p("readout.target.weight") @ y + p("readout.context.weight") @ c
+        read = {"hidden": state[:n], "target": y, "context": c}
+        parts = {k: p(f"readout.{k}.weight") @ value for k, value in read.items()}
+        parts["hidden"] = parts["hidden"] + p("readout.hidden.bias")
+        if cfg.adaptive_output:
+            W = "readout.weighting."
+            others = {k: p(f"{W}{k}.weight") @ value for k, value in read.items()}
+            judged, summed = (others, parts) if cfg.adaptive_output_swapped else (parts, others)
+            whole = p(W + "whole.weight") @ sum(summed.values()) + p(W + "whole.bias")
+            energy = {k: p(W + "score.weight") @ torch.tanh(p(W + "part.weight") @ judged[k] + whole) for k in read}
+            norm = sum(e.exp() for e in energy.values())
+            total = sum(energy[k].exp() / norm * parts[k] for k in read)
+        else:
+            total = sum(parts.values())
         if str(cfg.readout) == "maxout":
             k = total.numel() // 2
             features = torch.stack([max(total[i], total[i + k]) for i in range(k)])

@@ -14,6 +14,9 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("rnnsearch_star", dict(decoder_condition=True, attention_history="distance")),
     ("rnnsearch", dict(decoder_cell="lstm", input_feed=True)),
     ("dl4mt", dict(decoder_cell="lstm", attention_history="state")),
+    ("rnnsearch", dict(adaptive_output=True, encoder_cell="adaptive_gru")),
+    ("conddec_rnnatt", dict(decoder_cell="adaptive_gru")),
+    ("dl4mt", dict(adaptive_output=True, adaptive_output_swapped=True)),
 ]
 
 

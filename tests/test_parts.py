@@ -4,11 +4,14 @@ import pytest
 import torch
 from conftest import batch, build
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_attnvariants.nn.attention import AdditiveAttention, _AdditiveEnergies, masked_softmax
-from fairseq_attnvariants.nn.cells import GRUCell, LSTMCell, _GRUGates
+from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, Step
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
+from fairseq_attnvariants.nn.layers import AdaptiveGRU, Sweep
+from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State
 from fairseq_attnvariants.variants import VARIANTS
 
@@ -21,8 +24,16 @@ def test_gradient_of_the_energies():
     assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (double(2, 3), double(2, 4, 3), double(3)))
 
 
-def test_gradient_of_the_gru_gates():
-    assert torch.autograd.gradcheck(_GRUGates.apply, (double(2, 9), double(2, 9), double(2, 3)))
+@pytest.mark.parametrize("arithmetic,gates", [(GRUGates, 3), (AdaptiveGates, 4)])
+def test_gradient_of_the_gates(arithmetic, gates):
+    assert torch.autograd.gradcheck(Step.apply, (arithmetic, double(2, 3 * gates), double(2, 3 * gates), double(2, 3)))
+
+
+@pytest.mark.parametrize("arithmetic,gates", [(GRUGates, 3), (AdaptiveGates, 4)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gradient_of_a_sweep(arithmetic, gates, reverse):
+    inputs = double(6, 2 * gates), double(2 * gates, 2), double(3, 2)
+    assert torch.autograd.gradcheck(Sweep.apply, (arithmetic, [3, 2, 1], reverse, *inputs))
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
@@ -61,6 +72,57 @@ def test_cells_equal_pytorchs(cell, torch_cell):
     expected = theirs(x, state if cell is GRUCell else tuple(state.chunk(2, 1)))
     expected = expected if cell is GRUCell else torch.cat(expected, dim=1)
     torch.testing.assert_close(ours(ours.project("x", x), state), expected)
+
+
+class GRULayers(AdaptiveGRU):
+    """The layers of this package with the plain cell, which PyTorch has too."""
+
+    cell = GRUCell
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_layers_equal_pytorchs(bidirectional):
+    ours = GRULayers(3, 4, 2, bidirectional=bidirectional)
+    theirs = torch.nn.GRU(3, 4, 2, batch_first=True, bidirectional=bidirectional)
+    with torch.no_grad():
+        for layer, cells in enumerate(ours.cells):
+            for direction, cell in enumerate(cells):
+                suffix = f"_l{layer}" + direction * "_reverse"
+                getattr(theirs, "weight_ih" + suffix).copy_(cell.inputs["input"].weight)
+                getattr(theirs, "weight_hh" + suffix).copy_(cell.recurrent.weight)
+                getattr(theirs, "bias_ih" + suffix).copy_(cell.inputs["input"].bias.uniform_())
+                getattr(theirs, "bias_hh" + suffix).zero_()
+    packed = pack_padded_sequence(torch.randn(3, 5, 3), torch.tensor([2, 5, 3]), batch_first=True, enforce_sorted=False)
+    (found, last), (expected, final) = ours(packed), theirs(packed)
+    torch.testing.assert_close(found.data, expected.data)
+    torch.testing.assert_close(last, final)
+    whole, initial = torch.randn(3, 5, 3), torch.randn(4 if bidirectional else 2, 3, 4)
+    for mine, other in zip(ours(whole, initial), theirs(whole, initial)):
+        torch.testing.assert_close(mine, other)
+
+
+def test_adaptive_gru_equals_the_plain_one_where_it_must():
+    """With g = 1/2 and everything else doubled, a step is the plain GRU's minus half of z ∘ h (002 eq. 17)."""
+    plain, adaptive = GRUCell({"x": 3}, 4), AdaptiveGRUCell({"x": 3}, 4)
+    with torch.no_grad():
+        for name, parameter in adaptive.named_parameters():
+            base = dict(plain.named_parameters())[name].uniform_(-1, 1)
+            parameter.zero_()[: len(base)] = 2 * base
+    x, h = torch.randn(2, 3), torch.randn(2, 4)
+    projected = plain.project("x", x)
+    update = torch.sigmoid(projected[:, 4:8] + plain.recurrent(h)[:, 4:8])
+    torch.testing.assert_close(adaptive(adaptive.project("x", x), h), plain(projected, h) - update * h / 2)
+
+
+def test_adaptive_output_equals_the_plain_one_where_it_must():
+    """With W_p = 0 each part has a third of the weight, so three times the parts is the plain sum."""
+    plain, weighted = TanhReadout(4, 3, 6, 5), TanhReadout(4, 3, 6, 5, AdaptiveWeighting(4, 3, 6, 5))
+    with torch.no_grad():
+        weighted.weighting.score.weight.zero_()
+        for name, parameter in plain.named_parameters():
+            weighted.get_parameter(name).copy_(3 * parameter.uniform_(-1, 1))
+    read = torch.randn(2, 7, 4), torch.randn(2, 7, 3), torch.randn(2, 7, 6)
+    torch.testing.assert_close(weighted(*read), plain(*read))
 
 
 def test_attention_by_hand():

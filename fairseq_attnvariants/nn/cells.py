@@ -7,7 +7,7 @@ step is projected inside it.  A cell's state is one tensor ``B x state_dim``.
 Shapes: ``B`` batch, ``n`` hidden width.
 """
 
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -15,27 +15,28 @@ from torch.autograd import Function
 
 from .init import normal_, orthogonal_blocks_
 
+Saved = Tuple[Tensor, ...]  # what the derivative needs
+Gradients = Tuple[Tensor, Tensor, Tensor]  # of inputs, recurrent and previous
 
-class _GRUGates(Function):
-    """The elementwise half of a GRU step, with the backward pass written out.
 
-    Autograd would keep and add a dozen ``B x 3n`` temporaries for each step.
+class GRUGates:
+    """The elementwise half of a GRU's step and its derivative.
+
+    Written out, because autograd would keep and add a dozen ``B x 3n`` temporaries for each step.
     """
 
     @staticmethod
-    def forward(ctx, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tuple[Tensor, Saved]:
         n = previous.size(1)
         inputs, recurrent = inputs.to(previous.dtype), recurrent.to(previous.dtype)
         gates = torch.sigmoid(inputs[:, : 2 * n] + recurrent[:, : 2 * n])
         reset, update = gates.chunk(2, dim=1)
         projected = recurrent[:, 2 * n :].contiguous()
         candidate = torch.addcmul(inputs[:, 2 * n :], reset, projected).tanh_()
-        ctx.save_for_backward(gates, projected, candidate, previous)
-        return torch.lerp(candidate, previous, update)
+        return torch.lerp(candidate, previous, update), (gates, projected, candidate, previous)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        gates, projected, candidate, previous = ctx.saved_tensors
+    def backward(grad: Tensor, gates: Tensor, projected: Tensor, candidate: Tensor, previous: Tensor) -> Gradients:
         n = previous.size(1)
         reset, update = gates.chunk(2, dim=1)
         grad_previous = grad * update
@@ -48,6 +49,63 @@ class _GRUGates(Function):
         grad_recurrent = grad_inputs.clone()
         grad_recurrent[:, 2 * n :] *= reset
         return grad_inputs, grad_recurrent, grad_previous
+
+
+class AdaptiveGates:
+    """The elementwise half of an adaptively weighted GRU's step and its derivative."""
+
+    @staticmethod
+    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tuple[Tensor, Saved]:
+        n = previous.size(1)
+        inputs, recurrent = inputs.to(previous.dtype), recurrent.to(previous.dtype)
+        share = torch.sigmoid(inputs[:, 3 * n :] + recurrent[:, 3 * n :])
+        gates = torch.lerp(inputs[:, : 2 * n], recurrent[:, : 2 * n], share.repeat(1, 2)).sigmoid_()
+        reset, update = gates.chunk(2, dim=1)
+        candidate = torch.lerp(inputs[:, 2 * n : 3 * n], reset * recurrent[:, 2 * n : 3 * n], share).tanh_()
+        following = torch.lerp(candidate, share * previous, update)
+        return following, (inputs, recurrent, share, gates, candidate, previous)
+
+    @staticmethod
+    def backward(
+        grad: Tensor,
+        inputs: Tensor,
+        recurrent: Tensor,
+        share: Tensor,
+        gates: Tensor,
+        candidate: Tensor,
+        previous: Tensor,
+    ) -> Gradients:
+        n = previous.size(1)
+        reset, update = gates.chunk(2, dim=1)
+        kept = grad * update
+        sums = grad.new_empty(grad.size(0), 3 * n)  # inside the sigmoids and the tanh: (1-g) ∘ input + g ∘ recurrent
+        sum_reset, sum_update, sum_candidate = sums.split(n, dim=1)
+        torch.mul(grad - kept, 1 - candidate * candidate, out=sum_candidate)
+        torch.mul(sum_candidate * share, recurrent[:, 2 * n : 3 * n], out=sum_reset)
+        torch.mul(grad, share * previous - candidate, out=sum_update)
+        sums[:, : 2 * n] *= gates * (1 - gates)
+        pull = recurrent[:, : 3 * n] - inputs[:, : 3 * n]  # d sum / dg
+        pull[:, 2 * n :] -= (1 - reset) * recurrent[:, 2 * n : 3 * n]
+        grad_share = (sums * pull).view(-1, 3, n).sum(1).addcmul_(kept, previous).mul_(share * (1 - share))
+        grad_recurrent = torch.cat([sums * share.repeat(1, 3), grad_share], dim=1)
+        grad_inputs = torch.cat([sums - grad_recurrent[:, : 3 * n], grad_share], dim=1)
+        grad_recurrent[:, 2 * n : 3 * n] *= reset
+        return grad_inputs, grad_recurrent, kept * share
+
+
+class Step(Function):
+    """One step's gates, differentiable: ``Step.apply(arithmetic, inputs, recurrent, previous)``."""
+
+    @staticmethod
+    def forward(ctx, arithmetic, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+        following, saved = arithmetic.forward(inputs, recurrent, previous)
+        ctx.arithmetic = arithmetic
+        ctx.save_for_backward(*saved)
+        return following
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        return None, *ctx.arithmetic.backward(grad, *ctx.saved_tensors)
 
 
 class Cell(nn.Module):
@@ -124,9 +182,21 @@ class GRUCell(Cell):
     """
 
     gates = 3
+    arithmetic: Any = GRUGates
 
     def forward(self, projected: Tensor, state: Tensor) -> Tensor:
-        return _GRUGates.apply(projected, self.recurrent(state), state)
+        return Step.apply(self.arithmetic, projected, self.recurrent(state), state)
+
+
+class AdaptiveGRUCell(GRUCell):
+    """A GRU that weighs its input against its history (002 eq. 13-17).
+
+    ``g = σ(W_g x + U_g h + b)``; ``r``, ``z`` and ``h~`` read ``(1-g) ∘ (W x + b)`` and ``g ∘ (U h)``;
+    ``h' = g ∘ z ∘ h + (1 - z) ∘ h~``.
+    """
+
+    gates = 4
+    arithmetic = AdaptiveGates
 
 
 class LSTMCell(Cell):
@@ -155,4 +225,4 @@ class LSTMCell(Cell):
         return torch.cat([torch.sigmoid(read) * torch.tanh(cell), cell], dim=1)
 
 
-CELLS = {"gru": GRUCell, "lstm": LSTMCell}
+CELLS = {"gru": GRUCell, "adaptive_gru": AdaptiveGRUCell, "lstm": LSTMCell}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from .attention import AdditiveAttention
-from .encoder import recurrent_layers
 from .history import DistanceHistory, real_positions
+from .layers import recurrent_layers
 from .readout import Readout
 from .state import Encoded, Memory, State
 from .transition import InitialState, Transition

@@ -1,4 +1,4 @@
-"""The bidirectional encoder, on PyTorch's fused recurrent layers.
+"""The bidirectional encoder.
 
 Shapes: ``B`` batch, ``S`` source length, ``m`` embedding width, ``n`` hidden width.
 """
@@ -7,44 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .init import normal_tensor_, orthogonal_blocks_
+from .layers import recurrent_layers
 from .state import Encoded
-
-LAYERS = {"gru": nn.GRU, "lstm": nn.LSTM}
-
-
-def recurrent_layers(
-    kind: str, input_dim: int, hidden: int, layers: int, dropout: float = 0.0, bidirectional: bool = False
-) -> nn.RNNBase:
-    """Fused, batch-first recurrent layers with this package's initial values.
-
-    Recurrent blocks are orthogonal, input matrices N(0, 0.01²), biases 0 (1 for an LSTM's forget gate).
-    """
-    rnn = LAYERS[kind](
-        input_dim,
-        hidden,
-        num_layers=layers,
-        batch_first=True,
-        bidirectional=bidirectional,
-        dropout=dropout if layers > 1 else 0.0,
-    )
-    for name, parameter in rnn.named_parameters():
-        if name.startswith("weight_hh"):
-            orthogonal_blocks_(parameter)
-        elif name.startswith("weight_ih"):
-            normal_tensor_(parameter)
-        else:
-            nn.init.zeros_(parameter)
-            if kind == "lstm" and name.startswith("bias_ih"):
-                nn.init.ones_(parameter.data[hidden : 2 * hidden])
-    return rnn
 
 
 class BidirectionalEncoder(nn.Module):
     """Annotations ``s_j = [→s_j; ←s_j]`` (001 §3.2).
 
     Args:
-        kind: ``gru`` or ``lstm``.
+        kind: ``gru``, ``adaptive_gru`` or ``lstm``.
         input_dim: embedding width ``m``.
         hidden: width ``n`` of each direction.
         layers: number of bidirectional layers; each reads both directions of the one below.

@@ -5,10 +5,46 @@ The readout has no part in the recurrence, so it runs once over all steps, after
 Shapes: ``B`` batch, ``T`` target length, ``n`` hidden width, ``m`` embedding width, ``a`` annotation width.
 """
 
+from typing import Optional
+
 import torch
 from torch import Tensor, nn
 
 from .init import normal_
+
+
+class AdaptiveWeighting(nn.Module):
+    """Weighs the three parts of the readout's sum (002 eq. 18-21).
+
+    ``e_k = W_p tanh(W_m p_k + W_r õ + b)`` for ``k`` of ``s``, ``y`` and ``c``, with a second set of projections in
+    ``õ = U_c s + V_c y + C_c c``; ``α`` is their softmax over ``k``, for each dimension of its own.
+
+    Args:
+        hidden, target, context: widths of ``s``, ``y`` and ``c``.
+        width: width of the parts.
+        swapped: as the authors' code has it, ``W_m`` reads the second set's projections and ``W_r`` the sum of the
+            first set's.
+    """
+
+    def __init__(self, hidden: int, target: int, context: int, width: int, swapped: bool = False):
+        super().__init__()
+        self.swapped = swapped
+        self.hidden = normal_(nn.Linear(hidden, width, bias=False))
+        self.target = normal_(nn.Linear(target, width, bias=False))
+        self.context = normal_(nn.Linear(context, width, bias=False))
+        self.part = normal_(nn.Linear(width, width, bias=False))
+        self.whole = normal_(nn.Linear(width, width))
+        self.score = normal_(nn.Linear(width, width, bias=False))
+
+    def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+        """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x B x T x width``."""
+        others = self.hidden(hidden), self.target(target), self.context(context)
+        if self.swapped:
+            judged, whole = torch.stack(others), parts.sum(0)
+        else:
+            judged, whole = parts, others[0] + others[1] + others[2]
+        energies = self.score(torch.tanh(self.part(judged) + self.whole(whole)))
+        return torch.softmax(energies, dim=0)
 
 
 class Readout(nn.Module):
@@ -16,11 +52,17 @@ class Readout(nn.Module):
 
     Args:
         hidden, target, context: widths of ``s``, ``y`` and ``c``.
-        width: width of the sum.
+        width: width of the sum, :attr:`pieces` times that of the features.
+        weighting: makes the weights of the three maps, or None for a plain sum.
     """
 
-    def __init__(self, hidden: int, target: int, context: int, width: int):
+    pieces = 1
+
+    def __init__(
+        self, hidden: int, target: int, context: int, width: int, weighting: Optional[AdaptiveWeighting] = None
+    ):
         super().__init__()
+        self.weighting = weighting
         self.hidden = normal_(nn.Linear(hidden, width))
         self.target = normal_(nn.Linear(target, width, bias=False))
         self.context = normal_(nn.Linear(context, width, bias=False))
@@ -34,9 +76,16 @@ class Readout(nn.Module):
             context: ``c_t``, ``B x T x a``.
 
         Returns:
-            ``B x T x out_dim``.
+            ``B x T x width / pieces``.
         """
-        return self.finish(self.hidden(hidden) + self.target(target) + self.context(context))
+        if self.weighting is None:
+            return self.finish(self.hidden(hidden) + self.target(target) + self.context(context))
+        parts = self.parts(hidden, target, context)
+        return self.finish((self.weighting(parts, hidden, target, context) * parts).sum(0))
+
+    def parts(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+        """``p_s, p_y, p_c``: the three maps, ``3 x B x T x width``."""
+        return torch.stack([self.hidden(hidden), self.target(target), self.context(context)])
 
     def finish(self, total: Tensor) -> Tensor:
         """What follows the sum."""
@@ -44,13 +93,12 @@ class Readout(nn.Module):
 
 
 class MaxoutReadout(Readout):
-    """Deep output (001 §3.2): a linear map of ``[h; y; c]`` to twice the width, then the larger of each pair.
+    """Deep output (001 §3.2): a linear map of ``[h; y; c]``, then the larger of each pair of its units.
 
-    Unit ``k`` is paired with unit ``k + out_dim``.
+    Unit ``k`` of the first half is paired with unit ``k`` of the second.
     """
 
-    def __init__(self, hidden: int, target: int, context: int, out_dim: int):
-        super().__init__(hidden, target, context, 2 * out_dim)
+    pieces = 2
 
     def finish(self, total: Tensor) -> Tensor:
         return torch.maximum(*total.chunk(2, dim=-1))
