@@ -3,9 +3,10 @@
 The configuration stops here: the parts receive widths and parts.
 """
 
-from typing import Callable, Dict, List, Set
+from typing import Callable, Dict, List, Optional, Set
 
 from .nn.attention import AdditiveAttention
+from .nn.bridging import DirectBridge
 from .nn.cells import CELLS
 from .nn.decoder import Decoder, UpperLayers
 from .nn.encoder import BidirectionalEncoder
@@ -69,6 +70,12 @@ def check(cfg) -> None:
             "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell lstm; "
             "use --decoder-cell gru or adaptive_gru"
         )
+    if str(cfg.bridge_direct) != "none" and not (cfg.bridge_source or cfg.bridge_direct_alone):
+        raise ConfigurationError(
+            "--bridge-direct without --bridge-source consistently worsened translation (003 section 2.3: a plain "
+            "model's embeddings are too heterogeneous to be constrained); add --bridge-source, or "
+            "--bridge-direct-alone to do it nevertheless"
+        )
     if cfg.adaptive_output_swapped and not cfg.adaptive_output:
         raise ConfigurationError("--adaptive-output-swapped changes --adaptive-output, which is not given: add it")
 
@@ -93,13 +100,15 @@ def build_encoder(cfg) -> BidirectionalEncoder:
         cfg.encoder_hidden_size,
         cfg.encoder_layers,
         cfg.encoder_dropout_out,
+        bridge=cfg.bridge_source,
     )
 
 
 def build_decoder(cfg) -> Decoder:
     """The decoder that the configuration describes."""
     target, hidden = cfg.decoder_embed_dim, cfg.decoder_hidden_size
-    final = annotation = 2 * cfg.encoder_hidden_size
+    final = 2 * cfg.encoder_hidden_size
+    annotation = final + cfg.encoder_embed_dim * cfg.bridge_source
     cell = CELLS[str(cfg.decoder_cell)]
     paths = histories(cfg)
     initial_source = str(cfg.initial_state)
@@ -108,10 +117,13 @@ def build_decoder(cfg) -> Decoder:
     first_inputs = {"target": target}
     if cfg.input_feed:
         first_inputs["previous_context"] = annotation
+    last_inputs = {"context": annotation}
+    if cfg.bridge_target:
+        last_inputs["attended"] = cfg.encoder_embed_dim
     if str(cfg.decoder_transition) == "conditional":
-        before, after = cell(first_inputs, hidden), cell({"context": annotation}, hidden)
+        before, after = cell(first_inputs, hidden), cell(last_inputs, hidden)
     else:
-        before, after = None, cell({**first_inputs, "context": annotation}, hidden)
+        before, after = None, cell({**first_inputs, **last_inputs}, hidden)
 
     own_state = "state" in paths
     transition = Transition(
@@ -129,6 +141,12 @@ def build_decoder(cfg) -> Decoder:
         initial_query=InitialState(initial_source, initial_dim, hidden) if own_state else None,
         upper=UpperLayers(str(cfg.decoder_cell), hidden, upper, cfg.decoder_dropout_out) if upper else None,
     )
+
+
+def build_bridge(cfg) -> Optional[DirectBridge]:
+    """The direct bridge between the embeddings, or None."""
+    kind = str(cfg.bridge_direct)
+    return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
 
 
 def _readout(cfg, annotation: int) -> Readout:

@@ -14,6 +14,7 @@ CELL = ChoiceEnum(["gru", "adaptive_gru", "lstm"])
 TRANSITION = ChoiceEnum(["simple", "conditional"])
 INITIAL_STATE = ChoiceEnum(["first", "mean"])
 READOUT = ChoiceEnum(["maxout", "tanh"])
+BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
 
 
@@ -58,6 +59,15 @@ class AttentionRNNConfig(FairseqDataclass):
     adaptive_output_swapped: bool = option(
         "ablation: in these weights, swap the two sets of projections as the authors' code does", False
     )
+    bridge_source: Optional[bool] = option("annotations carry the source embeddings (source-side bridging)")
+    bridge_target: Optional[bool] = option(
+        "the decoder's last cell reads the embedding of the most attended source word (target-side bridging)"
+    )
+    bridge_direct: Optional[BRIDGE_DIRECT] = option(  # type: ignore[valid-type]
+        "map source embeddings towards the target's, for --criterion label_smoothed_cross_entropy_with_bridging: of "
+        "the most attended word ('hard'), of the mean weighted by attention ('soft'), or 'none'"
+    )
+    bridge_direct_alone: bool = option("allow --bridge-direct without --bridge-source", False)
     input_feed: Optional[bool] = option("feed the previous context to the decoder's first cell (InputFeed)")
     attention_history: Optional[str] = option(
         "what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), "

@@ -17,6 +17,20 @@ def smooth_norm(vectors: Tensor) -> Tensor:
     return (vectors.square().sum(-1) + EPSILON).sqrt()
 
 
+def embedding_distance(bridged: Tensor, target: Tensor, target_mask: Tensor, squared: bool = True) -> Tensor:
+    """The direct bridge's cost, ``Σ_t ||W x_{t*} - e(y_t)||²`` over real target tokens, EOS included (003 eq. 3).
+
+    Args:
+        bridged: ``W x_{t*}``, ``B x T x m``.
+        target: ``e(y_t)``, ``B x T x m``.
+        target_mask: True at real target tokens, ``B x T``.
+        squared: sum the squared norms; else the norms.
+    """
+    difference = bridged.float() - target.float() if bridged.dtype != torch.float64 else bridged - target
+    norms = difference.square().sum(-1) if squared else smooth_norm(difference)
+    return (norms * target_mask).sum()
+
+
 def fertility_costs(conditions: Tensor, target_mask: Tensor) -> Tuple[Tensor, Tensor]:
     """CondDec's costs (001 §5), summed over sentences.
 

@@ -60,6 +60,9 @@ VARIANTS: Dict[str, Variant] = {
             readout="maxout",
             decoder_out_embed_dim=maxout_width,
             adaptive_output=False,
+            bridge_source=False,
+            bridge_target=False,
+            bridge_direct="none",
             attention_dim=hidden_width,
             attention_history="none",
             attention_filters=10,
@@ -97,10 +100,13 @@ VARIANTS: Dict[str, Variant] = {
     "adaptive_output": Variant("Li et al., section 3.3", "dl4mt", dict(adaptive_output=True)),
     "adaptive_both": Variant("Li et al., section 3", "adaptive_gru", dict(adaptive_output=True)),
     "rnnsearch_star": Variant(
-        "Kuang et al., section 5 (RNNSearch*)",
+        "Kuang et al., section 3 (RNNSearch*)",
         "rnnsearch",
         dict(decoder_transition="conditional", initial_state="mean"),
     ),
+    "bridge_source": Variant("Kuang et al., section 2.1", "rnnsearch_star", dict(bridge_source=True)),
+    "bridge_target": Variant("Kuang et al., section 2.2", "rnnsearch_star", dict(bridge_target=True)),
+    "bridge_direct": Variant("Kuang et al., section 2.3", "bridge_source", dict(bridge_direct="hard")),
 }
 
 DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")

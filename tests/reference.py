@@ -41,7 +41,7 @@ def lstm(x, state, w, u, b):
 
 
 def encode(model, cfg, tokens):
-    """Annotations of one unpadded sentence, one layer each way."""
+    """Embeddings and annotations of one unpadded sentence, one layer each way."""
     x = matrix(model, "encoder.embed_tokens.weight")[tokens]
     runs = []
     for direction, order in enumerate((range(len(x)), reversed(range(len(x))))):
@@ -56,7 +56,7 @@ def encode(model, cfg, tokens):
         for j in order:
             h = states[j] = step(x[j], h, *parameters)
         runs.append([states[j] for j in range(len(x))])
-    return [torch.cat(pair) for pair in zip(*runs)]
+    return x, [torch.cat([*parts, *([x[j]] if cfg.bridge_source else [])]) for j, parts in enumerate(zip(*runs))]
 
 
 def logits(model, cfg, source, previous):
@@ -64,8 +64,8 @@ def logits(model, cfg, source, previous):
     D = "decoder.layers."
     p = lambda name: matrix(model, D + name)  # noqa: E731
     n, half = cfg.decoder_hidden_size, cfg.encoder_hidden_size
-    s = encode(model, cfg, source)
-    first_backward, last_forward = s[0][half:], s[-1][:half]
+    x, s = encode(model, cfg, source)
+    first_backward, last_forward = s[0][half : 2 * half], s[-1][:half]
     summary = first_backward if str(cfg.initial_state) == "first" else sum(s) / len(s)
     state = torch.tanh(p("initial.projection.weight") @ summary + p("initial.projection.bias"))
     paths = set(cfg.attention_history.split("+"))
@@ -73,7 +73,7 @@ def logits(model, cfg, source, previous):
     if "state" in paths:
         q = torch.tanh(p("initial_query.projection.weight") @ summary + p("initial_query.projection.bias"))
     sd = torch.cat([last_forward, first_backward])
-    c, w = torch.zeros(2 * half).double(), None
+    c, w = torch.zeros(len(s[0])).double(), None
     conditions = [sd]
 
     def cell(name, inputs, state):
@@ -114,7 +114,10 @@ def logits(model, cfg, source, previous):
         w = [score / sum(scores) for score in scores]
         return sum(w[j] * s[j] for j in range(len(s))), w
 
-    outputs, weights = [], []
+    def attended(w):
+        return {"attended": x[max(range(len(s)), key=lambda j: w[j])]} if cfg.bridge_target else {}
+
+    outputs, weights, bridged = [], [], []
     for token in previous:
         y = matrix(model, "decoder.embed_tokens.weight")[token]
         first = {"target": y}
@@ -125,11 +128,11 @@ def logits(model, cfg, source, previous):
             state = cell("before", first, state)
             query = state[:n] if q is None else q
             c, w = attend(query, c, w)
-            state = cell("after", {"context": c}, state)
+            state = cell("after", {"context": c, **attended(w)}, state)
         else:
             query = state[:n] if q is None else q
             c, w = attend(query, c, w)
-            state = cell("after", {**first, "context": c}, state)
+            state = cell("after", {**first, "context": c, **attended(w)}, state)
         if q is not None:
             q = cell("query_cell", {"hidden": old[:n], "context": c}, q)
         if cfg.decoder_condition:
@@ -160,4 +163,13 @@ def logits(model, cfg, source, previous):
         projection = matrix(model, "decoder.output_projection.weight")
         outputs.append(projection @ features + matrix(model, "decoder.output_projection.bias"))
         weights.append(torch.tensor(w, dtype=torch.float64))
-    return torch.stack(outputs), torch.stack(weights), torch.stack(conditions)
+        if str(cfg.bridge_direct) != "none":
+            soft = str(cfg.bridge_direct) == "soft"
+            word = sum(w[j] * x[j] for j in range(len(s))) if soft else x[max(range(len(s)), key=lambda j: w[j])]
+            bridged.append(matrix(model, "decoder.bridge.projection.weight") @ word)
+    terms = {}
+    if cfg.decoder_condition:
+        terms["conditions"] = torch.stack(conditions)
+    if bridged:
+        terms["bridged"] = torch.stack(bridged)
+    return torch.stack(outputs), torch.stack(weights), terms

@@ -16,6 +16,8 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("dl4mt", dict(decoder_cell="lstm", attention_history="state")),
     ("rnnsearch", dict(adaptive_output=True, encoder_cell="adaptive_gru")),
     ("conddec_rnnatt", dict(decoder_cell="adaptive_gru")),
+    ("rnnsearch", dict(bridge_source=True, bridge_target=True, decoder_condition=True)),
+    ("recatt", dict(bridge_direct="soft", bridge_direct_alone=True)),
     ("dl4mt", dict(adaptive_output=True, adaptive_output_swapped=True)),
 ]
 
@@ -25,12 +27,13 @@ CASES = [(name, {}) for name in VARIANTS] + [
 def test_equals_the_reference(name, options, left):
     model = build(name, scale=0.7, **options).double().eval()
     source, lengths, previous = batch(left=left)
-    output, extra = model(source, lengths, previous)
+    output, extra = model(source, lengths, previous, with_cost_terms=True)
     for row in range(len(source)):
         real, steps = source[row].ne(1), int(previous[row].ne(1).sum())
-        expected, weights, conditions = logits(model, model.cfg, source[row][real], previous[row][:steps])
+        expected, weights, terms = logits(model, model.cfg, source[row][real], previous[row][:steps])
         torch.testing.assert_close(output[row, :steps], expected)
         torch.testing.assert_close(extra["attn"][0][row, :steps][:, real], weights)
         assert extra["attn"][0][row][:, ~real].eq(0).all()
-        if model.cfg.decoder_condition:
-            torch.testing.assert_close(extra["conditions"][0][row, : steps + 1], conditions)
+        assert terms.keys() == model.cost_terms.keys()
+        for name, term in terms.items():
+            torch.testing.assert_close(extra[name][0][row, : len(term)], term)

@@ -18,6 +18,9 @@ MILLIONS = {
     "rnnsearch": 80.4,
     "dl4mt": 89.67,
     "rnnsearch_star": 84.45,
+    "bridge_source": 84.45 + 3.72,
+    "bridge_target": 84.45 + 1.86,
+    "bridge_direct": 84.45 + 3.72 + 0.384,
     "adaptive_gru": 97.54,
     "adaptive_output": 93.07,
     "adaptive_both": 100.94,
@@ -147,7 +150,10 @@ def test_every_parameter_is_used(name):
     model = build(name, scale=0.5, decoder_layers=2)
     source, lengths, previous = batch()
     model(source, lengths, previous)[0].logsumexp(-1).sum().backward()
-    assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+    assert [n for n, p in model.named_parameters() if p.grad is None] == []
+    output, extra = model(source, lengths, previous, with_cost_terms=True)
+    (output.logsumexp(-1).sum() + sum(extra[term][0].sum() for term in model.cost_terms)).backward()
+    assert [n for n, p in model.named_parameters() if not p.grad.any()] == []
 
 
 def test_initial_values():
@@ -226,6 +232,8 @@ def test_dictionaries_of_equal_size_with_other_words_are_refused():
         (dict(share_all_embeddings=True), "--encoder-embed-dim"),
         (dict(share_all_embeddings=True, encoder_embed_dim=5), "--joined-dictionary"),
         (dict(decoder_condition=True, decoder_cell="lstm"), "--decoder-cell gru"),
+        (dict(bridge_direct="hard"), "add --bridge-source"),
+        (dict(adaptive_output_swapped=True), "--adaptive-output"),
     ],
 )
 def test_refuses(options, message):

@@ -40,13 +40,14 @@ def test_gradient_of_a_sweep(arithmetic, gates, reverse):
 def test_gradient_of_the_whole_model(name):
     """A directional derivative of the loss, by autograd and by a central difference."""
     model = build(name, scale=0.5).double().eval()
-    source, lengths, previous = batch()
+    source, lengths, previous = batch(target_lengths=(4, 4, 4))  # padding's embedding has no gradient
     parameters = [p for p in model.parameters() if p.requires_grad]
     direction = [torch.randn_like(p) for p in parameters]
 
     def loss():
-        output, _ = model(source, lengths, previous)
-        return cross_entropy(output[:, :-1].flatten(0, 1), previous[:, 1:].flatten(), ignore_index=1)
+        output, extra = model(source, lengths, previous, with_cost_terms=True)
+        costs = sum(extra[term][0].square().mean() for term in model.cost_terms)
+        return cross_entropy(output[:, :-1].flatten(0, 1), previous[:, 1:].flatten(), ignore_index=1) + costs
 
     @torch.no_grad()
     def loss_after(step):

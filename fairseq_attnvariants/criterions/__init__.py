@@ -1,5 +1,6 @@
 """Criterions: weighted loss terms and what they log."""
 
+from .bridging import LabelSmoothedCrossEntropyWithBridging
 from .fertility import LabelSmoothedCrossEntropyWithFertility
 
-__all__ = ["LabelSmoothedCrossEntropyWithFertility"]
+__all__ = ["LabelSmoothedCrossEntropyWithBridging", "LabelSmoothedCrossEntropyWithFertility"]

@@ -16,8 +16,9 @@ from fairseq.models import (
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..build import ConfigurationError, build_decoder, build_encoder, check
+from ..build import ConfigurationError, build_bridge, build_decoder, build_encoder, check
 from ..config import AttentionRNNConfig
+from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import BidirectionalEncoder
 from ..nn.init import deviation, normal_tensor_
@@ -29,6 +30,10 @@ from .fingerprint import check_fingerprint, fingerprint
 logger = logging.getLogger(__name__)
 
 BASE = "rnnsearch"
+COST_TERMS = {
+    "conditions": "label_smoothed_cross_entropy_with_fertility",
+    "bridged": "label_smoothed_cross_entropy_with_bridging",
+}
 
 
 @register_model("attention_rnn", dataclass=AttentionRNNConfig)
@@ -42,6 +47,7 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
     def __init__(self, cfg: AttentionRNNConfig, encoder: "Encoder", decoder: "IncrementalDecoder"):
         super().__init__(encoder, decoder)
         self.cfg = cfg
+        self.told = False
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
@@ -79,13 +85,35 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
             return cls(
                 cfg,
                 Encoder(source, source_embedding, build_encoder(cfg), cfg),
-                IncrementalDecoder(target, target_embedding, build_decoder(cfg), cfg),
+                IncrementalDecoder(target, target_embedding, build_decoder(cfg), build_bridge(cfg), cfg),
             )
 
-    def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **kwargs):
-        """Logits and attention of known target prefixes ``B x T``."""
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        prev_output_tokens: Tensor,
+        with_cost_terms: bool = False,
+        **kwargs,
+    ):
+        """Logits and attention of known target prefixes ``B x T``.
+
+        With ``with_cost_terms`` the dictionary also holds what :attr:`cost_terms` names, for the criterions.
+        """
+        if self.training and self.cost_terms and not (with_cost_terms or self.told):
+            self.told = True
+            names = " and ".join(f"--criterion {criterion}" for criterion in self.cost_terms.values())
+            logger.warning(f"this model is being trained without the costs that its paper adds; {names} has them")
         with self.autocast(src_tokens.device):
-            return super().forward(src_tokens, src_lengths, prev_output_tokens, **kwargs)
+            return super().forward(
+                src_tokens, src_lengths, prev_output_tokens, with_cost_terms=with_cost_terms, **kwargs
+            )
+
+    @property
+    def cost_terms(self) -> Dict[str, str]:
+        """What a criterion can make a cost of, by its key in the output: the criterion's name."""
+        has = {"conditions": self.cfg.decoder_condition, "bridged": self.decoder.bridge is not None}
+        return {term: criterion for term, criterion in COST_TERMS.items() if has[term]}
 
     def autocast(self, device: torch.device):
         """Matrix products in bfloat16 while training, where the configuration asks for it."""
@@ -142,10 +170,11 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     STATE = "state"
 
-    def __init__(self, dictionary, embed_tokens: nn.Embedding, decoder: Decoder, cfg):
+    def __init__(self, dictionary, embed_tokens: nn.Embedding, decoder: Decoder, bridge: Optional[DirectBridge], cfg):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
         self.layers = decoder
+        self.bridge = bridge
         self.dropout_in = FairseqDropout(cfg.decoder_dropout_in, module_name="decoder_dropout_in")
         self.dropout_out = FairseqDropout(cfg.decoder_dropout_out, module_name="decoder_dropout_out")
         self.max_target_positions = cfg.max_target_positions
@@ -163,9 +192,14 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         encoder_out: Dict[str, List[Tensor]],
         incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
         features_only: bool = False,
+        with_cost_terms: bool = False,
         **kwargs,
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
-        """Logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``."""
+        """Logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``.
+
+        With ``with_cost_terms`` also, where the model has them, ``conditions``, CondDec's ``sd_0 .. sd_T``, ``B x
+        (T+1) x 2n``, and ``bridged``, the mapped source embeddings ``W x_{t*}``, ``B x T x m``.
+        """
         if incremental_state is None:
             memory, state = self.layers.start(_encoded(encoder_out))
         else:
@@ -176,8 +210,14 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             self._keep(incremental_state, memory, decoded.state)
         features = self.dropout_out(decoded.features)
         extra: Dict[str, List[Optional[Tensor]]] = {"attn": [decoded.weights]}
-        if decoded.conditions is not None:
+        if with_cost_terms and decoded.conditions is not None:
             extra["conditions"] = [decoded.conditions]
+        if with_cost_terms and self.bridge is not None:
+            encoded = _encoded(encoder_out)
+            extra["bridged"] = [self.bridge(encoded.embeddings, decoded.weights, encoded.padding_mask)]
+        elif self.training and self.bridge is not None:
+            # several processes wait for the gradient of every parameter
+            features = features + 0.0 * self.bridge.projection.weight.sum()
         return (features if features_only else self.output_layer(features)), extra
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):

@@ -83,6 +83,7 @@ class Decoder(nn.Module):
             encoded.annotations,
             encoded.padding_mask,
             real_positions(encoded.padding_mask) if reads_positions else None,
+            encoded.embeddings if "attended" in self.transition.after.inputs else None,
         )
         hidden = self.initial(encoded)
         batch, length, width = encoded.annotations.shape

@@ -12,7 +12,7 @@ from .state import Encoded
 
 
 class BidirectionalEncoder(nn.Module):
-    """Annotations ``s_j = [→s_j; ←s_j]`` (001 §3.2).
+    """Annotations ``s_j = [→s_j; ←s_j]`` (001 §3.2), or ``[→s_j; ←s_j; x_j]`` (003 §2.1).
 
     Args:
         kind: ``gru``, ``adaptive_gru`` or ``lstm``.
@@ -20,10 +20,12 @@ class BidirectionalEncoder(nn.Module):
         hidden: width ``n`` of each direction.
         layers: number of bidirectional layers; each reads both directions of the one below.
         dropout: between layers.
+        bridge: whether annotations carry the embeddings (source-side bridging).
     """
 
-    def __init__(self, kind: str, input_dim: int, hidden: int, layers: int, dropout: float = 0.0):
+    def __init__(self, kind: str, input_dim: int, hidden: int, layers: int, dropout: float = 0.0, bridge: bool = False):
         super().__init__()
+        self.bridge = bridge
         self.rnn = recurrent_layers(kind, input_dim, hidden, layers, dropout, bidirectional=True)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor) -> Encoded:
@@ -40,9 +42,13 @@ class BidirectionalEncoder(nn.Module):
             _roll(embedded, leading), lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
         )
         outputs, final = self.rnn(packed)
-        annotations, _ = pad_packed_sequence(outputs, batch_first=True, total_length=length)
+        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=length)
         hidden = final[0] if isinstance(final, tuple) else final  # layers·2 x B x n
-        return Encoded(_roll(annotations, -leading), padding_mask, torch.cat([hidden[-2], hidden[-1]], dim=1))
+        annotations = _roll(states, -leading)
+        embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
+        if self.bridge:
+            annotations = torch.cat([annotations, embedded], dim=-1)
+        return Encoded(annotations, padding_mask, torch.cat([hidden[-2], hidden[-1]], dim=1), embedded)
 
 
 def _roll(rows: Tensor, shift: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ class AdaptiveGRU(nn.Module):
         for depth, cells in enumerate(self.cells):
             data = self.dropout(data) if depth else data
             outputs = []
-            for reverse, cell in enumerate(cells):
+            for reverse, cell in enumerate(cells):  # type: ignore[arg-type, var-annotated]
                 start = data.new_zeros(sizes[0], cell.hidden) if initial is None else initial[len(finals)]
                 projected = cell.project("input", data)
                 states, final = Sweep.apply(

@@ -19,6 +19,8 @@ class Encoded(NamedTuple):
     """True at padding, ``B x S``."""
     final: Tensor
     """``[→s_S; ←s_1]``, each direction's last state of the top layer, ``B x 2n``."""
+    embeddings: Tensor
+    """``x_j``, ``B x S x m``; zero at padding."""
 
 
 class Memory(NamedTuple):
@@ -32,6 +34,8 @@ class Memory(NamedTuple):
     """True at padding, ``B x S``."""
     positions: Optional[Tensor] = None
     """``j``, counting real tokens from 1, ``B x S``, float; only where attention reads it."""
+    embeddings: Optional[Tensor] = None
+    """``x_j``, ``B x S x m``; only where a cell reads the most attended word's."""
 
 
 class State(NamedTuple):

@@ -7,6 +7,7 @@ The architectures differ in the order of a few parts, so one step serves them al
     input feeding        the first cell also reads c_{i-1}
     RNNAtt               the query is q_{i-1}, the state of a cell of attention's own
     CondDec              a condition is added to the last cell's state
+    target-side bridge   the last cell also reads x_{t*}, the embedding of the most attended word
 
 Shapes: ``B`` batch, ``T`` target length, ``n`` hidden width, ``a`` annotation width.
 """
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import AdditiveAttention
+from .bridging import most_attended, select
 from .cells import Cell
 from .init import normal_, square_or_normal_
 from .state import Encoded, Memory, State
@@ -117,7 +119,11 @@ class Transition(nn.Module):
         output = (self.before or self.after).output(hidden)
         query = output if state.query is None else state.query
         context, weights = self.attention(query, memory, state)
-        hidden = self.after(self.after.add(projected, "context", context), hidden)
+        projected = self.after.add(projected, "context", context)
+        if memory.embeddings is not None:
+            attended = select(memory.embeddings, most_attended(weights, memory.padding_mask))
+            projected = self.after.add(projected, "attended", attended)
+        hidden = self.after(projected, hidden)
 
         own = state.query
         if self.query_cell is not None and own is not None:
