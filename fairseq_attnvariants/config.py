@@ -102,6 +102,10 @@ class AttentionRNNConfig(FairseqDataclass):
         "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)", False
     )
 
+    warm_start: Optional[str] = option(
+        "start from the parameters that are shared with this checkpoint, which may be of another architecture; "
+        "resuming goes on from the own checkpoint all the same"
+    )
     compute_dtype: COMPUTE_DTYPE = option(  # type: ignore[valid-type]
         "number type of the matrix products in training; with 'bfloat16' parameters, states and softmax stay float32. "
         "Needs a processor with bfloat16 instructions to pay off",

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 
 import pytest
 import torch
@@ -153,6 +154,8 @@ def test_shipped_configuration_lists_every_option():
 @pytest.mark.parametrize("arch,criterion", [
     ("rnnsearch", "label_smoothed_cross_entropy"),
     ("conddec_rnnatt", "label_smoothed_cross_entropy_with_fertility"),
+    ("bridge_direct", "label_smoothed_cross_entropy_with_bridging"),
+    ("bridge_direct", "label_smoothed_cross_entropy"),
 ])  # fmt: skip
 def test_two_processes_equal_one(data, tmp_path, arch, criterion):
     common = ["--max-update", "4", "--dropout", "0", "--criterion", criterion, "--required-batch-size-multiple", "1"]
@@ -182,6 +185,32 @@ def test_fertility_criterion_trains_validates_and_selects(data, tmp_path):
     assert len(lines(generate(data, tmp_path / "checkpoint_best.pt").stdout, "H")) == 12
 
 
+def test_costs_left_out_are_warned_of(data, tmp_path):
+    log = run("fairseq-train", *train_arguments(data, tmp_path, "--max-update", "2", arch="conddec")).stdout
+    assert log.count("--criterion label_smoothed_cross_entropy_with_fertility has them") == 1
+
+
+def test_bridging_criterion_from_a_warm_start(data, trained, tmp_path):
+    """What the baseline has is taken over, the rest is trained; afterwards its checkpoint is not needed any more."""
+    baseline = tmp_path / "baseline.pt"
+    shutil.copy(trained / "checkpoint_best.pt", baseline)
+    options = ["--bridge-source", "--bridge-direct", "hard", "--warm-start", baseline, "--lr", "1e-9"]
+    criterion = ["--criterion", "label_smoothed_cross_entropy_with_bridging"]
+    arguments = train_arguments(data, tmp_path, *options, *criterion, "--no-epoch-checkpoints")
+    log = run("fairseq-train", *arguments, "--max-update", "2").stdout
+    assert "not taken   decoder.bridge.projection.weight (not in the checkpoint)" in log
+    assert "grown       decoder.layers.transition.attention.key.weight (32 of 48 columns taken)" in log
+    assert re.search(r"bridging_loss [\d.]+", log)
+    before, after = weights(baseline), weights(tmp_path / "checkpoint_last.pt")
+    for name, value in before.items():
+        grown = after[name] if value.dim() < 2 else after[name][:, : value.size(1)]
+        torch.testing.assert_close(grown, value, rtol=0, atol=1e-6)
+    baseline.unlink()
+    assert len(lines(generate(data, tmp_path / "checkpoint_last.pt").stdout, "H")) == 12
+    resumed = run("fairseq-train", *arguments, "--max-update", "3").stdout
+    assert "warm start from" not in resumed and "Loaded checkpoint" in resumed
+
+
 class TestBadInput:
     """Each ends in one clear sentence (fairseq's own, where it stops before our code runs)."""
 
@@ -196,6 +225,16 @@ class TestBadInput:
         more = ["--criterion", "label_smoothed_cross_entropy_with_fertility", "--max-update", "1"]
         process = run("fairseq-train", *train_arguments(data, tmp_path, *more), check=False)
         assert "needs a model with a condition, such as --arch conddec" in self.failure(process)
+
+    @pytest.mark.parametrize(
+        "path,advice", [("nowhere.pt", "there is no such file"), ("", "give both the same widths")]
+    )
+    def test_warm_start(self, data, trained, tmp_path, path, advice):
+        widths = ["--encoder-embed-dim", "9", "--decoder-embed-dim", "9", "--encoder-hidden-size", "9"]
+        more = ["--decoder-hidden-size", "9", "--max-update", "1", "--warm-start"]
+        path = path or trained / "checkpoint_best.pt"
+        process = run("fairseq-train", *train_arguments(data, tmp_path, *widths, *more, path), check=False)
+        assert f"--warm-start {path}: " in self.failure(process) and advice in self.failure(process)
 
     def test_unknown_part(self, data, tmp_path):
         arguments = train_arguments(data, tmp_path, "--attention-history", "coverage")

@@ -1,9 +1,13 @@
 """The contract of every registered architecture with fairseq."""
 
+from argparse import Namespace
+
 import pytest
 import torch
-from conftest import Task, batch, build, dictionary
+from conftest import SMALL, Task, batch, build, dictionary
+from fairseq.models import build_model
 from fairseq.sequence_generator import SequenceGenerator
+from omegaconf import OmegaConf
 
 from fairseq_attnvariants.build import ConfigurationError
 from fairseq_attnvariants.config import AttentionRNNConfig
@@ -191,6 +195,16 @@ def test_filling_twice_changes_nothing():
     fill(once, "conddec_rnnatt")
     fill(once, "rnnsearch")
     assert vars(once) == before and once.decoder_out_embed_dim == 50
+
+
+@pytest.mark.parametrize("make", [lambda options: Namespace(**options), OmegaConf.create], ids=["flags", "hydra"])
+def test_a_configuration_of_an_older_version_is_completed(make):
+    """A checkpoint keeps the options of its time; those that came later are at their defaults."""
+    options = dict(_name="dl4mt", **SMALL, max_source_positions=9, max_target_positions=9)
+    cfg = make(options)
+    OmegaConf.is_config(cfg) and OmegaConf.set_struct(cfg, True)
+    model = build_model(cfg, Task())
+    assert model.state_dict().keys() == build("dl4mt").state_dict().keys()
 
 
 def test_tied_embeddings():

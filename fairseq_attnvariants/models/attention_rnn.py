@@ -1,8 +1,9 @@
 """The fairseq adapter: tokens and dictionaries on one side, :mod:`..nn` on the other."""
 
 import contextlib
+import dataclasses
 import logging
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple, Union
 
 import torch
 from fairseq import utils
@@ -14,6 +15,7 @@ from fairseq.models import (
     register_model_architecture,
 )
 from fairseq.modules import FairseqDropout
+from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from ..build import ConfigurationError, build_bridge, build_decoder, build_encoder, check
@@ -26,6 +28,7 @@ from ..nn.state import Encoded, Memory, State, reorder
 from ..variants import VARIANTS, fill
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
+from .warm_start import WarmStart, warm_start
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
         super().__init__(encoder, decoder)
         self.cfg = cfg
         self.told = False
+        self.warm_started: Union[WarmStart, Exception, None] = None
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
@@ -56,6 +60,7 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
         Raises:
             ConfigurationError: options that are unknown or do not fit together.
         """
+        complete(cfg)
         fill(cfg, BASE)
         check(cfg)
         source, target = task.source_dictionary, task.target_dictionary
@@ -82,11 +87,23 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
                     cfg.encoder_freeze_embed,
                     "--encoder-embed-path",
                 )
-            return cls(
+            model = cls(
                 cfg,
                 Encoder(source, source_embedding, build_encoder(cfg), cfg),
                 IncrementalDecoder(target, target_embedding, build_decoder(cfg), build_bridge(cfg), cfg),
             )
+        if cfg.warm_start:
+            # its checkpoint may be gone, and is not needed, where this model's own is about to be loaded
+            try:
+                model.warm_started = warm_start(model, cfg.warm_start)
+            except Exception as error:  # noqa: BLE001
+                model.warm_started = error
+        return model
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        """This model's own checkpoint takes the place of a warm start."""
+        self.warm_started = None
+        super().upgrade_state_dict_named(state_dict, name)
 
     def forward(
         self,
@@ -100,6 +117,11 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
 
         With ``with_cost_terms`` the dictionary also holds what :attr:`cost_terms` names, for the criterions.
         """
+        if self.training and self.warm_started is not None:
+            start, self.warm_started = self.warm_started, None
+            if isinstance(start, Exception):
+                raise start
+            logger.info(start)
         if self.training and self.cost_terms and not (with_cost_terms or self.told):
             self.told = True
             names = " and ".join(f"--criterion {criterion}" for criterion in self.cost_terms.values())
@@ -281,6 +303,14 @@ def embedding(dictionary, width: Optional[int], path: Optional[str], freeze: boo
         utils.load_embedding(vectors, dictionary, layer)
     layer.weight.requires_grad_(not freeze)
     return layer
+
+
+def complete(cfg) -> None:
+    """Add the options that the version of this package that saved ``cfg`` did not have yet, at their defaults."""
+    with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
+        for option in dataclasses.fields(AttentionRNNConfig):
+            if not hasattr(cfg, option.name):
+                setattr(cfg, option.name, option.default)
 
 
 def fast_bfloat16() -> bool:

@@ -1,0 +1,86 @@
+"""Starting a model from another one's checkpoint (003 §3 trains the direct bridge so).
+
+What both have is taken, what has grown keeps its random values in the additional columns, and the rest is left as it
+was initialised.
+"""
+
+import os
+from typing import Dict, NamedTuple
+
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor, nn
+
+from ..build import ConfigurationError
+from .fingerprint import NAME as FINGERPRINT
+from .fingerprint import check_fingerprint
+
+
+class WarmStart(NamedTuple):
+    """What became of every parameter, by name."""
+
+    path: str
+    taken: int
+    grown: Dict[str, str]
+    """with more columns than in the checkpoint: how many were taken"""
+    other: Dict[str, str]
+    """not taken: of another size there, or not there at all"""
+    left: int
+    """parameters of the checkpoint that this model does not have"""
+
+    def __str__(self) -> str:
+        """A short table for the log."""
+        rows = [f"warm start from {self.path}: {self.taken} parameters taken"]
+        rows += [f"  grown       {name} ({how})" for name, how in self.grown.items()]
+        rows += [f"  not taken   {name} ({why})" for name, why in self.other.items()]
+        rows += [f"  {self.left} parameters of the checkpoint are of parts that this model does not have"] * (
+            self.left > 0
+        )
+        return "\n".join(rows)
+
+
+def warm_start(model: nn.Module, path: str) -> WarmStart:
+    """Give ``model`` the parameters that it shares with the checkpoint ``path``.
+
+    Annotations, and so the matrices that read them, grow at their end; a matrix of equally many rows and fewer columns
+    is therefore the first columns of ours.
+
+    Raises:
+        ConfigurationError: there is no such file, or it shares nothing with the model.
+        ValueError: it was trained with other dictionaries.
+    """
+    if not os.path.isfile(path):
+        raise ConfigurationError(f"--warm-start {path}: there is no such file")
+    saved: Dict[str, Tensor] = checkpoint_utils.load_checkpoint_to_cpu(path)["model"]
+    for side, language in (("encoder", "source"), ("decoder", "target")):
+        check_fingerprint(getattr(model, side), saved, side, language)
+    grown, other, taken, matrices = {}, {}, 0, 0
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for name, parameter in parameters.items():
+        value = saved.get(name)
+        if value is None:
+            other[name] = "not in the checkpoint"
+        elif value.shape == parameter.shape:
+            taken += 1
+            matrices += value.dim() > 1
+            _copy(parameter, value)
+        elif value.dim() == parameter.dim() == 2 and len(value) == len(parameter) and value.size(1) < parameter.size(1):
+            grown[name] = f"{value.size(1)} of {parameter.size(1)} columns taken"
+            _copy(parameter[:, : value.size(1)], value)
+        else:
+            other[name] = f"{_size(value)} in the checkpoint, {_size(parameter)} here"
+    if not (matrices or grown):
+        raise ConfigurationError(
+            f"--warm-start {path}: no matrix of this model is there in the same size; give both the same widths"
+        )
+    left = sum(name not in parameters and not name.endswith(FINGERPRINT) for name in saved)
+    return WarmStart(path, taken, grown, other, left)
+
+
+@torch.no_grad()
+def _copy(parameter: Tensor, value: Tensor) -> None:
+    parameter.copy_(value)
+
+
+def _size(value: Tensor) -> str:
+    return "x".join(map(str, value.shape))
