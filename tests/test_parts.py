@@ -10,7 +10,7 @@ from fairseq_attnvariants.nn.attention import AdditiveAttention, _AdditiveEnergi
 from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, Step
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
-from fairseq_attnvariants.nn.layers import AdaptiveGRU, Sweep
+from fairseq_attnvariants.nn.layers import GRU, Sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State
 from fairseq_attnvariants.variants import VARIANTS
@@ -32,7 +32,7 @@ def test_gradient_of_the_gates(arithmetic, gates):
 @pytest.mark.parametrize("arithmetic,gates", [(GRUGates, 3), (AdaptiveGates, 4)])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gradient_of_a_sweep(arithmetic, gates, reverse):
-    inputs = double(6, 2 * gates), double(2 * gates, 2), double(3, 2)
+    inputs = double(6, 2 * gates), double(2 * gates, 2), double(2 * gates), double(3, 2)
     assert torch.autograd.gradcheck(Sweep.apply, (arithmetic, [3, 2, 1], reverse, *inputs))
 
 
@@ -75,24 +75,11 @@ def test_cells_equal_pytorchs(cell, torch_cell):
     torch.testing.assert_close(ours(ours.project("x", x), state), expected)
 
 
-class GRULayers(AdaptiveGRU):
-    """The layers of this package with the plain cell, which PyTorch has too."""
-
-    cell = GRUCell
-
-
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_layers_equal_pytorchs(bidirectional):
-    ours = GRULayers(3, 4, 2, bidirectional=bidirectional)
+def test_swept_layers_equal_pytorchs(bidirectional):
+    ours = GRU(3, 4, 2, batch_first=True, bidirectional=bidirectional)
     theirs = torch.nn.GRU(3, 4, 2, batch_first=True, bidirectional=bidirectional)
-    with torch.no_grad():
-        for layer, cells in enumerate(ours.cells):
-            for direction, cell in enumerate(cells):
-                suffix = f"_l{layer}" + direction * "_reverse"
-                getattr(theirs, "weight_ih" + suffix).copy_(cell.inputs["input"].weight)
-                getattr(theirs, "weight_hh" + suffix).copy_(cell.recurrent.weight)
-                getattr(theirs, "bias_ih" + suffix).copy_(cell.inputs["input"].bias.uniform_())
-                getattr(theirs, "bias_hh" + suffix).zero_()
+    theirs.load_state_dict(ours.state_dict())
     packed = pack_padded_sequence(torch.randn(3, 5, 3), torch.tensor([2, 5, 3]), batch_first=True, enforce_sorted=False)
     (found, last), (expected, final) = ours(packed), theirs(packed)
     torch.testing.assert_close(found.data, expected.data)

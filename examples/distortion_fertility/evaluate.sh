@@ -10,7 +10,7 @@ grep ^H- "$out/generated.txt" | sort -V | cut -f 3 > "$out/before.txt"
 fairseq-attnvariants replace-unk "$out/generated.txt" --source "$prepared/test.$source" \
   --lexicon "$prepared/lexicon.tsv" --output "$out/after.txt"
 for text in before after; do
-  sacrebleu "$prepared/test.$target" -i "$out/$text.txt" -m bleu chrf ter --tokenize none > "$out/$text.json"
+  sacrebleu "$prepared/test.$target" -i "$out/$text.txt" -m bleu chrf ter -w 2 --force --tokenize none > "$out/$text.json"
 done
 python - "$out" <<'PYTHON'
 import json, sys
