@@ -1,1 +1,5 @@
-"""Tasks (none of our own yet: the stock translation task serves every architecture)."""
+"""Tasks: translation by characters. The stock translation task serves every other architecture."""
+
+from .char_translation import CharTranslationTask
+
+__all__ = ["CharTranslationTask"]
