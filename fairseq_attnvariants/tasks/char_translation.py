@@ -166,7 +166,7 @@ class SpaceBeforeEOS(BaseWrapperDataset):
         super().__init__(sentences)
         self.space = space
         self.limit = limit
-        self._sizes = np.minimum(np.asarray(sizes) + 1, limit)
+        self._sizes = np.minimum(np.asarray(sizes, dtype=np.int64) + 1, limit)
 
     def __getitem__(self, index: int) -> Tensor:
         """One sentence."""
