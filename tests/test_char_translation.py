@@ -9,20 +9,20 @@ from conftest import build
 from corpus import SIZES, USER_DIR, run
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from fairseq import metrics
     from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-    from fairseq.data import Dictionary, LanguagePairDataset
+    from fairseq.data import Dictionary
     from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_attnvariants.characters import single_spaced, to_characters
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.models.fingerprint import fingerprint
-from fairseq_attnvariants.tasks import CharTranslationTask
+from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 from fairseq_attnvariants.tasks.char_translation import CharTranslationConfig
-from fairseq_attnvariants.tasks.character_dictionary import CharacterDictionary
 
 ANY = st.text(st.characters(exclude_categories=("Cs",)))
 # what is white space to Python, or invisible, but a character here
@@ -41,17 +41,7 @@ class TestText:
         assert single_spaced(text) == with_spaces(text) == "".join(to_characters(text))
 
     def test_a_character_is_a_code_point(self):
-        assert to_characters("\te\u0301 \t \u00a0猫🐈<s>\n") == [
-            "e",
-            "\u0301",
-            " ",
-            "\u00a0",
-            "猫",
-            "🐈",
-            "<",
-            "s",
-            ">",
-        ]
+        assert to_characters("\te\u0301 \t \u00a0猫🐈<s>\n") == list("e\u0301 \u00a0猫🐈<s>")
 
 
 def dictionary(text="", **finalize):
@@ -146,14 +136,14 @@ def task(alphabet="ab ", **options):
     return CharTranslationTask(cfg, dictionary(alphabet), dictionary(alphabet))
 
 
-def pairs(task, sources, targets=None):
-    """A dataset as fairseq's own task makes it."""
-    sources = [task.source_dictionary.encode_line(text).long() for text in sources]
-    targets = targets and [task.target_dictionary.encode_line(text).long() for text in targets]
-    return LanguagePairDataset(
-        sources, [len(ids) for ids in sources], task.source_dictionary,
-        targets, targets and [len(ids) for ids in targets], task.target_dictionary, shuffle=False,
-    )  # fmt: skip
+def loaded(folder, sources, targets, split="train", **options):
+    """A task with one split, read from raw text."""
+    for side, lines in (("xx", sources), ("yy", targets)):
+        (folder / f"{split}.xx-yy.{side}").write_text("".join(line + "\n" for line in lines))
+    options |= dict(data=str(folder), source_lang="xx", target_lang="yy", dataset_impl="raw")
+    translation = task(required_seq_len_multiple=1, **options)
+    translation.load_dataset(split)
+    return translation
 
 
 class TestSpaceBeforeEOS:
@@ -171,14 +161,9 @@ class TestSpaceBeforeEOS:
 
     @pytest.mark.parametrize("truncate,lengths", [(False, [2, 5, 13]), (True, [2, 5, 6])])
     def test_loaded_sources(self, truncate, lengths, tmp_path):
-        for side in ("xx", "yy"):
-            (tmp_path / f"train.xx-yy.{side}").write_text("\na \tb\nabababababa\n")
-        translation = task(
-            data=str(tmp_path), source_lang="xx", target_lang="yy", dataset_impl="raw", truncate_source=truncate,
-            max_source_positions=6, required_seq_len_multiple=1,
-        )  # fmt: skip
-        translation.load_dataset("train")
-        dataset = translation.dataset("train")
+        lines = ["", "a \tb", "abababababa"]
+        options = dict(truncate_source=truncate, max_source_positions=6)
+        dataset = loaded(tmp_path, lines, lines, **options).dataset("train")
         assert [len(dataset[i]["source"]) for i in range(3)] == lengths
         assert all(dataset[i]["source"][-2:].tolist() == [4, 2] for i in range(3))
         assert [dataset[i]["target"].tolist().count(4) for i in range(3)] == [0, 1, 0]
@@ -192,29 +177,36 @@ class TestSpaceBeforeEOS:
 
 
 class TestLengths:
-    def kept(self, translation, split, ignore, lengths):
-        dataset = pairs(translation, ["a" * n for n, _ in lengths], ["a" * n for _, n in lengths])
-        translation.datasets[split] = translation._end_last_words(dataset)
-        indices = translation.dataset(split).ordered_indices()
-        return sorted(translation.filter_indices_by_size(indices, dataset, translation.max_positions(), ignore))
+    @pytest.fixture
+    def kept(self, tmp_path):
+        """Which pairs of some lengths are kept."""
 
-    def test_training_leaves_out_what_is_longer_than_300_characters(self):
+        def keep(lengths, split, ignore, **options):
+            translation = loaded(tmp_path, *(["a" * n for n in side] for side in zip(*lengths)), split, **options)
+            dataset = translation.dataset(split)
+            limits = translation.max_positions()
+            return sorted(translation.filter_indices_by_size(dataset.ordered_indices(), dataset, limits, ignore))
+
+        return keep
+
+    def test_training_leaves_out_what_is_longer_than_300_characters(self, kept):
         lengths = [(300, 300), (301, 3), (3, 301), (0, 0)]
-        assert self.kept(task(), "train", True, lengths) == [0, 3]
-        assert self.kept(task(max_train_characters=3), "train", True, lengths) == [3]
-        assert self.kept(task(max_train_characters=0), "train", True, lengths) == [0, 1, 2, 3]
+        assert kept(lengths, "train", True) == [0, 3]
+        assert kept(lengths, "train", True, max_train_characters=3) == [3]
+        assert kept(lengths, "train", True, max_train_characters=0) == [0, 1, 2, 3]
 
     @pytest.mark.parametrize("split,ignore", [("valid", False), ("valid", True), ("train", False)])
-    def test_validation_and_generation_do_not(self, split, ignore):
-        assert self.kept(task(), split, ignore, [(301, 301), (9998, 9999)]) == [0, 1]
+    def test_validation_and_generation_do_not(self, kept, split, ignore):
+        assert kept([(301, 301), (9998, 9999)], split, ignore) == [0, 1]
 
-    def test_what_is_longer_than_the_positions_is_refused(self):
+    def test_what_is_longer_than_the_positions_is_refused(self, kept):
         with pytest.raises(Exception, match="Size of sample #0 is invalid"):
-            self.kept(task(), "valid", False, [(9999, 3)])
+            kept([(9999, 3)], "valid", False)
 
     @pytest.mark.parametrize("given,expected", [
         (GenerationConfig(), (3, 200)),
         (argparse.Namespace(beam=1), (3, 200)),
+        (OmegaConf.structured(GenerationConfig()), (3, 200)),
         (GenerationConfig(max_len_b=199), (0, 199)),
         (GenerationConfig(max_len_a=1.5), (1.5, 200)),
         (argparse.Namespace(max_len_b=50), (0, 50)),
@@ -238,13 +230,7 @@ class TestLengths:
 
 
 HYPOTHESES = ["the cat sat", "", "a dog runs in the park .", "x", "un élan et une bête ici"]
-REFERENCES = [
-    "the cat sat down",
-    "nothing here",
-    "a dog runs in the big park .",
-    "x",
-    "un \u00e9lan et une b\u00eate l\u00e0",
-]
+REFERENCES = ["the cat sat down", "nothing here", "a dog runs in the big park .", "x", "un élan et une bête là"]
 
 
 class TestScores:
@@ -296,15 +282,7 @@ class TestScores:
         assert log["_bleu_2"] == 0
 
 
-ODD_LINES = [
-    "",
-    "\tant   bee ",
-    "e\u0301lan \u00e9lan",
-    "5\u00a0km",
-    "a\u2028b\u0085c",
-    "猫🐈 猫",
-    "<unk> </s> <space> #",
-]
+ODD_LINES = ["", "\tant   bee ", "e\u0301lan élan", "5\u00a0km", "a\u2028b\u0085c", "猫🐈 猫", "<unk> </s> <space> #"]
 TARGET = "die Ameise 猫 é."
 SPLITS = {
     "train": [("ant bee", TARGET)] * 40 + [(line, line) for line in ODD_LINES] + [("x" * 301, "x")],

@@ -1,5 +1,6 @@
-"""Tasks: translation by characters. The stock translation task serves every other architecture."""
+"""Tasks: translation by characters. The stock translation task serves models on words."""
 
 from .char_translation import CharTranslationTask
+from .character_dictionary import CharacterDictionary
 
-__all__ = ["CharTranslationTask"]
+__all__ = ["CharTranslationTask", "CharacterDictionary"]

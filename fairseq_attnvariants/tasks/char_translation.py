@@ -1,4 +1,4 @@
-"""Translation of plain text by models on characters (004 §3)."""
+"""Translation of plain text by models on characters (004 §4)."""
 
 import copy
 import logging
@@ -53,7 +53,8 @@ class CharTranslationTask(TranslationTask):
     """Text in, text out, characters inside.
 
     A source is its characters, a space and EOS, so that every word ends with a space; a target is its characters and
-    EOS.  ``source_dictionary`` and ``target_dictionary`` are :class:`CharacterDictionary`.
+    EOS.  ``source_dictionary`` and ``target_dictionary`` are :class:`CharacterDictionary`.  Alignments count symbols.
+    fairseq-generate scores words with ``--scoring sacrebleu``; its default counts 4-grams of characters.
 
     Raises:
         ValueError: the data folder's dictionaries are not of characters; ``--num-batch-buckets`` is set.
