@@ -1,1 +1,6 @@
-"""Tasks (none of our own yet: the stock translation task serves every architecture)."""
+"""Tasks: translation by characters. The stock translation task serves models on words."""
+
+from .char_translation import CharTranslationTask
+from .character_dictionary import CharacterDictionary
+
+__all__ = ["CharTranslationTask", "CharacterDictionary"]

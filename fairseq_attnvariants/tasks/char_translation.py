@@ -1,0 +1,180 @@
+"""Translation of plain text by models on characters (004 §4)."""
+
+import copy
+import logging
+import sys
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Sequence
+
+import numpy as np
+import torch
+from fairseq import metrics, utils
+from fairseq.data import BaseWrapperDataset, Dictionary, LanguagePairDataset
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from ..characters import to_characters
+from . import scores
+from .character_dictionary import CharacterDictionary
+
+logger = logging.getLogger(__name__)
+
+DICTIONARY_SIZE = 304  # 300 characters and fairseq's four special symbols
+# translations of at most A symbols for each of the source's, and B more
+MAX_LEN_A, MAX_LEN_B = 3, 200
+# noncharacters, one for each side, so that an unknown character counts as one and never as translated
+UNKNOWN_IN_REFERENCE, UNKNOWN_IN_HYPOTHESIS = "\ufffe", "\uffff"
+
+
+@dataclass
+class CharTranslationConfig(TranslationConfig):
+    """The stock translation task's options, with lengths in characters."""
+
+    max_source_positions: int = field(
+        default=10000, metadata={"help": "longest source that is accepted, in characters, plus 2 (a space and EOS)"}
+    )
+    max_target_positions: int = field(
+        default=10000, metadata={"help": "longest target that is accepted or generated, in characters, plus 1 (EOS)"}
+    )
+    max_train_characters: int = field(
+        default=300,
+        metadata={"help": "leave pairs with more characters on either side out of training; 0 keeps them all"},
+    )
+    eval_bleu: bool = field(
+        default=False, metadata={"help": "translate the validation set and log its BLEU and its chrF"}
+    )
+
+
+@register_task("char_translation", dataclass=CharTranslationConfig)
+class CharTranslationTask(TranslationTask):
+    """Text in, text out, characters inside.
+
+    A source is its characters, a space and EOS, so that every word ends with a space; a target is its characters and
+    EOS.  ``source_dictionary`` and ``target_dictionary`` are :class:`CharacterDictionary`.  Alignments count symbols.
+    fairseq-generate scores words with ``--scoring sacrebleu``; its default counts 4-grams of characters.
+
+    Raises:
+        ValueError: the data folder's dictionaries are not of characters; ``--num-batch-buckets`` is set.
+    """
+
+    def __init__(self, cfg: CharTranslationConfig, src_dict: CharacterDictionary, tgt_dict: CharacterDictionary):
+        if cfg.num_batch_buckets:
+            raise ValueError("--num-batch-buckets does not work with --task char_translation: leave it out")
+        super().__init__(cfg, src_dict, tgt_dict)
+        self.scores = (scores.bleu(cfg.eval_tokenized_bleu), scores.chrf())
+
+    @classmethod
+    def load_dictionary(cls, filename: str) -> CharacterDictionary:
+        """Read ``dict.txt``."""
+        return CharacterDictionary.load(filename)
+
+    @classmethod
+    def build_dictionary(
+        cls, filenames, workers: int = 1, threshold: int = -1, nwords: int = -1, padding_factor: int = 8
+    ) -> CharacterDictionary:
+        """The most frequent characters of files of text; ``nwords`` counts four special symbols and is 304 if unset."""
+        dictionary = CharacterDictionary()
+        for filename in filenames:
+            Dictionary.add_file_to_dictionary(filename, dictionary, to_characters, workers)
+        dictionary.finalize(threshold, nwords if nwords > 0 else DICTIONARY_SIZE, padding_factor)
+        return dictionary
+
+    def load_dataset(self, split, epoch=1, combine=False, **kwargs) -> None:
+        """Load a split; its sources end in a space and EOS."""
+        super().load_dataset(split, epoch, combine, **kwargs)
+        limit = self.cfg.max_source_positions if self.cfg.truncate_source else sys.maxsize
+        self._end_last_words(self.datasets[split], limit)
+
+    def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None) -> LanguagePairDataset:
+        """A dataset of encoded sources, in which they end in a space and EOS."""
+        dataset = super().build_dataset_for_inference(src_tokens, src_lengths, constraints)
+        return self._end_last_words(dataset)
+
+    def _end_last_words(self, pairs: LanguagePairDataset, limit: int = sys.maxsize) -> LanguagePairDataset:
+        pairs.src = SpaceBeforeEOS(pairs.src, pairs.src_sizes, self.src_dict.space(), limit)
+        pairs.src_sizes = pairs.src.sizes
+        pairs.sizes = pairs.src_sizes if pairs.tgt is None else np.stack((pairs.src_sizes, pairs.tgt_sizes), axis=1)
+        return pairs
+
+    def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
+        """Leave out what is too long: in training, by ``--max-train-characters`` too.
+
+        Only training and ``--skip-invalid-size-inputs-valid-test`` ignore invalid inputs; anything else stops at them.
+        """
+        limit = self.cfg.max_train_characters
+        if limit and ignore_invalid_inputs and dataset is self.datasets.get(self.cfg.train_subset):
+            max_positions = utils.resolve_max_positions(max_positions, (limit + 2, limit + 1))
+        return super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
+
+    def build_generator(self, models, args, *more, **named):
+        """A generator whose limit on length suits characters.
+
+        ``--max-len-a`` and ``--max-len-b`` are 3 and 200 where both have fairseq's defaults, 0 and 200, which look the
+        same given or not; any other value of either is kept.
+        """
+        default = GenerationConfig()
+        given = [getattr(args, name, getattr(default, name)) for name in ("max_len_a", "max_len_b")]
+        if given == [default.max_len_a, default.max_len_b]:
+            args = copy.copy(args)
+            args.max_len_a, args.max_len_b = MAX_LEN_A, MAX_LEN_B
+        return super().build_generator(models, args, *more, **named)
+
+    def valid_step(self, sample, model, criterion):
+        """As the stock task's, with the counts of BLEU and chrF, one number each, among what is logged."""
+        # not TranslationTask's, which logs BLEU alone
+        loss, sample_size, logging_output = FairseqTask.valid_step(self, sample, model, criterion)
+        if self.cfg.eval_bleu:
+            hypotheses, references = self._translate(sample, model)
+            for score in self.scores:
+                logging_output.update(score.counts(hypotheses, references))
+        return loss, sample_size, logging_output
+
+    def reduce_metrics(self, logging_outputs, criterion) -> None:
+        """Log what the criterion logs, and in validation ``bleu`` and ``chrf`` of all counts so far."""
+        FairseqTask.reduce_metrics(self, logging_outputs, criterion)
+        for score in self.scores:
+            if any(score.keys[0] in log for log in logging_outputs):
+                for key in score.keys:
+                    metrics.log_scalar(key, int(sum(log.get(key, 0) for log in logging_outputs)))
+                metrics.log_derived(score.name, partial(_score, score))
+
+    def _translate(self, sample, model):
+        found = self.inference_step(self.sequence_generator, [model], sample)
+        hypotheses = [self._text(best["tokens"], UNKNOWN_IN_HYPOTHESIS) for best, *_ in found]
+        references = [self._text(target, UNKNOWN_IN_REFERENCE) for target in sample["target"]]
+        if self.cfg.eval_bleu_print_samples:
+            logger.info("example hypothesis: " + hypotheses[0])
+            logger.info("example reference: " + references[0])
+        return hypotheses, references
+
+    def _text(self, tokens: Tensor, unknown: str) -> str:
+        tokens = utils.strip_pad(tokens, self.tgt_dict.pad()).int().cpu()
+        text = self.tgt_dict.string(tokens, unk_string=unknown)
+        return self.tokenizer.decode(text) if self.tokenizer else text
+
+
+def _score(score: scores.SummedScore, meters) -> float:
+    return round(score.score({key: meters[key].sum for key in score.keys}), 2)
+
+
+class SpaceBeforeEOS(BaseWrapperDataset):
+    """Encoded sentences that end in EOS, with a space put before it; cut to ``limit`` symbols with these two."""
+
+    def __init__(self, sentences: Sequence[Tensor], sizes: Sequence[int], space: int, limit: int = sys.maxsize):
+        super().__init__(sentences)
+        self.space = space
+        self.limit = limit
+        self._sizes = np.minimum(np.asarray(sizes, dtype=np.int64) + 1, limit)
+
+    def __getitem__(self, index: int) -> Tensor:
+        """One sentence."""
+        sentence = self.dataset[index]
+        return torch.cat([sentence[:-1][: self.limit - 2], sentence.new_tensor([self.space]), sentence[-1:]])
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The length of every sentence."""
+        return self._sizes

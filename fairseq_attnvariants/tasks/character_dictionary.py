@@ -1,0 +1,80 @@
+"""A dictionary of characters that fairseq's own commands build, save, load and binarise with."""
+
+from typing import Callable, List, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary
+
+from ..characters import SPACE, single_spaced, to_characters
+
+SPACE_IN_FILE = "<space>"
+
+
+class CharacterDictionary(Dictionary):
+    """Characters and their indices; the space is always among them, after fairseq's four special symbols.
+
+    ``dict.txt`` begins with ``<space> COUNT``, which no other character can be mistaken for.
+    """
+
+    def __init__(self):
+        super().__init__(extra_special_symbols=[SPACE])
+
+    def space(self) -> int:
+        """The index of the space."""
+        return self.indices[SPACE]
+
+    def encode_line(
+        self,
+        line: str,
+        line_tokenizer: Optional[Callable[[str], List[str]]] = None,
+        add_if_not_exist: bool = True,
+        consumer: Optional[Callable[[str, int], None]] = None,
+        append_eos: bool = True,
+        reverse_order: bool = False,
+    ) -> torch.IntTensor:
+        """The indices of a line's characters, as stock ``encode_line`` gives those of its words.
+
+        ``line_tokenizer`` is not used: fairseq-preprocess passes the one that splits into words.
+        """
+        characters = to_characters(line)
+        if reverse_order:
+            characters.reverse()
+        index = self.add_symbol if add_if_not_exist else self.index
+        ids = [index(character) for character in characters]
+        if consumer is not None:
+            for character, i in zip(characters, ids):
+                consumer(character, i)
+        return torch.IntTensor(ids + [self.eos()] if append_eos else ids)
+
+    def string(
+        self,
+        tensor,
+        bpe_symbol=None,
+        escape_unk=False,
+        extra_symbols_to_ignore=None,
+        unk_string=None,
+        include_eos=False,
+        separator="",
+    ) -> str:
+        """The text that indices spell, a line for each row, with single spaces.
+
+        ``bpe_symbol`` (``--post-process``) is not used: there are no parts of words to join.
+        """
+        text = super().string(
+            tensor, None, escape_unk, extra_symbols_to_ignore, unk_string, include_eos, separator=separator
+        )
+        return "\n".join(map(single_spaced, text.split("\n")))
+
+    def _get_meta(self) -> Tuple[List[str], List[int]]:
+        return [SPACE_IN_FILE], [self.count[self.space()]]
+
+    def _load_meta(self, lines: List[str]) -> int:
+        first = lines[0].rstrip("\n") if lines else ""
+        symbol, _, count = first.rpartition(" ")
+        if symbol != SPACE_IN_FILE:
+            raise ValueError(
+                f"this dictionary begins with '{first}' and not with '{SPACE_IN_FILE} COUNT', so it is not one of "
+                "characters: preprocess the text with fairseq-preprocess --user-dir ... --task char_translation"
+            )
+        self.count[self.space()] = int(count)
+        return 1

@@ -1,0 +1,42 @@
+"""BLEU and chrF from n-gram counts, which may be added over batches and processes before they become a score."""
+
+from typing import Dict, Mapping, Sequence
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.base import Metric
+
+
+class SummedScore:
+    """One of sacrebleu's metrics, taken apart into counts and score.
+
+    ``corpus_score`` does the same within one call and has no public way to add the counts of several.
+
+    Args:
+        name: what the score is called; ``keys`` are the names of its counts, ``_NAME_0``, ``_NAME_1``, ...
+        metric: the metric with its settings.
+    """
+
+    def __init__(self, name: str, metric: Metric):
+        self.name = name
+        self.metric = metric
+        (empty,) = metric._extract_corpus_statistics([""], [[""]])
+        self.keys = [f"_{name}_{i}" for i in range(len(empty))]
+
+    def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Dict[str, int]:
+        """The counts of one or more sentences, added."""
+        rows = self.metric._extract_corpus_statistics(hypotheses, [references])
+        return {key: sum(column) for key, column in zip(self.keys, zip(*rows))}
+
+    def score(self, counts: Mapping[str, int]) -> float:
+        """The score, from 0 to 100, of added counts."""
+        return self.metric._compute_score_from_stats([counts[key] for key in self.keys]).score
+
+
+def bleu(tokenized: bool = False) -> SummedScore:
+    """BLEU with sacrebleu's own tokenisation, or of ``tokenized`` text as it stands."""
+    return SummedScore("bleu", BLEU(tokenize="none" if tokenized else "13a", force=True))
+
+
+def chrf() -> SummedScore:
+    """chrF2 of character 6-grams."""
+    return SummedScore("chrf", CHRF())
