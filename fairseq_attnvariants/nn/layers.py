@@ -143,7 +143,7 @@ def sweep_layers(
 class GRU(nn.GRU):
     """PyTorch's GRU layers: fused on CUDA, swept on a CPU."""
 
-    def forward(self, inputs: Any, initial: Optional[Tensor] = None) -> Tuple[Any, Tensor]:  # type: ignore[override]
+    def forward(self, inputs: Any, initial: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
         if self.weight_ih_l0.is_cuda:
             return super().forward(inputs, initial)
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
