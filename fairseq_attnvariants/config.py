@@ -14,6 +14,7 @@ CELL = ChoiceEnum(["gru", "adaptive_gru", "lstm"])
 TRANSITION = ChoiceEnum(["simple", "conditional"])
 INITIAL_STATE = ChoiceEnum(["first", "mean"])
 READOUT = ChoiceEnum(["maxout", "tanh"])
+INIT = ChoiceEnum(["normal", "uniform"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
 
@@ -84,9 +85,13 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_dropout_in: Optional[float] = option("dropout after the target embeddings")
     decoder_dropout_out: Optional[float] = option("dropout after the readout, and between decoder layers")
 
+    init: Optional[INIT] = option(  # type: ignore[valid-type]
+        "initial values of matrices that are not orthogonal: 'normal', with --init-std, or 'uniform' between "
+        "±√(6 / (in + out))"
+    )
     init_std: float = option(
-        "standard deviation of the initial values that are not orthogonal; the papers' 0.01 suits their widths, "
-        "smaller models learn sooner from 0.05",
+        "standard deviation of normal initial values; the papers' 0.01 suits their widths, smaller models learn "
+        "sooner from 0.05",
         0.01,
     )
 

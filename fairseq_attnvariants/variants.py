@@ -69,6 +69,7 @@ VARIANTS: Dict[str, Variant] = {
             attention_filter_width=11,
             input_feed=False,
             decoder_condition=False,
+            init="normal",
             encoder_dropout_in=0.0,
             encoder_dropout_out=0.0,
             decoder_dropout_in=0.0,

@@ -7,10 +7,10 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_attnvariants.nn.attention import AdditiveAttention, _AdditiveEnergies, masked_softmax
-from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, Step
+from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, LSTMGates, Step
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
-from fairseq_attnvariants.nn.layers import GRU, Sweep
+from fairseq_attnvariants.nn.layers import GRU, LSTM, Sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State
 from fairseq_attnvariants.variants import VARIANTS
@@ -24,15 +24,21 @@ def test_gradient_of_the_energies():
     assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (double(2, 3), double(2, 4, 3), double(3)))
 
 
-@pytest.mark.parametrize("arithmetic,gates", [(GRUGates, 3), (AdaptiveGates, 4)])
-def test_gradient_of_the_gates(arithmetic, gates):
-    assert torch.autograd.gradcheck(Step.apply, (arithmetic, double(2, 3 * gates), double(2, 3 * gates), double(2, 3)))
+ARITHMETIC = pytest.mark.parametrize(
+    "arithmetic,gates,width", [(GRUGates, 3, 1), (AdaptiveGates, 4, 1), (LSTMGates, 4, 2)]
+)
 
 
-@pytest.mark.parametrize("arithmetic,gates", [(GRUGates, 3), (AdaptiveGates, 4)])
+@ARITHMETIC
+def test_gradient_of_the_gates(arithmetic, gates, width):
+    inputs = double(2, 3 * gates), double(2, 3 * gates), double(2, 3 * width)
+    assert torch.autograd.gradcheck(Step.apply, (arithmetic, *inputs))
+
+
+@ARITHMETIC
 @pytest.mark.parametrize("reverse", [False, True])
-def test_gradient_of_a_sweep(arithmetic, gates, reverse):
-    inputs = double(6, 2 * gates), double(2 * gates, 2), double(2 * gates), double(3, 2)
+def test_gradient_of_a_sweep(arithmetic, gates, width, reverse):
+    inputs = double(6, 2 * gates), double(2 * gates, 2), double(2 * gates), double(3, 2 * width)
     assert torch.autograd.gradcheck(Sweep.apply, (arithmetic, [3, 2, 1], reverse, *inputs))
 
 
@@ -76,15 +82,17 @@ def test_cells_equal_pytorchs(cell, torch_cell):
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_swept_layers_equal_pytorchs(bidirectional):
-    ours = GRU(3, 4, 2, batch_first=True, bidirectional=bidirectional)
-    theirs = torch.nn.GRU(3, 4, 2, batch_first=True, bidirectional=bidirectional)
+@pytest.mark.parametrize("kind,theirs", [(GRU, torch.nn.GRU), (LSTM, torch.nn.LSTM)])
+def test_swept_layers_equal_pytorchs(kind, theirs, bidirectional):
+    ours = kind(3, 4, 2, batch_first=True, bidirectional=bidirectional)
+    theirs = theirs(3, 4, 2, batch_first=True, bidirectional=bidirectional)
     theirs.load_state_dict(ours.state_dict())
     packed = pack_padded_sequence(torch.randn(3, 5, 3), torch.tensor([2, 5, 3]), batch_first=True, enforce_sorted=False)
     (found, last), (expected, final) = ours(packed), theirs(packed)
     torch.testing.assert_close(found.data, expected.data)
     torch.testing.assert_close(last, final)
     whole, initial = torch.randn(3, 5, 3), torch.randn(4 if bidirectional else 2, 3, 4)
+    initial = initial if kind is GRU else (initial, torch.randn_like(initial))
     for mine, other in zip(ours(whole, initial), theirs(whole, initial)):
         torch.testing.assert_close(mine, other)
 

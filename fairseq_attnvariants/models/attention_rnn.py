@@ -23,7 +23,7 @@ from ..config import AttentionRNNConfig
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import BidirectionalEncoder
-from ..nn.init import deviation, normal_tensor_
+from ..nn.init import Scheme, embedding_, initial_values, matrix_
 from ..nn.state import Encoded, Memory, State, reorder
 from ..variants import VARIANTS, fill
 from .fingerprint import NAME as FINGERPRINT
@@ -74,7 +74,7 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
                 "--compute-dtype bfloat16: this processor has no bfloat16 instructions, so training will be slower "
                 "than in float32"
             )
-        with deviation(cfg.init_std):
+        with initial_values(Scheme(str(cfg.init) == "uniform", cfg.init_std)):
             target_embedding = embedding(
                 target, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed, "--decoder-embed-path"
             )
@@ -205,7 +205,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
             self.output_projection.weight = embed_tokens.weight
         else:
-            normal_tensor_(self.output_projection.weight)
+            matrix_(self.output_projection.weight)
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -293,7 +293,7 @@ def embedding(dictionary, width: Optional[int], path: Optional[str], freeze: boo
     """
     assert width is not None
     layer = nn.Embedding(len(dictionary), width, dictionary.pad())
-    normal_tensor_(layer.weight)
+    embedding_(layer.weight)
     nn.init.zeros_(layer.weight[dictionary.pad()])
     if path:
         vectors = utils.parse_embedding(path)

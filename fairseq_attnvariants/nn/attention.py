@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from .history import History
-from .init import normal_tensor_, square_or_normal_
+from .init import matrix_, square_
 from .state import Memory, State
 
 
@@ -60,9 +60,9 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, histories: Sequence[History] = ()):
         super().__init__()
-        self.query = square_or_normal_(nn.Linear(query_dim, attention_dim, bias=False))
-        self.key = square_or_normal_(nn.Linear(annotation_dim, attention_dim))
-        self.vector = nn.Parameter(normal_tensor_(torch.empty(attention_dim)))
+        self.query = square_(nn.Linear(query_dim, attention_dim, bias=False))
+        self.key = square_(nn.Linear(annotation_dim, attention_dim))
+        self.vector = nn.Parameter(matrix_(torch.empty(attention_dim)))
         self.histories = nn.ModuleList(histories)
 
     def keys(self, annotations: Tensor) -> Tensor:

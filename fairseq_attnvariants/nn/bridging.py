@@ -6,7 +6,7 @@ Shapes: ``B`` batch, ``S`` source length, ``T`` target length, ``m`` embedding w
 import torch
 from torch import Tensor, nn
 
-from .init import square_or_normal_
+from .init import square_
 
 
 def most_attended(weights: Tensor, padding_mask: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class DirectBridge(nn.Module):
     def __init__(self, source_dim: int, target_dim: int, soft: bool = False):
         super().__init__()
         self.soft = soft
-        self.projection = square_or_normal_(nn.Linear(source_dim, target_dim, bias=False))
+        self.projection = square_(nn.Linear(source_dim, target_dim, bias=False))
 
     def forward(self, embeddings: Tensor, weights: Tensor, padding_mask: Tensor) -> Tensor:
         """``B x T x target_dim``, of source embeddings ``B x S x m`` and attention ``B x T x S``."""

@@ -7,13 +7,13 @@ step is projected inside it.  A cell's state is one tensor ``B x state_dim``.
 Shapes: ``B`` batch, ``n`` hidden width.
 """
 
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from .init import normal_, orthogonal_blocks_
+from .init import gates_, recurrent_
 
 Saved = Tuple[Tensor, ...]  # what the derivative needs
 Gradients = Tuple[Tensor, Tensor, Tensor]  # of inputs, recurrent and previous
@@ -93,6 +93,36 @@ class AdaptiveGates:
         return grad_inputs, grad_recurrent, kept * share
 
 
+class LSTMGates:
+    """The elementwise half of an LSTM's step and its derivative; the state is ``[h; c]``, ``B x 2n``."""
+
+    @staticmethod
+    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tuple[Tensor, Saved]:
+        n = previous.size(1) // 2
+        gates = (inputs + recurrent).to(previous.dtype)
+        torch.sigmoid(gates[:, : 2 * n], out=gates[:, : 2 * n])
+        torch.tanh(gates[:, 2 * n : 3 * n], out=gates[:, 2 * n : 3 * n])
+        torch.sigmoid(gates[:, 3 * n :], out=gates[:, 3 * n :])
+        write, forget, candidate, read = gates.chunk(4, dim=1)
+        cell = torch.addcmul(forget * previous[:, n:], write, candidate)
+        squashed = torch.tanh(cell)
+        return torch.cat([read * squashed, cell], dim=1), (gates, squashed, previous)
+
+    @staticmethod
+    def backward(grad: Tensor, gates: Tensor, squashed: Tensor, previous: Tensor) -> Gradients:
+        n = squashed.size(1)
+        write, forget, candidate, read = gates.chunk(4, dim=1)
+        grad_hidden, grad_cell = grad.chunk(2, dim=1)
+        grad_cell = torch.addcmul(grad_cell, grad_hidden * read, 1 - squashed * squashed)
+        grad_sums = torch.cat(
+            [grad_cell * candidate, grad_cell * previous[:, n:], grad_cell * write, grad_hidden * squashed], dim=1
+        )
+        slopes = gates * (1 - gates)
+        slopes[:, 2 * n : 3 * n] = 1 - candidate * candidate
+        grad_sums *= slopes
+        return grad_sums, grad_sums, torch.cat([torch.zeros_like(grad_cell), grad_cell * forget], dim=1)
+
+
 class Step(Function):
     """One step's gates, differentiable: ``Step.apply(arithmetic, inputs, recurrent, previous)``."""
 
@@ -117,6 +147,7 @@ class Cell(nn.Module):
     """
 
     gates: int
+    arithmetic: Any
 
     def __init__(self, inputs: Dict[str, int], hidden: int):
         super().__init__()
@@ -133,10 +164,12 @@ class Cell(nn.Module):
         return self.hidden
 
     def reset_parameters(self) -> None:
-        """N(0, 0.01²) for the inputs' matrices, orthogonal recurrent blocks, zero bias."""
+        """Initial values, see :mod:`.init`."""
         for linear in self._input_layers():
-            normal_(linear)
-        orthogonal_blocks_(self.recurrent.weight)
+            gates_(linear.weight, self.hidden)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+        recurrent_(self.recurrent.weight)
 
     def _input_layers(self) -> Iterator[nn.Linear]:
         return (layer for layer in self.inputs.values() if isinstance(layer, nn.Linear))
@@ -171,7 +204,7 @@ class Cell(nn.Module):
         Returns:
             the next state, ``B x state_dim``.
         """
-        raise NotImplementedError
+        return Step.apply(self.arithmetic, projected, self.recurrent(self.output(state)), state)
 
 
 class GRUCell(Cell):
@@ -183,9 +216,6 @@ class GRUCell(Cell):
 
     gates = 3
     arithmetic: Any = GRUGates
-
-    def forward(self, projected: Tensor, state: Tensor) -> Tensor:
-        return Step.apply(self.arithmetic, projected, self.recurrent(state), state)
 
 
 class AdaptiveGRUCell(GRUCell):
@@ -203,6 +233,7 @@ class LSTMCell(Cell):
     """Long short-term memory; the state is ``[h; c]``, ``B x 2n``, and the forget gate's bias starts at 1."""
 
     gates = 4
+    arithmetic = LSTMGates
 
     @property
     def state_dim(self) -> int:
@@ -217,12 +248,54 @@ class LSTMCell(Cell):
     def output(self, state: Tensor) -> Tensor:
         return state[:, : self.hidden]
 
+
+class StackedCell(nn.Module):
+    """Cells one above the other as a single cell: each reads the output of the one below.
+
+    Its state is all their states, ``B x (layers · state width)``; its inputs are the lowest cell's, its output is the
+    highest one's.
+
+    Args:
+        cells: from the lowest to the highest; all but the lowest have one input, ``below``.
+        dropout: between the cells.
+    """
+
+    def __init__(self, cells: Sequence[Cell], dropout: float = 0.0):
+        super().__init__()
+        self.cells = nn.ModuleList(cells)
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def inputs(self) -> nn.ModuleDict:
+        """The lowest cell's."""
+        return self.cells[0].inputs  # type: ignore[return-value]
+
+    def project(self, name: str, value: Tensor) -> Tensor:
+        """As the lowest cell's."""
+        return self.cells[0].project(name, value)  # type: ignore[operator]
+
+    def add(self, projected: Optional[Tensor], name: str, value: Optional[Tensor]) -> Optional[Tensor]:
+        """As the lowest cell's."""
+        return self.cells[0].add(projected, name, value)  # type: ignore[operator]
+
+    def output(self, state: Tensor) -> Tensor:
+        """The highest cell's."""
+        *_, (cell, own) = self._parts(state)
+        return cell.output(own)
+
     def forward(self, projected: Tensor, state: Tensor) -> Tensor:
-        hidden, cell = state.chunk(2, dim=1)
-        gates = (projected + self.recurrent(hidden)).to(state.dtype)
-        write, forget, candidate, read = gates.chunk(4, dim=1)
-        cell = torch.sigmoid(forget) * cell + torch.sigmoid(write) * torch.tanh(candidate)
-        return torch.cat([torch.sigmoid(read) * torch.tanh(cell), cell], dim=1)
+        """One step of every cell."""
+        states: List[Tensor] = []
+        below = None
+        for cell, own in self._parts(state):
+            if below is not None:
+                projected = cell.project("below", self.dropout(below))
+            states.append(cell(projected, own))
+            below = cell.output(states[-1])
+        return torch.cat(states, dim=1)
+
+    def _parts(self, state: Tensor) -> Iterator[Tuple[Any, Tensor]]:
+        return zip(self.cells, state.chunk(len(self.cells), dim=1))
 
 
 CELLS = {"gru": GRUCell, "adaptive_gru": AdaptiveGRUCell, "lstm": LSTMCell}

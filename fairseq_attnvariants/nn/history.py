@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .init import normal_, normal_tensor_
+from .init import linear_, matrix_
 from .state import Memory, State
 
 
@@ -38,7 +38,7 @@ class ContextHistory(History):
 
     def __init__(self, annotation_dim: int, attention_dim: int):
         super().__init__()
-        self.projection = normal_(nn.Linear(annotation_dim, attention_dim, bias=False))
+        self.projection = linear_(nn.Linear(annotation_dim, attention_dim, bias=False))
 
     def query_term(self, state: State) -> Tensor:
         return self.projection(state.context)
@@ -66,8 +66,8 @@ class ConvolutionHistory(History):
     def __init__(self, filters: int, width: int, attention_dim: int):
         super().__init__()
         self.filters = nn.Conv1d(1, filters, width, padding=width // 2, bias=False)
-        normal_tensor_(self.filters.weight)
-        self.projection = normal_(nn.Linear(filters, attention_dim, bias=False))
+        matrix_(self.filters.weight)
+        self.projection = linear_(nn.Linear(filters, attention_dim, bias=False))
 
     def key_term(self, memory: Memory, state: State) -> Tensor:
         first = state.weights.sum(1, keepdim=True).eq(0)

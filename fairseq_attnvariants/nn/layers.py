@@ -1,7 +1,7 @@
 """Recurrent layers over whole sequences.
 
-PyTorch's fused layers serve where they are fast; a sweep of our own serves the cell that PyTorch does not have, and
-the GRU on a CPU, where the fused layers' backward pass takes time in the square of the length.
+PyTorch's fused layers serve on CUDA.  A sweep of our own serves the cell that PyTorch does not have, and every cell
+on a CPU, where the backward pass of PyTorch's layers takes time in the square of the length.
 
 Shapes: ``N`` all real tokens of a batch, ``B`` batch, ``n`` hidden width, ``k`` gates of the cell.
 """
@@ -15,16 +15,16 @@ from torch.autograd import Function
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import AdaptiveGates, AdaptiveGRUCell, GRUGates
-from .init import normal_tensor_, orthogonal_blocks_
+from .cells import AdaptiveGates, AdaptiveGRUCell, GRUGates, LSTMGates
+from .init import gates_, recurrent_
 
 
 class Sweep(Function):
-    """A GRU-like cell over packed sequences, in one direction.
+    """A cell over packed sequences, in one direction.
 
     ``Sweep.apply(arithmetic, batch_sizes, reverse, projected, weight, bias, initial)`` with ``projected`` ``N x k·n``,
-    ``weight`` ``k·n x n``, ``bias`` ``k·n`` or None, and ``initial`` ``B x n`` returns the states ``N x n`` and the
-    final ones ``B x n``.
+    ``weight`` ``k·n x n``, ``bias`` ``k·n`` or None, and ``initial`` ``B x state width`` returns the outputs ``N x n``
+    and the final states ``B x state width``.
 
     Only the recurrent product and the gates are in the loop; the gradient of the weights is one product after it.  A
     sequence that has ended (or, in reverse, not begun) is no row of a step, so padding cannot touch a state.
@@ -47,13 +47,14 @@ class Sweep(Function):
         dtype = projected.dtype
         matrix = weight.to(dtype)
         offset = None if bias is None else bias.to(dtype)
-        outputs = initial.new_empty(projected.size(0), initial.size(1))
+        n = weight.size(1)  # of a state, the first n are its output
+        outputs = initial.new_empty(len(projected), n)
         state, saved = initial, []
         for begin, rows in steps:
             here, previous = slice(begin, begin + rows), state[:rows]
-            recurrent = F.linear(previous.to(dtype), matrix, offset)
+            recurrent = F.linear(previous[:, :n].to(dtype), matrix, offset)
             following, kept = arithmetic.forward(projected[here], recurrent, previous)
-            outputs[here] = following
+            outputs[here] = following[:, :n]
             state = following if rows == len(state) else torch.cat([following, state[rows:]])
             saved.append(kept)
         ctx.arithmetic, ctx.steps, ctx.biased, ctx.dtype = arithmetic, steps, bias is not None, dtype
@@ -64,18 +65,19 @@ class Sweep(Function):
     def backward(ctx, grad_outputs: Tensor, grad_final: Tensor):
         weight, *saved = ctx.saved_tensors
         count = len(saved) // len(ctx.steps)
-        matrix = weight.to(ctx.dtype)
+        matrix, n = weight.to(ctx.dtype), weight.size(1)
         grad_projected = grad_outputs.new_empty(len(grad_outputs), len(weight), dtype=ctx.dtype)
         grad_recurrent = torch.empty_like(grad_projected)
-        befores = torch.empty_like(grad_outputs)  # the states before the steps
+        befores = torch.empty_like(grad_outputs)  # the outputs before the steps
         grad_state = grad_final.clone()
         for i in reversed(range(len(ctx.steps))):
             begin, rows = ctx.steps[i]
             here, kept = slice(begin, begin + rows), saved[count * i : count * (i + 1)]
-            grad = grad_outputs[here] + grad_state[:rows]
+            grad = grad_state[:rows]
+            grad[:, :n] += grad_outputs[here]
             grad_projected[here], grad_recurrent[here], grad_state[:rows] = ctx.arithmetic.backward(grad, *kept)
-            grad_state[:rows] += grad_recurrent[here] @ matrix
-            befores[here] = kept[-1]  # every arithmetic keeps the previous state last
+            grad_state[:rows, :n] += grad_recurrent[here] @ matrix
+            befores[here] = kept[-1][:, :n]  # every arithmetic keeps the previous state last
         grad_weight = (grad_recurrent.t() @ befores.to(ctx.dtype)).to(weight.dtype)
         grad_bias = grad_recurrent.sum(0).to(weight.dtype) if ctx.biased else None
         return None, None, None, grad_projected, grad_weight, grad_bias, grad_state
@@ -94,18 +96,18 @@ class Direction(NamedTuple):
 
 
 def sweep_layers(
-    layers: Sequence[Sequence[Direction]], inputs: Any, initial: Optional[Tensor], dropout: float
+    layers: Sequence[Sequence[Direction]], inputs: Any, initial: Tensor, dropout: float
 ) -> Tuple[Any, Tensor]:
     """Run layers of one or two directions, with the interface of PyTorch's (batch first).
 
     Args:
         layers: the forward direction of each layer and, where there is one, the backward direction.
         inputs: a packed sequence, or ``B x T x input width`` without padding.
-        initial: ``layers·directions x B x n``, ``B`` in the packed order; None for zeros.
+        initial: ``layers·directions x B x state width``, ``B`` in the packed order.
         dropout: between layers.
 
     Returns:
-        what came in, with the states of the top layer, and every last state, ``layers·directions x B x n``.
+        what came in, with the outputs of the top layer, and every last state, shaped as ``initial``.
     """
     packed = isinstance(inputs, PackedSequence)
     if packed:
@@ -118,8 +120,7 @@ def sweep_layers(
         outputs = []
         for reverse, direction in enumerate(directions):
             projected = F.linear(data, direction.input, direction.input_bias)
-            hidden = direction.recurrent.size(1)
-            start = data.new_zeros(sizes[0], hidden) if initial is None else initial[len(finals)]
+            start = initial[len(finals)]
             states, final = Sweep.apply(
                 direction.arithmetic,
                 sizes,
@@ -140,19 +141,48 @@ def sweep_layers(
     return inputs._replace(data=data), final
 
 
+def directions(rnn: nn.RNNBase, arithmetic: Any) -> List[List[Direction]]:
+    """The parameters of PyTorch's layers."""
+    suffixes = ("", "_reverse") if rnn.bidirectional else ("",)
+    kinds = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+    return [
+        [Direction(arithmetic, *(getattr(rnn, f"{kind}_l{layer}{suffix}") for kind in kinds)) for suffix in suffixes]
+        for layer in range(rnn.num_layers)
+    ]
+
+
+def zeros(layers: int, inputs: Any, width: int) -> Tensor:
+    """The states before the first step, ``layers x B x width``."""
+    if isinstance(inputs, PackedSequence):
+        return inputs.data.new_zeros(layers, int(inputs.batch_sizes[0]), width)
+    return inputs.new_zeros(layers, inputs.size(0), width)
+
+
 class GRU(nn.GRU):
     """PyTorch's GRU layers: fused on CUDA, swept on a CPU."""
 
     def forward(self, inputs: Any, initial: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
         if self.weight_ih_l0.is_cuda:
             return super().forward(inputs, initial)
-        suffixes = ("", "_reverse") if self.bidirectional else ("",)
-        kinds = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
-        layers = [
-            [Direction(GRUGates, *(getattr(self, f"{kind}_l{layer}{suffix}") for kind in kinds)) for suffix in suffixes]
-            for layer in range(self.num_layers)
-        ]
+        layers = directions(self, GRUGates)
+        if initial is None:
+            initial = zeros(self.num_layers * len(layers[0]), inputs, self.hidden_size)
         return sweep_layers(layers, inputs, initial, self.dropout if self.training else 0.0)
+
+
+class LSTM(nn.LSTM):
+    """PyTorch's LSTM layers: fused on CUDA, swept on a CPU."""
+
+    def forward(self, inputs: Any, initial: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Any, Any]:
+        if self.weight_ih_l0.is_cuda:
+            return super().forward(inputs, initial)
+        layers = directions(self, LSTMGates)
+        if initial is None:
+            state = zeros(self.num_layers * len(layers[0]), inputs, 2 * self.hidden_size)
+        else:
+            state = torch.cat(initial, dim=-1)
+        outputs, final = sweep_layers(layers, inputs, state, self.dropout if self.training else 0.0)
+        return outputs, tuple(final.chunk(2, dim=-1))
 
 
 class AdaptiveGRU(nn.Module):
@@ -168,6 +198,8 @@ class AdaptiveGRU(nn.Module):
 
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, bidirectional: bool = False):
         super().__init__()
+        self.hidden = hidden
+        self.dropout = dropout
         directions = 2 if bidirectional else 1
         self.cells = nn.ModuleList(
             nn.ModuleList(
@@ -176,10 +208,11 @@ class AdaptiveGRU(nn.Module):
             )
             for layer in range(layers)
         )
-        self.dropout = dropout
 
     def forward(self, inputs: Any, initial: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
         layers = [[self.direction(cell) for cell in cells] for cells in self.cells]  # type: ignore[attr-defined]
+        if initial is None:
+            initial = zeros(len(layers) * len(layers[0]), inputs, self.hidden)
         return sweep_layers(layers, inputs, initial, self.dropout if self.training else 0.0)
 
     @staticmethod
@@ -189,27 +222,24 @@ class AdaptiveGRU(nn.Module):
         return Direction(AdaptiveGates, layer.weight, layer.bias, cell.recurrent.weight)
 
 
-FUSED = {"gru": GRU, "lstm": nn.LSTM}
+FUSED = {"gru": GRU, "lstm": LSTM}
 
 
 def recurrent_layers(
     kind: str, input_dim: int, hidden: int, layers: int, dropout: float = 0.0, bidirectional: bool = False
 ) -> nn.Module:
-    """Batch-first recurrent layers with this package's initial values.
-
-    Recurrent blocks are orthogonal, input matrices N(0, 0.01²), biases 0 (1 for an LSTM's forget gate).
-    """
+    """Batch-first recurrent layers with this package's initial values (see :mod:`.init`)."""
     between = dropout if layers > 1 else 0.0
     if kind == "adaptive_gru":
         return AdaptiveGRU(input_dim, hidden, layers, between, bidirectional)
     rnn = FUSED[kind](input_dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)
     for name, parameter in rnn.named_parameters():
         if name.startswith("weight_hh"):
-            orthogonal_blocks_(parameter)
+            recurrent_(parameter)
         elif name.startswith("weight_ih"):
-            normal_tensor_(parameter)
+            gates_(parameter, hidden)
         else:
             nn.init.zeros_(parameter)
             if kind == "lstm" and name.startswith("bias_ih"):
-                nn.init.ones_(parameter.data[hidden : 2 * hidden])
+                nn.init.ones_(parameter.data[hidden : 2 * hidden])  # the forget gate's
     return rnn

@@ -10,7 +10,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from .init import normal_
+from .init import linear_
 
 
 class AdaptiveWeighting(nn.Module):
@@ -29,12 +29,12 @@ class AdaptiveWeighting(nn.Module):
     def __init__(self, hidden: int, target: int, context: int, width: int, swapped: bool = False):
         super().__init__()
         self.swapped = swapped
-        self.hidden = normal_(nn.Linear(hidden, width, bias=False))
-        self.target = normal_(nn.Linear(target, width, bias=False))
-        self.context = normal_(nn.Linear(context, width, bias=False))
-        self.part = normal_(nn.Linear(width, width, bias=False))
-        self.whole = normal_(nn.Linear(width, width))
-        self.score = normal_(nn.Linear(width, width, bias=False))
+        self.hidden = linear_(nn.Linear(hidden, width, bias=False))
+        self.target = linear_(nn.Linear(target, width, bias=False))
+        self.context = linear_(nn.Linear(context, width, bias=False))
+        self.part = linear_(nn.Linear(width, width, bias=False))
+        self.whole = linear_(nn.Linear(width, width))
+        self.score = linear_(nn.Linear(width, width, bias=False))
 
     def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x B x T x width``."""
@@ -63,9 +63,9 @@ class Readout(nn.Module):
     ):
         super().__init__()
         self.weighting = weighting
-        self.hidden = normal_(nn.Linear(hidden, width))
-        self.target = normal_(nn.Linear(target, width, bias=False))
-        self.context = normal_(nn.Linear(context, width, bias=False))
+        self.hidden = linear_(nn.Linear(hidden, width))
+        self.target = linear_(nn.Linear(target, width, bias=False))
+        self.context = linear_(nn.Linear(context, width, bias=False))
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """Features of every step.

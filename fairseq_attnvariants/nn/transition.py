@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from .attention import AdditiveAttention
 from .bridging import most_attended, select
 from .cells import Cell
-from .init import normal_, square_or_normal_
+from .init import linear_, square_
 from .state import Encoded, Memory, State
 
 
@@ -37,10 +37,10 @@ class Condition(nn.Module):
 
     def __init__(self, target_dim: int, hidden: int, context_dim: int, condition_dim: int):
         super().__init__()
-        self.target = normal_(nn.Linear(target_dim, condition_dim))
-        self.hidden = square_or_normal_(nn.Linear(hidden, condition_dim, bias=False))
-        self.context = square_or_normal_(nn.Linear(context_dim, condition_dim, bias=False))
-        self.output = square_or_normal_(nn.Linear(condition_dim, hidden, bias=False))
+        self.target = linear_(nn.Linear(target_dim, condition_dim))
+        self.hidden = square_(nn.Linear(hidden, condition_dim, bias=False))
+        self.context = square_(nn.Linear(context_dim, condition_dim, bias=False))
+        self.output = square_(nn.Linear(condition_dim, hidden, bias=False))
 
     def decay(self, target: Tensor, hidden: Tensor, context: Tensor, condition: Tensor) -> Tensor:
         """``sd_i``, ``B x condition_dim``; ``target`` is already projected, ``W^d y_{i-1} + b``."""
@@ -152,7 +152,7 @@ class InitialState(nn.Module):
     def __init__(self, source: str, source_dim: int, state_dim: int):
         super().__init__()
         self.source = source
-        self.projection = square_or_normal_(nn.Linear(source_dim, state_dim))
+        self.projection = square_(nn.Linear(source_dim, state_dim))
 
     def forward(self, encoded: Encoded) -> Tensor:
         """``B x state_dim``."""
