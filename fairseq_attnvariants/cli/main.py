@@ -1,6 +1,7 @@
 """``fairseq-attnvariants VERB``: what stock fairseq has no command for."""
 
 import argparse
+import logging
 import os
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Optional, Sequence
 
 import fairseq_attnvariants
 
-from . import lexicon, replace_unk
+from . import aer, align, lexicon, replace_unk
 from .files import UserError
 
 
@@ -17,9 +18,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="fairseq-attnvariants", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     add_directories(verbs)
-    for module in (lexicon, replace_unk):
+    for module in (lexicon, replace_unk, align, aer):
         module.add(verbs)
     options = parser.parse_args(arguments)
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # its log is no part of a verb's report
     try:
         options.run(options)
     except UserError as error:
