@@ -92,5 +92,16 @@ def runs(tmp_path_factory):
     lstm += [folder / "lstm", "--optimizer", "adam", "--lr", "0.01", "--batch-size", "8", "--max-epoch", "1", "--cpu"]
     for side in ("encoder", "decoder"):
         lstm += [f"--{side}-embed-dim", "16", f"--{side}-hidden-size", "16"]
-    corpus.run("fairseq-train", *lstm, "--decoder-out-embed-dim", "16", "--seed", "5", "--num-workers", "0")
+    corpus.run(
+        "fairseq-train",
+        *lstm,
+        "--decoder-out-embed-dim",
+        "16",
+        "--save-interval-updates",
+        "10",
+        "--seed",
+        "5",
+        "--num-workers",
+        "0",
+    )
     return Trained(folder, data, folder / "rnnsearch", folder / "lstm")

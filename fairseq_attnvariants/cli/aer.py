@@ -22,6 +22,8 @@ from .tables import table
 
 T = TypeVar("T")
 
+HEADERS = ("measure", "error rate", "precision", "recall", "file")
+
 
 class Gold(NamedTuple):
     """The links of a sentence pair, as (source, target) from 0."""
@@ -119,7 +121,7 @@ def run(options: argparse.Namespace) -> None:
         raise UserError("give --hard, --soft or both")
     paths = [path for path in (options.hard, options.soft, *(options.text or ())) if path]
     read_parallel(options.gold, *paths)  # all have equally many lines
-    with table(options.table, digits=4) as write:
+    with table(options.table, dict.fromkeys(HEADERS, 4)) as write:
         lines: Dict[str, List[str]] = {path: list(read_lines(path)) for path in (options.gold, *paths)}
         gold = parse_lines(
             options.gold, lines[options.gold], lambda line: parse_gold(line, options.first, options.swap)
@@ -141,7 +143,7 @@ def run(options: argparse.Namespace) -> None:
             weights = parse_lines(options.soft, lines[options.soft], parse_soft)
             check_inside(options.gold, possible, [(matrix.size(1), matrix.size(0)) for matrix in weights])
             rows.append(("SAER", *soft_error_rate(zip(weights, gold, strict=True)), options.soft))
-        write(("measure", "error rate", "precision", "recall", "file"), rows)
+        write(HEADERS, rows)
 
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         weights = {
             pair.number: word_attention(pair, options.remove_bpe) for pair in force(system, text, limits(options))
         }
-        for number in range(len(text)):
+        for number in range(len(text.sentences)):
             hard.write(format_links(hard_links(weights[number])) + "\n")
             if soft:
                 soft.write(format_soft(weights[number]) + "\n")

@@ -9,7 +9,7 @@ from typing import Optional, Sequence
 
 import fairseq_attnvariants
 
-from . import aer, align, lexicon, replace_unk
+from . import aer, align, attention, average, lexicon, replace_unk, score
 from .files import UserError
 
 
@@ -18,10 +18,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="fairseq-attnvariants", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     add_directories(verbs)
-    for module in (lexicon, replace_unk, align, aer):
+    for module in (lexicon, replace_unk, align, aer, attention, score, average):
         module.add(verbs)
     options = parser.parse_args(arguments)
-    logging.getLogger("fairseq").setLevel(logging.WARNING)  # its log is no part of a verb's report
+    for name in ("fairseq", "sacrebleu"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it warns of weights that fonts lack
     try:
         options.run(options)
     except UserError as error:

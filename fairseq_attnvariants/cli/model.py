@@ -11,7 +11,8 @@ of its source even where the model does not keep track of padding, as the stock 
 import argparse
 import itertools
 import os
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import pickle
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -33,18 +34,38 @@ class System(NamedTuple):
     device: torch.device
 
 
+class Sentence(NamedTuple):
+    """A sentence, or a pair, as the task reads it and as it stands in the files."""
+
+    item: Dict[str, Any]  # of the task's dataset: id (the number of the line, from 0), source and target, with EOS
+    source_line: str  # empty for binarised data, from which unknown words are gone
+    target_line: str  # empty also where the target is generated
+
+
 class Text(NamedTuple):
-    """Sentences as the task reads them, and as they stand in the files."""
+    """Sentences, and how the task collates them."""
 
     name: str  # for messages
-    dataset: Any  # of sources, or of pairs
-    targets: Optional[List[Tensor]]  # each with EOS
-    source_lines: Optional[List[str]]  # None for binarised data, from which unknown words are gone
-    target_lines: Optional[List[str]]
+    sentences: List[Sentence]
+    collate: Callable[[List[Dict[str, Any]]], Dict[str, Any]]
 
-    def __len__(self) -> int:
-        """The number of sentences."""
-        return len(self.dataset)
+    def select(self, number: int) -> "Text":
+        """The text of one sentence, whose number is from 0.
+
+        Raises:
+            UserError: there is no such sentence.
+        """
+        if not 0 <= number < len(self.sentences):
+            raise UserError(f"{self.name} has lines 1 to {len(self.sentences)}, and no line {number + 1}")
+        return self._replace(sentences=[self.sentences[number]])
+
+    def with_targets(self, targets: Sequence[Optional[Tensor]]) -> "Text":
+        """The same sources with other targets, or with none."""
+        pairs = zip(self.sentences, targets, strict=True)
+        sentences = [
+            Sentence({**sentence.item, "target": target}, sentence.source_line, "") for sentence, target in pairs
+        ]
+        return self._replace(sentences=sentences)
 
 
 class Limits(NamedTuple):
@@ -124,10 +145,28 @@ def load(path: str, data: str, cpu: bool = False) -> System:
         try:
             loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task)
         except Exception as error:  # fairseq raises bare Exceptions, too
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise UserError(f"{name} cannot be loaded with the data folder {data}: {reason}") from error
+            raise UserError(f"{name} cannot be loaded with the data folder {data}: {_reason(error)}") from error
         models += [model.to(device).eval() for model in loaded]
     return System(path, task, models, device)
+
+
+def read_checkpoint(path: str) -> Dict[str, Any]:
+    """The content of a checkpoint: tensors and plain data, and nothing else is loaded.
+
+    Raises:
+        UserError: the file cannot be read, or is no checkpoint.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise UserError(f"{path} cannot be loaded: {_reason(error)}") from error
+    if not isinstance(state, dict) or not {"model", "extra_state", "optimizer_history"} <= state.keys():
+        raise UserError(f"{path} is not a checkpoint of fairseq")
+    return state
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:
@@ -139,7 +178,7 @@ def read_text(options: argparse.Namespace, system: System, reference: bool = Tru
     task = system.task
     if options.source is None:
         return _read_subset(options.gen_subset, task, reference)
-    target = None
+    target: List[str] = []
     if not reference:
         source = list(read_lines(options.source))
     elif options.reference is None:
@@ -149,13 +188,14 @@ def read_text(options: argparse.Namespace, system: System, reference: bool = Tru
     if not source:
         raise UserError(f"{options.source} is empty")
     tokens = [_encode(task.source_dictionary, line) for line in source]
-    return Text(
-        options.source,
-        task.build_dataset_for_inference(tokens, [len(sentence) for sentence in tokens]),
-        None if target is None else [_encode(task.target_dictionary, line) for line in target],
-        source,
-        target,
-    )
+    dataset = task.build_dataset_for_inference(tokens, [len(sentence) for sentence in tokens])
+    sentences = []
+    for k, line in enumerate(source):
+        item = dict(dataset[k])
+        if reference:
+            item["target"] = _encode(task.target_dictionary, target[k])
+        sentences.append(Sentence(item, line, target[k] if reference else ""))
+    return Text(options.source, sentences, dataset.collater)
 
 
 def _read_subset(name: str, task, reference: bool) -> Text:
@@ -164,10 +204,10 @@ def _read_subset(name: str, task, reference: bool) -> Text:
     except (OSError, KeyError) as error:
         raise UserError(f"split {name!r} cannot be loaded: {error}") from error
     dataset = task.dataset(name)
-    pairs = [dataset[k] for k in range(len(dataset))]
-    if reference and any(pair.get("target") is None for pair in pairs):
+    sentences = [Sentence(dataset[k], "", "") for k in range(len(dataset))]
+    if reference and any(sentence.item.get("target") is None for sentence in sentences):
         raise UserError(f"split {name!r} has no target side")
-    return Text(f"split {name}", dataset, [pair["target"] for pair in pairs] if reference else None, None, None)
+    return Text(f"split {name!r}", sentences, dataset.collater)
 
 
 def _encode(dictionary, line: str) -> Tensor:
@@ -190,52 +230,49 @@ def batches(lengths: Sequence[Tuple[int, int]], limit: Limits) -> Iterator[List[
         yield batch
 
 
-def samples(
-    system: System, text: Text, targets: Optional[Sequence[Tensor]], limit: Limits, doing: str
-) -> Iterator[Dict[str, Any]]:
+def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[Dict[str, Any]]:
     """Collated batches on the system's device, with a bar on standard error that says what is being done.
 
     Raises:
         UserError: a sentence is longer than the model reads.
     """
-    rows = [text.dataset[k] for k in range(len(text))]
-    if targets is not None:
-        rows = [{**row, "target": target} for row, target in zip(rows, targets, strict=True)]
-    lengths = [(len(row["source"]), 0 if targets is None else len(row["target"])) for row in rows]
+    items = [sentence.item for sentence in text.sentences]
+    lengths = [(len(item["source"]), 0 if item["target"] is None else len(item["target"])) for item in items]
     longest = utils.resolve_max_positions(*(model.max_positions() for model in system.models))
-    for number, pair in enumerate(lengths, start=1):
+    for item, pair in zip(items, lengths, strict=True):
         for side, length, most in zip(("source", "target"), pair, longest, strict=True):
             if length > most:
                 raise UserError(
-                    f"{text.name}, line {number}: {length} {side} tokens, EOS included, "
+                    f"{text.name}, line {item['id'] + 1}: {length} {side} tokens, EOS included, "
                     f"but {system.path} reads at most {most}"
                 )
-    with tqdm(total=len(rows), desc=doing, unit="sentence", disable=None) as bar:
-        for numbers in batches(lengths, limit):
-            sample = text.dataset.collater([rows[k] for k in numbers])
+    with tqdm(total=len(items), desc=doing, unit="sentence", disable=None) as bar:
+        for positions in batches(lengths, limit):
+            sample = text.collate([items[k] for k in positions])
             yield utils.apply_to_sample(lambda tensor: tensor.to(system.device), sample)
-            bar.update(len(numbers))
+            bar.update(len(positions))
 
 
 @torch.no_grad()
-def generate(system: System, text: Text, options: argparse.Namespace) -> List[Tensor]:
-    """The best hypothesis of each sentence, EOS last, by beam search through the task's generator."""
+def generate(system: System, text: Text, options: argparse.Namespace) -> Text:
+    """The sources with the best hypothesis as target, by beam search through the task's generator."""
     search = argparse.Namespace(
         beam=options.beam, lenpen=options.lenpen, max_len_a=options.max_len_a, max_len_b=options.max_len_b
     )
     generator = system.task.build_generator(system.models, search)
     best: Dict[int, Tensor] = {}
-    for sample in samples(system, text, None, limits(options), "translating"):
+    sources = text.with_targets([None] * len(text.sentences))
+    for sample in samples(system, sources, limits(options), "translating"):
         hypotheses = system.task.inference_step(generator, system.models, sample)
         for number, several in zip(sample["id"].tolist(), hypotheses, strict=True):
             best[number] = several[0]["tokens"].cpu()
-    return [best[number] for number in range(len(text))]
+    return text.with_targets([best[sentence.item["id"]] for sentence in text.sentences])
 
 
 @torch.no_grad()
-def run_batches(system: System, text: Text, targets: Sequence[Tensor], limit: Limits) -> Iterator[Batch]:
-    """Forced decoding of ``targets``; batches come in the order of their sources' lengths."""
-    for sample in samples(system, text, targets, limit, "reading"):
+def run_batches(system: System, text: Text, limit: Limits) -> Iterator[Batch]:
+    """Forced decoding of the targets; batches come in the order of their sources' lengths."""
+    for sample in samples(system, text, limit, "reading"):
         outputs = []
         for model in system.models:
             logits, extra = model(**sample["net_input"])[:2]
@@ -244,39 +281,31 @@ def run_batches(system: System, text: Text, targets: Sequence[Tensor], limit: Li
 
 
 def force(
-    system: System,
-    text: Text,
-    limit: Limits,
-    targets: Optional[Sequence[Tensor]] = None,
-    needed: Sequence[str] = ("attn",),
-    welcome: Sequence[str] = (),
+    system: System, text: Text, limit: Limits, needed: Sequence[str] = ("attn",), welcome: Sequence[str] = ()
 ) -> Iterator[Forced]:
-    """Forced decoding of ``targets`` (None: those of the text), sentence by sentence, in :func:`run_batches`'s order.
+    """Forced decoding of the targets, sentence by sentence, in the order of :func:`run_batches`.
 
     ``needed`` and ``welcome`` are keys of what the models return beside the logits, tensors ``B x T x ...``.
 
     Raises:
         UserError: a model does not return what is needed.
     """
-    target_lines = text.target_lines if targets is None else None  # other targets stand in no file
-    targets = text.targets if targets is None else targets
-    assert targets is not None
-    for sample, outputs in run_batches(system, text, targets, limit):
-        extras = [extra for _, extra in outputs]
+    sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
+    for sample, outputs in run_batches(system, text, limit):
         means: Dict[str, Tensor] = {}
         for name in (*needed, *welcome):
-            values = [(extra.get(name) or [None])[0] for extra in extras]
+            values = [(extra.get(name) or [None])[0] for _, extra in outputs]
             if all(value is not None for value in values):
                 means[name] = torch.stack([value.float() for value in values if value is not None]).mean(0).cpu()
             elif name in needed:
                 raise UserError(f"{system.path}: the model returns no {name!r} beside the logits")
         for row, number in enumerate(sample["id"].tolist()):
-            source = sample["net_input"]["src_tokens"][row]
+            item, source_line, target_line = sentences[number]
             yield Forced(
                 number,
-                symbols(system.task.source_dictionary, source, text.source_lines[number] if text.source_lines else ""),
-                symbols(system.task.target_dictionary, targets[number], target_lines[number] if target_lines else ""),
-                {name: value[row, : len(targets[number])] for name, value in means.items()},
+                symbols(system.task.source_dictionary, sample["net_input"]["src_tokens"][row], source_line),
+                symbols(system.task.target_dictionary, item["target"], target_line),
+                {name: value[row, : len(item["target"])] for name, value in means.items()},
             )
 
 

@@ -34,8 +34,10 @@ def word_numbers(tokens: Sequence[str], style: Optional[str]) -> List[int]:
 
 
 def join_tokens(tokens: Sequence[str], style: Optional[str]) -> List[str]:
-    """The words of a sentence."""
-    return list(tokens) if style is None else post_process(" ".join(tokens), style).split()
+    """The words that :func:`word_numbers` numbers."""
+    if style is None or not tokens:
+        return list(tokens)
+    return post_process(" ".join(tokens), style).split() or [""]
 
 
 def join_attention(weights: Tensor, source: Sequence[int], target: Sequence[int]) -> Tensor:

@@ -3,7 +3,7 @@
 import contextlib
 import csv
 import json
-from typing import Callable, Iterator, Optional, Sequence, Union
+from typing import Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from tabulate import tabulate
 
@@ -14,11 +14,14 @@ Row = Sequence[Cell]
 
 
 @contextlib.contextmanager
-def table(path: Optional[str] = None, digits: int = 2) -> Iterator[Callable[[Sequence[str], Sequence[Row]], None]]:
+def table(
+    path: Optional[str] = None, digits: Optional[Mapping[str, int]] = None
+) -> Iterator[Callable[[Sequence[str], Sequence[Row]], None]]:
     """A function of headers and rows, which prints them and writes them to ``path``, if that is given.
 
-    Printed numbers have ``digits`` after the point; written ones have all of theirs. CSV has a header, JSON is a list
-    of one object a row. That ``path`` can be written is found out at the start of the block.
+    Printed numbers have 2 digits after the point, or as many as ``digits`` says for a header; written ones have all
+    of theirs. CSV has a header, JSON is a list of one object a row. That ``path`` can be written is found out at the
+    start of the block.
 
     Raises:
         UserError: the name ends neither in .csv nor in .json, or the file cannot be written.
@@ -41,8 +44,12 @@ def table(path: Optional[str] = None, digits: int = 2) -> Iterator[Callable[[Seq
         yield write
 
 
-def aligned(headers: Sequence[str], rows: Sequence[Row], digits: int = 2) -> str:
+def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None) -> str:
     """The table with aligned columns: text at the left, numbers at the right, nothing for None."""
-    cells = [[f"{cell:.{digits}f}" if isinstance(cell, float) else cell for cell in row] for row in rows]
+    after = [(digits or {}).get(header, 2) for header in headers]
+    cells = [
+        [f"{cell:.{digit}f}" if isinstance(cell, float) else cell for cell, digit in zip(row, after, strict=True)]
+        for row in rows
+    ]
     sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
     return tabulate([headers, *cells], headers="firstrow", colalign=sides, disable_numparse=True)
