@@ -162,7 +162,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         help="BLEU, chrF, TER and 1-gram BLEU, with paired bootstrap and by source length",
         description="Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, "
         "1-gram precision and 1-gram BLEU, which is that precision times the brevity penalty. With --bootstrap also "
-        "95%% intervals, and p of the paired bootstrap against the first system. With --source also BLEU by the number "
+        "95% intervals, and p of the paired bootstrap against the first system. With --source also BLEU by the number "
         "of words in the source.",
         epilog="example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none "
         "--bootstrap 1000 --source test.en --plot lengths.pdf",
