@@ -152,6 +152,16 @@ def test_a_binarised_split_gives_the_same(runs, tmp_path):
     assert ((tmp_path / "hard").read_text(), (tmp_path / "soft").read_text()) == from_text
 
 
+def test_what_a_checkpoint_names_may_have_moved(runs, tmp_path):
+    """Its data folder, pretrained embeddings, and the tools of ``--eval-bleu``."""
+    state = torch.load(runs.rnnsearch / "checkpoint_best.pt", weights_only=True)
+    state["cfg"]["model"].update(encoder_embed_path="nowhere", decoder_embed_path="nowhere")
+    state["cfg"]["task"].update(data="nowhere", eval_bleu=True, eval_bleu_detok="nothing")
+    torch.save(state, tmp_path / "moved.pt")
+    moved = aligned(runs, tmp_path, tmp_path / "moved.pt")
+    assert moved == aligned(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
+
+
 def test_an_ensemble_has_the_mean_attention(runs, tmp_path):
     paths = [runs.rnnsearch / f"checkpoint{epoch}.pt" for epoch in (1, 2)]
     singles = [aligned(runs, tmp_path, path)[1].split("\n") for path in paths]
@@ -222,6 +232,13 @@ class TestBadInput:
         monkeypatch.setattr(AttentionRNNModel, "forward", lambda *args, **more: (forward(*args, **more)[0], {}))
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
         assert "the model returns no 'attn' beside the logits" in self.refused(line, capfd)
+
+    def test_a_reference_alone(self, runs, tmp_path, capfd):
+        line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
+        place = line.index("--source")
+        assert "--reference needs --source" in self.refused([*line[:place], *line[place + 2 :]], capfd)
+        place = line.index("--reference")
+        assert "--source needs --reference" in self.refused([*line[:place], *line[place + 2 :]], capfd)
 
     def test_a_missing_split(self, runs, tmp_path, capfd):
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", "--gen-subset", "nowhere")

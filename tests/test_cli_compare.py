@@ -131,12 +131,20 @@ def test_given_texts_are_shown_instead_of_printed_ones(command, tmp_path):
 @pytest.mark.parametrize(
     "changed, more, message",
     [
-        (dict(bare="x\n"), [], "bare and the reference do not have the same sentences: line 2 is in one"),
-        (dict(hard="bare\n"), [], "hard is not what fairseq-generate prints: give --source and --reference"),
+        (dict(bare="x\n"), [], "bare and the reference do not have the same sentences: line 2 is in only one"),
+        (dict(hard="bare\n"), [], "no system has the source: give --source"),
         (dict(hard=HARD.replace("S-0\ta & b\n", "")), [], "hard: sentence 0 has no S- or no H- line"),
-        (dict(hard=HARD.replace("T-0\tx & y\n", "")), [], "hard: sentence 0 has no T- line: give --reference"),
+        (
+            dict(hard=HARD.replace("T-0\tx & y\n", "")),
+            [],
+            "the source and the reference do not have the same sentences: line 1 is in only one",
+        ),
         (dict(hard=HARD.replace("2-0 2-1", "3-0")), [], "A-0: 3-0 is outside the sentences, which have 3 and 2"),
-        (dict(bare=HARD.replace("a & b", "a & c")), [], "bare have different sources in line 1"),
+        (
+            dict(bare=HARD.replace("a & b", "a & c")),
+            [],
+            "bare and the systems before it have different sources in line 1",
+        ),
         ({}, ["--name", "third"], "3 --name for 2 systems"),
     ],
 )

@@ -121,6 +121,13 @@ def test_bad_input_is_refused(command, tmp_path, capfd, changed, more, message):
     assert len(os.listdir(tmp_path)) == 4
 
 
+def test_a_missing_tokeniser_is_refused(command, capfd, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
+    assert main([*command(), "--tokenize", "ja-mecab"]) == 2
+    error = capfd.readouterr().err
+    assert "--tokenize ja-mecab: " in error and error.count("\n") == 1
+
+
 def test_a_plot_needs_the_source_and_matplotlib(command, tmp_path, capfd, monkeypatch):
     arguments = command()
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)

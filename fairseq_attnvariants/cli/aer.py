@@ -11,12 +11,12 @@ and with the weights M_A instead of links and 0/1 matrices M_S and M_P (Liu et a
 
 import argparse
 import re
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
 from torch import Tensor
 
 from .align import parse_soft
-from .files import UserError, read_lines, read_parallel
+from .files import UserError, read_parallel
 from .lexicon import Link, parse_links
 from .tables import table
 
@@ -120,9 +120,9 @@ def run(options: argparse.Namespace) -> None:
     if not (options.hard or options.soft):
         raise UserError("give --hard, --soft or both")
     paths = [path for path in (options.hard, options.soft, *(options.text or ())) if path]
-    read_parallel(options.gold, *paths)  # all have equally many lines
+    pairs = read_parallel(options.gold, *paths)
+    lines = {path: [row[k] for row in pairs] for k, path in enumerate((options.gold, *paths))}
     with table(options.table, dict.fromkeys(HEADERS, 4)) as write:
-        lines: Dict[str, List[str]] = {path: list(read_lines(path)) for path in (options.gold, *paths)}
         gold = parse_lines(
             options.gold, lines[options.gold], lambda line: parse_gold(line, options.first, options.swap)
         )

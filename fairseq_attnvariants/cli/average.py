@@ -22,7 +22,7 @@ PATTERNS = {"epochs": r"checkpoint(\d+)\.pt", "updates": r"checkpoint_\d+_(\d+)\
 
 def architecture(state: Checkpoint) -> Dict[str, Any]:
     """What makes the model what it is: its options without dropout; a model without a dataclass has its name alone."""
-    model = state["args"] if state.get("args") is not None else state["cfg"]["model"]
+    model = state["cfg"]["model"]
     if isinstance(model, argparse.Namespace):
         return {"arch": model.arch}
     return {name: value for name, value in model.items() if "dropout" not in name}
@@ -68,8 +68,8 @@ def average(paths: Sequence[str]) -> Checkpoint:
         if found := difference(states[0], state):
             raise UserError(f"{paths[0]} and {path} cannot be averaged: {found}")
     states.sort(key=updates)
-    newest = {name: value for name, value in states[-1].items() if name != "last_optimizer_state"}
-    # scores of the newest alone
+    newest = states[-1]
+    # the scores are those of the newest alone
     extra = {name: value for name, value in newest["extra_state"].items() if name not in ("val_loss", "best")}
     return {**newest, "model": mean([state["model"] for state in states]), "extra_state": extra}
 

@@ -6,16 +6,17 @@ import html
 import re
 from importlib.resources import files
 from string import Template
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU
 from torch import Tensor
 
 from .align import parse_soft
 from .files import UserError, read_lines, write_whole
 from .lexicon import parse_links
 from .pieces import add_pieces_option, join_attention, join_tokens, word_numbers
+from .score import metrics
 
 FAINT = 0.05  # attention weights below are not shown
 
@@ -28,16 +29,23 @@ class Translation(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What ``fairseq-generate`` printed about a sentence."""
+    """What a file says about a sentence; bare text is but a translation."""
 
-    source: List[str]
+    source: Optional[List[str]]
     reference: Optional[List[str]]
     translation: Translation
 
 
-def is_generated(lines: Sequence[str]) -> bool:
-    """Whether lines are what ``fairseq-generate`` prints, and not bare text."""
-    return any(re.match(r"H-[0-9]+\t", line) for line in lines)
+def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
+    """The sentences of a file, by their numbers from 0, with pieces joined as ``style`` says.
+
+    Raises:
+        UserError: the file cannot be read, or is cut off.
+    """
+    lines = list(read_lines(path))
+    if any(re.match(r"H-[0-9]+\t", line) for line in lines):
+        return read_generated(lines, path, style)
+    return {k: Output(None, None, Translation(join_tokens(line.split(), style), None)) for k, line in enumerate(lines)}
 
 
 def read_generated(lines: Iterable[str], path: str, style: Optional[str] = None) -> Dict[int, Output]:
@@ -122,7 +130,8 @@ def page(
     tokenize: Optional[str] = None,
 ) -> str:
     """The page; ``systems`` are one list of translations for each name, in the order of the sentences."""
-    chrf, bleu = CHRF(), BLEU(tokenize=tokenize, force=True)
+    measures = dict(metrics(tokenize, lowercase=False, beta=2))
+    bleu, chrf = measures["BLEU"], measures["chrF2"]
     gold = [" ".join(words) for words in references]
     texts = [[" ".join(translation.words) for translation in system] for system in systems]
     rows = "".join(
@@ -164,53 +173,47 @@ def run(options: argparse.Namespace) -> None:
     names = options.name or options.systems
     if len(names) != len(options.systems):
         raise UserError(f"{len(names)} --name for {len(options.systems)} systems")
-    lines = [list(read_lines(path)) for path in options.systems]
-    generated = {
-        path: read_generated(several, path, options.remove_bpe)
-        for path, several in zip(options.systems, lines, strict=True)
-        if is_generated(several)
-    }
-    texts = {path: [line.split() for line in several] for path, several in zip(options.systems, lines, strict=True)}
-    sides: Dict[str, Dict[int, List[str]]] = {}
-    for side in ("source", "reference"):
-        path = getattr(options, side)
-        if path:
-            sides[side] = {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}
-        elif not generated:
-            raise UserError(f"{options.systems[0]} is not what fairseq-generate prints: give --source and --reference")
-        else:
-            sides[side] = _printed_side(side, generated)
-    numbers = sorted(sides["reference"])
-    given = [(options.source or "the source", list(sides["source"]))]
-    for path in options.systems:
-        given.append((path, list(generated[path]) if path in generated else list(range(len(texts[path])))))
-    for path, found in given:
-        if missing := sorted(set(numbers) ^ set(found)):
-            raise UserError(f"{path} and the reference do not have the same sentences: line {missing[0] + 1} is in one")
-    if not numbers:
+    systems = [(path, read_system(path, options.remove_bpe)) for path in options.systems]
+    source, reference = (
+        {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}
+        if path
+        else printed(side, systems)
+        for side, path in (("source", options.source), ("reference", options.reference))
+    )
+    for path, found in [("the source", source.keys()), *((path, outputs.keys()) for path, outputs in systems)]:
+        if missing := sorted(reference.keys() ^ found):
+            raise UserError(
+                f"{path} and the reference do not have the same sentences: line {missing[0] + 1} is in only one"
+            )
+    if not reference:
         raise UserError(f"{options.systems[0]} is empty")
-    systems = []
-    for path in options.systems:
-        if path in generated:
-            systems.append([_fitting(generated[path][k].translation, sides["source"][k]) for k in numbers])
-        else:
-            systems.append([Translation(join_tokens(words, options.remove_bpe), None) for words in texts[path]])
+    numbers = sorted(reference)
     with write_whole(options.output) as stream:
-        source, reference = ([sides[side][k] for k in numbers] for side in ("source", "reference"))
-        stream.write(page(names, numbers, source, reference, systems, options.tokenize))
+        content = page(
+            names,
+            numbers,
+            [source[k] for k in numbers],
+            [reference[k] for k in numbers],
+            [[_fitting(outputs[k].translation, source[k]) for k in numbers] for _, outputs in systems],
+            options.tokenize,
+        )
+        stream.write(content)
 
 
-def _printed_side(side: str, generated: Dict[str, Dict[int, Output]]) -> Dict[int, List[str]]:
-    path, outputs = next(iter(generated.items()))
+def printed(side: str, systems: Sequence[Tuple[str, Dict[int, Output]]]) -> Dict[int, List[str]]:
+    """The ``source`` or ``reference`` as fairseq-generate printed it, the same for every system.
+
+    Raises:
+        UserError: no system has it, or two have different ones.
+    """
     result: Dict[int, List[str]] = {}
-    for number, output in outputs.items():
-        words = getattr(output, side)
-        if words is None:
-            raise UserError(f"{path}: sentence {number} has no T- line: give --reference")
-        result[number] = words
-        for other, others in generated.items():
-            if number in others and getattr(others[number], side) != words:
-                raise UserError(f"{path} and {other} have different {side}s in line {number + 1}")
+    for path, outputs in systems:
+        for number, output in outputs.items():
+            words = getattr(output, side)
+            if words is not None and result.setdefault(number, words) != words:
+                raise UserError(f"{path} and the systems before it have different {side}s in line {number + 1}")
+    if not result:
+        raise UserError(f"no system has the {side}: give --{side}")
     return result
 
 

@@ -12,6 +12,11 @@ class UserError(Exception):
     """What the user can mend, told in one sentence."""
 
 
+def reason(error: Exception) -> str:
+    """The first line of an error's message, or its name."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def read_lines(path: str) -> Iterator[str]:
     """The lines of a file, or of standard input for ``-``, without their line feeds.
 

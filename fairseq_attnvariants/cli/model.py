@@ -20,7 +20,7 @@ from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 from tqdm import tqdm
 
-from .files import UserError, read_lines, read_parallel
+from .files import UserError, read_lines, read_parallel, reason
 
 Extra = Dict[str, List[Optional[Tensor]]]  # what a model returns beside the logits
 
@@ -136,7 +136,7 @@ def load(path: str, data: str, cpu: bool = False) -> System:
     Raises:
         UserError: a file is missing, not a checkpoint, or does not go with the data.
     """
-    # paths that a checkpoint may name beside its data folder, and that nothing here needs
+    # what these name may have moved since the training, and nothing here needs it
     overrides = {"data": data, "eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None}
     task = None
     models: List[Any] = []
@@ -145,13 +145,13 @@ def load(path: str, data: str, cpu: bool = False) -> System:
         try:
             loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task)
         except Exception as error:  # fairseq raises bare Exceptions, too
-            raise UserError(f"{name} cannot be loaded with the data folder {data}: {_reason(error)}") from error
+            raise UserError(f"{name} cannot be loaded with the data folder {data}: {reason(error)}") from error
         models += [model.to(device).eval() for model in loaded]
     return System(path, task, models, device)
 
 
 def read_checkpoint(path: str) -> Dict[str, Any]:
-    """The content of a checkpoint: tensors and plain data, and nothing else is loaded.
+    """The content of a checkpoint without the optimizer's state: tensors and plain data, and nothing else is loaded.
 
     Raises:
         UserError: the file cannot be read, or is no checkpoint.
@@ -159,14 +159,11 @@ def read_checkpoint(path: str) -> Dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise UserError(f"{path} cannot be loaded: {_reason(error)}") from error
-    if not isinstance(state, dict) or not {"model", "extra_state", "optimizer_history"} <= state.keys():
-        raise UserError(f"{path} is not a checkpoint of fairseq")
+        raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
+    if not isinstance(state, dict) or not {"cfg", "model", "extra_state", "optimizer_history"} <= state.keys():
+        raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
+    state.pop("last_optimizer_state", None)
     return state
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:
@@ -177,6 +174,8 @@ def read_text(options: argparse.Namespace, system: System, reference: bool = Tru
     """
     task = system.task
     if options.source is None:
+        if getattr(options, "reference", None):
+            raise UserError("--reference needs --source")
         return _read_subset(options.gen_subset, task, reference)
     target: List[str] = []
     if not reference:
@@ -237,7 +236,7 @@ def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[D
         UserError: a sentence is longer than the model reads.
     """
     items = [sentence.item for sentence in text.sentences]
-    lengths = [(len(item["source"]), 0 if item["target"] is None else len(item["target"])) for item in items]
+    lengths = [(len(item["source"]), 0 if item.get("target") is None else len(item["target"])) for item in items]
     longest = utils.resolve_max_positions(*(model.max_positions() for model in system.models))
     for item, pair in zip(items, lengths, strict=True):
         for side, length, most in zip(("source", "target"), pair, longest, strict=True):

@@ -3,13 +3,13 @@
 import argparse
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from .files import UserError, read_parallel
+from .files import UserError, read_parallel, reason
 from .pictures import font_families, picture
 from .tables import Cell, table
 
@@ -42,12 +42,21 @@ class Group(NamedTuple):
 
 
 def metrics(tokenize: Optional[str], lowercase: bool, beta: int) -> List[Tuple[str, Metric]]:
-    """The measures and their names; ``tokenize`` is sacrebleu's, None its default."""
+    """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
+
+    Raises:
+        UserError: the tokeniser is not there.
+    """
+    options: Dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
+    try:
+        bleu = BLEU(**options)
+    except (ImportError, RuntimeError, OSError) as error:  # some are extras of sacrebleu or want to fetch a model
+        raise UserError(f"--tokenize {tokenize}: {reason(error)}") from error
     return [
-        ("BLEU", BLEU(lowercase, tokenize=tokenize)),
+        ("BLEU", bleu),
         (f"chrF{beta}", CHRF(beta=beta, lowercase=lowercase)),
         ("TER", TER()),
-        ("1-gram BLEU", BLEU(lowercase, tokenize=tokenize, max_ngram_order=1)),
+        ("1-gram BLEU", BLEU(max_ngram_order=1, **options)),
     ]
 
 
