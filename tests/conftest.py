@@ -1,7 +1,10 @@
 """Shared pieces: small models of any architecture, dictionaries and padded batches."""
 
 import warnings
+from pathlib import Path
+from typing import NamedTuple
 
+import corpus
 import pytest
 import torch
 
@@ -66,3 +69,39 @@ def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, 
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+class Trained(NamedTuple):
+    """A corpus and short runs on it."""
+
+    text: Path  # {train,valid,test}.{xx,yy}
+    data: Path
+    rnnsearch: Path  # folder of checkpoints: two epochs of 15 updates
+    lstm: Path  # stock fairseq's
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """What the verbs that read a model are tried on."""
+    folder = tmp_path_factory.mktemp("runs")
+    corpus.write_corpus(folder)
+    data = corpus.preprocess(folder)
+    common = ["--max-epoch", "2", "--save-interval-updates", "10"]
+    corpus.run("fairseq-train", *corpus.train_arguments(data, folder / "rnnsearch", *common))
+    lstm = [data, "--user-dir", corpus.USER_DIR, "--arch", "lstm", "--encoder-bidirectional", "--save-dir"]
+    lstm += [folder / "lstm", "--optimizer", "adam", "--lr", "0.01", "--batch-size", "8", "--max-epoch", "1", "--cpu"]
+    for side in ("encoder", "decoder"):
+        lstm += [f"--{side}-embed-dim", "16", f"--{side}-hidden-size", "16"]
+    corpus.run(
+        "fairseq-train",
+        *lstm,
+        "--decoder-out-embed-dim",
+        "16",
+        "--save-interval-updates",
+        "10",
+        "--seed",
+        "5",
+        "--num-workers",
+        "0",
+    )
+    return Trained(folder, data, folder / "rnnsearch", folder / "lstm")

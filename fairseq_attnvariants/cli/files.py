@@ -1,15 +1,20 @@
-"""Text files as the verbs read and write them: UTF-8, lines that end at a line feed and nowhere else."""
+"""Files as the verbs read and write them. Text is UTF-8, its lines end at a line feed and nowhere else."""
 
 import contextlib
 import errno
 import io
 import os
 import sys
-from typing import Iterator, List, Optional, TextIO, Tuple
+from typing import BinaryIO, Iterator, List, Optional, TextIO, Tuple
 
 
 class UserError(Exception):
     """What the user can mend, told in one sentence."""
+
+
+def reason(error: Exception) -> str:
+    """The first line of an error's message, or its name."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -47,18 +52,30 @@ def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
 
 @contextlib.contextmanager
 def write_whole(path: Optional[str] = None) -> Iterator[TextIO]:
-    """A text stream whose content arrives at ``path`` whole, once the block ends, or not at all.
+    """A text stream whose content arrives at ``path`` as UTF-8, whole and only if the block ends without an error.
+
+    See :func:`write_bytes`.
+    """
+    with write_bytes(path) as stream:
+        text = io.StringIO()
+        yield text
+        stream.write(text.getvalue().encode("utf-8"))
+
+
+@contextlib.contextmanager
+def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
+    """A binary stream whose content arrives at ``path`` whole, once the block ends, or not at all.
 
     That ``path`` can be written is found out at the start of the block. None and ``-`` stand for standard output.
 
     Raises:
         UserError: the file cannot be written.
     """
-    content = io.StringIO()
+    content = io.BytesIO()
     if path is None or path == "-":
         yield content
         sys.stdout.flush()
-        sys.stdout.buffer.write(content.getvalue().encode("utf-8"))
+        sys.stdout.buffer.write(content.getbuffer())
         sys.stdout.buffer.flush()
         return
 
@@ -68,12 +85,12 @@ def write_whole(path: Optional[str] = None) -> Iterator[TextIO]:
     with _writing(path):
         if os.path.exists(target) and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        stream = open(scratch, "w" if special else "x", encoding="utf-8", newline="\n")  # noqa: SIM115
+        stream = open(scratch, "wb" if special else "xb")  # noqa: SIM115
     try:
         with stream:
             yield content
             with _writing(path):
-                stream.write(content.getvalue())
+                stream.write(content.getbuffer())
                 stream.flush()
         if not special:
             with _writing(path):

@@ -1,6 +1,7 @@
 """``fairseq-attnvariants VERB``: what stock fairseq has no command for."""
 
 import argparse
+import logging
 import os
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Optional, Sequence
 
 import fairseq_attnvariants
 
-from . import lexicon, replace_unk
+from . import aer, align, attention, average, compare, lexicon, replace_unk, score
 from .files import UserError
 
 
@@ -17,9 +18,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="fairseq-attnvariants", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     add_directories(verbs)
-    for module in (lexicon, replace_unk):
+    for module in (lexicon, replace_unk, align, aer, attention, score, compare, average):
         module.add(verbs)
     options = parser.parse_args(arguments)
+    for name in ("fairseq", "sacrebleu"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it warns of weights that fonts lack
     try:
         options.run(options)
     except UserError as error:

@@ -1,0 +1,172 @@
+"""``fairseq-attnvariants aer``: alignment error rates against links that people made.
+
+With sure links S, possible links P (which contain S) and links A (Och & Ney 2003), over all sentences
+
+    AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|)
+
+and with the weights M_A instead of links and 0/1 matrices M_S and M_P (Liu et al. 2016)
+
+    SAER = 1 - (Σ M_A∘M_S + Σ M_A∘M_P) / (Σ M_A + Σ M_S).
+"""
+
+import argparse
+import re
+from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
+
+from torch import Tensor
+
+from .align import parse_soft
+from .files import UserError, read_parallel
+from .lexicon import Link, parse_links
+from .tables import table
+
+T = TypeVar("T")
+
+HEADERS = ("measure", "error rate", "precision", "recall", "file")
+
+
+class Gold(NamedTuple):
+    """The links of a sentence pair, as (source, target) from 0."""
+
+    sure: Set[Link]
+    possible: Set[Link]  # contains the sure ones
+
+
+class Rates(NamedTuple):
+    """How well links agree with gold ones; None where there is nothing to divide by."""
+
+    error: Optional[float]  # AER or SAER
+    precision: Optional[float]  # |A∩P| / |A|
+    recall: Optional[float]  # |A∩S| / |S|
+
+
+def parse_gold(line: str, first: int = 0, swap: bool = False) -> Gold:
+    """A line of gold links: ``i-j`` sure, ``i?j`` or ``ipj`` possible.
+
+    ``first`` is the number of the first word; ``swap`` is for links that are written target first.
+
+    Raises:
+        ValueError: a link is malformed, or numbered below ``first``.
+    """
+    gold = Gold(set(), set())
+    for field in line.split():
+        match = re.fullmatch(r"([0-9]{1,9})([-?p])([0-9]{1,9})", field)
+        if not match:
+            raise ValueError(f"{field!r} is not a link such as 0-1 (sure), 0?1 or 0p1 (possible)")
+        i, j = int(match[1]) - first, int(match[3]) - first
+        if min(i, j) < 0:
+            raise ValueError(f"{field}: words are numbered from {first}")
+        link = (j, i) if swap else (i, j)
+        gold.possible.add(link)
+        if match[2] == "-":
+            gold.sure.add(link)
+    return gold
+
+
+def error_rate(pairs: Iterable[Tuple[Set[Link], Gold]]) -> Rates:
+    """AER, precision and recall of links, over all sentence pairs."""
+    found = sure = found_sure = found_possible = 0
+    for links, gold in pairs:
+        found += len(links)
+        sure += len(gold.sure)
+        found_sure += len(links & gold.sure)
+        found_possible += len(links & gold.possible)
+    return _rates(found, sure, found_sure, found_possible)
+
+
+def soft_error_rate(pairs: Iterable[Tuple[Tensor, Gold]]) -> Rates:
+    """SAER, and precision and recall likewise, of weights ``T x S``, over all sentence pairs."""
+    found = sure = found_sure = found_possible = 0.0
+    for weights, gold in pairs:
+        found += weights.sum().item()
+        sure += len(gold.sure)
+        found_sure += sum(weights[j, i].item() for i, j in gold.sure)
+        found_possible += sum(weights[j, i].item() for i, j in gold.possible)
+    return _rates(found, sure, found_sure, found_possible)
+
+
+def _rates(found: float, sure: float, found_sure: float, found_possible: float) -> Rates:
+    return Rates(
+        1 - (found_sure + found_possible) / (found + sure) if found + sure else None,
+        found_possible / found if found else None,
+        found_sure / sure if sure else None,
+    )
+
+
+def parse_lines(path: str, lines: Sequence[str], parse: Callable[[str], T]) -> List[T]:
+    """Each line parsed; a ValueError becomes a :class:`UserError` that names the line."""
+    parsed = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            parsed.append(parse(line))
+        except ValueError as error:
+            raise UserError(f"{path}, line {number}: {error}") from error
+    return parsed
+
+
+def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Sequence[Tuple[int, int]]) -> None:
+    """Refuse links outside sentence pairs of ``sizes`` (source, target); ``path`` is for the message."""
+    for number, (several, (source, target)) in enumerate(zip(links, sizes, strict=True), start=1):
+        for i, j in sorted(several):
+            if i >= source or j >= target:
+                raise UserError(
+                    f"{path}, line {number}: the link of source word {i} and target word {j} (from 0) is outside the "
+                    f"sentences, which have {source} and {target} words"
+                )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read, compare, print the table."""
+    if not (options.hard or options.soft):
+        raise UserError("give --hard, --soft or both")
+    paths = [path for path in (options.hard, options.soft, *(options.text or ())) if path]
+    pairs = read_parallel(options.gold, *paths)
+    lines = {path: [row[k] for row in pairs] for k, path in enumerate((options.gold, *paths))}
+    with table(options.table, dict.fromkeys(HEADERS, 4)) as write:
+        gold = parse_lines(
+            options.gold, lines[options.gold], lambda line: parse_gold(line, options.first, options.swap)
+        )
+        possible = [sentence.possible for sentence in gold]
+        sizes = options.text and [
+            (len(source.split()), len(target.split()))
+            for source, target in zip(*(lines[path] for path in options.text), strict=True)
+        ]
+        if sizes:
+            check_inside(options.gold, possible, sizes)
+        rows = []
+        if options.hard:
+            links = [set(several) for several in parse_lines(options.hard, lines[options.hard], parse_links)]
+            if sizes:
+                check_inside(options.hard, links, sizes)
+            rows.append(("AER", *error_rate(zip(links, gold, strict=True)), options.hard))
+        if options.soft:
+            weights = parse_lines(options.soft, lines[options.soft], parse_soft)
+            check_inside(options.gold, possible, [(matrix.size(1), matrix.size(0)) for matrix in weights])
+            rows.append(("SAER", *soft_error_rate(zip(weights, gold, strict=True)), options.soft))
+        write(HEADERS, rows)
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the command."""
+    parser = verbs.add_parser(
+        "aer",
+        help="alignment error rates of what align wrote",
+        description="Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each "
+        "sentence pair a line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too.",
+        epilog="example: fairseq-attnvariants aer test.gold --hard test.align --soft test.soft --text test.en test.de",
+    )
+    parser.add_argument("gold", metavar="GOLD", help="the links that people made")
+    parser.add_argument("--hard", metavar="FILE", help="i-j pairs, as align --output writes them")
+    parser.add_argument("--soft", metavar="FILE", help="weights, as align --soft writes them")
+    parser.add_argument(
+        "--first", metavar="N", type=int, choices=(0, 1), default=0, help="number of the first word in GOLD: 0 or 1"
+    )
+    parser.add_argument("--swap", action="store_true", help="GOLD has target-source links")
+    parser.add_argument(
+        "--text",
+        metavar=("SOURCE", "TARGET"),
+        nargs=2,
+        help="the sentences, in words: links outside them are refused (with --soft their lengths are known anyway)",
+    )
+    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
+    parser.set_defaults(run=run)

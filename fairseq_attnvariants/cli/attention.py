@@ -1,0 +1,122 @@
+"""``fairseq-attnvariants attention``: heat maps of the attention on one sentence."""
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from torch import Tensor
+
+from .files import UserError
+from .model import Forced, add_generation_options, add_model_options, force, generate, limits, load, read_text
+from .pictures import font_families, picture
+from .pieces import add_pieces_option, join_attention, join_tokens, word_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CELL = 0.24  # of a heat map, in inches
+GAP = 0.4  # between heat maps
+
+
+class Panel(NamedTuple):
+    """A heat map; ``weights`` are ``T x S``."""
+
+    title: str
+    source: List[str]
+    target: List[str]
+    weights: Tensor
+
+
+def panels(title: str, pair: Forced, style: Optional[str] = None) -> List[Panel]:
+    """The heat maps of one model, with EOS; with a ``style`` pieces are joined to words.
+
+    There is a second one where the model also returns ``word_attn``, ``T x words``, EOS the last: attention via
+    attention (Zhao & Zhang), whose tokens are characters, with U+2581 for a space.
+    """
+    source, columns = _words(pair.source, style)
+    target, rows = _words(pair.target, style)
+    result = [Panel(title, source, target, join_attention(pair.extra["attn"], columns, rows))]
+    if "word_attn" in pair.extra:
+        words, _ = _words(pair.source, "sentencepiece")
+        result.append(Panel(f"{title}, words", words, pair.target, pair.extra["word_attn"][:, : len(words)]))
+    return result
+
+
+def _words(tokens: Sequence[str], style: Optional[str]) -> Tuple[List[str], List[int]]:
+    *inner, eos = tokens
+    words = join_tokens(inner, style)
+    return [*words, eos], [*word_numbers(inner, style), len(words)]
+
+
+def draw(heat_maps: Sequence[Panel]) -> "Figure":
+    """Heat maps side by side: source words above, target words at the left, white for 0 and black for 1.
+
+    Cells have one size, so a long sentence gives a large picture.
+    """
+    from matplotlib.figure import Figure
+
+    families = font_families("".join("".join([panel.title, *panel.source, *panel.target]) for panel in heat_maps))
+    figure = Figure(figsize=(1, 1))  # positions below are in inches, and the picture is cut to what is drawn
+    text: Dict[str, Any] = dict(fontfamily=families, parse_math=False)
+    left = 0.0
+    for panel in heat_maps:
+        height, width = (CELL * size for size in panel.weights.shape)
+        axes = figure.add_axes((left, -height, width, height))
+        axes.imshow(panel.weights.numpy(), cmap="Greys", vmin=0, vmax=1, aspect="auto")
+        axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, fontsize=9, **text)
+        axes.set_yticks(range(len(panel.target)), panel.target, fontsize=9, **text)
+        axes.set_xticks([k - 0.5 for k in range(1, len(panel.source))], minor=True)
+        axes.set_yticks([k - 0.5 for k in range(1, len(panel.target))], minor=True)
+        axes.tick_params(which="both", length=0, labeltop=True, labelbottom=False)
+        axes.grid(which="minor", color="0.9", linewidth=0.5)
+        axes.set_xlabel(panel.title, fontsize=10, **text)
+        # the labels at its left decide where it stands
+        drawn = axes.get_tightbbox()
+        assert drawn is not None
+        drawn = drawn.transformed(figure.dpi_scale_trans.inverted())
+        axes.set_position((left + (left - drawn.x0), -height, width, height))
+        left += drawn.width + GAP
+    return figure
+
+
+def run(options: argparse.Namespace) -> None:
+    """Decode one sentence with each model, draw."""
+    titles = options.title or [
+        " + ".join(os.sep.join(name.split(os.sep)[-2:]) for name in path.split(os.pathsep)) for path in options.path
+    ]
+    if len(titles) != len(options.path):
+        raise UserError(f"{len(titles)} --title for {len(options.path)} --path")
+    if options.reference and options.generate:
+        raise UserError("give --reference or --generate, not both")
+    with picture(options.output) as save:
+        heat_maps: List[Panel] = []
+        for title, path in zip(titles, options.path, strict=True):
+            system = load(path, options.data, options.cpu)
+            forced = not options.generate and (options.source is None or options.reference is not None)
+            text = read_text(options, system, reference=forced).select(options.line - 1)
+            if not forced:
+                text = generate(system, text, options)
+            for pair in force(system, text, limits(options), welcome=("word_attn",)):
+                heat_maps += panels(title, pair, options.remove_bpe)
+        save(draw(heat_maps))
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the command."""
+    parser = verbs.add_parser(
+        "attention",
+        help="draw the attention on one sentence, of one or several models",
+        description="Draw heat maps of the attention on one sentence, side by side for several models: source words "
+        "above, target words at the left, white for 0 and black for 1. The target is the reference, if there is one, "
+        "or each model's own translation. Models with attention on two levels get a heat map for each.",
+        epilog="example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --title base --title "
+        "ours --source bpe.test.en --line 17 --remove-bpe --output attention.pdf",
+    )
+    add_model_options(parser, several=True)
+    parser.add_argument("--line", metavar="N", type=int, default=1, help="of the text, from 1 (default: %(default)s)")
+    parser.add_argument("--generate", action="store_true", help="let the models translate, even from --gen-subset")
+    add_generation_options(parser)
+    add_pieces_option(parser)
+    parser.add_argument("--title", metavar="TEXT", action="append", help="below each model's heat map")
+    parser.add_argument("--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
+    parser.set_defaults(run=run)

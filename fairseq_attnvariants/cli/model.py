@@ -1,0 +1,317 @@
+"""How every verb reads a model and its data, and runs one on the other.
+
+:func:`load` gives a :class:`System`, :func:`read_text` a :class:`Text` that its task can read. :func:`generate` is beam
+search; :func:`force` decodes known targets and gives what the models return beside the logits, sentence by sentence,
+and :func:`run_batches` the same before anything is cut out of the batch.
+
+The sources of a batch are equally long. So there is no padding among them, and what a model returns is in the columns
+of its source even where the model does not keep track of padding, as the stock ``lstm`` does not.
+"""
+
+import argparse
+import itertools
+import os
+import pickle
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.tokenizer import tokenize_line
+from torch import Tensor
+from tqdm import tqdm
+
+from .files import UserError, read_lines, read_parallel, reason
+
+Extra = Dict[str, List[Optional[Tensor]]]  # what a model returns beside the logits
+
+
+class System(NamedTuple):
+    """A model, or several as an ensemble, with the task that is stored in the first one's checkpoint."""
+
+    path: str
+    task: Any
+    models: List[Any]
+    device: torch.device
+
+
+class Sentence(NamedTuple):
+    """A sentence, or a pair, as the task reads it and as it stands in the files."""
+
+    item: Dict[str, Any]  # of the task's dataset: id (the number of the line, from 0), source and target, with EOS
+    source_line: str  # empty for binarised data, from which unknown words are gone
+    target_line: str  # empty also where the target is generated
+
+
+class Text(NamedTuple):
+    """Sentences, and how the task collates them."""
+
+    name: str  # for messages
+    sentences: List[Sentence]
+    collate: Callable[[List[Dict[str, Any]]], Dict[str, Any]]
+
+    def select(self, number: int) -> "Text":
+        """The text of one sentence, whose number is from 0.
+
+        Raises:
+            UserError: there is no such sentence.
+        """
+        if not 0 <= number < len(self.sentences):
+            raise UserError(f"{self.name} has lines 1 to {len(self.sentences)}, and no line {number + 1}")
+        return self._replace(sentences=[self.sentences[number]])
+
+    def with_targets(self, targets: Sequence[Optional[Tensor]]) -> "Text":
+        """The same sources with other targets, or with none."""
+        pairs = zip(self.sentences, targets, strict=True)
+        sentences = [
+            Sentence({**sentence.item, "target": target}, sentence.source_line, "") for sentence, target in pairs
+        ]
+        return self._replace(sentences=sentences)
+
+
+class Limits(NamedTuple):
+    """How large a batch may be."""
+
+    sentences: int
+    tokens: int  # of the longer side, padding included
+
+
+class Batch(NamedTuple):
+    """What the models made of a batch."""
+
+    sample: Dict[str, Any]  # as the task collates it; sample["id"] are the numbers of the sentences
+    outputs: List[Tuple[Tensor, Extra]]  # of each model: logits B x T x V, and the rest
+
+
+class Forced(NamedTuple):
+    """What the models returned for one sentence pair."""
+
+    number: int  # of the sentence, from 0
+    source: List[str]  # S tokens, EOS last; an unknown word stands as it does in the text
+    target: List[str]  # T tokens, EOS last
+    extra: Dict[str, Tensor]  # T x ..., float32, mean of the models; "attn" is T x S
+
+
+def add_model_options(parser: argparse.ArgumentParser, reference: bool = True, several: bool = False) -> None:
+    """Add what :func:`load` and :func:`read_text` read; ``several`` collects ``--path`` in a list."""
+    parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess, with the dictionaries")
+    parser.add_argument(
+        "--path",
+        metavar="CHECKPOINT",
+        required=True,
+        action="append" if several else "store",
+        help=f"the model, or an ensemble a{os.pathsep}b" + ("; several times for several models" if several else ""),
+    )
+    text = parser.add_mutually_exclusive_group()
+    text.add_argument("--source", metavar="FILE", help="source text, cut into tokens as for fairseq-preprocess")
+    text.add_argument("--gen-subset", metavar="NAME", default="test", help="or a split in DATA (default: %(default)s)")
+    if reference:
+        parser.add_argument("--reference", metavar="FILE", help="target text of --source, cut into tokens as well")
+    parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences (default: %(default)s)")
+    parser.add_argument("--max-tokens", metavar="N", type=int, default=4000, help="tokens (default: %(default)s)")
+    parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
+
+
+def add_generation_options(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`generate` reads, under fairseq's names and with its defaults."""
+    parser.add_argument("--beam", metavar="N", type=int, default=5, help="width (default: %(default)s)")
+    parser.add_argument("--lenpen", metavar="X", type=float, default=1, help="length penalty (default: %(default)s)")
+    parser.add_argument("--max-len-a", metavar="A", type=float, default=0, help="a translation of a source of x tokens")
+    parser.add_argument(
+        "--max-len-b", metavar="B", type=int, default=200, help="has up to Ax + B tokens (default: 200)"
+    )
+
+
+def limits(options: argparse.Namespace) -> Limits:
+    """The size of batches that :func:`add_model_options` asks for."""
+    if options.batch_size < 1 or options.max_tokens < 1:
+        raise UserError("--batch-size and --max-tokens must be at least 1")
+    return Limits(options.batch_size, options.max_tokens)
+
+
+def load(path: str, data: str, cpu: bool = False) -> System:
+    """Load a checkpoint, or an ensemble with colons between, with the task that is stored in it.
+
+    fairseq's own loading is used, which on torch 2.6 and later loads tensors and plain data only.
+
+    Raises:
+        UserError: a file is missing, not a checkpoint, or does not go with the data.
+    """
+    # what these name may have moved since the training, and nothing here needs it
+    overrides = {"data": data, "eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None}
+    task = None
+    models: List[Any] = []
+    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+    for name in utils.split_paths(path):
+        try:
+            loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task)
+        except Exception as error:  # fairseq raises bare Exceptions, too
+            raise UserError(f"{name} cannot be loaded with the data folder {data}: {reason(error)}") from error
+        models += [model.to(device).eval() for model in loaded]
+    return System(path, task, models, device)
+
+
+def read_checkpoint(path: str) -> Dict[str, Any]:
+    """The content of a checkpoint without the optimizer's state: tensors and plain data, and nothing else is loaded.
+
+    Raises:
+        UserError: the file cannot be read, or is no checkpoint.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
+    if not isinstance(state, dict) or not {"cfg", "model", "extra_state", "optimizer_history"} <= state.keys():
+        raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
+    state.pop("last_optimizer_state", None)
+    return state
+
+
+def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:
+    """The text that the options name: ``--source`` and, where it is needed, ``--reference``, or ``--gen-subset``.
+
+    Raises:
+        UserError: files cannot be read or have unequal lengths, or the reference is missing.
+    """
+    task = system.task
+    if options.source is None:
+        if getattr(options, "reference", None):
+            raise UserError("--reference needs --source")
+        return _read_subset(options.gen_subset, task, reference)
+    target: List[str] = []
+    if not reference:
+        source = list(read_lines(options.source))
+    elif options.reference is None:
+        raise UserError("--source needs --reference")
+    else:
+        source, target = ([pair[side] for pair in read_parallel(options.source, options.reference)] for side in (0, 1))
+    if not source:
+        raise UserError(f"{options.source} is empty")
+    tokens = [_encode(task.source_dictionary, line) for line in source]
+    dataset = task.build_dataset_for_inference(tokens, [len(sentence) for sentence in tokens])
+    sentences = []
+    for k, line in enumerate(source):
+        item = dict(dataset[k])
+        if reference:
+            item["target"] = _encode(task.target_dictionary, target[k])
+        sentences.append(Sentence(item, line, target[k] if reference else ""))
+    return Text(options.source, sentences, dataset.collater)
+
+
+def _read_subset(name: str, task, reference: bool) -> Text:
+    try:
+        task.load_dataset(name)
+    except (OSError, KeyError) as error:
+        raise UserError(f"split {name!r} cannot be loaded: {error}") from error
+    dataset = task.dataset(name)
+    sentences = [Sentence(dataset[k], "", "") for k in range(len(dataset))]
+    if reference and any(sentence.item.get("target") is None for sentence in sentences):
+        raise UserError(f"split {name!r} has no target side")
+    return Text(f"split {name!r}", sentences, dataset.collater)
+
+
+def _encode(dictionary, line: str) -> Tensor:
+    return dictionary.encode_line(line, add_if_not_exist=False, append_eos=True).long()
+
+
+def batches(lengths: Sequence[Tuple[int, int]], limit: Limits) -> Iterator[List[int]]:
+    """Positions of ``lengths`` (source, target) in groups with one source length, none larger than ``limit``.
+
+    A sentence that is longer than the limit by itself comes alone.
+    """
+    order = sorted(range(len(lengths)), key=lambda k: lengths[k])
+    for _, group in itertools.groupby(order, key=lambda k: lengths[k][0]):
+        batch: List[int] = []
+        for k in group:  # target lengths grow
+            if batch and (len(batch) == limit.sentences or (len(batch) + 1) * max(lengths[k]) > limit.tokens):
+                yield batch
+                batch = []
+            batch.append(k)
+        yield batch
+
+
+def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[Dict[str, Any]]:
+    """Collated batches on the system's device, with a bar on standard error that says what is being done.
+
+    Raises:
+        UserError: a sentence is longer than the model reads.
+    """
+    items = [sentence.item for sentence in text.sentences]
+    lengths = [(len(item["source"]), 0 if item.get("target") is None else len(item["target"])) for item in items]
+    longest = utils.resolve_max_positions(*(model.max_positions() for model in system.models))
+    for item, pair in zip(items, lengths, strict=True):
+        for side, length, most in zip(("source", "target"), pair, longest, strict=True):
+            if length > most:
+                raise UserError(
+                    f"{text.name}, line {item['id'] + 1}: {length} {side} tokens, EOS included, "
+                    f"but {system.path} reads at most {most}"
+                )
+    with tqdm(total=len(items), desc=doing, unit="sentence", disable=None) as bar:
+        for positions in batches(lengths, limit):
+            sample = text.collate([items[k] for k in positions])
+            yield utils.apply_to_sample(lambda tensor: tensor.to(system.device), sample)
+            bar.update(len(positions))
+
+
+@torch.no_grad()
+def generate(system: System, text: Text, options: argparse.Namespace) -> Text:
+    """The sources with the best hypothesis as target, by beam search through the task's generator."""
+    search = argparse.Namespace(
+        beam=options.beam, lenpen=options.lenpen, max_len_a=options.max_len_a, max_len_b=options.max_len_b
+    )
+    generator = system.task.build_generator(system.models, search)
+    best: Dict[int, Tensor] = {}
+    sources = text.with_targets([None] * len(text.sentences))
+    for sample in samples(system, sources, limits(options), "translating"):
+        hypotheses = system.task.inference_step(generator, system.models, sample)
+        for number, several in zip(sample["id"].tolist(), hypotheses, strict=True):
+            best[number] = several[0]["tokens"].cpu()
+    return text.with_targets([best[sentence.item["id"]] for sentence in text.sentences])
+
+
+@torch.no_grad()
+def run_batches(system: System, text: Text, limit: Limits) -> Iterator[Batch]:
+    """Forced decoding of the targets; batches come in the order of their sources' lengths."""
+    for sample in samples(system, text, limit, "reading"):
+        outputs = []
+        for model in system.models:
+            logits, extra = model(**sample["net_input"])[:2]
+            outputs.append((logits, extra if isinstance(extra, dict) else {"attn": [extra]}))  # lstm: a bare tensor
+        yield Batch(sample, outputs)
+
+
+def force(
+    system: System, text: Text, limit: Limits, needed: Sequence[str] = ("attn",), welcome: Sequence[str] = ()
+) -> Iterator[Forced]:
+    """Forced decoding of the targets, sentence by sentence, in the order of :func:`run_batches`.
+
+    ``needed`` and ``welcome`` are keys of what the models return beside the logits, tensors ``B x T x ...``.
+
+    Raises:
+        UserError: a model does not return what is needed.
+    """
+    sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
+    for sample, outputs in run_batches(system, text, limit):
+        means: Dict[str, Tensor] = {}
+        for name in (*needed, *welcome):
+            values = [(extra.get(name) or [None])[0] for _, extra in outputs]
+            if all(value is not None for value in values):
+                means[name] = torch.stack([value.float() for value in values if value is not None]).mean(0).cpu()
+            elif name in needed:
+                raise UserError(f"{system.path}: the model returns no {name!r} beside the logits")
+        for row, number in enumerate(sample["id"].tolist()):
+            item, source_line, target_line = sentences[number]
+            yield Forced(
+                number,
+                symbols(system.task.source_dictionary, sample["net_input"]["src_tokens"][row], source_line),
+                symbols(system.task.target_dictionary, item["target"], target_line),
+                {name: value[row, : len(item["target"])] for name, value in means.items()},
+            )
+
+
+def symbols(dictionary, tokens: Tensor, line: str = "") -> List[str]:
+    """Tokens as text; each UNK is the unknown word that stands there in ``line``, where there is one."""
+    unknown = iter([word for word in tokenize_line(line) if dictionary.index(word) == dictionary.unk()])
+    return [
+        next(unknown, dictionary[token]) if token == dictionary.unk() else dictionary[token]
+        for token in tokens.tolist()
+    ]

@@ -1,0 +1,197 @@
+"""``fairseq-attnvariants score``: the measures that the papers report, as sacrebleu computes them."""
+
+import argparse
+import contextlib
+import math
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
+
+from .files import UserError, read_parallel, reason
+from .pictures import font_families, picture
+from .tables import Cell, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BOUNDARIES = (10, 20, 30, 40, 50)
+
+Systems = Sequence[Tuple[str, Sequence[str]]]  # names and hypotheses
+References = Sequence[Sequence[str]]  # one or several texts
+
+
+class Score(NamedTuple):
+    """A row of the table."""
+
+    measure: str
+    system: str
+    score: float
+    interval: Optional[float]  # half of the width of the 95% interval of the bootstrap
+    p: Optional[float]  # of the paired bootstrap against the first system
+    signature: str
+
+
+class Group(NamedTuple):
+    """A row of the table by length: BLEU of the sentences whose source has that many words."""
+
+    words: str
+    sentences: int
+    bleu: List[Optional[float]]  # of each system; None for an empty group
+
+
+def metrics(tokenize: Optional[str], lowercase: bool, beta: int) -> List[Tuple[str, Metric]]:
+    """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
+
+    Raises:
+        UserError: the tokeniser is not there.
+    """
+    options: Dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
+    try:
+        bleu = BLEU(**options)
+    except (ImportError, RuntimeError, OSError) as error:  # some are extras of sacrebleu or want to fetch a model
+        raise UserError(f"--tokenize {tokenize}: {reason(error)}") from error
+    return [
+        ("BLEU", bleu),
+        (f"chrF{beta}", CHRF(beta=beta, lowercase=lowercase)),
+        ("TER", TER()),
+        ("1-gram BLEU", BLEU(max_ngram_order=1, **options)),
+    ]
+
+
+def scores(
+    systems: Systems, references: References, measures: Sequence[Tuple[str, Metric]], samples: int = 0
+) -> List[Score]:
+    """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
+
+    1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU beside the
+    brevity penalty (Kuang et al., table 6); it is not resampled.
+    """
+    rows = []
+    for name, metric in measures:
+        results = [metric.corpus_score(hypotheses, references) for _, hypotheses in systems]
+        intervals: List[Optional[float]] = [None] * len(systems)
+        ps: List[Optional[float]] = [None] * len(systems)
+        signature = plain = metric.get_signature()
+        if samples:
+            signatures, columns = PairedTest(
+                list(systems), {name: metric}, references, test_type="bs", n_samples=samples
+            )()
+            [(key, signature)] = signatures.items()
+            resampled: Any = columns[key]
+            intervals = [float(result.ci) for result in resampled]
+            # equal systems get the lowest p of all from sacrebleu: no resample differs more than the text does
+            ps = [None] + [1.0 if result.score == resampled[0].score else result.p_value for result in resampled[1:]]
+        if name == "1-gram BLEU":
+            for (system, _), result in zip(systems, results, strict=True):
+                rows.append(Score("1-gram precision", system, result.precisions[0], None, None, str(plain)))
+        for (system, _), result, interval, p in zip(systems, results, intervals, ps, strict=True):
+            rows.append(Score(name, system, result.score, interval, p, str(signature)))
+    return rows
+
+
+def length_groups(
+    lengths: Sequence[int], systems: Systems, references: References, bleu: Metric, boundaries: Sequence[int]
+) -> List[Group]:
+    """BLEU of the sentences in each group of source lengths: up to each of the ``boundaries``, and over the last."""
+    edges = [-1, *boundaries, math.inf]
+    groups = []
+    for low, high in zip(edges, edges[1:]):
+        chosen = [k for k, length in enumerate(lengths) if low < length <= high]
+        texts = [[reference[k] for k in chosen] for reference in references]
+        found = [
+            bleu.corpus_score([hypotheses[k] for k in chosen], texts).score if chosen else None
+            for _, hypotheses in systems
+        ]
+        words = f"over {low}" if high == math.inf else f"{low + 1} to {high}"
+        groups.append(Group(words, len(chosen), found))
+    return groups
+
+
+def draw_groups(groups: Sequence[Group], names: Sequence[str]) -> "Figure":
+    """A line for each system over the groups of source lengths."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1 + 0.9 * len(groups), 3.2))
+    axes = figure.subplots()
+    for k, name in enumerate(names):
+        points = [group.bleu[k] for group in groups]
+        axes.plot([math.nan if score is None else score for score in points], "o-", label=name)  # nan leaves a gap
+    axes.set_xticks(range(len(groups)), [f"{group.words}\n({group.sentences})" for group in groups])
+    axes.set_xlabel("words in the source (sentences)")
+    axes.set_ylabel("BLEU")
+    axes.grid(axis="y", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    style = dict(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), prop={"family": font_families("".join(names))})
+    legend = axes.legend(**style)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read, score, print the tables, draw."""
+    if options.bootstrap < 0 or options.chrf_beta < 1:
+        raise UserError("--bootstrap must not be negative, and --chrf-beta at least 1")
+    if any(low >= high for low, high in zip([0, *options.boundaries], options.boundaries)):
+        raise UserError("--boundaries must be positive and grow")
+    if (options.plot or options.group_table) and not options.source:
+        raise UserError("--plot and --group-table need --source, whose words are counted")
+    paths = [*options.systems, *options.reference, *([options.source] if options.source else [])]
+    columns = list(zip(*read_parallel(*paths), strict=True))
+    if not columns:
+        raise UserError(f"{paths[0]} is empty")
+    count = len(options.systems)
+    systems = list(zip(options.systems, columns[:count], strict=True))
+    references = columns[count : count + len(options.reference)]
+    measures = metrics(options.tokenize, options.lowercase, options.chrf_beta)
+    with contextlib.ExitStack() as outputs:
+        write = outputs.enter_context(table(options.table, {"p": 4}))
+        write_groups = outputs.enter_context(table(options.group_table))
+        save = outputs.enter_context(picture(options.plot)) if options.plot else None
+        write(
+            ("measure", "system", "score", "95% ±", "p", "signature"),
+            scores(systems, references, measures, options.bootstrap),
+        )
+        if options.source:
+            lengths = [len(line.split()) for line in columns[-1]]
+            groups = length_groups(lengths, systems, references, measures[0][1], options.boundaries)
+            print()
+            rows: List[List[Cell]] = [[group.words, group.sentences, *group.bleu] for group in groups]
+            write_groups(("words", "sentences", *(f"BLEU {name}" for name in options.systems)), rows)
+            if save:
+                save(draw_groups(groups, options.systems))
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the command."""
+    parser = verbs.add_parser(
+        "score",
+        help="BLEU, chrF, TER and 1-gram BLEU, with paired bootstrap and by source length",
+        description="Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, "
+        "1-gram precision and 1-gram BLEU, which is that precision times the brevity penalty. With --bootstrap also "
+        "95% intervals, and p of the paired bootstrap against the first system. With --source also BLEU by the number "
+        "of words in the source.",
+        epilog="example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none "
+        "--bootstrap 1000 --source test.en --plot lengths.pdf",
+    )
+    parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="translations, one a line, in words")
+    parser.add_argument("--reference", metavar="FILE", nargs="+", required=True, help="one reference or several")
+    parser.add_argument("--source", metavar="FILE", help="the source text in words, for the table by length")
+    parser.add_argument(
+        "--boundaries", metavar="N", type=int, nargs="+", default=BOUNDARIES, help="of the groups (default: 10 20 ..50)"
+    )
+    parser.add_argument(
+        "--tokenize",
+        metavar="NAME",
+        choices=sorted(BLEU.TOKENIZERS),
+        help="sacrebleu's tokeniser: 13a (default), none for text that is tokenised, intl, zh, char, ...",
+    )
+    parser.add_argument("--lowercase", action="store_true", help="case-insensitive BLEU and chrF (TER always is)")
+    parser.add_argument("--chrf-beta", metavar="N", type=int, default=2, help="weight of recall (default: %(default)s)")
+    parser.add_argument("--bootstrap", metavar="N", type=int, default=0, help="resamples, such as 1000 (default: none)")
+    parser.add_argument("--table", metavar="FILE", help="write the scores as .csv or .json")
+    parser.add_argument("--group-table", metavar="FILE", help="write the table by length as .csv or .json")
+    parser.add_argument("--plot", metavar="FILE", help="draw the table by length as .png, .svg or .pdf")
+    parser.set_defaults(run=run)

@@ -1,0 +1,251 @@
+import os
+import re
+import shutil
+
+import corpus
+import pytest
+import torch
+from fairseq.data.data_utils import post_process
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_attnvariants.cli.align import format_soft, hard_links, parse_soft, word_attention
+from fairseq_attnvariants.cli.lexicon import parse_links
+from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants.cli.model import Forced, Limits, batches
+from fairseq_attnvariants.cli.pieces import join_attention, join_tokens, word_numbers
+
+PIECES = {
+    "@@ ": st.sampled_from(["a", "b@@", "@@", "cd"]),
+    "sentencepiece": st.sampled_from(["\u2581a", "b", "\u2581", "\u2581cd"]),
+    "_EOW": st.sampled_from(["a", "b_EOW", "_EOW"]),
+}
+
+
+# ---- pieces
+
+
+@pytest.mark.parametrize(
+    "style, tokens, numbers",
+    [
+        (None, ["b@@", "a"], [0, 1]),
+        ("@@ ", ["a", "b@@", "c@@", "d", "e"], [0, 1, 1, 1, 2]),
+        ("sentencepiece", ["\u2581a", "b", "\u2581", "c", "\u2581d"], [0, 0, 0, 1, 2]),
+    ],
+)
+def test_pieces_belong_to_words(style, tokens, numbers):
+    assert word_numbers(tokens, style) == numbers
+
+
+@given(st.data(), st.sampled_from(list(PIECES)))
+def test_words_are_those_that_fairseq_prints(data, style):
+    tokens = data.draw(st.lists(PIECES[style], min_size=1))
+    numbers = word_numbers(tokens, style)
+    words = join_tokens(tokens, style)
+    assert " ".join(words) == " ".join(post_process(" ".join(tokens), style).split())
+    assert numbers == sorted(numbers) and numbers[0] == 0 and set(numbers) == set(range(len(words)))
+
+
+def test_source_pieces_are_summed_and_target_pieces_averaged():
+    weights = torch.tensor([[0.1, 0.2, 0.3], [0.5, 0.1, 0.2], [0.0, 0.4, 0.4]])
+    joined = join_attention(weights, [0, 1, 1], [0, 0, 1])
+    torch.testing.assert_close(joined, torch.tensor([[0.3, 0.4], [0.0, 0.8]]))
+
+
+# ---- links
+
+
+def test_eos_is_left_out_and_the_rest_not_renormalised():
+    attention = torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.1, 0.6], [0.0, 0.1, 0.9]])
+    pair = Forced(0, ["a@@", "b", "</s>"], ["x", "y", "</s>"], {"attn": attention})
+    torch.testing.assert_close(word_attention(pair), attention[:2, :2])
+    assert hard_links(word_attention(pair)) == [(1, 0), (0, 1)]
+    torch.testing.assert_close(word_attention(pair, "@@ "), torch.tensor([[0.3], [0.4]]))
+
+
+def test_of_equal_weights_the_first_is_linked():
+    assert hard_links(torch.tensor([[0.2, 0.4, 0.4]])) == [(1, 0)]
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 0)])
+def test_an_empty_sentence_has_no_links(shape):
+    assert hard_links(torch.zeros(shape)) == [] and not parse_soft(format_soft(torch.zeros(shape))).numel()
+
+
+@given(st.integers(1, 6).flatmap(lambda n: st.lists(st.lists(st.floats(0, 1), min_size=n, max_size=n), min_size=1)))
+def test_weights_survive_a_round_trip(rows):
+    weights = torch.tensor(rows, dtype=torch.float64)
+    torch.testing.assert_close(parse_soft(format_soft(weights)), weights, rtol=0, atol=5e-7)
+
+
+@given(st.text(st.sampled_from("0.1,2 -en")))
+def test_weights_are_parsed_or_refused(line):
+    try:
+        weights = parse_soft(line)
+    except ValueError as error:
+        assert "weight" in str(error)
+    else:
+        assert len(weights) == len(line.split()) and weights.sum() <= weights.numel()
+
+
+@pytest.mark.parametrize("line", ["0.5,0.5 1", "1.5", "-0.1", "nan", "0-0", "0.5,,0.5"])
+def test_malformed_weights_are_refused(line):
+    with pytest.raises(ValueError, match="weight"):
+        parse_soft(line)
+
+
+# ---- batches
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9))), st.integers(1, 4), st.integers(1, 20))
+def test_batches_hold_every_sentence_once_and_one_source_length(lengths, sentences, tokens):
+    found = list(batches(lengths, Limits(sentences, tokens)))
+    assert sorted(k for batch in found for k in batch) == list(range(len(lengths)))
+    for batch in found:
+        assert len({lengths[k][0] for k in batch}) == 1 and len(batch) <= sentences
+        assert len(batch) == 1 or len(batch) * max(max(lengths[k]) for k in batch) <= tokens
+
+
+# ---- the verb
+
+
+def arguments(runs, tmp_path, path, *more):
+    text = ["--source", runs.text / "test.xx", "--reference", runs.text / "test.yy"]
+    output = ["--output", tmp_path / "hard", "--soft", tmp_path / "soft", "--cpu"]
+    return [str(part) for part in ("align", runs.data, "--path", path, *text, *output, *more)]
+
+
+def aligned(runs, tmp_path, path, *more):
+    assert main(arguments(runs, tmp_path, path, *more)) == 0
+    return (tmp_path / "hard").read_text(), (tmp_path / "soft").read_text()
+
+
+def test_links_are_those_of_fairseq(runs, tmp_path):
+    """As ``fairseq-generate --score-reference --print-alignment`` finds them one sentence at a time."""
+    path = runs.rnnsearch / "checkpoint_best.pt"
+    hard, _ = aligned(runs, tmp_path, path)
+    common = [runs.data, "--user-dir", corpus.USER_DIR, "--path", path, "--cpu", "--batch-size", "1"]
+    output = corpus.run("fairseq-generate", *common, "--score-reference", "--print-alignment").stdout
+    theirs = {int(number): links for number, links in re.findall(r"^A-(\d+)\t(.*)$", output, flags=re.MULTILINE)}
+    assert [sorted(parse_links(theirs[number])) for number in range(12)] == [
+        sorted(parse_links(line)) for line in hard.split("\n")[:-1]
+    ]
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "lstm"])
+def test_links_do_not_depend_on_the_batch(runs, tmp_path, name):
+    path = getattr(runs, name) / "checkpoint_last.pt"
+    hard, soft = aligned(runs, tmp_path, path)
+    for size in ("1", "5"):
+        again, weights = aligned(runs, tmp_path, path, "--batch-size", size)
+        assert again == hard
+        for line, other in zip(soft.split("\n"), weights.split("\n"), strict=True):
+            torch.testing.assert_close(parse_soft(line), parse_soft(other), rtol=0, atol=2e-6)
+
+
+def test_a_binarised_split_gives_the_same(runs, tmp_path):
+    path = runs.rnnsearch / "checkpoint_best.pt"
+    from_text = aligned(runs, tmp_path, path)
+    line = arguments(runs, tmp_path, path, "--gen-subset", "test")
+    del line[line.index("--source") : line.index("--output")]
+    assert main(line) == 0
+    assert ((tmp_path / "hard").read_text(), (tmp_path / "soft").read_text()) == from_text
+
+
+def test_what_a_checkpoint_names_may_have_moved(runs, tmp_path):
+    """Its data folder, pretrained embeddings, and the tools of ``--eval-bleu``."""
+    state = torch.load(runs.rnnsearch / "checkpoint_best.pt", weights_only=True)
+    state["cfg"]["model"].update(encoder_embed_path="nowhere", decoder_embed_path="nowhere")
+    state["cfg"]["task"].update(data="nowhere", eval_bleu=True, eval_bleu_detok="nothing")
+    torch.save(state, tmp_path / "moved.pt")
+    moved = aligned(runs, tmp_path, tmp_path / "moved.pt")
+    assert moved == aligned(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
+
+
+def test_an_ensemble_has_the_mean_attention(runs, tmp_path):
+    paths = [runs.rnnsearch / f"checkpoint{epoch}.pt" for epoch in (1, 2)]
+    singles = [aligned(runs, tmp_path, path)[1].split("\n") for path in paths]
+    together = aligned(runs, tmp_path, ":".join(map(str, paths)))[1].split("\n")
+    for first, second, both in zip(*singles, together, strict=True):
+        mean = (parse_soft(first) + parse_soft(second)) / 2
+        torch.testing.assert_close(parse_soft(both), mean, rtol=0, atol=2e-6)
+
+
+def test_unknown_pieces_are_joined_as_they_stand_in_the_text(runs, tmp_path):
+    (tmp_path / "source").write_text("ant ze@@ br@@ a bee\n\n")
+    (tmp_path / "reference").write_text("bee ya@@ k\nant\n")
+    more = ["--source", tmp_path / "source", "--reference", tmp_path / "reference", "--remove-bpe"]
+    hard, soft = aligned(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", *more)
+    assert [j for _, j in parse_links(hard.split("\n")[0])] == [0, 1] and parse_soft(soft.split("\n")[0]).shape == (
+        2,
+        3,
+    )
+    assert hard.split("\n")[1] == ""
+
+
+class TestBadInput:
+    def refused(self, line, capfd):
+        assert main(line) == 2
+        error = capfd.readouterr().err
+        assert error.startswith("fairseq-attnvariants align: ") and error.count("\n") == 1
+        return error
+
+    @pytest.fixture(autouse=True)
+    def nothing_written(self, tmp_path):
+        yield
+        assert not (tmp_path / "hard").exists() and not (tmp_path / "soft").exists()
+
+    def test_unequal_files(self, runs, tmp_path, capfd):
+        (tmp_path / "short").write_text("ant\n")
+        path = runs.rnnsearch / "checkpoint_best.pt"
+        line = arguments(runs, tmp_path, path, "--reference", tmp_path / "short")
+        assert "short ends after line 1, but" in self.refused(line, capfd)
+
+    def test_a_long_sentence(self, runs, tmp_path, capfd):
+        for name in ("source", "reference"):
+            (tmp_path / name).write_text("ant\n" + "ant " * 1024 + "\n")
+        files = ["--source", tmp_path / "source", "--reference", tmp_path / "reference"]
+        line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", *files)
+        assert "source, line 2: 1025 source tokens, EOS included, but" in self.refused(line, capfd)
+
+    @pytest.mark.parametrize("content", [None, b"", b"no checkpoint"])
+    def test_no_checkpoint(self, runs, tmp_path, capfd, content):
+        path = tmp_path / "checkpoint.pt"
+        if content is not None:
+            path.write_bytes(content)
+        assert "checkpoint.pt cannot be loaded" in self.refused(arguments(runs, tmp_path, path), capfd)
+
+    def test_other_dictionaries(self, runs, tmp_path, capfd):
+        shutil.copytree(runs.data, tmp_path / "other")
+        for side in ("xx", "yy"):
+            dictionary = tmp_path / "other" / f"dict.{side}.txt"
+            lines = dictionary.read_text().splitlines(keepends=True)
+            dictionary.write_text("".join(lines[::-1]))
+        line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
+        line[1] = str(tmp_path / "other")
+        assert "another source dictionary" in self.refused(line, capfd)
+
+    def test_a_model_without_attention(self, runs, tmp_path, capfd, monkeypatch):
+        from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel
+
+        forward = AttentionRNNModel.forward
+        monkeypatch.setattr(AttentionRNNModel, "forward", lambda *args, **more: (forward(*args, **more)[0], {}))
+        line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
+        assert "the model returns no 'attn' beside the logits" in self.refused(line, capfd)
+
+    def test_a_reference_alone(self, runs, tmp_path, capfd):
+        line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
+        place = line.index("--source")
+        assert "--reference needs --source" in self.refused([*line[:place], *line[place + 2 :]], capfd)
+        place = line.index("--reference")
+        assert "--source needs --reference" in self.refused([*line[:place], *line[place + 2 :]], capfd)
+
+    def test_a_missing_split(self, runs, tmp_path, capfd):
+        line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", "--gen-subset", "nowhere")
+        del line[line.index("--source") : line.index("--output")]
+        assert "split 'nowhere' cannot be loaded" in self.refused(line, capfd)
+
+    def test_an_output_that_cannot_be_written(self, runs, tmp_path, capfd):
+        line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", "--soft", tmp_path / "no" / "soft")
+        assert "soft cannot be written" in self.refused(line, capfd)
+        assert os.listdir(tmp_path) == []

@@ -1,0 +1,134 @@
+import os
+import re
+
+import pytest
+import torch
+
+from fairseq_attnvariants.cli.attention import Panel, draw, panels
+from fairseq_attnvariants.cli.files import UserError
+from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants.cli.model import Forced
+
+pytest.importorskip("matplotlib")
+
+from fairseq_attnvariants.cli.pictures import font_families  # noqa: E402
+
+
+def test_pieces_are_joined_and_eos_stays():
+    attention = torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.1, 0.6], [0.0, 0.1, 0.9]])
+    [panel] = panels("one", Forced(0, ["a@@", "b", "</s>"], ["x@@", "y", "</s>"], {"attn": attention}), "@@ ")
+    assert (panel.title, panel.source, panel.target) == ("one", ["ab", "</s>"], ["xy", "</s>"])
+    torch.testing.assert_close(panel.weights, torch.tensor([[0.35, 0.65], [0.1, 0.9]]))
+
+
+def test_a_second_level_has_words_above():
+    """Its columns go on in a batch with sentences of more words."""
+    extra = {"attn": torch.rand(2, 5), "word_attn": torch.tensor([[0.1, 0.4, 0.5, 0], [0, 0.2, 0.8, 0]])}
+    first, second = panels("ava", Forced(0, ["a", "b", "\u2581", "c", "</s>"], ["x", "</s>"], extra))
+    assert first.source == ["a", "b", "\u2581", "c", "</s>"]
+    assert second.source == ["ab", "c", "</s>"] and second.target == ["x", "</s>"]
+    torch.testing.assert_close(second.weights, extra["word_attn"][:, :3])
+
+
+def boxes(figure):
+    """What each heat map covers with its labels, in inches."""
+    scale = figure.dpi_scale_trans.inverted()
+    return [axes.get_tightbbox().transformed(scale) for axes in figure.axes]
+
+
+def test_heat_maps_do_not_overlap_and_show_the_weights():
+    weights = torch.tensor([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
+    long = [f"a rather long word {k}" for k in range(3)]
+    heat_maps = [Panel("one", long, long[:2], weights), Panel("$two", ["a", "b", "c"], long[:2], weights)]
+    figure = draw(heat_maps)
+    left, right = boxes(figure)
+    assert left.x1 < right.x0 < left.x1 + 1
+    for axes, panel in zip(figure.axes, heat_maps):
+        assert axes.images[0].get_array().tolist() == weights.tolist() and axes.images[0].get_clim() == (0, 1)
+        assert [label.get_text() for label in axes.get_xticklabels()] == panel.source
+        assert [label.get_text() for label in axes.get_yticklabels()] == panel.target
+
+
+def test_a_long_sentence_stays_readable():
+    words = [f"word{k}" for k in range(150)]
+    [box] = boxes(draw([Panel("long", words, words, torch.rand(150, 150))]))
+    assert min(box.width, box.height) > 150 * 9 / 72  # inches: a line of 9 points for each word
+
+
+def test_glyphs_that_no_font_has_are_told():
+    assert font_families("abc äö \u2581")[0] == "DejaVu Sans"
+    with pytest.raises(UserError, match=r"no installed font has .* \(U\+0378\), .* \(U\+0379\): install one"):
+        font_families("a\u0378\u0379")
+
+
+def test_a_font_for_another_script_is_found():
+    try:
+        assert "DejaVu Sans" not in font_families("\u4e2d\u6587")
+    except UserError:
+        pytest.skip("no font with Chinese glyphs is installed")
+    assert len(font_families("a\u4e2d")) == 2
+
+
+# ---- the verb
+
+
+def arguments(runs, tmp_path, *more):
+    best = runs.rnnsearch / "checkpoint_best.pt"
+    fixed = ["attention", runs.data, "--path", best, "--output", tmp_path / "picture.svg", "--cpu"]
+    return [str(part) for part in (*fixed, *more)]
+
+
+def words(tmp_path):
+    """The texts in the picture: matplotlib writes each as a comment before its outline."""
+    return re.findall(r"<!-- (.*?) -->", (tmp_path / "picture.svg").read_text())
+
+
+def test_two_models_on_the_reference(runs, tmp_path):
+    text = ["--source", runs.text / "test.xx", "--reference", runs.text / "test.yy", "--line", "4"]
+    more = ["--path", runs.lstm / "checkpoint_last.pt", "--title", "first", "--title", "stock & lstm"]
+    assert main(arguments(runs, tmp_path, *text, *more)) == 0
+    found = words(tmp_path)
+    for word in ("zebra", "yak"):  # unknown words as they stand in the text
+        assert found.count(word) == 4
+    assert found.count("&lt;/s&gt;") == 4 and {"first", "stock &amp; lstm"} <= set(found)
+
+
+@pytest.mark.parametrize("form, start", [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_an_ensemble_translates(runs, tmp_path, form, start):
+    paths = f"{runs.rnnsearch}/checkpoint1.pt:{runs.rnnsearch}/checkpoint2.pt"
+    more = ["--path", paths, "--gen-subset", "test", "--generate", "--beam", "2", "--max-len-b", "5"]
+    line = arguments(runs, tmp_path, *more, "--output", tmp_path / f"picture.{form}")
+    del line[2:4]
+    assert main(line) == 0
+    assert (tmp_path / f"picture.{form}").read_bytes().startswith(start)
+
+
+def test_a_source_alone_is_translated(runs, tmp_path, capfd):
+    (tmp_path / "source").write_text("ant bee\nzebra\n")
+    assert main(arguments(runs, tmp_path, "--source", tmp_path / "source", "--line", "2", "--max-len-b", "3")) == 0
+    assert "zebra" in words(tmp_path) and "bee" not in words(tmp_path)[:2]
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["--line", "13"], "split 'test' has lines 1 to 12, and no line 13"),
+        (["--line", "0"], "split 'test' has lines 1 to 12, and no line 0"),
+        (["--output", "picture.gif"], "must end in .png, .svg or .pdf"),
+        (["--output", "no/picture.svg"], "no/picture.svg cannot be written"),
+        (["--title", "a", "--title", "b"], "2 --title for 1 --path"),
+        (["--reference", "x", "--generate"], "give --reference or --generate, not both"),
+        (["--source", "nowhere"], "nowhere cannot be read"),
+    ],
+)
+def test_bad_input_is_refused(runs, tmp_path, capfd, more, message):
+    assert main(arguments(runs, tmp_path, *more)) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("fairseq-attnvariants attention: ") and error.count("\n") == 1 and message in error
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_glyph_leaves_no_picture(runs, tmp_path, capfd):
+    (tmp_path / "source").write_text("ant \u0378\n")
+    assert main(arguments(runs, tmp_path, "--source", tmp_path / "source", "--max-len-b", "3")) == 2
+    assert "(U+0378)" in capfd.readouterr().err and os.listdir(tmp_path) == ["source"]

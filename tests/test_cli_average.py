@@ -1,0 +1,152 @@
+import os
+import re
+import shutil
+
+import corpus
+import pytest
+import torch
+
+from fairseq_attnvariants.cli.average import average, best, last, mean
+from fairseq_attnvariants.cli.files import UserError
+from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants.cli.model import load, read_checkpoint
+
+FINGERPRINT = "encoder.dictionary_fingerprint"
+
+
+def names(paths):
+    return [os.path.basename(path) for path in paths]
+
+
+def changed(source, target, change):
+    """Write a checkpoint again after ``change(state)``."""
+    state = torch.load(source, weights_only=True)
+    change(state)
+    torch.save(state, target)
+    return str(target)
+
+
+def test_the_mean_by_hand():
+    states = [
+        {"weight": torch.tensor([1.0, 2.0]), "half": torch.tensor([0.5]).half(), "count": torch.tensor([3])},
+        {"weight": torch.tensor([2.0, 6.0]), "half": torch.tensor([1.5]).half(), "count": torch.tensor([4])},
+    ]
+    found = mean(states)
+    assert found["weight"].tolist() == [1.5, 4] and found["half"].tolist() == [1] and found["count"].tolist() == [4]
+    assert found["half"].dtype is torch.float16 and states[0]["weight"].tolist() == [1, 2]
+
+
+def test_small_differences_are_not_lost():
+    """In float32 the sum of a thousand values loses what they differ in."""
+    value = torch.tensor([1 / 3])
+    assert torch.equal(mean([{"weight": value}] * 1000)["weight"], value)
+
+
+def test_the_last_are_chosen_by_number(runs):
+    assert names(last(str(runs.rnnsearch), 2, "epochs")) == ["checkpoint2.pt", "checkpoint1.pt"]
+    assert names(last(str(runs.rnnsearch), 2, "updates")) == ["checkpoint_2_20.pt", "checkpoint_1_10.pt"]
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_the_best_are_chosen_by_value_and_copies_count_once(runs, tmp_path, maximize):
+    for k, value in enumerate([3.0, 1.0, None, 2.0]):
+
+        def change(state, k=k, value=value):
+            state["extra_state"]["val_loss"] = value
+            state["optimizer_history"][-1]["num_updates"] = k
+            state["cfg"]["checkpoint"]["maximize_best_checkpoint_metric"] = maximize
+
+        changed(runs.rnnsearch / "checkpoint1.pt", tmp_path / f"checkpoint{k}.pt", change)
+    shutil.copy(tmp_path / "checkpoint1.pt", tmp_path / "checkpoint_best.pt")
+    order = ["checkpoint0.pt", "checkpoint3.pt", "checkpoint1.pt"]
+    assert names(best(str(tmp_path), 3)) == (order if maximize else order[::-1])
+    with pytest.raises(UserError, match="has 3 different checkpoints with a validation score, and 4 are asked for"):
+        best(str(tmp_path), 4)
+
+
+def test_verb_averages_and_fairseq_generates(runs, tmp_path):
+    output = tmp_path / "average.pt"
+    assert main(["average", "--folder", str(runs.rnnsearch), "--last", "2", "--output", str(output)]) == 0
+    first, second = (read_checkpoint(runs.rnnsearch / f"checkpoint{k}.pt")["model"] for k in (1, 2))
+    state = read_checkpoint(output)
+    assert state["model"].keys() == first.keys() and "last_optimizer_state" not in state
+    for name, tensor in state["model"].items():
+        if tensor.is_floating_point():
+            torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
+        else:
+            assert torch.equal(tensor, first[name])
+    assert FINGERPRINT in state["model"]
+    process = corpus.run(
+        "fairseq-generate", runs.data, "--user-dir", corpus.USER_DIR, "--path", output, "--cpu", "--batch-size", "12"
+    )
+    assert len(re.findall(r"^H-", process.stdout, flags=re.MULTILINE)) == 12
+
+
+def test_a_model_without_a_dataclass(runs, tmp_path):
+    """The stock lstm, whose checkpoint holds an argparse.Namespace; the newest is what is left beside parameters."""
+    output = str(tmp_path / "average.pt")
+    paths = [str(runs.lstm / f"checkpoint{name}.pt") for name in ("1", "_1_10")]
+    assert main(["average", *paths, "--output", output]) == 0
+    assert read_checkpoint(output)["optimizer_history"][-1]["num_updates"] == 15
+    assert load(output, str(runs.data), cpu=True).models
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda state: state["cfg"]["model"].update(attention_history="context"), "option attention_history is"),
+        (lambda state: state["model"][FINGERPRINT].add_(1), "different dictionaries (encoder)"),
+        (lambda state: state["model"].update(extra=torch.zeros(1)), "only one has the parameter extra"),
+        (
+            lambda state: state["model"].update({"decoder.output_projection.bias": torch.zeros(1)}),
+            "decoder.output_projection.bias is (1,) in one and",
+        ),
+    ],
+)
+def test_checkpoints_that_differ_are_refused(runs, tmp_path, capfd, change, message):
+    other = changed(runs.rnnsearch / "checkpoint2.pt", tmp_path / "other.pt", change)
+    output = tmp_path / "average.pt"
+    assert main(["average", other, str(runs.rnnsearch / "checkpoint1.pt"), "--output", str(output)]) == 2
+    error = capfd.readouterr().err
+    assert "cannot be averaged" in error and message in error and error.count("\n") == 1
+    assert os.listdir(tmp_path) == ["other.pt"]
+
+
+def test_dropout_may_differ(runs, tmp_path):
+    path = str(runs.rnnsearch / "checkpoint2.pt")
+    other = changed(path, tmp_path / "other.pt", lambda state: state["cfg"]["model"].update(dropout=0.9))
+    assert average([path, other])["model"].keys() == read_checkpoint(path)["model"].keys()
+
+
+def test_what_is_no_plain_data_is_not_loaded(runs, tmp_path):
+    """A checkpoint that would run code is refused, and runs none."""
+
+    class Bomb:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "exploded"),)
+
+    torch.save({"model": {}, "extra_state": Bomb(), "optimizer_history": []}, tmp_path / "bomb.pt")
+    with pytest.raises(UserError, match="bomb.pt cannot be loaded"):
+        read_checkpoint(str(tmp_path / "bomb.pt"))
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        ([], "name the checkpoints, or give --folder and one of --last and --best"),
+        (["--folder", "nowhere", "--last", "2"], "nowhere has 0 checkpoints saved by epochs, and 2 are asked for"),
+        (["--folder", "nowhere"], "name the checkpoints, or give --folder"),
+        (["nowhere.pt"], "nowhere.pt cannot be loaded"),
+    ],
+)
+def test_bad_input_is_refused(tmp_path, capfd, more, message):
+    assert main(["average", *more, "--output", str(tmp_path / "average.pt")]) == 2
+    error = capfd.readouterr().err
+    assert message in error and error.count("\n") == 1 and os.listdir(tmp_path) == []
+
+
+def test_another_file_is_no_checkpoint(tmp_path):
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(UserError, match="list.pt is not a checkpoint of fairseq"):
+        read_checkpoint(str(tmp_path / "list.pt"))

@@ -1,0 +1,194 @@
+import html
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_attnvariants.cli.compare import Translation, matching, parse_attention, read_generated, words_html
+from fairseq_attnvariants.cli.main import main
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+HARD = """2026-01-01 00:00:00 | INFO | fairseq_cli.generate | loading
+S-1\tthe sm@@ all <dog>
+T-1\tder kleine <hund>
+H-1\t-0.5\tder kle@@ ine hund
+D-1\t-0.5\tder kle@@ ine hund
+P-1\t-0.1 -0.1 -0.1 -0.1 -0.1
+A-1\t0-0 1-1 2-2 3-3
+H-1\t-0.7\tworse
+P-1\t-0.7 -0.7
+A-1\t0-0
+S-0\ta & b
+T-0\tx & y
+H-0\t-0.25\tx y
+P-0\t-0.1 -0.1 -0.1
+A-0\t2-0 2-1
+"""
+
+
+# ---- parts
+
+
+def test_the_best_hypothesis_with_its_attention_between_words():
+    outputs = read_generated(HARD.splitlines(), "file", "@@ ")
+    assert sorted(outputs) == [0, 1]
+    source, reference, (words, attention) = outputs[1]
+    assert (source, reference, words) == (
+        ["the", "small", "<dog>"], ["der", "kleine", "<hund>"], ["der", "kleine", "hund"]
+    )  # fmt: skip
+    assert attention.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
+def test_without_scores_for_each_token_there_is_no_attention():
+    lines = HARD.replace("kle@@ ine", "kleine").splitlines()  # as fairseq-generate --remove-bpe prints it
+    assert read_generated(lines, "file")[1].translation == Translation(["der", "kleine", "hund"], None)
+
+
+def test_soft_attention_loses_eos():
+    weights = parse_attention("0.1,0.2,0.7 0.3,0.3,0.4", 2, 1)
+    torch.testing.assert_close(weights, torch.tensor([[0.1, 0.2]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("text", ["0.1,0.9", "2-0", "0-1", "0.1,x 0.1,0.2", "1.5,0.1,0.1 0,0,0"])
+def test_attention_of_other_sentences_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_attention(text, 2, 1)
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",))), st.integers(0, 3), st.integers(0, 3))
+def test_attention_is_parsed_or_refused(text, source, target):
+    try:
+        weights = parse_attention(text, source, target)
+    except ValueError:
+        return
+    assert weights.shape == (target, source)
+
+
+def test_words_in_the_order_of_the_reference_match():
+    assert matching(["a", "b", "c", "d"], ["a", "x", "c", "y", "d"]) == [True, False, True, True]
+    assert matching(["b", "a"], ["a", "b"]).count(True) == 1
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1)))
+def test_every_word_is_escaped(words):
+    shown = words_html(Translation(words, None), words[::2])
+    assert re.fullmatch(r"(<(span|mark)>[^<>]*</\2>( |$))*", shown, flags=re.DOTALL)
+    assert [html.unescape(word) for word in re.findall(r"<(?:span|mark)>([^<>]*)</", shown)] == words
+
+
+def test_faint_attention_is_left_out():
+    weights = torch.tensor([[0.04, 0.96], [0.5, 0.5]])
+    assert words_html(Translation(["x", "y"], weights), ["x"]) == (
+        '<span data-a="1:0.96">x</span> <mark data-a="0:0.50 1:0.50">y</mark>'
+    )
+
+
+# ---- the verb
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Writes output with alignments, a bare text and its sides, and returns the arguments of the verb."""
+
+    def write(**changed):
+        files = dict(hard=HARD, bare="x & y\nder hund\n", source="a & b\nthe small <dog>\n")
+        files |= dict(reference="x & y\nder kleine <hund>\n")
+        for name, text in {**files, **changed}.items():
+            (tmp_path / name).write_text(text)
+        names = ["--name", "<hard>", "--name", "bare", "--remove-bpe", "--output", tmp_path / "page.html"]
+        return [str(part) for part in ("compare", tmp_path / "hard", tmp_path / "bare", *names)]
+
+    return write
+
+
+def test_the_page_needs_no_network_and_escapes(command, tmp_path):
+    assert main(command()) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "http:" not in page and "https:" not in page and "default-src 'none'" in page
+    assert (
+        "<hard>" not in page and "&lt;hard&gt;" in page and "<hund>" not in page and "<span>&lt;dog&gt;</span>" in page
+    )
+    assert page.index(">a</span> <span>&amp;</span>") < page.index(">the</span>"), "in the order of the text"
+    assert '<mark data-a="2:1.00">hund</mark>' in page
+
+
+def test_given_texts_are_shown_instead_of_printed_ones(command, tmp_path):
+    more = ["--source", tmp_path / "source", "--reference", tmp_path / "reference"]
+    arguments = command(source="a & RAW\nthe small\n", reference="x RAW\nder kleine hund\n")
+    assert main([*arguments, *map(str, more)]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("RAW") == 2 and '<span data-a="2:1.00">x</span>' in page
+    assert "data-a" not in page[page.index(">small<") :].split("</article>")[0], "two words are not the three of S-1"
+
+
+@pytest.mark.parametrize(
+    "changed, more, message",
+    [
+        (dict(bare="x\n"), [], "bare and the reference do not have the same sentences: line 2 is in only one"),
+        (dict(hard="bare\n"), [], "no system has the source: give --source"),
+        (dict(hard=HARD.replace("S-0\ta & b\n", "")), [], "hard: sentence 0 has no S- or no H- line"),
+        (
+            dict(hard=HARD.replace("T-0\tx & y\n", "")),
+            [],
+            "the source and the reference do not have the same sentences: line 1 is in only one",
+        ),
+        (dict(hard=HARD.replace("2-0 2-1", "3-0")), [], "A-0: 3-0 is outside the sentences, which have 3 and 2"),
+        (
+            dict(bare=HARD.replace("a & b", "a & c")),
+            [],
+            "bare and the systems before it have different sources in line 1",
+        ),
+        ({}, ["--name", "third"], "3 --name for 2 systems"),
+    ],
+)
+def test_bad_input_is_refused(command, tmp_path, capfd, changed, more, message):
+    assert main([*command(**changed), *more]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("fairseq-attnvariants compare: ") and error.count("\n") == 1 and message in error
+    assert len(os.listdir(tmp_path)) == 4
+
+
+def browse(page, script=""):
+    """The page as a browser has it after its scripts and one more."""
+    path, _, place = str(page).partition("#")
+    content = Path(path).read_text().replace("</body>", f"<script>{script}</script></body>")
+    Path(f"{path}.html").write_text(content)
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"file://{path}.html#{place}"]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "</html>" in dom
+    return dom
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+class TestInABrowser:
+    def order(self, dom):
+        return re.findall(r"<h2>(\d+)</h2>", dom)
+
+    def test_sentences_are_sorted(self, command, tmp_path):
+        """The keys: line, words, chrF of <hard>, chrF of bare, their difference."""
+        assert main(command()) == 0
+        page = f"{tmp_path}/page.html"
+        assert self.order(browse(page)) == self.order(browse(page + "#0")) == ["1", "2"]
+        assert self.order(browse(page + "#0-")) == ["2", "1"]
+        assert self.order(browse(page + "#3")) == ["2", "1"]  # bare has the first sentence right
+        assert self.order(browse(page + "#4")) == ["2", "1"] and self.order(browse(page + "#4-")) == ["1", "2"]
+        clicks = 'const s = document.querySelector("select"); s.value = 3; s.dispatchEvent(new Event("change"));'
+        assert self.order(browse(page, clicks)) == ["2", "1"]
+        assert self.order(browse(page, 'document.querySelector("button").click();')) == ["2", "1"]
+
+    def test_pointing_at_a_word_shows_its_source(self, command, tmp_path):
+        assert main(command()) == 0
+        over = 'document.querySelectorAll("mark[data-a]")[0].dispatchEvent(new MouseEvent("%s", {bubbles: true}));'
+        dom = browse(tmp_path / "page.html", over % "mouseover")
+        lit = re.findall(r'<span style="background: [^"]+">([^<]*)</span>', dom)
+        assert lit == ["&lt;dog&gt;"]
+        assert not re.search(
+            r'style="background: [^"]', browse(tmp_path / "page.html", over % "mouseover" + over % "mouseout")
+        )

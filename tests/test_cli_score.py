@@ -1,0 +1,138 @@
+import csv
+import json
+import math
+import os
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants.cli.score import BOUNDARIES, length_groups, metrics, scores
+
+REFERENCES = [["the cat sat on the mat", "a dog barks"]]
+SYSTEMS = [("one", ["the cat sat on mat", "a dog"]), ("two", ["the cat sat on the mat", "a cat barks"])]
+
+
+def values(rows):
+    return {(row.measure, row.system): row.score for row in rows}
+
+
+def test_unigram_measures_by_hand():
+    found = values(scores(SYSTEMS, REFERENCES, metrics("none", False, 3)))
+    # 7 words, all of them right, for a reference of 9
+    assert found["1-gram precision", "one"] == pytest.approx(100)
+    assert found["1-gram BLEU", "one"] == pytest.approx(100 * math.exp(1 - 9 / 7))
+    # 9 words, 8 of them right
+    assert found["1-gram precision", "two"] == pytest.approx(100 * 8 / 9)
+    assert found["1-gram BLEU", "two"] == pytest.approx(100 * 8 / 9)
+
+
+def test_measures_are_those_of_sacrebleu_with_its_signatures():
+    rows = scores(SYSTEMS, REFERENCES, metrics("char", True, 3))
+    bleu = BLEU(tokenize="char", lowercase=True).corpus_score(SYSTEMS[0][1], REFERENCES)
+    assert values(rows)["BLEU", "one"] == bleu.score
+    assert [row.measure for row in rows[::2]] == ["BLEU", "chrF3", "TER", "1-gram precision", "1-gram BLEU"]
+    assert "case:lc|eff:no|tok:char|smooth:exp" in rows[0].signature and "nc:6|nw:0" in rows[2].signature
+    assert all(row.interval is row.p is None for row in rows)
+    assert values(rows)["TER", "two"] == pytest.approx(100 / 9)
+
+
+def test_bootstrap_is_paired_against_the_first_system():
+    good = ["w x y z a b c d"] * 30
+    bad = ["w x y z a b c d"] * 10 + ["w x q z a q c d"] * 20
+    systems = [("good", good), ("again", good), ("bad", bad)]
+    rows = [row for row in scores(systems, [good], metrics("none", False, 2), samples=50) if row.measure == "BLEU"]
+    assert rows[0].p is None and rows[1].p == 1 and rows[2].p < 0.05
+    assert rows[0].interval == 0 < rows[2].interval
+    assert "bs:50|seed:12345" in rows[0].signature
+
+
+def test_groups_end_at_their_boundaries():
+    lengths = [0, 10, 11, 50, 51, 200]
+    hypotheses = ["a b c d"] * 6
+    references = [["a b c d"] * 3 + ["x", "a b c d", "x y"]]
+    groups = length_groups(lengths, [("one", hypotheses)], references, BLEU(tokenize="none"), BOUNDARIES)
+    assert [(group.words, group.sentences) for group in groups] == [
+        ("0 to 10", 2), ("11 to 20", 1), ("21 to 30", 0), ("31 to 40", 0), ("41 to 50", 1), ("over 50", 2)
+    ]  # fmt: skip
+    assert [group.bleu[0] for group in groups[:4]] == [pytest.approx(100), pytest.approx(100), None, None]
+    assert groups[4].bleu[0] < groups[5].bleu[0] < 100  # corpus BLEU of the group's sentences
+
+
+def test_short_texts_have_an_empty_last_group():
+    groups = length_groups([1], [("one", ["a"])], [["a"]], BLEU(), [3])
+    assert [(group.words, group.sentences) for group in groups] == [("0 to 3", 1), ("over 3", 0)]
+
+
+# ---- the verb
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Writes the texts, and returns the arguments of the verb."""
+    texts = {"one": SYSTEMS[0][1], "two": SYSTEMS[1][1], "reference": REFERENCES[0], "source": ["s " * 6, "s " * 3]}
+
+    def write(**changed):
+        for name, lines in {**texts, **changed}.items():
+            (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+        path = {name: str(tmp_path / name) for name in texts}
+        arguments = ["score", path["one"], path["two"], "--reference", path["reference"], "--source", path["source"]]
+        return [*arguments, "--boundaries", "4", "--tokenize", "none", "--table", str(tmp_path / "scores.json")]
+
+    return write
+
+
+def test_verb_prints_and_writes_both_tables(command, tmp_path, capfd):
+    assert main([*command(), "--group-table", str(tmp_path / "groups.csv"), "--bootstrap", "20"]) == 0
+    rows = json.loads((tmp_path / "scores.json").read_text())
+    assert len(rows) == 10 and rows[-1]["measure"] == "1-gram BLEU" and rows[-1]["system"].endswith("two")
+    assert rows[-1]["score"] == pytest.approx(100 * 8 / 9) and 0 < rows[-1]["p"] <= 1
+    with open(tmp_path / "groups.csv") as stream:
+        groups = list(csv.reader(stream))
+    assert [row[:2] for row in groups] == [["words", "sentences"], ["0 to 4", "1"], ["over 4", "1"]]
+    assert float(groups[2][3]) == pytest.approx(100)
+    out = capfd.readouterr().out
+    assert "88.89" in out and "nrefs:1|bs:20|seed:12345" in out and "over 4" in out
+
+
+@pytest.mark.parametrize("form, start", [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_lengths_are_drawn(command, tmp_path, form, start):
+    pytest.importorskip("matplotlib")
+    assert main([*command(), "--plot", str(tmp_path / f"lengths.{form}")]) == 0
+    assert (tmp_path / f"lengths.{form}").read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(
+    "changed, more, message",
+    [
+        (dict(two=["a"]), [], "two ends after line 1, but {folder}/one has 2 lines"),
+        (dict(one=[], two=[], reference=[], source=[]), [], "one is empty"),
+        ({}, ["--boundaries", "20", "10"], "--boundaries must be positive and grow"),
+        ({}, ["--chrf-beta", "0"], "--chrf-beta at least 1"),
+        ({}, ["--table", "scores.txt"], "must end in .csv or .json"),
+        ({}, ["--plot", "lengths.gif"], "must end in .png, .svg or .pdf"),
+    ],
+)
+def test_bad_input_is_refused(command, tmp_path, capfd, changed, more, message):
+    pytest.importorskip("matplotlib")
+    assert main([*command(**changed), *more]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1 and message.format(folder=tmp_path) in error
+    assert len(os.listdir(tmp_path)) == 4
+
+
+def test_a_missing_tokeniser_is_refused(command, capfd, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
+    assert main([*command(), "--tokenize", "ja-mecab"]) == 2
+    error = capfd.readouterr().err
+    assert "--tokenize ja-mecab: " in error and error.count("\n") == 1
+
+
+def test_a_plot_needs_the_source_and_matplotlib(command, tmp_path, capfd, monkeypatch):
+    arguments = command()
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    assert main([*arguments, "--plot", str(tmp_path / "lengths.png")]) == 2
+    assert 'pip install "matplotlib>=3.8"' in capfd.readouterr().err
+    del arguments[5:7]
+    assert main([*arguments, "--plot", str(tmp_path / "lengths.png")]) == 2
+    assert "need --source" in capfd.readouterr().err
