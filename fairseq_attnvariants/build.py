@@ -3,17 +3,20 @@
 The configuration stops here: the parts receive widths and parts.
 """
 
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
-from .nn.attention import AdditiveAttention
+from .nn.attention import AdditiveAttention, AttentionViaAttention
 from .nn.bridging import DirectBridge
-from .nn.cells import CELLS
+from .nn.cells import CELLS, StackedCell
 from .nn.decoder import Decoder, UpperLayers
-from .nn.encoder import BidirectionalEncoder
+from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.history import ContextHistory, ConvolutionHistory, DistanceHistory, History
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
-from .nn.transition import Condition, InitialState, Transition
+from .nn.transition import AnyCell, Condition, InitialState, Transition
 from .variants import DROPOUT_PLACES, HISTORIES
+
+Encoder = Union[BidirectionalEncoder, HierarchicalEncoder]
+Attention = Union[AdditiveAttention, AttentionViaAttention]
 
 
 class ConfigurationError(ValueError):
@@ -31,6 +34,8 @@ def check(cfg) -> None:
         "decoder_layers",
         "decoder_out_embed_dim",
         "attention_dim",
+        "encoder_char_hidden_size",
+        "attention_via_dim",
         "attention_filters",
         "attention_filter_width",
     ):
@@ -70,6 +75,30 @@ def check(cfg) -> None:
             "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell lstm; "
             "use --decoder-cell gru or adaptive_gru"
         )
+    late, hierarchical = str(cfg.decoder_transition) == "late", str(cfg.encoder_type) == "hierarchical"
+    if hierarchical and not cfg.attention_via:
+        raise ConfigurationError(
+            "--encoder-type hierarchical has annotations of words and of characters, and only --attention-via attends "
+            "to both: add it"
+        )
+    if cfg.attention_via and not hierarchical and cfg.encoder_layers < 2:
+        raise ConfigurationError(
+            "--attention-via needs two levels of annotations: --encoder-layers 2 (or more), or --encoder-type "
+            "hierarchical"
+        )
+    if cfg.attention_via_unguided and not cfg.attention_via:
+        raise ConfigurationError("--attention-via-unguided changes --attention-via, which is not given: add it")
+    if late and (cfg.decoder_condition or cfg.bridge_target):
+        option = "--decoder-condition" if cfg.decoder_condition else "--bridge-target"
+        raise ConfigurationError(
+            f"{option} changes the cell that reads the context, and with --decoder-transition late there is none after "
+            "attention; use simple or conditional"
+        )
+    if hierarchical and (cfg.bridge_source or str(cfg.bridge_direct) != "none"):
+        raise ConfigurationError(
+            "--bridge-source and --bridge-direct bridge the embeddings of words, and --encoder-type hierarchical has "
+            "embeddings of characters only; use --encoder-type bidirectional"
+        )
     if str(cfg.bridge_direct) != "none" and not (cfg.bridge_source or cfg.bridge_direct_alone):
         raise ConfigurationError(
             "--bridge-direct without --bridge-source consistently worsened translation (003 section 2.3: a plain "
@@ -92,54 +121,99 @@ def histories(cfg) -> Set[str]:
     return names - {"none"}
 
 
-def build_encoder(cfg) -> BidirectionalEncoder:
+def build_encoder(cfg) -> Encoder:
     """The encoder that the configuration describes."""
-    return BidirectionalEncoder(
-        str(cfg.encoder_cell),
-        cfg.encoder_embed_dim,
-        cfg.encoder_hidden_size,
-        cfg.encoder_layers,
-        cfg.encoder_dropout_out,
-        bridge=cfg.bridge_source,
-    )
+    words = cfg.encoder_hidden_size, cfg.encoder_layers, cfg.encoder_dropout_out
+    if str(cfg.encoder_type) == "hierarchical":
+        cells = str(cfg.encoder_char_cell), str(cfg.encoder_cell)
+        return HierarchicalEncoder(*cells, cfg.encoder_embed_dim, cfg.encoder_char_hidden_size, *words)
+    levels = 2 if cfg.attention_via else 1
+    return BidirectionalEncoder(str(cfg.encoder_cell), cfg.encoder_embed_dim, *words, cfg.bridge_source, levels)
+
+
+class Widths(NamedTuple):
+    """Of what the encoder hands to the decoder."""
+
+    final: int
+    """``[→s_S; ←s_1]``"""
+    lower: int
+    """annotations"""
+    upper: int
+    """annotations of the higher level, 0 without one"""
+
+    @property
+    def context(self) -> int:
+        """``c_i``."""
+        return self.upper + self.lower
+
+    @property
+    def top(self) -> int:
+        """Annotations of the highest level."""
+        return self.upper or self.lower
+
+
+def _widths(cfg) -> Widths:
+    both = 2 * cfg.encoder_hidden_size
+    lower = cfg.encoder_char_hidden_size if str(cfg.encoder_type) == "hierarchical" else both
+    return Widths(both, lower + cfg.encoder_embed_dim * cfg.bridge_source, both * cfg.attention_via)
 
 
 def build_decoder(cfg) -> Decoder:
     """The decoder that the configuration describes."""
-    target, hidden = cfg.decoder_embed_dim, cfg.decoder_hidden_size
-    final = 2 * cfg.encoder_hidden_size
-    annotation = final + cfg.encoder_embed_dim * cfg.bridge_source
-    cell = CELLS[str(cfg.decoder_cell)]
-    paths = histories(cfg)
+    target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, _widths(cfg)
     initial_source = str(cfg.initial_state)
-    initial_dim = annotation if initial_source == "mean" else cfg.encoder_hidden_size
-
-    first_inputs = {"target": target}
-    if cfg.input_feed:
-        first_inputs["previous_context"] = annotation
-    last_inputs = {"context": annotation}
-    if cfg.bridge_target:
-        last_inputs["attended"] = cfg.encoder_embed_dim
-    if str(cfg.decoder_transition) == "conditional":
-        before, after = cell(first_inputs, hidden), cell(last_inputs, hidden)
-    else:
-        before, after = None, cell({**first_inputs, **last_inputs}, hidden)
-
-    own_state = "state" in paths
+    initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
+    own_state = "state" in histories(cfg)
+    before, after = _cells(cfg, source)
+    inside = cfg.decoder_layers if after is None else 1  # layers that step within the transition
+    upper = cfg.decoder_layers - inside
     transition = Transition(
         before,
-        AdditiveAttention(hidden, annotation, cfg.attention_dim, _score_terms(cfg, paths, annotation)),
+        _attention(cfg, source),
         after,
-        query_cell=CELLS["gru"]({"hidden": hidden, "context": annotation}, hidden) if own_state else None,
-        condition=Condition(target, hidden, annotation, final) if cfg.decoder_condition else None,
+        query_cell=CELLS["gru"]({"hidden": hidden, "context": source.context}, hidden) if own_state else None,
+        condition=Condition(target, hidden, source.context, source.final) if cfg.decoder_condition else None,
     )
-    upper = cfg.decoder_layers - 1
     return Decoder(
         transition,
-        InitialState(initial_source, initial_dim, after.state_dim),
-        _readout(cfg, annotation),
+        InitialState(initial_source, initial_dim, transition.last.state_dim // inside, inside),
+        _readout(cfg, source.context),
         initial_query=InitialState(initial_source, initial_dim, hidden) if own_state else None,
         upper=UpperLayers(str(cfg.decoder_cell), hidden, upper, cfg.decoder_dropout_out) if upper else None,
+    )
+
+
+def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
+    """The cells before and after attention."""
+    cell, hidden = CELLS[str(cfg.decoder_cell)], cfg.decoder_hidden_size
+    first = {"target": cfg.decoder_embed_dim}
+    if cfg.input_feed:
+        first["previous_context"] = source.context
+    last = {"context": source.context}
+    if cfg.bridge_target:
+        last["attended"] = cfg.encoder_embed_dim
+    if str(cfg.decoder_transition) == "simple":
+        return None, cell({**first, **last}, hidden)
+    if str(cfg.decoder_transition) == "conditional":
+        return cell(first, hidden), cell(last, hidden)
+    if cfg.decoder_layers == 1:
+        return cell(first, hidden), None
+    # attention reads the highest layer's state, so all layers step before it
+    above = [cell({"below": hidden}, hidden) for _ in range(cfg.decoder_layers - 1)]
+    return StackedCell([cell(first, hidden), *above], cfg.decoder_dropout_out), None
+
+
+def _attention(cfg, source: Widths) -> Attention:
+    hidden, paths = cfg.decoder_hidden_size, histories(cfg)
+    if not cfg.attention_via:
+        terms = _score_terms(cfg, paths, source, cfg.attention_dim)
+        return AdditiveAttention(hidden, source.lower, cfg.attention_dim, terms)
+    guided = not cfg.attention_via_unguided
+    terms = _score_terms(cfg, paths, source, cfg.attention_via_dim)
+    return AttentionViaAttention(
+        AdditiveAttention(hidden, source.upper, cfg.attention_dim),
+        AdditiveAttention(hidden + source.upper * guided, source.lower, cfg.attention_via_dim, terms),
+        guided,
     )
 
 
@@ -149,18 +223,18 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
     return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
 
 
-def _readout(cfg, annotation: int) -> Readout:
+def _readout(cfg, context: int) -> Readout:
     kind = READOUTS[str(cfg.readout)]
-    widths = cfg.decoder_hidden_size, cfg.decoder_embed_dim, annotation, kind.pieces * cfg.decoder_out_embed_dim
+    widths = cfg.decoder_hidden_size, cfg.decoder_embed_dim, context, kind.pieces * cfg.decoder_out_embed_dim
     weighting = AdaptiveWeighting(*widths, swapped=cfg.adaptive_output_swapped) if cfg.adaptive_output else None
     return kind(*widths, weighting)
 
 
-def _score_terms(cfg, paths: Set[str], annotation: int) -> List[History]:
+def _score_terms(cfg, paths: Set[str], source: Widths, width: int) -> List[History]:
     makers: Dict[str, Callable[[], History]] = {
-        "context": lambda: ContextHistory(annotation, cfg.attention_dim),
+        "context": lambda: ContextHistory(source.context, width),
         "distance": DistanceHistory,
-        "convolution": lambda: ConvolutionHistory(cfg.attention_filters, cfg.attention_filter_width, cfg.attention_dim),
+        "convolution": lambda: ConvolutionHistory(cfg.attention_filters, cfg.attention_filter_width, width),
     }
     return [make() for name, make in makers.items() if name in paths]
 

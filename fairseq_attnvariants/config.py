@@ -11,9 +11,10 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 CELL = ChoiceEnum(["gru", "adaptive_gru", "lstm"])
-TRANSITION = ChoiceEnum(["simple", "conditional"])
-INITIAL_STATE = ChoiceEnum(["first", "mean"])
-READOUT = ChoiceEnum(["maxout", "tanh"])
+ENCODER = ChoiceEnum(["bidirectional", "hierarchical"])
+TRANSITION = ChoiceEnum(["simple", "conditional", "late"])
+INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
+READOUT = ChoiceEnum(["maxout", "tanh", "relu"])
 INIT = ChoiceEnum(["normal", "uniform"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
@@ -34,7 +35,9 @@ class AttentionRNNConfig(FairseqDataclass):
     # sizes
     encoder_embed_dim: Optional[int] = option("width m of the source embeddings")
     encoder_hidden_size: Optional[int] = option("width n of each direction of the encoder")
-    encoder_layers: Optional[int] = option("number of bidirectional encoder layers")
+    encoder_layers: Optional[int] = option(
+        "number of bidirectional encoder layers; of words, in the hierarchical encoder"
+    )
     decoder_embed_dim: Optional[int] = option("width m of the target embeddings")
     decoder_hidden_size: Optional[int] = option("width n of the decoder's state")
     decoder_layers: Optional[int] = option("number of decoder layers; attention belongs to the first")
@@ -45,17 +48,36 @@ class AttentionRNNConfig(FairseqDataclass):
         "width of the attention score's hidden layer (default: the paper's rule, from the other widths)"
     )
 
+    encoder_char_hidden_size: Optional[int] = option("width of the hierarchical encoder's character RNN")
+    attention_via_dim: Optional[int] = option("width of the lower level's score in attention via attention")
+
     # parts
+    encoder_type: Optional[ENCODER] = option(  # type: ignore[valid-type]
+        "'bidirectional' over tokens, or 'hierarchical': over characters, and over words above them (004; needs --task "
+        "char_translation)"
+    )
+    encoder_char_cell: Optional[CELL] = option(  # type: ignore[valid-type]
+        "cell of the hierarchical encoder's character RNN"
+    )
+    attention_via: Optional[bool] = option(
+        "attention via attention: attend to words, or to the higher encoder layers, and guided by that to characters, "
+        "or to the lowest layer"
+    )
+    attention_via_unguided: bool = option(
+        "ablation: leave the higher level's context out of the lower one's query, as the authors' code does", False
+    )
     encoder_cell: Optional[CELL] = option("cell of the encoder; 'adaptive_gru' weighs its input against its history")  # type: ignore[valid-type]
     decoder_cell: Optional[CELL] = option("cell of the decoder, see the encoder's")  # type: ignore[valid-type]
     decoder_transition: Optional[TRANSITION] = option(  # type: ignore[valid-type]
         "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "
-        "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt)"
+        "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late' steps all layers "
+        "and then attends from the highest one's state (ava)"
     )
     initial_state: Optional[INITIAL_STATE] = option(  # type: ignore[valid-type]
-        "the decoder starts from the backward state at the first word ('first') or from the mean annotation ('mean')"
+        "the decoder starts from the backward state at the first word, through tanh ('first') or not ('linear'), or "
+        "from the mean annotation ('mean')"
     )
-    readout: Optional[READOUT] = option("readout: deep output with maxout, or tanh")  # type: ignore[valid-type]
+    readout: Optional[READOUT] = option("readout: deep output with maxout, tanh, or two layers of relu")  # type: ignore[valid-type]
     adaptive_output: Optional[bool] = option("weigh the state, the word and the context in the readout's sum")
     adaptive_output_swapped: bool = option(
         "ablation: in these weights, swap the two sets of projections as the authors' code does", False

@@ -49,7 +49,10 @@ VARIANTS: Dict[str, Variant] = {
         dict(
             encoder_embed_dim=620,
             encoder_hidden_size=1000,
+            encoder_type="bidirectional",
             encoder_layers=1,
+            encoder_char_cell="lstm",
+            encoder_char_hidden_size=512,
             encoder_cell="gru",
             decoder_embed_dim=620,
             decoder_hidden_size=1000,
@@ -64,6 +67,8 @@ VARIANTS: Dict[str, Variant] = {
             bridge_target=False,
             bridge_direct="none",
             attention_dim=hidden_width,
+            attention_via=False,
+            attention_via_dim=128,
             attention_history="none",
             attention_filters=10,
             attention_filter_width=11,
@@ -108,6 +113,36 @@ VARIANTS: Dict[str, Variant] = {
     "bridge_source": Variant("Kuang et al., section 2.1", "rnnsearch_star", dict(bridge_source=True)),
     "bridge_target": Variant("Kuang et al., section 2.2", "rnnsearch_star", dict(bridge_target=True)),
     "bridge_direct": Variant("Kuang et al., section 2.3", "bridge_source", dict(bridge_direct="hard")),
+    "ava": Variant(
+        "Zhao and Zhang, section 3 (shallow, compared with RNNsearch)",
+        "rnnsearch",
+        dict(
+            encoder_type="hierarchical",
+            encoder_embed_dim=256,
+            encoder_hidden_size=1024,
+            decoder_embed_dim=256,
+            decoder_hidden_size=1024,
+            decoder_transition="late",
+            input_feed=True,
+            attention_via=True,
+            attention_dim=512,
+            initial_state="linear",
+            readout="relu",
+            decoder_out_embed_dim=512,
+            init="uniform",
+            decoder_dropout_out=0.0,
+        ),
+    ),
+    "ava_encs": Variant(
+        "Zhao and Zhang, section 4 (shallow, English-Czech)",
+        "ava",
+        dict(encoder_cell="lstm", decoder_cell="lstm", encoder_layers=2, attention_dim=1024, attention_via_dim=256),
+    ),
+    "ava_deep": Variant(
+        "Zhao and Zhang, section 4 (deep)",
+        "ava",
+        dict(encoder_cell="lstm", decoder_cell="lstm", encoder_layers=4, decoder_layers=2),
+    ),
 }
 
 DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")

@@ -17,10 +17,19 @@ from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.variants import fill
 
 SMALL = dict(encoder_embed_dim=6, encoder_hidden_size=8, decoder_embed_dim=5, decoder_hidden_size=7)
+CHARACTERS = dict(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9, decoder_out_embed_dim=6)
+SPACE = 5
+
+
+class Symbols(Dictionary):
+    """A dictionary whose second word is the space, for models on characters."""
+
+    def space(self):
+        return SPACE
 
 
 def dictionary(words=20, prefix="w"):
-    result = Dictionary()
+    result = Symbols()
     for i in range(words):
         result.add_symbol(f"{prefix}{i}")
     return result
@@ -39,7 +48,8 @@ def build(name, task=None, seed=0, scale=None, **options):
     torch.manual_seed(seed)
     cfg = AttentionRNNConfig()
     cfg.max_source_positions = cfg.max_target_positions = 1024
-    for option, value in {**SMALL, "dropout": 0.0, **options}.items():
+    sizes = {**SMALL, **CHARACTERS} if name.startswith("ava") else SMALL
+    for option, value in {**sizes, "dropout": 0.0, **options}.items():
         setattr(cfg, option, value)
     fill(cfg, name)
     model = AttentionRNNModel.build_model(cfg, task or Task())

@@ -6,6 +6,7 @@ Nothing here calls the package's own mathematics: only its parameters are read, 
 import math
 
 import torch
+from conftest import SPACE
 
 
 def matrix(model, name):
@@ -40,74 +41,112 @@ def lstm(x, state, w, u, b):
     return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
 
 
+STEPS = {"gru": gru, "adaptive_gru": adaptive_gru, "lstm": lstm}
+
+
+def layers(model, prefix, kind, inputs, count, bidirectional=True):
+    """The outputs of stacked layers, and the last output of each direction of the top one."""
+    for layer in range(count):
+        runs, last = [], []
+        for direction in range(2 if bidirectional else 1):
+            p = lambda name: matrix(model, f"{prefix}.{name}")  # noqa: B023, E731
+            if kind == "adaptive_gru":
+                names = [f"cells.{layer}.{direction}." + name for name in ("inputs.input.", "recurrent.")]
+                w, u, b = p(names[0] + "weight"), p(names[1] + "weight"), [p(names[0] + "bias")]
+            else:
+                suffix = f"_l{layer}" + direction * "_reverse"
+                w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+            if kind == "lstm":
+                b = [b[0] + b[1]]
+            n = u.size(1)
+            state, outputs = torch.zeros(2 * n if kind == "lstm" else n).double(), {}
+            for j in range(len(inputs))[:: -1 if direction else 1]:
+                state = STEPS[kind](inputs[j], state, w, u, *b)
+                outputs[j] = state[:n]
+            last.append(state[:n])
+            runs.append([outputs[j] for j in range(len(inputs))])
+        inputs = [torch.cat(parts) for parts in zip(*runs)]
+    return inputs, last
+
+
 def encode(model, cfg, tokens):
-    """Embeddings and annotations of one unpadded sentence, one layer each way."""
+    """Of one unpadded sentence: embeddings, annotations, the higher level's, and both last states."""
     x = matrix(model, "encoder.embed_tokens.weight")[tokens]
-    runs = []
-    for direction, order in enumerate((range(len(x)), reversed(range(len(x))))):
-        if str(cfg.encoder_cell) == "adaptive_gru":
-            names = ("inputs.input.weight", "recurrent.weight", "inputs.input.bias")
-            step, parameters = adaptive_gru, [f"cells.0.{direction}.{name}" for name in names]
-        else:
-            suffix = "_l0" + direction * "_reverse"
-            step, parameters = gru, [name + suffix for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-        parameters = [matrix(model, "encoder.layers.rnn." + name) for name in parameters]
-        h, states = torch.zeros(cfg.encoder_hidden_size).double(), {}
-        for j in order:
-            h = states[j] = step(x[j], h, *parameters)
-        runs.append([states[j] for j in range(len(x))])
-    return x, [torch.cat([*parts, *([x[j]] if cfg.bridge_source else [])]) for j, parts in enumerate(zip(*runs))]
+    kind, count = str(cfg.encoder_cell), cfg.encoder_layers
+    E = "encoder.layers."
+    if str(cfg.encoder_type) == "hierarchical":
+        s, _ = layers(model, E + "characters", str(cfg.encoder_char_cell), x, 1, bidirectional=False)
+        words = [s[j] for j, token in enumerate(tokens.tolist()) if token in (SPACE, 2)]
+        upper, last = layers(model, E + "words", kind, words, count)
+    elif cfg.attention_via:
+        s, _ = layers(model, E + "rnn", kind, x, 1)
+        upper, last = layers(model, E + "upper", kind, s, count - 1)
+    else:
+        (s, last), upper = layers(model, E + "rnn", kind, x, count), None
+    return x, [torch.cat([s[j], *([x[j]] if cfg.bridge_source else [])]) for j in range(len(s))], upper, last
 
 
 def logits(model, cfg, source, previous):
-    """Logits and attention of one unpadded sentence pair, as lists over target steps."""
+    """Logits, attention and cost terms of one unpadded sentence pair, over target steps."""
     D = "decoder.layers."
     p = lambda name: matrix(model, D + name)  # noqa: E731
-    n, half = cfg.decoder_hidden_size, cfg.encoder_hidden_size
-    x, s = encode(model, cfg, source)
-    first_backward, last_forward = s[0][half : 2 * half], s[-1][:half]
-    summary = first_backward if str(cfg.initial_state) == "first" else sum(s) / len(s)
-    state = torch.tanh(p("initial.projection.weight") @ summary + p("initial.projection.bias"))
+    n = cfg.decoder_hidden_size
+    x, s, upper, (last_forward, first_backward) = encode(model, cfg, source)
+    top = s if upper is None else upper
+    summary = sum(top) / len(top) if str(cfg.initial_state) == "mean" else first_backward
+    state = p("initial.projection.weight") @ summary + p("initial.projection.bias")
+    if str(cfg.initial_state) != "linear":
+        state = torch.tanh(state)
+    late = str(cfg.decoder_transition) == "late"
+    state = state.repeat(cfg.decoder_layers if late else 1)
     paths = set(cfg.attention_history.split("+"))
     q = None
     if "state" in paths:
-        q = torch.tanh(p("initial_query.projection.weight") @ summary + p("initial_query.projection.bias"))
+        q = p("initial_query.projection.weight") @ summary + p("initial_query.projection.bias")
+        q = q if str(cfg.initial_state) == "linear" else torch.tanh(q)
     sd = torch.cat([last_forward, first_backward])
-    c, w = torch.zeros(len(s[0])).double(), None
+    c, w = torch.zeros(len(s[0]) + (0 if upper is None else len(upper[0]))).double(), None
     conditions = [sd]
 
     def cell(name, inputs, state):
         weight = torch.cat([p(f"transition.{name}.inputs.{key}.weight") for key in inputs], dim=1)
         first = next(iter(inputs))
         u, b = p(f"transition.{name}.recurrent.weight"), p(f"transition.{name}.inputs.{first}.bias")
-        kind = "gru" if name == "query_cell" else str(cfg.decoder_cell)
-        step = {"gru": gru, "adaptive_gru": adaptive_gru, "lstm": lstm}[kind]
+        step = STEPS["gru" if name == "query_cell" else str(cfg.decoder_cell)]
         return step(torch.cat(list(inputs.values())), state, weight, u, b)
 
     def attend(query, c, w):
+        if upper is None:
+            return *attend_to(s, "transition.attention", query, c, w, paths), None
+        higher, word_weights = attend_to(upper, "transition.attention.upper", query, c, w, set())
+        guided = query if cfg.attention_via_unguided else torch.cat([query, higher])
+        lower, w = attend_to(s, "transition.attention.lower", guided, c, w, paths)
+        return torch.cat([higher, lower]), w, word_weights
+
+    def attend_to(s, A, query, c, w, paths):
         energies = []
         if w is None:
             m, before = 0.0, [1.0 / len(s)] * len(s)
         else:
             m, before = sum((j + 1) * w[j] for j in range(len(s))), w
         for j in range(len(s)):
-            inner = p("transition.attention.query.weight") @ query
-            inner = inner + p("transition.attention.key.weight") @ s[j] + p("transition.attention.key.bias")
+            inner = p(f"{A}.query.weight") @ query
+            inner = inner + p(f"{A}.key.weight") @ s[j] + p(f"{A}.key.bias")
             index = 0
             if "context" in paths:
-                inner = inner + p(f"transition.attention.histories.{index}.projection.weight") @ c
+                inner = inner + p(f"{A}.histories.{index}.projection.weight") @ c
                 index += 1
             index += "distance" in paths
             if "convolution" in paths:
-                filters = p(f"transition.attention.histories.{index}.filters.weight")[:, 0]  # k x r
+                filters = p(f"{A}.histories.{index}.filters.weight")[:, 0]  # k x r
                 centre = filters.size(1) // 2
                 g = sum(
                     filters[:, o] * before[j + o - centre]
                     for o in range(filters.size(1))
                     if 0 <= j + o - centre < len(s)
                 )
-                inner = inner + p(f"transition.attention.histories.{index}.projection.weight") @ g
-            energies.append(torch.dot(p("transition.attention.vector"), torch.tanh(inner)))
+                inner = inner + p(f"{A}.histories.{index}.projection.weight") @ g
+            energies.append(torch.dot(p(f"{A}.vector"), torch.tanh(inner)))
         scores = [math.exp(e) for e in energies]
         if "distance" in paths:
             scores = [score / (1 + math.exp(-(j + 1 - m))) for j, score in enumerate(scores)]
@@ -117,24 +156,38 @@ def logits(model, cfg, source, previous):
     def attended(w):
         return {"attended": x[max(range(len(s)), key=lambda j: w[j])]} if cfg.bridge_target else {}
 
-    outputs, weights, bridged = [], [], []
+    outputs, weights, word_attention, bridged = [], [], [], []
     for token in previous:
         y = matrix(model, "decoder.embed_tokens.weight")[token]
         first = {"target": y}
         if cfg.input_feed:
             first["previous_context"] = c
         old = state
-        if str(cfg.decoder_transition) == "conditional":
+        if late:
+            width = len(state) // cfg.decoder_layers
+            parts = list(state.split(width))
+            stack = cfg.decoder_layers > 1
+            parts[0] = cell("before.cells.0" if stack else "before", first, parts[0])
+            for k in range(1, cfg.decoder_layers):
+                parts[k] = cell(f"before.cells.{k}", {"below": parts[k - 1][:n]}, parts[k])
+            state = torch.cat(parts)
+            c, w, word_weights = attend(parts[-1][:n] if q is None else q, c, w)
+            hidden = parts[-1][:n]
+        elif str(cfg.decoder_transition) == "conditional":
             state = cell("before", first, state)
             query = state[:n] if q is None else q
-            c, w = attend(query, c, w)
+            c, w, word_weights = attend(query, c, w)
             state = cell("after", {"context": c, **attended(w)}, state)
         else:
             query = state[:n] if q is None else q
-            c, w = attend(query, c, w)
+            c, w, word_weights = attend(query, c, w)
             state = cell("after", {**first, "context": c, **attended(w)}, state)
         if q is not None:
-            q = cell("query_cell", {"hidden": old[:n], "context": c}, q)
+            q = cell(
+                "query_cell",
+                {"hidden": old[-len(old) // cfg.decoder_layers :][:n] if late else old[:n], "context": c},
+                q,
+            )
         if cfg.decoder_condition:
             C = "transition.condition."
             gate = p(C + "target.weight") @ y + p(C + "target.bias")
@@ -142,7 +195,7 @@ def logits(model, cfg, source, previous):
             sd = torch.sigmoid(gate) * sd
             state = state + torch.tanh(p(C + "output.weight") @ sd)
             conditions.append(sd)
-        read = {"hidden": state[:n], "target": y, "context": c}
+        read = {"hidden": hidden if late else state[:n], "target": y, "context": c}
         parts = {k: p(f"readout.{k}.weight") @ value for k, value in read.items()}
         parts["hidden"] = parts["hidden"] + p("readout.hidden.bias")
         if cfg.adaptive_output:
@@ -158,11 +211,14 @@ def logits(model, cfg, source, previous):
         if str(cfg.readout) == "maxout":
             k = total.numel() // 2
             features = torch.stack([max(total[i], total[i + k]) for i in range(k)])
+        elif str(cfg.readout) == "relu":
+            features = torch.relu(p("readout.second.weight") @ torch.relu(total) + p("readout.second.bias"))
         else:
             features = torch.tanh(total)
         projection = matrix(model, "decoder.output_projection.weight")
         outputs.append(projection @ features + matrix(model, "decoder.output_projection.bias"))
         weights.append(torch.tensor(w, dtype=torch.float64))
+        word_attention.append(torch.tensor(word_weights or [], dtype=torch.float64))
         if str(cfg.bridge_direct) != "none":
             soft = str(cfg.bridge_direct) == "soft"
             word = sum(w[j] * x[j] for j in range(len(s))) if soft else x[max(range(len(s)), key=lambda j: w[j])]
@@ -172,4 +228,4 @@ def logits(model, cfg, source, previous):
         terms["conditions"] = torch.stack(conditions)
     if bridged:
         terms["bridged"] = torch.stack(bridged)
-    return torch.stack(outputs), torch.stack(weights), terms
+    return torch.stack(outputs), torch.stack(weights), torch.stack(word_attention), terms

@@ -18,6 +18,11 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("conddec_rnnatt", dict(decoder_cell="adaptive_gru")),
     ("rnnsearch", dict(bridge_source=True, bridge_target=True, decoder_condition=True)),
     ("recatt", dict(bridge_direct="soft", bridge_direct_alone=True)),
+    ("ava", dict(attention_via_unguided=True, encoder_char_cell="gru", decoder_layers=2)),
+    ("ava", dict(attention_history="context+distance+state", adaptive_output=True, decoder_cell="adaptive_gru")),
+    ("dl4mt", dict(attention_via=True, encoder_layers=3)),
+    ("conddec", dict(attention_via=True, encoder_layers=2, bridge_source=True)),
+    ("rnnsearch", dict(decoder_transition="late", encoder_layers=2)),
     ("dl4mt", dict(adaptive_output=True, adaptive_output_swapped=True)),
 ]
 
@@ -30,10 +35,16 @@ def test_equals_the_reference(name, options, left):
     output, extra = model(source, lengths, previous, with_cost_terms=True)
     for row in range(len(source)):
         real, steps = source[row].ne(1), int(previous[row].ne(1).sum())
-        expected, weights, terms = logits(model, model.cfg, source[row][real], previous[row][:steps])
+        expected, weights, word_weights, terms = logits(model, model.cfg, source[row][real], previous[row][:steps])
         torch.testing.assert_close(output[row, :steps], expected)
         torch.testing.assert_close(extra["attn"][0][row, :steps][:, real], weights)
         assert extra["attn"][0][row][:, ~real].eq(0).all()
+        if model.cfg.attention_via:
+            found = extra["word_attn"][0][row, :steps]
+            words = torch.arange(found.size(1)) < word_weights.size(1)  # above tokens, the tokens' columns
+            words = words if str(model.cfg.encoder_type) == "hierarchical" else real
+            torch.testing.assert_close(found[:, words], word_weights)
+            assert found[:, ~words].eq(0).all()
         assert terms.keys() == model.cost_terms.keys()
         for name, term in terms.items():
             torch.testing.assert_close(extra[name][0][row, : len(term)], term)

@@ -25,6 +25,9 @@ MILLIONS = {
     "bridge_source": 84.45 + 3.72,
     "bridge_target": 84.45 + 1.86,
     "bridge_direct": 84.45 + 3.72 + 0.384,
+    "ava": 30.7,
+    "ava_encs": 66.0,
+    "ava_deep": 122.7,
     "adaptive_gru": 97.54,
     "adaptive_output": 93.07,
     "adaptive_both": 100.94,
@@ -43,7 +46,7 @@ BEYOND_RNNSEARCH = {
 
 def parameters(name):
     """The number of parameters at paper size, without allocating them."""
-    words = dictionary(29996)
+    words = dictionary(300 if name.startswith("ava") else 29996)
     with torch.device("meta"):
         cfg = AttentionRNNConfig()
         cfg.max_source_positions = cfg.max_target_positions = 1024

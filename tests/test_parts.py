@@ -62,9 +62,9 @@ def test_gradient_of_the_whole_model(name):
 
     gradients = torch.autograd.grad(loss(), parameters)
     slope = sum((g * d).sum() for g, d in zip(gradients, direction))
-    epsilon = 1e-5
+    epsilon = 1e-7  # small, because rectified and maxout units have kinks
     difference = loss_after(epsilon) - loss_after(-2 * epsilon)
-    torch.testing.assert_close(slope, difference / (2 * epsilon), rtol=1e-5, atol=1e-8)
+    torch.testing.assert_close(slope, difference / (2 * epsilon), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("cell,torch_cell", [(GRUCell, torch.nn.GRUCell), (LSTMCell, torch.nn.LSTMCell)])
@@ -132,7 +132,7 @@ def test_attention_by_hand():
         values=torch.tensor([[[2.0], [4.0], [100.0]]]),
         padding_mask=torch.tensor([[False, False, True]]),
     )
-    context, weights = attention(torch.zeros(1, 1), memory, None)
+    context, weights, _ = attention(torch.zeros(1, 1), memory, None)
     torch.testing.assert_close(context, torch.tensor([[3.0]]))
     torch.testing.assert_close(weights, torch.tensor([[0.5, 0.5, 0.0]]))
 

@@ -22,7 +22,7 @@ from ..build import ConfigurationError, build_bridge, build_decoder, build_encod
 from ..config import AttentionRNNConfig
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
-from ..nn.encoder import BidirectionalEncoder
+from ..nn.encoder import HierarchicalEncoder
 from ..nn.init import Scheme, embedding_, initial_values, matrix_
 from ..nn.state import Encoded, Memory, State, reorder
 from ..variants import VARIANTS, fill
@@ -68,6 +68,11 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
             raise ConfigurationError(
                 "--share-all-embeddings needs one dictionary for both languages: "
                 "run fairseq-preprocess with --joined-dictionary"
+            )
+        if str(cfg.encoder_type) == "hierarchical" and not hasattr(source, "space"):
+            raise ConfigurationError(
+                "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
+                "--task char_translation, for fairseq-preprocess too"
             )
         if str(cfg.compute_dtype) == "bfloat16" and not fast_bfloat16():
             logger.warning(
@@ -147,13 +152,14 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
 class Encoder(FairseqEncoder):
     """Embeds source tokens and encodes them."""
 
-    def __init__(self, dictionary, embed_tokens: nn.Embedding, encoder: BidirectionalEncoder, cfg):
+    def __init__(self, dictionary, embed_tokens: nn.Embedding, encoder: nn.Module, cfg):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
         self.layers = encoder
         self.dropout_in = FairseqDropout(cfg.encoder_dropout_in, module_name="encoder_dropout_in")
         self.dropout_out = FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out")
         self.max_source_positions = cfg.max_source_positions
+        self.space = dictionary.space() if isinstance(encoder, HierarchicalEncoder) else None
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **kwargs) -> Dict[str, List[Tensor]]:
@@ -169,9 +175,14 @@ class Encoder(FairseqEncoder):
                 "--skip-invalid-size-inputs-valid-test"
             )
         embedded = self.dropout_in(self.embed_tokens(src_tokens))
-        encoded = self.layers(embedded, src_tokens.eq(self.dictionary.pad()))
+        word_ends = None
+        if self.space is not None:
+            word_ends = src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos())
+        encoded: Encoded = self.layers(embedded, src_tokens.eq(self.dictionary.pad()), word_ends)
         encoded = encoded._replace(annotations=self.dropout_out(encoded.annotations))
-        return {name: [value] for name, value in encoded._asdict().items()}
+        if encoded.upper_annotations is not None:
+            encoded = encoded._replace(upper_annotations=self.dropout_out(encoded.upper_annotations))
+        return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
         """Select rows ``new_order`` of everything that :meth:`forward` returned."""
@@ -219,6 +230,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
         """Logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``.
 
+        Attention via attention also returns ``word_attn``, the higher level's weights, ``B x T x W``.
         With ``with_cost_terms`` also, where the model has them, ``conditions``, CondDec's ``sd_0 .. sd_T``, ``B x
         (T+1) x 2n``, and ``bridged``, the mapped source embeddings ``W x_{t*}``, ``B x T x m``.
         """
@@ -232,6 +244,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             self._keep(incremental_state, memory, decoded.state)
         features = self.dropout_out(decoded.features)
         extra: Dict[str, List[Optional[Tensor]]] = {"attn": [decoded.weights]}
+        if decoded.upper_weights is not None:
+            extra["word_attn"] = [decoded.upper_weights]
         if with_cost_terms and decoded.conditions is not None:
             extra["conditions"] = [decoded.conditions]
         if with_cost_terms and self.bridge is not None:
@@ -275,7 +289,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
 
 def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Encoded:
-    return Encoded(**{name: encoder_out[name][0] for name in Encoded._fields})
+    return Encoded(**{name: values[0] for name, values in encoder_out.items() if values})
 
 
 def _unflatten(kept: Dict[str, Optional[Tensor]]) -> Tuple[Memory, State]:

@@ -1,17 +1,17 @@
-"""Additive attention over a sentence's annotations.
+"""Additive attention over a sentence's annotations, of one level or of two.
 
 Shapes: ``B`` batch, ``S`` source length, ``A`` attention width, ``a`` annotation width.
 """
 
-from typing import Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from .history import History
+from .history import DistanceHistory, History, real_positions
 from .init import matrix_, square_
-from .state import Memory, State
+from .state import Encoded, Memory, State
 
 
 class _AdditiveEnergies(Function):
@@ -48,6 +48,17 @@ def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
     return torch.softmax(energies.masked_fill(padding_mask, torch.finfo(energies.dtype).min), dim=1)
 
 
+class Attended(NamedTuple):
+    """What one look at the source gives."""
+
+    context: Tensor
+    """``c_i``, ``B x a``."""
+    weights: Tensor
+    """``w_ij``, ``B x S``, float32."""
+    upper_weights: Optional[Tensor] = None
+    """of the higher level, where there are two, ``B x W``, float32."""
+
+
 class AdditiveAttention(nn.Module):
     """Bahdanau's attention (001 §3.2, 002 eq. 6-7): ``e_ij = v·tanh(W q + U s_j + b)``, ``c_i = Σ_j w_ij s_j``.
 
@@ -65,20 +76,23 @@ class AdditiveAttention(nn.Module):
         self.vector = nn.Parameter(matrix_(torch.empty(attention_dim)))
         self.histories = nn.ModuleList(histories)
 
-    def keys(self, annotations: Tensor) -> Tensor:
-        """``U s_j + b``, once a sentence, ``B x S x A``."""
-        return self.key(annotations)
+    def memory(self, encoded: Encoded) -> Memory:
+        """What every step reads, once a sentence."""
+        reads_positions = any(isinstance(history, DistanceHistory) for history in self.histories)
+        return Memory(
+            self.key(encoded.annotations),
+            encoded.annotations,
+            encoded.padding_mask,
+            real_positions(encoded.padding_mask) if reads_positions else None,
+        )
 
-    def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Tensor]:
+    def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
         """Attend once.
 
         Args:
             query: ``B x query_dim``.
             memory: of the sentence.
             state: of the previous step, for the recurrent paths.
-
-        Returns:
-            context ``B x a`` and weights ``B x S`` (float32).
         """
         projected, keys = self.query(query), memory.keys
         bias: Optional[Tensor] = None
@@ -90,7 +104,42 @@ class AdditiveAttention(nn.Module):
         energies = _plus(_AdditiveEnergies.apply(projected, keys, self.vector), bias)
         weights = masked_softmax(energies, memory.padding_mask)
         context = torch.bmm(weights.to(memory.values.dtype).unsqueeze(1), memory.values).squeeze(1)
-        return context.to(query.dtype), weights
+        return Attended(context.to(query.dtype), weights)
+
+
+class AttentionViaAttention(nn.Module):
+    """Attention to a lower level that is guided by attention to a higher one (004 §3.2).
+
+    ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level for the query
+    ``[r; c^w]``, whose projection is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.
+
+    Args:
+        upper, lower: attention to the two levels; recurrent paths belong to the lower one.
+        guided: whether ``c^w`` is in the lower level's query; without it the two levels are independent.
+    """
+
+    def __init__(self, upper: AdditiveAttention, lower: AdditiveAttention, guided: bool = True):
+        super().__init__()
+        self.upper = upper
+        self.lower = lower
+        self.guided = guided
+
+    def memory(self, encoded: Encoded) -> Memory:
+        """What every step reads, once a sentence."""
+        assert encoded.upper_annotations is not None
+        return self.lower.memory(encoded)._replace(
+            upper_keys=self.upper.key(encoded.upper_annotations),
+            upper_values=encoded.upper_annotations,
+            upper_padding_mask=encoded.upper_padding_mask,
+        )
+
+    def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
+        """Attend once to each level; as :meth:`AdditiveAttention.forward`."""
+        higher = Memory(memory.upper_keys, memory.upper_values, memory.upper_padding_mask)  # type: ignore[arg-type]
+        context, upper_weights, _ = self.upper(query, higher, state)
+        guided = torch.cat([query, context], dim=1) if self.guided else query
+        detail, weights, _ = self.lower(guided, memory, state)
+        return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
 
 
 def _plus(term, other):

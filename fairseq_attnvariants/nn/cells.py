@@ -266,6 +266,11 @@ class StackedCell(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     @property
+    def state_dim(self) -> int:
+        """Width of the state tensor."""
+        return sum(cell.state_dim for cell in self.cells)  # type: ignore[misc]
+
+    @property
     def inputs(self) -> nn.ModuleDict:
         """The lowest cell's."""
         return self.cells[0].inputs  # type: ignore[return-value]

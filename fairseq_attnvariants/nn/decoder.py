@@ -9,8 +9,6 @@ from typing import NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from .attention import AdditiveAttention
-from .history import DistanceHistory, real_positions
 from .layers import recurrent_layers
 from .readout import Readout
 from .state import Encoded, Memory, State
@@ -24,6 +22,8 @@ class Decoded(NamedTuple):
     """what the vocabulary layer reads, ``B x T x k``."""
     weights: Tensor
     """attention ``w_tj``, ``B x T x S``, float32."""
+    upper_weights: Optional[Tensor]
+    """of the higher level, where there are two, ``B x T x W``, float32."""
     conditions: Optional[Tensor]
     """CondDec's ``sd_0 .. sd_T``, ``B x (T+1) x 2n``."""
     state: State
@@ -76,21 +76,18 @@ class Decoder(nn.Module):
 
     def start(self, encoded: Encoded) -> Tuple[Memory, State]:
         """The memory of a sentence and the state before the first step."""
-        attention: AdditiveAttention = self.transition.attention
-        reads_positions = any(isinstance(history, DistanceHistory) for history in attention.histories)
-        memory = Memory(
-            attention.keys(encoded.annotations),
-            encoded.annotations,
-            encoded.padding_mask,
-            real_positions(encoded.padding_mask) if reads_positions else None,
-            encoded.embeddings if "attended" in self.transition.after.inputs else None,
-        )
+        memory = self.transition.attention.memory(encoded)
+        if self.transition.after is not None and "attended" in self.transition.after.inputs:
+            memory = memory._replace(embeddings=encoded.embeddings)
         hidden = self.initial(encoded)
+        exact = torch.promote_types(hidden.dtype, torch.float32)
         batch, length, width = encoded.annotations.shape
+        upper = encoded.upper_annotations
         state = State(
             hidden=hidden,
-            context=hidden.new_zeros(batch, width),
-            weights=hidden.new_zeros(batch, length, dtype=torch.promote_types(hidden.dtype, torch.float32)),
+            context=hidden.new_zeros(batch, width if upper is None else width + upper.size(2)),
+            weights=hidden.new_zeros(batch, length, dtype=exact),
+            upper_weights=None if upper is None else hidden.new_zeros(batch, upper.size(1), dtype=exact),
             query=None if self.initial_query is None else self.initial_query(encoded),
             condition=None if self.transition.condition is None else encoded.final,
             upper=None if self.upper is None else hidden.unsqueeze(1).expand(-1, self.upper.layers, -1),
@@ -109,14 +106,16 @@ class Decoder(nn.Module):
         states = [state]
         for t, cell in enumerate(projected.cell.unbind(1)):
             states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
-        cell_output = self.transition.after.output
-        hidden = torch.stack([cell_output(s.hidden) for s in states[1:]], dim=1)
+        output = self.transition.last.output
+        hidden = torch.stack([output(s.hidden) for s in states[1:]], dim=1)
         context = torch.stack([s.context for s in states[1:]], dim=1)
         weights = torch.stack([s.weights for s in states[1:]], dim=1)
+        upper = [s.upper_weights for s in states[1:] if s.upper_weights is not None]
         last = states[-1]
         if self.upper is not None and last.upper is not None:
-            hidden, upper = self.upper(hidden, last.upper)
-            last = last._replace(upper=upper)
+            hidden, above = self.upper(hidden, last.upper)
+            last = last._replace(upper=above)
         left = [s.condition for s in states if s.condition is not None]
         conditions = torch.stack(left, dim=1) if left else None
-        return Decoded(self.readout(hidden, target, context), weights, conditions, last)
+        upper_weights = torch.stack(upper, dim=1) if upper else None
+        return Decoded(self.readout(hidden, target, context), weights, upper_weights, conditions, last)

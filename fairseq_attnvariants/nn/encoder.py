@@ -1,7 +1,9 @@
-"""The bidirectional encoder.
+"""The encoders: bidirectional over tokens, and hierarchical over characters and words.
 
-Shapes: ``B`` batch, ``S`` source length, ``m`` embedding width, ``n`` hidden width.
+Shapes: ``B`` batch, ``S`` source length, ``W`` words, ``m`` embedding width, ``n`` hidden width of a direction.
 """
+
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -21,34 +23,117 @@ class BidirectionalEncoder(nn.Module):
         layers: number of bidirectional layers; each reads both directions of the one below.
         dropout: between layers.
         bridge: whether annotations carry the embeddings (source-side bridging).
+        levels: 2 makes the lowest layer a level of its own, with the others as the higher one (004 §3.2).
     """
 
-    def __init__(self, kind: str, input_dim: int, hidden: int, layers: int, dropout: float = 0.0, bridge: bool = False):
+    def __init__(
+        self,
+        kind: str,
+        input_dim: int,
+        hidden: int,
+        layers: int,
+        dropout: float = 0.0,
+        bridge: bool = False,
+        levels: int = 1,
+    ):
         super().__init__()
         self.bridge = bridge
-        self.rnn = recurrent_layers(kind, input_dim, hidden, layers, dropout, bidirectional=True)
+        self.between = nn.Dropout(dropout)
+        lowest = layers if levels == 1 else 1
+        self.rnn = recurrent_layers(kind, input_dim, hidden, lowest, dropout, bidirectional=True)
+        self.upper = (
+            None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, dropout, bidirectional=True)
+        )
 
-    def forward(self, embedded: Tensor, padding_mask: Tensor) -> Encoded:
+    def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
         """Encode a batch.
 
         Args:
             embedded: ``B x S x m``.
             padding_mask: True at padding, ``B x S``; padding may stand left or right.
+            word_ends: not read.
         """
-        length = embedded.size(1)
-        lengths = (~padding_mask).sum(1)
-        leading = (~padding_mask).int().argmax(1)
-        packed = pack_padded_sequence(
-            _roll(embedded, leading), lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        outputs, final = self.rnn(packed)
-        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=length)
-        hidden = final[0] if isinstance(final, tuple) else final  # layers·2 x B x n
-        annotations = _roll(states, -leading)
+        annotations, final = run(self.rnn, embedded, padding_mask)
+        upper = None
+        if self.upper is not None:
+            upper, final = run(self.upper, self.between(annotations), padding_mask)
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.bridge:
             annotations = torch.cat([annotations, embedded], dim=-1)
-        return Encoded(annotations, padding_mask, torch.cat([hidden[-2], hidden[-1]], dim=1), embedded)
+        upper_mask = None if upper is None else padding_mask
+        return Encoded(annotations, padding_mask, torch.cat([final[-2], final[-1]], dim=1), embedded, upper, upper_mask)
+
+
+class HierarchicalEncoder(nn.Module):
+    """Characters from left to right, and words above them in both directions (004 §3.1).
+
+    Annotations ``h^c_j`` are the character RNN's states; ``h^w_j = [→h_j; ←h_j]`` are the word RNN's, whose input is
+    the character state at the end of each word.
+
+    Args:
+        character_kind, kind: cells of the character RNN and of the word RNN.
+        input_dim: width ``m`` of the characters' embeddings.
+        character_hidden: width of the character RNN.
+        hidden: width ``n`` of each direction of the word RNN.
+        layers: number of the word RNN's layers; each reads both directions of the one below.
+        dropout: between layers.
+    """
+
+    def __init__(
+        self,
+        character_kind: str,
+        kind: str,
+        input_dim: int,
+        character_hidden: int,
+        hidden: int,
+        layers: int,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1)
+        self.words = recurrent_layers(kind, character_hidden, hidden, layers, dropout, bidirectional=True)
+
+    def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
+        """Encode a batch.
+
+        Args:
+            embedded: ``B x S x m``.
+            padding_mask: True at padding, ``B x S``; padding may stand left or right.
+            word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
+        """
+        annotations, _ = run(self.characters, embedded, padding_mask)
+        words, words_mask = gather(annotations, word_ends)
+        upper, final = run(self.words, words, words_mask)
+        embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
+        return Encoded(annotations, padding_mask, torch.cat([final[-2], final[-1]], dim=1), embedded, upper, words_mask)
+
+
+def run(rnn: nn.Module, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+    """Layers over a padded batch.
+
+    Outputs ``B x S x d``, zero at padding, and last states ``layers·directions x B x n``.
+    """
+    lengths = (~padding_mask).sum(1)
+    leading = (~padding_mask).int().argmax(1)
+    packed = pack_padded_sequence(
+        _roll(inputs, leading), lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+    )
+    outputs, final = rnn(packed)
+    states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
+    return _roll(states, -leading), final[0] if isinstance(final, tuple) else final
+
+
+def gather(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
+    """The chosen columns of each row of ``B x S x d``, packed to the left, and a mask that is True at the padding.
+
+    ``B x W x d`` and ``B x W``, where ``W`` is the largest number that a row has; ``chosen`` is ``B x S``.
+    """
+    counts = chosen.sum(1)
+    width = max(1, int(counts.max()))
+    rows, columns = chosen.nonzero(as_tuple=True)
+    places = chosen.cumsum(1)[rows, columns] - 1
+    packed = states.new_zeros(len(states), width, states.size(2)).index_put((rows, places), states[rows, columns])
+    return packed, torch.arange(width, device=states.device) >= counts.unsqueeze(1)
 
 
 def _roll(rows: Tensor, shift: Tensor) -> Tensor:

@@ -111,4 +111,19 @@ class TanhReadout(Readout):
         return torch.tanh(total)
 
 
-READOUTS = {"maxout": MaxoutReadout, "tanh": TanhReadout}
+class FeedForwardReadout(Readout):
+    """A layer of rectified units, and a second of half its width above it (004 §3.3)."""
+
+    pieces = 2
+
+    def __init__(
+        self, hidden: int, target: int, context: int, width: int, weighting: Optional[AdaptiveWeighting] = None
+    ):
+        super().__init__(hidden, target, context, width, weighting)
+        self.second = linear_(nn.Linear(width, width // 2))
+
+    def finish(self, total: Tensor) -> Tensor:
+        return torch.relu(self.second(torch.relu(total)))
+
+
+READOUTS = {"maxout": MaxoutReadout, "tanh": TanhReadout, "relu": FeedForwardReadout}

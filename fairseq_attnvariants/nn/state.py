@@ -11,7 +11,11 @@ from torch import Tensor
 
 
 class Encoded(NamedTuple):
-    """The encoder's output, in the columns of ``src_tokens`` whichever side the padding is on."""
+    """The encoder's output, in the columns of ``src_tokens`` whichever side the padding is on.
+
+    A second, higher level has annotations of its own: of words above characters, in columns of their own with the
+    padding on the right, or of the same tokens in a higher layer.
+    """
 
     annotations: Tensor
     """``s_j``, ``B x S x a``; zero at padding."""
@@ -21,6 +25,10 @@ class Encoded(NamedTuple):
     """``[→s_S; ←s_1]``, each direction's last state of the top layer, ``B x 2n``."""
     embeddings: Tensor
     """``x_j``, ``B x S x m``; zero at padding."""
+    upper_annotations: Optional[Tensor] = None
+    """of the higher level, ``h^w_j``, ``B x W x a``; zero at padding."""
+    upper_padding_mask: Optional[Tensor] = None
+    """True at padding, ``B x W``."""
 
 
 class Memory(NamedTuple):
@@ -36,6 +44,12 @@ class Memory(NamedTuple):
     """``j``, counting real tokens from 1, ``B x S``, float; only where attention reads it."""
     embeddings: Optional[Tensor] = None
     """``x_j``, ``B x S x m``; only where a cell reads the most attended word's."""
+    upper_keys: Optional[Tensor] = None
+    """of the higher level, ``B x W x its attention width``."""
+    upper_values: Optional[Tensor] = None
+    """``h^w_j``, ``B x W x a``."""
+    upper_padding_mask: Optional[Tensor] = None
+    """True at padding, ``B x W``."""
 
 
 class State(NamedTuple):
@@ -51,6 +65,8 @@ class State(NamedTuple):
     """``q_{i-1}``, the attention's own state (RNNAtt), ``B x n``."""
     condition: Optional[Tensor] = None
     """``sd_{i-1}``, the condition (CondDec), ``B x 2n``."""
+    upper_weights: Optional[Tensor] = None
+    """weights of the higher level, ``B x W``, float32; zero before the first step."""
     upper: Optional[Tensor] = None
     """states of the layers above the transition, ``B x (layers-1) x state width``."""
 

@@ -4,6 +4,7 @@ The architectures differ in the order of a few parts, so one step serves them al
 
     rnnsearch            attend, cell              query h_{i-1}
     dl4mt, rnnsearch*    cell, attend, cell        query s'
+    attention via a.     cell, attend              query r_i, the new state; the cell reads c_{i-1}
     input feeding        the first cell also reads c_{i-1}
     RNNAtt               the query is q_{i-1}, the state of a cell of attention's own
     CondDec              a condition is added to the last cell's state
@@ -12,16 +13,18 @@ The architectures differ in the order of a few parts, so one step serves them al
 Shapes: ``B`` batch, ``T`` target length, ``n`` hidden width, ``a`` annotation width.
 """
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
 
-from .attention import AdditiveAttention
+from .attention import AdditiveAttention, AttentionViaAttention
 from .bridging import most_attended, select
-from .cells import Cell
+from .cells import Cell, StackedCell
 from .init import linear_, square_
 from .state import Encoded, Memory, State
+
+AnyCell = Union[Cell, StackedCell]
 
 
 class Condition(nn.Module):
@@ -68,16 +71,16 @@ class Transition(nn.Module):
     Args:
         before: cell before attention, or None (``rnnsearch``).
         attention: the attention.
-        after: cell after attention; reads the context.
+        after: cell after attention, which reads the context, or None (attention via attention).
         query_cell: attention's own cell (RNNAtt), or None.
         condition: CondDec's condition, or None.
     """
 
     def __init__(
         self,
-        before: Optional[Cell],
-        attention: AdditiveAttention,
-        after: Cell,
+        before: Optional[AnyCell],
+        attention: Union[AdditiveAttention, AttentionViaAttention],
+        after: Optional[AnyCell],
         query_cell: Optional[Cell] = None,
         condition: Optional[Condition] = None,
     ):
@@ -89,9 +92,16 @@ class Transition(nn.Module):
         self.condition = condition
 
     @property
-    def first(self) -> Cell:
+    def first(self) -> AnyCell:
         """The cell that reads the target embedding (and the previous context, with input feeding)."""
-        return self.after if self.before is None else self.before
+        return self.before or self.last
+
+    @property
+    def last(self) -> AnyCell:
+        """The cell whose state the step leaves."""
+        cell = self.after or self.before
+        assert cell is not None
+        return cell
 
     def project(self, target: Tensor) -> Projected:
         """Project the target embeddings ``B x T x m`` of all steps at once."""
@@ -116,51 +126,59 @@ class Transition(nn.Module):
         if self.before is not None:
             hidden = self.before(projected, hidden)
             projected = None
-        output = (self.before or self.after).output(hidden)
-        query = output if state.query is None else state.query
-        context, weights = self.attention(query, memory, state)
-        projected = self.after.add(projected, "context", context)
-        if memory.embeddings is not None:
-            attended = select(memory.embeddings, most_attended(weights, memory.padding_mask))
-            projected = self.after.add(projected, "attended", attended)
-        hidden = self.after(projected, hidden)
+        query = self.first.output(hidden) if state.query is None else state.query
+        context, weights, upper_weights = self.attention(query, memory, state)
+        if self.after is not None:
+            projected = self.after.add(projected, "context", context)
+            if memory.embeddings is not None:
+                attended = select(memory.embeddings, most_attended(weights, memory.padding_mask))
+                projected = self.after.add(projected, "attended", attended)
+            hidden = self.after(projected, hidden)
 
         own = state.query
         if self.query_cell is not None and own is not None:
-            read = self.query_cell.add(None, "hidden", self.after.output(previous))
+            read = self.query_cell.add(None, "hidden", self.last.output(previous))
             own = self.query_cell(self.query_cell.add(read, "context", context), own)
 
         left = state.condition
         if self.condition is not None and left is not None and condition is not None:
             left = self.condition.decay(condition, previous, context, left)
             hidden = hidden + self.condition(left)
-        return state._replace(hidden=hidden, context=context, weights=weights, query=own, condition=left)
+        return state._replace(
+            hidden=hidden, context=context, weights=weights, upper_weights=upper_weights, query=own, condition=left
+        )
 
 
 class InitialState(nn.Module):
     """``h_0`` from the source, one affine map and tanh.
 
-    ``first``: of the backward state at the first word (001, Bahdanau 2015); ``mean``: of the mean of the real
-    annotations (002, 003).
+    ``first``: of the backward state at the first word (001, Bahdanau 2015); ``linear``: the same without tanh (004);
+    ``mean``: of the mean of the real annotations (002, 003).
 
     Args:
-        source: ``first`` or ``mean``.
+        source: ``first``, ``linear`` or ``mean``.
         source_dim: width of what is read.
         state_dim: width of the state.
+        copies: how many layers start from it.
     """
 
-    def __init__(self, source: str, source_dim: int, state_dim: int):
+    def __init__(self, source: str, source_dim: int, state_dim: int, copies: int = 1):
         super().__init__()
         self.source = source
+        self.copies = copies
         self.projection = square_(nn.Linear(source_dim, state_dim))
 
     def forward(self, encoded: Encoded) -> Tensor:
-        """``B x state_dim``."""
-        return torch.tanh(self.projection(self.summary(encoded)).to(encoded.final.dtype))
+        """``B x (copies · state_dim)``."""
+        state = self.projection(self.summary(encoded)).to(encoded.final.dtype)
+        return (state if self.source == "linear" else torch.tanh(state)).repeat(1, self.copies)
 
     def summary(self, encoded: Encoded) -> Tensor:
         """What ``h_0`` is made of, ``B x source_dim``."""
-        if self.source == "first":
+        if self.source != "mean":
             return encoded.final[:, encoded.final.size(1) // 2 :]
-        lengths = (~encoded.padding_mask).sum(1, keepdim=True).clamp(min=1)
-        return encoded.annotations.sum(1) / lengths.to(encoded.annotations.dtype)
+        annotations, padding_mask = encoded.annotations, encoded.padding_mask
+        if encoded.upper_annotations is not None and encoded.upper_padding_mask is not None:
+            annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
+        lengths = (~padding_mask).sum(1, keepdim=True).clamp(min=1)
+        return annotations.sum(1) / lengths.to(annotations.dtype)
