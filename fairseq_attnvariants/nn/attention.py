@@ -11,6 +11,7 @@ from torch.autograd import Function
 
 from .history import DistanceHistory, History, real_positions
 from .init import matrix_, square_
+from .loop import LoopLinear, weighted_sum
 from .state import Encoded, Memory, State
 
 
@@ -71,7 +72,7 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, histories: Sequence[History] = ()):
         super().__init__()
-        self.query = square_(nn.Linear(query_dim, attention_dim, bias=False))
+        self.query = square_(LoopLinear(query_dim, attention_dim, bias=False))
         self.key = square_(nn.Linear(annotation_dim, attention_dim))
         self.vector = nn.Parameter(matrix_(torch.empty(attention_dim)))
         self.histories = nn.ModuleList(histories)
@@ -103,7 +104,7 @@ class AdditiveAttention(nn.Module):
             bias = _plus(bias, history.energy_term(memory, state))
         energies = _plus(_AdditiveEnergies.apply(projected, keys, self.vector), bias)
         weights = masked_softmax(energies, memory.padding_mask)
-        context = torch.bmm(weights.to(memory.values.dtype).unsqueeze(1), memory.values).squeeze(1)
+        context = weighted_sum(weights, memory.values)
         return Attended(context.to(query.dtype), weights)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from .init import gates_, recurrent_
+from .loop import LoopLinear
 
 Saved = Tuple[Tensor, ...]  # what the derivative needs
 Gradients = Tuple[Tensor, Tensor, Tensor]  # of inputs, recurrent and previous
@@ -153,9 +154,12 @@ class Cell(nn.Module):
         super().__init__()
         self.hidden = hidden
         self.inputs = nn.ModuleDict(
-            {name: nn.Linear(width, self.gates * hidden, bias=i == 0) for i, (name, width) in enumerate(inputs.items())}
+            {
+                name: LoopLinear(width, self.gates * hidden, bias=i == 0)
+                for i, (name, width) in enumerate(inputs.items())
+            }
         )
-        self.recurrent = nn.Linear(hidden, self.gates * hidden, bias=False)
+        self.recurrent = LoopLinear(hidden, self.gates * hidden, bias=False)
         self.reset_parameters()
 
     @property
@@ -185,10 +189,7 @@ class Cell(nn.Module):
         """
         if value is None or name not in self.inputs:
             return projected
-        layer = self.inputs[name]
-        if projected is None or layer.bias is not None:
-            return layer(value) if projected is None else projected + layer(value)
-        return torch.addmm(projected, value, layer.weight.t())
+        return self.inputs[name](value, projected)
 
     def output(self, state: Tensor) -> Tensor:
         """The hidden state ``B x n`` that other parts read."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .layers import recurrent_layers
+from .loop import time_loop
 from .readout import Readout
 from .state import Encoded, Memory, State
 from .transition import InitialState, Transition
@@ -104,8 +105,9 @@ class Decoder(nn.Module):
         projected = self.transition.project(target)
         gates = None if projected.condition is None else projected.condition.unbind(1)
         states = [state]
-        for t, cell in enumerate(projected.cell.unbind(1)):
-            states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
+        with time_loop():
+            for t, cell in enumerate(projected.cell.unbind(1)):
+                states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
         output = self.transition.last.output
         hidden = torch.stack([output(s.hidden) for s in states[1:]], dim=1)
         context = torch.stack([s.context for s in states[1:]], dim=1)

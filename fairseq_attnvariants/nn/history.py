@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .init import linear_, matrix_
+from .loop import LoopLinear
 from .state import Memory, State
 
 
@@ -38,7 +39,7 @@ class ContextHistory(History):
 
     def __init__(self, annotation_dim: int, attention_dim: int):
         super().__init__()
-        self.projection = linear_(nn.Linear(annotation_dim, attention_dim, bias=False))
+        self.projection = linear_(LoopLinear(annotation_dim, attention_dim, bias=False))
 
     def query_term(self, state: State) -> Tensor:
         return self.projection(state.context)

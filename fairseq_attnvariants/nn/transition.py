@@ -22,6 +22,7 @@ from .attention import AdditiveAttention, AttentionViaAttention
 from .bridging import most_attended, select
 from .cells import Cell, StackedCell
 from .init import linear_, square_
+from .loop import LoopLinear
 from .state import Encoded, Memory, State
 
 AnyCell = Union[Cell, StackedCell]
@@ -41,14 +42,13 @@ class Condition(nn.Module):
     def __init__(self, target_dim: int, hidden: int, context_dim: int, condition_dim: int):
         super().__init__()
         self.target = linear_(nn.Linear(target_dim, condition_dim))
-        self.hidden = square_(nn.Linear(hidden, condition_dim, bias=False))
-        self.context = square_(nn.Linear(context_dim, condition_dim, bias=False))
-        self.output = square_(nn.Linear(condition_dim, hidden, bias=False))
+        self.hidden = square_(LoopLinear(hidden, condition_dim, bias=False))
+        self.context = square_(LoopLinear(context_dim, condition_dim, bias=False))
+        self.output = square_(LoopLinear(condition_dim, hidden, bias=False))
 
     def decay(self, target: Tensor, hidden: Tensor, context: Tensor, condition: Tensor) -> Tensor:
         """``sd_i``, ``B x condition_dim``; ``target`` is already projected, ``W^d y_{i-1} + b``."""
-        gate = torch.addmm(target, hidden, self.hidden.weight.t())
-        gate = torch.addmm(gate, context, self.context.weight.t())
+        gate = self.context(context, self.hidden(hidden, target))
         return torch.sigmoid(gate.to(condition.dtype)) * condition
 
     def forward(self, condition: Tensor) -> Tensor:
