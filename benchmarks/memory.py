@@ -32,6 +32,7 @@ def measure(arch, length, arguments, answer):
     """Train for two updates; puts the peak, and the peak of everything before, on a queue."""
     sys.argv = ["speed.py", "--characters", "--batches", "1", "--batch", str(arguments.batch), "--length", str(length)]
     sys.argv += ["--embed", str(arguments.embed), "--hidden", str(arguments.hidden), "--spread", "0"]
+    sys.argv += ["--more", f"{arch}=--dropout 0"]
     import torch
     from speed import Trainer, load
     from speed import parse as parse_speed

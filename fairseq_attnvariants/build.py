@@ -208,12 +208,11 @@ def _attention(cfg, source: Widths) -> Attention:
     if not cfg.attention_via:
         terms = _score_terms(cfg, paths, source, cfg.attention_dim)
         return AdditiveAttention(hidden, source.lower, cfg.attention_dim, terms)
-    guided = not cfg.attention_via_unguided
     terms = _score_terms(cfg, paths, source, cfg.attention_via_dim)
+    guide = 0 if cfg.attention_via_unguided else source.upper
     return AttentionViaAttention(
         AdditiveAttention(hidden, source.upper, cfg.attention_dim),
-        AdditiveAttention(hidden + source.upper * guided, source.lower, cfg.attention_via_dim, terms),
-        guided,
+        AdditiveAttention(hidden, source.lower, cfg.attention_via_dim, terms, guide),
     )
 
 

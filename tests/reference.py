@@ -119,11 +119,11 @@ def logits(model, cfg, source, previous):
         if upper is None:
             return *attend_to(s, "transition.attention", query, c, w, paths), None
         higher, word_weights = attend_to(upper, "transition.attention.upper", query, c, w, set())
-        guided = query if cfg.attention_via_unguided else torch.cat([query, higher])
-        lower, w = attend_to(s, "transition.attention.lower", guided, c, w, paths)
+        guide = None if cfg.attention_via_unguided else higher
+        lower, w = attend_to(s, "transition.attention.lower", query, c, w, paths, guide)
         return torch.cat([higher, lower]), w, word_weights
 
-    def attend_to(s, A, query, c, w, paths):
+    def attend_to(s, A, query, c, w, paths, guide=None):
         energies = []
         if w is None:
             m, before = 0.0, [1.0 / len(s)] * len(s)
@@ -131,6 +131,8 @@ def logits(model, cfg, source, previous):
             m, before = sum((j + 1) * w[j] for j in range(len(s))), w
         for j in range(len(s)):
             inner = p(f"{A}.query.weight") @ query
+            if guide is not None:
+                inner = inner + p(f"{A}.guide.weight") @ guide
             inner = inner + p(f"{A}.key.weight") @ s[j] + p(f"{A}.key.bias")
             index = 0
             if "context" in paths:

@@ -11,6 +11,7 @@ from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCel
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
 from fairseq_attnvariants.nn.layers import GRU, LSTM, Sweep
+from fairseq_attnvariants.nn.loop import MANY, LoopLinear, time_loop, weighted_sum
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State
 from fairseq_attnvariants.variants import VARIANTS
@@ -79,6 +80,24 @@ def test_cells_equal_pytorchs(cell, torch_cell):
     expected = theirs(x, state if cell is GRUCell else tuple(state.chunk(2, 1)))
     expected = expected if cell is GRUCell else torch.cat(expected, dim=1)
     torch.testing.assert_close(ours(ours.project("x", x), state), expected)
+
+
+def test_gradients_formed_after_the_loop():
+    """Over more steps than are noted at a time, and after a backward pass that stopped before the weights."""
+    layer, values, start = LoopLinear(4, 4).double(), double(2, 5, 4), double(2, 4)
+
+    def run():
+        state = start
+        for _ in range(2 * MANY + 5):
+            state = torch.tanh(layer(state, weighted_sum(torch.softmax(state @ torch.ones(4, 5).double(), 1), values)))
+        return state.square().sum()
+
+    expected = torch.autograd.grad(run(), [*layer.parameters(), values, start])
+    with time_loop():
+        loss = run()
+    (early,) = torch.autograd.grad(loss, start, retain_graph=True)
+    torch.testing.assert_close(early, expected[-1])
+    torch.testing.assert_close(torch.autograd.grad(loss, [*layer.parameters(), values, start]), expected)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

@@ -68,11 +68,20 @@ class AdditiveAttention(nn.Module):
         annotation_dim: width ``a`` of the annotations.
         attention_dim: width ``A`` of the score's hidden layer.
         histories: recurrent paths that add their terms to the score.
+        guide_dim: width of a guide, a second part of the query (004 §3.2), or 0 without one.
     """
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, histories: Sequence[History] = ()):
+    def __init__(
+        self,
+        query_dim: int,
+        annotation_dim: int,
+        attention_dim: int,
+        histories: Sequence[History] = (),
+        guide_dim: int = 0,
+    ):
         super().__init__()
         self.query = square_(LoopLinear(query_dim, attention_dim, bias=False))
+        self.guide = square_(LoopLinear(guide_dim, attention_dim, bias=False)) if guide_dim else None
         self.key = square_(nn.Linear(annotation_dim, attention_dim))
         self.vector = nn.Parameter(matrix_(torch.empty(attention_dim)))
         self.histories = nn.ModuleList(histories)
@@ -87,15 +96,18 @@ class AdditiveAttention(nn.Module):
             real_positions(encoded.padding_mask) if reads_positions else None,
         )
 
-    def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
+    def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once.
 
         Args:
             query: ``B x query_dim``.
             memory: of the sentence.
             state: of the previous step, for the recurrent paths.
+            guide: ``B x guide_dim``; not read without a width of its own.
         """
         projected, keys = self.query(query), memory.keys
+        if self.guide is not None:
+            projected = self.guide(guide, projected)
         bias: Optional[Tensor] = None
         for history in self.histories:
             assert isinstance(history, History)
@@ -111,19 +123,18 @@ class AdditiveAttention(nn.Module):
 class AttentionViaAttention(nn.Module):
     """Attention to a lower level that is guided by attention to a higher one (004 §3.2).
 
-    ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level for the query
-    ``[r; c^w]``, whose projection is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.
+    ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level, where the
+    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.
 
     Args:
-        upper, lower: attention to the two levels; recurrent paths belong to the lower one.
-        guided: whether ``c^w`` is in the lower level's query; without it the two levels are independent.
+        upper, lower: attention to the two levels; the lower one has the guide ``c^w`` (without a guide the two are
+            independent) and the recurrent paths.
     """
 
-    def __init__(self, upper: AdditiveAttention, lower: AdditiveAttention, guided: bool = True):
+    def __init__(self, upper: AdditiveAttention, lower: AdditiveAttention):
         super().__init__()
         self.upper = upper
         self.lower = lower
-        self.guided = guided
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
@@ -138,8 +149,7 @@ class AttentionViaAttention(nn.Module):
         """Attend once to each level; as :meth:`AdditiveAttention.forward`."""
         higher = Memory(memory.upper_keys, memory.upper_values, memory.upper_padding_mask)  # type: ignore[arg-type]
         context, upper_weights, _ = self.upper(query, higher, state)
-        guided = torch.cat([query, context], dim=1) if self.guided else query
-        detail, weights, _ = self.lower(guided, memory, state)
+        detail, weights, _ = self.lower(query, memory, state, guide=context)
         return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .layers import recurrent_layers
-from .loop import time_loop
+from .loop import MANY, time_loop
 from .readout import Readout
 from .state import Encoded, Memory, State
 from .transition import InitialState, Transition
@@ -102,12 +102,13 @@ class Decoder(nn.Module):
             target: embeddings ``y_0 .. y_{T-1}``, ``B x T x m``.
             memory, state: from :meth:`start`, or the state that an earlier run left.
         """
-        projected = self.transition.project(target)
-        gates = None if projected.condition is None else projected.condition.unbind(1)
         states = [state]
         with time_loop():
-            for t, cell in enumerate(projected.cell.unbind(1)):
-                states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
+            for several in target.split(MANY, dim=1):  # all steps at once would be large where they are characters
+                projected = self.transition.project(several)
+                gates = None if projected.condition is None else projected.condition.unbind(1)
+                for t, cell in enumerate(projected.cell.unbind(1)):
+                    states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
         output = self.transition.last.output
         hidden = torch.stack([output(s.hidden) for s in states[1:]], dim=1)
         context = torch.stack([s.context for s in states[1:]], dim=1)
