@@ -10,7 +10,7 @@ Shapes: ``B`` batch, ``S`` source length, ``T`` steps.
 from collections import defaultdict
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class Notes:
         form: makes a gradient of inputs and gradients of outputs.
     """
 
-    def __init__(self, form: Callable[[Sequence[Tensor], Sequence[Tensor]], Tensor]):
+    def __init__(self, form: Callable[[Tuple[Tensor, ...], Tuple[Tensor, ...]], Tensor]):
         self.form = form
         self.noted: Dict[int, List[Tuple[Tensor, Tensor]]] = defaultdict(list)
         self.sums: Dict[int, Tensor] = {}
@@ -103,12 +103,12 @@ class _WeightedSum(Function):
         return torch.bmm(values, grad.unsqueeze(2)).squeeze(2), None, None
 
 
-def _gradient_of_weight(inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> Tensor:
+def _gradient_of_weight(inputs: Tuple[Tensor, ...], grads: Tuple[Tensor, ...]) -> Tensor:
     return torch.cat(grads).t() @ torch.cat(inputs)
 
 
-def _gradient_of_values(weights: Sequence[Tensor], grads: Sequence[Tensor]) -> Tensor:
-    return torch.bmm(torch.stack(list(weights), dim=2), torch.stack(list(grads), dim=1))
+def _gradient_of_values(weights: Tuple[Tensor, ...], grads: Tuple[Tensor, ...]) -> Tensor:
+    return torch.bmm(torch.stack(weights, dim=2), torch.stack(grads, dim=1))
 
 
 class Loop:
