@@ -33,6 +33,17 @@ class System(NamedTuple):
     models: List[Any]
     device: torch.device
 
+    @property
+    def model(self) -> Any:
+        """The one model, for what an ensemble has no mean of.
+
+        Raises:
+            UserError: there are several.
+        """
+        if len(self.models) > 1:
+            raise UserError(f"{self.path} is an ensemble: give one checkpoint")
+        return self.models[0]
+
 
 class Sentence(NamedTuple):
     """A sentence, or a pair, as the task reads it and as it stands in the files."""
