@@ -13,9 +13,8 @@ from fairseq_attnvariants.cli.gates import adaptive_parts, averages, draw, gate_
 from fairseq_attnvariants.cli.main import main
 from fairseq_attnvariants.cli.model import System, load
 from fairseq_attnvariants.cli.pieces import join_sentence, join_values
-from fairseq_attnvariants.cli.tagged import read_tags
 
-# ---- words, averages, tags
+# ---- words and averages
 
 
 def test_values_of_pieces_are_averaged_and_eos_is_a_word():
@@ -41,16 +40,6 @@ def test_averages_by_hand():
 
 def test_empty_sentences_have_no_words():
     assert averages([[]], [torch.tensor([[7.0]])]) == [("end of sentence", 1, 7.0)]
-
-
-def test_tags_go_with_the_words(tmp_path):
-    path = tmp_path / "tags"
-    path.write_text("N V\n\nN\n")
-    assert read_tags(str(path), [["a", "b"], [], ["c"]], "text") == [["N", "V"], [], ["N"]]
-    with pytest.raises(UserError, match=r"tags, line 2: 0 tags, but text has 1 words there"):
-        read_tags(str(path), [["a", "b"], ["x"], ["c"]], "text")
-    with pytest.raises(UserError, match=r"tags has 3 lines, but text has 2"):
-        read_tags(str(path), [["a", "b"], []], "text")
 
 
 # ---- the parts of a model
