@@ -153,7 +153,7 @@ def test_tables_are_the_means_of_the_values(runs, gated, tmp_path, capfd):
 
 def test_a_generated_target(runs, gated, tmp_path):
     """The second run decodes what the first one generated."""
-    del (line := arguments(runs, gated))[-2:]
+    line = arguments(runs, gated)[:-2]
     generate = [*line, "--beam", "1", "--max-len-b", "3", "--values", str(tmp_path / "values")]
     assert main(generate) == 0
     records = [json.loads(row) for row in (tmp_path / "values").read_text().splitlines()]

@@ -1,7 +1,7 @@
 """``fairseq-attnvariants gates``: what adaptive weighting (Li et al.) weighs, by word or by tag.
 
-The encoder's adaptive GRU has ``g_t`` (eq. 14) for each source word and direction: how much the history counts beside
-the word. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18) for each target word: how much the state, the
+The encoder's adaptive GRU has ``g_t`` (eq. 13) for each source word and direction: how much the history counts beside
+the word. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each target word: how much the state, the
 previous word and the context count. All are averaged over dimensions, and over the pieces of a word.
 """
 
@@ -9,7 +9,7 @@ import argparse
 import contextlib
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence, TextIO, Tuple
 
 import torch
 from torch import Tensor
@@ -128,7 +128,8 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], Tensor]]) -> "Figu
 
     families = font_families("".join("".join(words) for words, _, _ in panels))
     longest = max(len(words) for words, _, _ in panels)
-    figure = Figure(figsize=(2.5 + 0.3 * longest, 2.8 * len(panels)), layout="constrained")
+    height = sum(2.2 + 0.08 * max(map(len, words)) for words, _, _ in panels)
+    figure = Figure(figsize=(2.5 + 0.3 * longest, height), layout="constrained")
     for axes, (words, names, gates) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         for name, values in zip(names, gates.tolist(), strict=True):
             axes.plot(values, "o-", markersize=4, label=SYMBOLS.get(name, name))
@@ -140,6 +141,30 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], Tensor]]) -> "Figu
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def write_values(
+    stream: TextIO,
+    names: Dict[str, Sequence[str]],
+    words: Dict[str, List[List[str]]],
+    gates: Dict[str, List[Tensor]],
+) -> None:
+    """A JSON object for each sentence: the number of its line, its words, EOS last, and their gates."""
+    for n in range(len(next(iter(words.values())))):
+        record: Dict[str, Any] = {"line": n + 1}
+        for side in names:
+            record[side] = words[side][n]
+            for name, row in zip(names[side], gates[side][n].tolist(), strict=True):
+                record[name] = [round(value, 4) for value in row]
+        stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def check_sides(options: argparse.Namespace, parts: Dict[str, Any]) -> None:
+    """Refuse options for a side that the model has no gates on."""
+    for side in SIDES.keys() - parts.keys():
+        for option in ("table", "tags"):
+            if getattr(options, f"{side}_{option}"):
+                raise UserError(f"--{side}-{option}: the model of {options.path} has no {SIDES[side]}")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -154,47 +179,39 @@ def run(options: argparse.Namespace) -> None:
         save = outputs.enter_context(picture(options.picture)) if options.picture else None
         system = load(options.path, options.data, options.cpu)
         parts = adaptive_parts(system)
-        names = gate_names(parts)
-        for side, part in SIDES.items():
-            for option in (f"{side}_table", f"{side}_tags"):
-                if side not in parts and getattr(options, option):
-                    raise UserError(f"--{option.replace('_', '-')}: the model of {system.path} has no {part}")
+        check_sides(options, parts)
         forced = not options.generate and (options.source is None or options.reference is not None)
         text = read_text(options, system, reference=forced)
-        text.select(options.line - 1)
+        chosen = options.line - 1
+        text.select(chosen)  # refuses what is not there
         if not forced:
             text = generate(system, text, options)
+
         joined = {
             side: [join_sentence(tokens, options.remove_bpe) for tokens in tokens_of(system, text, side)]
             for side in parts
         }
-        labels = {side: [words[:-1] for words, _ in sentences] for side, sentences in joined.items()}
-        kinds = dict.fromkeys(parts, "word")
+        words = {side: [sentence for sentence, _ in several] for side, several in joined.items()}
+        labels = {}
         for side in parts:
+            labels[side] = "word", [sentence[:-1] for sentence in words[side]]
             if path := getattr(options, f"{side}_tags"):
-                labels[side] = read_tags(path, labels[side], f"the {side} of {text.name}")
-                kinds[side] = "tag"
-        gates: Dict[str, Dict[int, Tensor]] = {side: {} for side in parts}
-        for number, found in read_gates(system, parts, text, limits(options)):
-            for side, pieces in found.items():
-                gates[side][number] = join_values(pieces, joined[side][number][1])
-        numbers = range(len(text.sentences))
-        for k, side in enumerate(parts):
+                labels[side] = "tag", read_tags(path, labels[side][1], f"the {side} of {text.name}")
+        pieces = dict(read_gates(system, parts, text, limits(options)))
+        gates = {
+            side: [join_values(pieces[n][side], columns) for n, (_, columns) in enumerate(several)]
+            for side, several in joined.items()
+        }
+        names = gate_names(parts)
+        for k, (side, (kind, several)) in enumerate(labels.items()):
             if k:
                 print()
-            headers = (f"{side} {kinds[side]}", "frequency", *(f"{name} %" for name in names[side]))
-            tables[side](headers, averages(labels[side], [gates[side][n] for n in numbers], options.limit))
+            headers = (f"{side} {kind}", "frequency", *(f"{name} %" for name in names[side]))
+            tables[side](headers, averages(several, gates[side], options.limit))
         if values:
-            for n in numbers:
-                record: Dict[str, Any] = {"line": n + 1}
-                for side in parts:
-                    record[side] = joined[side][n][0]
-                    for name, row in zip(names[side], gates[side][n].tolist(), strict=True):
-                        record[name] = [round(value, 4) for value in row]
-                values.write(json.dumps(record, ensure_ascii=False) + "\n")
+            write_values(values, names, words, gates)
         if save:
-            n = options.line - 1
-            save(draw([(joined[side][n][0], names[side], gates[side][n]) for side in parts]))
+            save(draw([(words[side][chosen], names[side], gates[side][chosen]) for side in parts]))
 
 
 def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -211,7 +228,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         "--reference bpe.test.de --remove-bpe --source-tags test.pos.en --source-table table4.csv --picture 17.pdf "
         "--line 17",
     )
-    add_model_options(parser)
+    add_model_options(parser, ensemble=False)
     parser.add_argument("--generate", action="store_true", help="let the model translate, even from --gen-subset")
     add_generation_options(parser)
     add_pieces_option(parser)

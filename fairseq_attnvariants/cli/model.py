@@ -102,7 +102,7 @@ class Forced(NamedTuple):
     extra: Dict[str, Tensor]  # T x ..., float32, mean of the models; "attn" is T x S
 
 
-def add_system_options(parser: argparse.ArgumentParser, several: bool = False) -> None:
+def add_system_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
     """Add what :func:`load` reads; ``several`` collects ``--path`` in a list."""
     parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess, with the dictionaries")
     parser.add_argument(
@@ -110,14 +110,18 @@ def add_system_options(parser: argparse.ArgumentParser, several: bool = False) -
         metavar="CHECKPOINT",
         required=True,
         action="append" if several else "store",
-        help=f"the model, or an ensemble a{os.pathsep}b" + ("; several times for several models" if several else ""),
+        help="the model"
+        + (f", or an ensemble a{os.pathsep}b" if ensemble else "")
+        + ("; several times for several models" if several else ""),
     )
     parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
 
 
-def add_model_options(parser: argparse.ArgumentParser, reference: bool = True, several: bool = False) -> None:
-    """Add what :func:`load` and :func:`read_text` read; ``several`` collects ``--path`` in a list."""
-    add_system_options(parser, several)
+def add_model_options(
+    parser: argparse.ArgumentParser, reference: bool = True, several: bool = False, ensemble: bool = True
+) -> None:
+    """Add what :func:`load` and :func:`read_text` read; see :func:`add_system_options`."""
+    add_system_options(parser, several, ensemble)
     text = parser.add_mutually_exclusive_group()
     text.add_argument("--source", metavar="FILE", help="source text, cut into tokens as for fairseq-preprocess")
     text.add_argument("--gen-subset", metavar="NAME", default="test", help="or a split in DATA (default: %(default)s)")

@@ -42,13 +42,13 @@ def most_frequent(dictionary, count: int) -> List[str]:
     return [dictionary[k] for k in sorted(words(dictionary), key=lambda k: -dictionary.count[k])[:count]]
 
 
-@torch.no_grad()
 def nearest(mapped: Tensor, embeddings: Tensor, count: int) -> Any:
     """Distances and numbers of the ``count`` rows of ``V x m`` nearest to each row of ``N x m``, both ``N x count``."""
     distances = torch.cdist(mapped, embeddings, compute_mode="donot_use_mm_for_euclid_dist")
     return distances.topk(min(count, len(embeddings)), largest=False)
 
 
+@torch.no_grad()
 def neighbours(
     system: System, sources: Sequence[str], count: int, lexicon: Optional[Mapping[str, str]] = None
 ) -> List[Neighbour]:
@@ -106,7 +106,7 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         epilog="example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 "
         "--lexicon lexicon.en-de.tsv --table table7.csv",
     )
-    add_system_options(parser)
+    add_system_options(parser, ensemble=False)
     parser.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")
     parser.add_argument("--count", metavar="N", type=int, default=10, help="or how many (default: %(default)s)")
     parser.add_argument("--top", metavar="K", type=int, default=1, help="target words for each (default: %(default)s)")

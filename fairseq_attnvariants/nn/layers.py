@@ -216,7 +216,7 @@ class AdaptiveGRU(nn.Module):
         return sweep_layers(layers, inputs, initial, self.dropout if self.training else 0.0)
 
     def shares(self, inputs: Tensor) -> Tensor:
-        """``g_t`` (002 eq. 14) of the forward and the backward direction of each layer, from the lowest.
+        """``g_t`` (002 eq. 13) of the forward and the backward direction of each layer, from the lowest.
 
         Args:
             inputs: ``B x T x input width``, without padding.
