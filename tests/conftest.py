@@ -115,3 +115,11 @@ def runs(tmp_path_factory):
         "0",
     )
     return Trained(folder, data, folder / "rnnsearch", folder / "lstm")
+
+
+@pytest.fixture(scope="session")
+def gated(runs):
+    """A checkpoint with adaptive weighting and bridges after a few updates."""
+    arguments = corpus.train_arguments(runs.data, runs.text / "gated", "--max-update", "5", arch="adaptive_both")
+    corpus.run("fairseq-train", *arguments, "--bridge-source", "--bridge-direct", "hard", "--init-std", "0.3")
+    return runs.text / "gated" / "checkpoint_last.pt"

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import batch, build
+from reference import adaptive_gru
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -10,8 +11,12 @@ from fairseq_attnvariants.nn.attention import AdditiveAttention, _AdditiveEnergi
 from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, LSTMGates, Step
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
+<<<<<<< HEAD
 from fairseq_attnvariants.nn.layers import GRU, LSTM, Sweep
 from fairseq_attnvariants.nn.loop import MANY, LoopLinear, time_loop, weighted_sum
+=======
+from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Sweep
+>>>>>>> verbs
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State
 from fairseq_attnvariants.variants import VARIANTS
@@ -127,6 +132,25 @@ def test_adaptive_gru_equals_the_plain_one_where_it_must():
     projected = plain.project("x", x)
     update = torch.sigmoid(projected[:, 4:8] + plain.recurrent(h)[:, 4:8])
     torch.testing.assert_close(adaptive(adaptive.project("x", x), h), plain(projected, h) - update * h / 2)
+
+
+def test_shares_of_stacked_adaptive_layers():
+    """Against the equation, word by word; the layers above read both directions of the ones below."""
+    layers = AdaptiveGRU(3, 4, layers=2, bidirectional=True).double().eval()
+    inputs = torch.randn(1, 5, 3, dtype=torch.float64)
+    rows, expected = inputs[0], []
+    for cells in layers.cells:
+        found = []
+        for cell, order in zip(cells, (range(5), range(4, -1, -1))):
+            w, u, b = cell.inputs["input"].weight, cell.recurrent.weight, cell.inputs["input"].bias
+            h, shares, states = torch.zeros(4).double(), {}, {}
+            for j in order:
+                shares[j] = torch.sigmoid((w @ rows[j] + b + u @ h)[-4:])
+                states[j] = h = adaptive_gru(rows[j], h, w, u, b)
+            expected.append(torch.stack([shares[j] for j in range(5)]))
+            found.append(torch.stack([states[j] for j in range(5)]))
+        rows = torch.cat(found, dim=1)
+    torch.testing.assert_close(layers.shares(inputs)[:, 0], torch.stack(expected))
 
 
 def test_adaptive_output_equals_the_plain_one_where_it_must():

@@ -2,14 +2,14 @@
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
 from .files import UserError
 from .model import Forced, add_generation_options, add_model_options, force, generate, limits, load, read_text
 from .pictures import font_families, picture
-from .pieces import add_pieces_option, join_attention, join_tokens, word_numbers
+from .pieces import add_pieces_option, join_attention, join_sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,19 +33,13 @@ def panels(title: str, pair: Forced, style: Optional[str] = None) -> List[Panel]
     There is a second one where the model also returns ``word_attn``, ``T x words``, EOS the last: attention via
     attention (Zhao & Zhang), whose tokens are characters, with U+2581 for a space.
     """
-    source, columns = _words(pair.source, style)
-    target, rows = _words(pair.target, style)
+    source, columns = join_sentence(pair.source, style)
+    target, rows = join_sentence(pair.target, style)
     result = [Panel(title, source, target, join_attention(pair.extra["attn"], columns, rows))]
     if "word_attn" in pair.extra:
-        words, _ = _words(pair.source, "sentencepiece")
+        words, _ = join_sentence(pair.source, "sentencepiece")
         result.append(Panel(f"{title}, words", words, pair.target, pair.extra["word_attn"][:, : len(words)]))
     return result
-
-
-def _words(tokens: Sequence[str], style: Optional[str]) -> Tuple[List[str], List[int]]:
-    *inner, eos = tokens
-    words = join_tokens(inner, style)
-    return [*words, eos], [*word_numbers(inner, style), len(words)]
 
 
 def draw(heat_maps: Sequence[Panel]) -> "Figure":

@@ -215,6 +215,28 @@ class AdaptiveGRU(nn.Module):
             initial = zeros(len(layers) * len(layers[0]), inputs, self.hidden)
         return sweep_layers(layers, inputs, initial, self.dropout if self.training else 0.0)
 
+    def shares(self, inputs: Tensor) -> Tensor:
+        """``g_t`` (002 eq. 13) of the forward and the backward direction of each layer, from the lowest.
+
+        Args:
+            inputs: ``B x T x input width``, without padding.
+
+        Returns:
+            ``layers·directions x B x T x n``.
+        """
+        found = []
+        for cells in self.cells:
+            layer = [self.direction(cell) for cell in cells]  # type: ignore[attr-defined]
+            outputs, _ = sweep_layers([layer], inputs, zeros(len(layer), inputs, self.hidden), 0.0)
+            for reverse, states in enumerate(outputs.chunk(len(layer), dim=-1)):
+                # zero before the first step, which in reverse is the last column
+                before = F.pad(states[:, 1:], (0, 0, 0, 1)) if reverse else F.pad(states[:, :-1], (0, 0, 1, 0))
+                cell: Any = cells[reverse]  # type: ignore[index]
+                sums = cell.project("input", inputs) + cell.recurrent(before)
+                found.append(torch.sigmoid(sums[..., 3 * self.hidden :]))
+            inputs = outputs
+        return torch.stack(found)
+
     @staticmethod
     def direction(cell: Any) -> Direction:
         """The parameters of one cell."""
