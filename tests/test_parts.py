@@ -11,12 +11,8 @@ from fairseq_attnvariants.nn.attention import AdditiveAttention, _AdditiveEnergi
 from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, LSTMGates, Step
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
-<<<<<<< HEAD
-from fairseq_attnvariants.nn.layers import GRU, LSTM, Sweep
-from fairseq_attnvariants.nn.loop import MANY, LoopLinear, time_loop, weighted_sum
-=======
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Sweep
->>>>>>> verbs
+from fairseq_attnvariants.nn.loop import MANY, LoopLinear, time_loop, weighted_sum
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State
 from fairseq_attnvariants.variants import VARIANTS
