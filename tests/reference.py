@@ -134,20 +134,17 @@ def logits(model, cfg, source, previous):
             if guide is not None:
                 inner = inner + p(f"{A}.guide.weight") @ guide
             inner = inner + p(f"{A}.key.weight") @ s[j] + p(f"{A}.key.bias")
-            index = 0
             if "context" in paths:
-                inner = inner + p(f"{A}.histories.{index}.projection.weight") @ c
-                index += 1
-            index += "distance" in paths
+                inner = inner + p(f"{A}.histories.context.projection.weight") @ c
             if "convolution" in paths:
-                filters = p(f"{A}.histories.{index}.filters.weight")[:, 0]  # k x r
+                filters = p(f"{A}.histories.convolution.filters.weight")[:, 0]  # k x r
                 centre = filters.size(1) // 2
                 g = sum(
                     filters[:, o] * before[j + o - centre]
                     for o in range(filters.size(1))
                     if 0 <= j + o - centre < len(s)
                 )
-                inner = inner + p(f"{A}.histories.{index}.projection.weight") @ g
+                inner = inner + p(f"{A}.histories.convolution.projection.weight") @ g
             energies.append(torch.dot(p(f"{A}.vector"), torch.tanh(inner)))
         scores = [math.exp(e) for e in energies]
         if "distance" in paths:

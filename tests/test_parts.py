@@ -23,7 +23,9 @@ def double(*shape):
 
 
 def test_gradient_of_the_energies():
-    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (double(2, 3), double(2, 4, 3), double(3)))
+    inputs = double(2, 3), double(2, 4, 3), double(3)
+    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (*inputs, None, None))
+    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (*inputs, double(2, 4, 2), double(3, 2)))
 
 
 ARITHMETIC = pytest.mark.parametrize(
@@ -213,9 +215,10 @@ def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
     assert right.annotations[1, 3:].eq(0).all()
 
 
-def test_no_large_tensor_is_kept():
+@pytest.mark.parametrize("name", ["recatt", "hybridatt1", "hybridatt2"])
+def test_no_large_tensor_is_kept(name):
     """Nothing of batch x source x width is saved for the backward pass by each step (beside what all share)."""
-    model = build("recatt", attention_dim=32, encoder_hidden_size=16)
+    model = build(name, attention_dim=32, encoder_hidden_size=16)
     source, lengths, previous = batch(lengths=(30, 29, 28), target_lengths=(25, 20, 10))
     large = 3 * 31 * 32
     kept = {}

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from .layers import recurrent_layers
-from .loop import MANY, time_loop
+from .loop import time_loop
 from .readout import Readout
 from .state import Encoded, Memory, State
 from .transition import InitialState, Transition
+
+PIECE = 32  # steps whose inputs are projected at once: many enough to be quick, and not a whole text of characters
 
 
 class Decoded(NamedTuple):
@@ -104,7 +106,7 @@ class Decoder(nn.Module):
         """
         states = [state]
         with time_loop():
-            for several in target.split(MANY, dim=1):  # all steps at once would be large where they are characters
+            for several in target.split(PIECE, dim=1):
                 projected = self.transition.project(several)
                 gates = None if projected.condition is None else projected.condition.unbind(1)
                 for t, cell in enumerate(projected.cell.unbind(1)):
