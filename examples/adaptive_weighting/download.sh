@@ -7,7 +7,10 @@ site=http://data.statmt.org/wmt17/translation-task/preprocessed/de-en
 mkdir -p "$1"
 cd "$1"
 for file in corpus.tc.en.gz corpus.tc.de.gz dev.tgz; do
-  [ -e $file ] || { curl --fail --location --retry 5 --output $file.part $site/$file && mv $file.part $file; }
+  if [ ! -e $file ]; then
+    curl --fail --location --retry 5 --output $file.part $site/$file
+    mv $file.part $file
+  fi
 done
 tar -xzf dev.tgz
 for language in en de; do

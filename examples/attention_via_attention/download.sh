@@ -26,7 +26,10 @@ case $language in
 esac
 for archive in "${archives[@]}"; do
   file=${archive##*/}
-  [ -e "$file" ] || { curl --fail --location --retry 5 --output "$file.part" "$site/$archive" && mv "$file.part" "$file"; }
+  if [ ! -e "$file" ]; then
+    curl --fail --location --retry 5 --output "$file.part" "$site/$archive"
+    mv "$file.part" "$file"
+  fi
   tar -xf "$file"
 done
 if [ "$language" = fr ]; then gunzip --force giga-fren.release2.fixed.*.gz; fi
