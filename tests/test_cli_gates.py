@@ -94,7 +94,9 @@ def test_gates_of_the_encoder_follow_the_equation(runs, gated, tmp_path):
     loaded = load(str(gated), str(runs.data), cpu=True)
     dictionary = loaded.task.source_dictionary
     for record in values(runs, tmp_path, gated):
-        x, annotations = encode(loaded.model, loaded.model.cfg, [dictionary.index(word) for word in record["source"]])
+        x, annotations, *_ = encode(
+            loaded.model, loaded.model.cfg, [dictionary.index(word) for word in record["source"]]
+        )
         for direction, name in enumerate(("g forward", "g backward")):
             states = [a[16 * direction : 16 * (direction + 1)] for a in annotations]
             zero = torch.zeros(16).double()
