@@ -9,7 +9,7 @@ from typing import Optional, Sequence
 
 import fairseq_attnvariants
 
-from . import aer, align, attention, average, compare, lexicon, replace_unk, score
+from . import aer, align, attention, average, compare, lexicon, replace_unk, score, similarity
 from .files import UserError
 
 
@@ -18,7 +18,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="fairseq-attnvariants", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     add_directories(verbs)
-    for module in (lexicon, replace_unk, align, aer, attention, score, compare, average):
+    for module in (lexicon, replace_unk, align, aer, attention, similarity, score, compare, average):
         module.add(verbs)
     options = parser.parse_args(arguments)
     for name in ("fairseq", "sacrebleu"):
