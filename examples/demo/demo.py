@@ -338,10 +338,10 @@ def draw_attention(checkpoint: Path, binarised: Path, line: Translation, font: P
 
 def scores(reference: Path, hypothesis: Path, *metrics: str) -> Dict[str, float]:
     """Scores by sacrebleu, whose signatures get printed; ``metrics`` may end with their options."""
-    command = [tool("sacrebleu"), reference, "--input", hypothesis, "--format", "text", "--metrics", *metrics]
-    words = [*map(str, command)]
-    print(f"$ {shlex.join(words)}", flush=True)
-    report = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    files = (str(reference), "--input", str(hypothesis))
+    command = [tool("sacrebleu"), *files, "--format", "text", "--metrics", *metrics]
+    print(f"$ {shlex.join(command)}", flush=True)
+    report = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     print(report, end="")
     return {name: float(score) for name, score in re.findall(r"^\s*(BLEU|chrF)\S* = ([\d.]+)", report, re.MULTILINE)}
 

@@ -33,6 +33,7 @@ from demo import (
     write_lines,
 )
 
+LANGUAGES = ("cs", "de", "fr")
 LONGEST = 50  # characters in a name
 HELD_OUT = 20  # of 256 names, in each of valid and test
 UPDATES = 1200
@@ -42,22 +43,20 @@ TASK = ("--task", "char_translation")
 def main() -> None:
     """Run the stages that are missing and print the scores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--language", choices=LANGUAGES, default="fr", help="translate English into it (default: fr)")
     parser.add_argument(
-        "--language", choices=("cs", "de", "fr"), default="fr", help="translate English into it (default: fr)"
-    )
-    parser.add_argument("--arch", default="ava", help="architecture of this package (default: ava)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("demo/char"), help="folder for everything (default: demo/char)"
+        "--out", type=Path, default=Path("demo/char"), help="folder for everything (default: %(default)s)"
     )
     options = parser.parse_args()
     with stoppable():
-        demo(options.language, options.arch, options.out / options.language)
+        demo(options.language, options.out / options.language)
 
 
-def demo(language: str, arch: str, out: Path) -> None:
+def demo(language: str, out: Path) -> None:
     """All stages, in order."""
-    text, binarised, model, translated = out / "text", out / "bin", out / arch / "model", out / arch / "translated"
+    text, binarised, model, translated = (out / name for name in ("text", "bin", "model", "translated"))
     settings = f"""
+        --arch ava
         --encoder-embed-dim 64 --encoder-char-hidden-size 96 --encoder-hidden-size 192 --attention-via-dim 48
         --decoder-embed-dim 64 --decoder-hidden-size 192 --attention-dim 96 --decoder-out-embed-dim 96
         --optimizer adam --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 50
@@ -67,11 +66,11 @@ def demo(language: str, arch: str, out: Path) -> None:
 
     stage("Extract names", text, lambda part: extract(language, part))
     stage("Binarise", binarised, lambda part: binarise(text, language, part, *user_dir(), *TASK))
-    stage(f"Train {arch}", model, lambda part: train(binarised, part, *TASK, "--arch", arch, *settings), resumes=True)
+    stage("Train ava", model, lambda part: train(binarised, part, *TASK, *settings), resumes=True)
     stage("Translate held-out names", translated, lambda part: translate(binarised, model, part, *TASK))
 
     translations = read_translations(translated)
-    reference, hypothesis = text / f"reference.{language}", out / arch / f"hypothesis.{language}"
+    reference, hypothesis = text / f"reference.{language}", out / f"hypothesis.{language}"
     write_lines(hypothesis, [translation.hypothesis for translation in translations])
     right = [line.hypothesis == name for line, name in zip(translations, read_lines(reference), strict=True)]
 
@@ -84,7 +83,7 @@ def demo(language: str, arch: str, out: Path) -> None:
     title("Draw both levels of attention for the first of them that is right")
     read = (binarised, "--path", model / "checkpoint_best.pt")
     drawn = next((i for i in shown if right[i]), shown[0])
-    where = ("--generate", "--line", drawn + 1, "--output", out / arch / "attention.png")
+    where = ("--generate", "--line", drawn + 1, "--output", out / "attention.png")
     run(tool("fairseq-attnvariants"), "attention", *read, *where)
 
     title("Similar words")
