@@ -87,10 +87,14 @@ def test_models_without_characters_or_with_one_level_are_refused(runs, capfd):
     assert "checkpoint_last.pt was not trained on characters (--task char_translation)" in capfd.readouterr().err
 
 
-def test_a_reference_that_is_not_read_is_refused(runs, characters, capfd):
-    text = ["--source", runs.text / "valid.xx", "--reference", runs.text / "valid.yy"]
-    assert main(arguments(characters, *text)) == 2
-    assert "--reference needs --forced" in capfd.readouterr().err
+@pytest.mark.parametrize("more, message", [
+    (["--source", "a", "--reference", "b"], "--reference needs --forced"),
+    (["--words", "-1"], "--words must not be negative"),
+    (["--word-table", "words.csv"], "--word-table needs it"),
+])  # fmt: skip
+def test_options_without_effect_are_refused(characters, capfd, more, message):
+    assert main(arguments(characters, *more)) == 2
+    assert message in capfd.readouterr().err
 
 
 def test_a_text_without_words_is_refused(characters, tmp_path, capfd):

@@ -60,6 +60,8 @@ def run(options: argparse.Namespace) -> None:
     """Translate, or decode the reference; count, print the tables."""
     if options.reference and not options.forced:
         raise UserError("--reference needs --forced")
+    if options.words < 0 or (options.word_table and not options.words):
+        raise UserError("--words must not be negative, and --word-table needs it")
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(table(options.table))
         write_words = outputs.enter_context(table(options.word_table))
