@@ -1,6 +1,6 @@
 """Names and cognates by characters: stock fairseq commands train attention via attention on two CPU cores.
 
-The stages are those of :mod:`demo`.
+The stages work as those of ``demo.py``.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from demo import (
 LANGUAGES = ("cs", "de", "fr")
 LONGEST = 50  # characters in a name
 HELD_OUT = 20  # of 256 names, in each of valid and test
-UPDATES = 1200
+UPDATES = 1600
 TASK = ("--task", "char_translation")
 
 
@@ -59,8 +59,8 @@ def demo(language: str, out: Path) -> None:
         --arch ava
         --encoder-embed-dim 64 --encoder-char-hidden-size 96 --encoder-hidden-size 192 --attention-via-dim 48
         --decoder-embed-dim 64 --decoder-hidden-size 192 --attention-dim 96 --decoder-out-embed-dim 96
-        --optimizer adam --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 50
-        --max-tokens 2000 --total-num-update {UPDATES} --max-update {UPDATES}
+        --dropout 0.2 --optimizer adam --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 50
+        --max-tokens 1000 --total-num-update {UPDATES} --max-update {UPDATES}
         --seed 1 --no-epoch-checkpoints --log-interval 50
     """.split()
 
@@ -72,19 +72,20 @@ def demo(language: str, out: Path) -> None:
     translations = read_translations(translated)
     reference, hypothesis = text / f"reference.{language}", out / f"hypothesis.{language}"
     write_lines(hypothesis, [translation.hypothesis for translation in translations])
-    right = [line.hypothesis == name for line, name in zip(translations, read_lines(reference), strict=True)]
+    references = read_lines(reference)
+    right = [line.hypothesis == name for line, name in zip(translations, references, strict=True)]
 
     title("Five translations")
     shown = [i for i, line in enumerate(translations) if 2 <= len(line.source.split()) <= 3][:5]
     for i in shown:
         print(f"source       {translations[i].source}")
-        print(f"translation  {translations[i].hypothesis}\nreference    {read_lines(reference)[i]}\n")
+        print(f"translation  {translations[i].hypothesis}\nreference    {references[i]}\n")
 
     title("Draw both levels of attention for the first of them that is right")
     read = (binarised, "--path", model / "checkpoint_best.pt")
     drawn = next((i for i in shown if right[i]), shown[0])
-    where = ("--generate", "--line", drawn + 1, "--output", out / "attention.png")
-    run(tool("fairseq-attnvariants"), "attention", *read, *where)
+    picture = ("--title", "ava", "--output", out / "attention.png")
+    run(tool("fairseq-attnvariants"), "attention", *read, "--generate", "--line", drawn + 1, *picture)
 
     title("Similar words")
     run(tool("fairseq-attnvariants"), "similarity", *read, "--words", 10)
