@@ -49,9 +49,7 @@ def write_corpus(folder):
 
 def preprocess(folder, name="bin", *more):
     """Binarise the corpus in ``folder`` to ``folder/name``."""
-    prefixes = [
-        f"--{kind}pref={folder / name}" for kind, name in (("train", "train"), ("valid", "valid"), ("test", "test"))
-    ]
+    prefixes = [f"--{split}pref={folder / split}" for split in ("train", "valid", "test")]
     more = more or ("--joined-dictionary",)
     run("fairseq-preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", folder / name, *more)
     return folder / name

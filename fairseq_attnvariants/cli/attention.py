@@ -37,16 +37,15 @@ def panels(title: str, pair: Forced, style: Optional[str] = None) -> List[Panel]
     """
     source, columns = _words(pair.source, style)
     target, rows = _words(pair.target, style)
-    result = [Panel(title, _visible(source), _visible(target), join_attention(pair.extra["attn"], columns, rows))]
-    if "word_attn" in pair.extra:
-        weights = pair.extra["word_attn"]
-        if weights.size(1) == len(pair.source):
-            higher = Panel(f"{title}, higher level", source, target, join_attention(weights, columns, rows))
-        else:
-            words = "".join(pair.source).split(SPACE)
-            higher = Panel(f"{title}, words", words, _visible(pair.target), weights[:, : len(words)])
-        result.insert(0, higher)
-    return result
+    panel = Panel(title, _visible(source), _visible(target), join_attention(pair.extra["attn"], columns, rows))
+    weights = pair.extra.get("word_attn")
+    if weights is None:
+        return [panel]
+    if weights.size(1) == len(pair.source):
+        weights = join_attention(weights, columns, rows)
+        return [panel._replace(title=f"{title}, higher level", weights=weights), panel]
+    words = "".join(pair.source).split(SPACE)
+    return [Panel(f"{title}, words", words, _visible(pair.target), weights[:, : len(words)]), panel]
 
 
 def _visible(symbols: Sequence[str]) -> List[str]:
