@@ -3,6 +3,7 @@
     python benchmarks/speed.py DATA                      # a folder made by fairseq-preprocess
     python benchmarks/speed.py --paper-size --train-only # random text, the papers' widths
     python benchmarks/speed.py DATA --compute-dtype bfloat16 --archs dl4mt
+    python benchmarks/speed.py --characters --archs ava --more "lstm=--encoder-hidden-size 700"
 
 Each round gives every model the same batches, one model after the other; what is printed is the median over the
 rounds of the ratio to the reference *of the same round*, with the smallest and the largest.  Beside it stands the
@@ -12,6 +13,7 @@ ratio of the multiply-adds, counted by PyTorch's flop counter on the very same b
 import argparse
 import json
 import os
+import shlex
 import statistics
 import sys
 import time
@@ -23,6 +25,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from torch.utils.flop_counter import FlopCounterMode
 
 import fairseq_attnvariants
+from fairseq_attnvariants.tasks import CharacterDictionary
 
 USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 
@@ -35,11 +38,25 @@ def parse():
     parser.add_argument("--embed", type=int, default=256)
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--paper-size", action="store_true", help="widths 620 and 1000, vocabulary 30,000")
+    parser.add_argument("--characters", action="store_true", help="random text of characters, 304 symbols")
+    parser.add_argument(
+        "--more",
+        metavar="ARCH=FLAGS",
+        action="append",
+        default=[],
+        help="more fairseq-train flags for one architecture",
+    )
     parser.add_argument("--batch", type=int, default=80, help="sentences a batch")
     parser.add_argument("--length", type=int, default=14, help="mean length of the random text")
+    parser.add_argument("--spread", type=float, default=0.25, help="deviation of the length, as a share of its mean")
     parser.add_argument("--vocabulary", type=int, default=8000, help="of the random text")
     parser.add_argument("--batches", type=int, default=4, help="batches a model trains on in each round")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--cpu-time",
+        action="store_true",
+        help="measure the time that the process spent computing instead of the wall's: for a CPU that others use too",
+    )
     parser.add_argument("--compute-dtype", default="float32", help="of this package's models")
     parser.add_argument("--train-only", action="store_true")
     parser.add_argument("--beam", type=int, default=5)
@@ -47,23 +64,30 @@ def parse():
     arguments = parser.parse_args()
     if arguments.paper_size:
         arguments.embed, arguments.hidden, arguments.vocabulary = 620, 1000, 30000
+    if arguments.characters:
+        arguments.vocabulary = 304
+    arguments.more = {arch: shlex.split(flags) for arch, _, flags in (more.partition("=") for more in arguments.more)}
     return arguments
 
 
 def sample_text(arguments):
     """A dictionary and pairs of sentences: random words, lengths as of captions."""
-    dictionary = Dictionary()
-    for word in range(arguments.vocabulary - 4):
+    dictionary = CharacterDictionary() if arguments.characters else Dictionary()
+    for word in range(arguments.vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{word}")
     random = torch.Generator().manual_seed(1)
     count = arguments.batch * arguments.batches
-    lengths = (arguments.length + arguments.length / 4 * torch.randn(count, generator=random)).clamp(min=4).long()
+    spread = arguments.length * arguments.spread
+    lengths = (arguments.length + spread * torch.randn(count, generator=random)).clamp(min=4).long()
+
+    def sentence(length):
+        symbols = torch.randint(5, arguments.vocabulary, (length,), generator=random)
+        if arguments.characters:
+            symbols[5::6] = dictionary.space()  # words of five letters
+        return torch.cat([symbols, torch.tensor([dictionary.eos()])])
 
     def side():
-        return [
-            torch.cat([torch.randint(4, arguments.vocabulary, (n,), generator=random), torch.tensor([2])])
-            for n in lengths.tolist()
-        ]
+        return [sentence(length) for length in lengths.tolist()]
 
     return dictionary, side(), side()
 
@@ -108,7 +132,8 @@ def build(arch, arguments, task):
         widths += ["--compute-dtype", arguments.compute_dtype]
     parser = options.get_training_parser()
     namespace = options.parse_args_and_arch(
-        parser, ["none", "--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths]
+        parser,
+        ["none", "--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths, *arguments.more.get(arch, [])],
     )
     cfg = convert_namespace_to_omegaconf(namespace).model
     if arch == "lstm":
@@ -154,13 +179,13 @@ class Trainer:
         return counter.get_total_flops() / 2
 
 
-def timed(function, samples, device):
-    start = time.perf_counter()
+def timed(function, samples, device, clock):
+    start = clock()
     for sample in samples:
         function(sample)
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def generator_of(model, task, arguments):
@@ -197,6 +222,7 @@ def report(title, unit, work, times, reference, extra, arguments):
 def main():
     arguments = parse()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
     task, samples = load(arguments)
     samples = [utils.move_to_cuda(sample) if device.type == "cuda" else sample for sample in samples]
     names = list(dict.fromkeys([arguments.reference, *arguments.archs]))
@@ -216,7 +242,7 @@ def main():
     training = {name: [] for name in names}
     for turn in range(arguments.rounds + 1):
         for name, trainer in trainers.items():
-            seconds = timed(trainer.update, samples, device)
+            seconds = timed(trainer.update, samples, device, clock)
             if turn:  # the first round warms up
                 training[name].append(seconds)
         print(f"\rtraining: round {turn} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
@@ -227,7 +253,7 @@ def main():
         runs = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
         for turn in range(max(3, arguments.rounds // 2) + 1):
             for name, run in runs.items():
-                seconds = timed(run, samples[:1], device)
+                seconds = timed(run, samples[:1], device, clock)
                 if turn:
                     generation[name].append(seconds)
         sentences = samples[0]["nsentences"]

@@ -3,7 +3,7 @@
 The configuration stops here: the parts receive widths and parts.
 """
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Callable, Dict, NamedTuple, Optional, Set, Tuple, Union
 
 from .nn.attention import AdditiveAttention, AttentionViaAttention
 from .nn.bridging import DirectBridge
@@ -94,10 +94,10 @@ def check(cfg) -> None:
             f"{option} changes the cell that reads the context, and with --decoder-transition late there is none after "
             "attention; use simple or conditional"
         )
-    if hierarchical and (cfg.bridge_source or str(cfg.bridge_direct) != "none"):
+    if hierarchical and (cfg.bridge_source or cfg.bridge_target or str(cfg.bridge_direct) != "none"):
         raise ConfigurationError(
-            "--bridge-source and --bridge-direct bridge the embeddings of words, and --encoder-type hierarchical has "
-            "embeddings of characters only; use --encoder-type bidirectional"
+            "--bridge-source, --bridge-target and --bridge-direct bridge the embeddings of words, and --encoder-type "
+            "hierarchical has embeddings of characters only; use --encoder-type bidirectional"
         )
     if str(cfg.bridge_direct) != "none" and not (cfg.bridge_source or cfg.bridge_direct_alone):
         raise ConfigurationError(
@@ -105,6 +105,8 @@ def check(cfg) -> None:
             "model's embeddings are too heterogeneous to be constrained); add --bridge-source, or "
             "--bridge-direct-alone to do it nevertheless"
         )
+    if cfg.bridge_direct_alone and str(cfg.bridge_direct) == "none":
+        raise ConfigurationError("--bridge-direct-alone allows --bridge-direct, which is not given: add it")
     if cfg.adaptive_output_swapped and not cfg.adaptive_output:
         raise ConfigurationError("--adaptive-output-swapped changes --adaptive-output, which is not given: add it")
 
@@ -208,12 +210,11 @@ def _attention(cfg, source: Widths) -> Attention:
     if not cfg.attention_via:
         terms = _score_terms(cfg, paths, source, cfg.attention_dim)
         return AdditiveAttention(hidden, source.lower, cfg.attention_dim, terms)
-    guided = not cfg.attention_via_unguided
     terms = _score_terms(cfg, paths, source, cfg.attention_via_dim)
+    guide = 0 if cfg.attention_via_unguided else source.upper
     return AttentionViaAttention(
         AdditiveAttention(hidden, source.upper, cfg.attention_dim),
-        AdditiveAttention(hidden + source.upper * guided, source.lower, cfg.attention_via_dim, terms),
-        guided,
+        AdditiveAttention(hidden, source.lower, cfg.attention_via_dim, terms, guide),
     )
 
 
@@ -230,13 +231,13 @@ def _readout(cfg, context: int) -> Readout:
     return kind(*widths, weighting)
 
 
-def _score_terms(cfg, paths: Set[str], source: Widths, width: int) -> List[History]:
+def _score_terms(cfg, paths: Set[str], source: Widths, width: int) -> Dict[str, History]:
     makers: Dict[str, Callable[[], History]] = {
         "context": lambda: ContextHistory(source.context, width),
         "distance": DistanceHistory,
         "convolution": lambda: ConvolutionHistory(cfg.attention_filters, cfg.attention_filter_width, width),
     }
-    return [make() for name, make in makers.items() if name in paths]
+    return {name: make() for name, make in makers.items() if name in paths}
 
 
 def _flag(option: str) -> str:

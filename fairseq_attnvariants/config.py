@@ -40,7 +40,9 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     decoder_embed_dim: Optional[int] = option("width m of the target embeddings")
     decoder_hidden_size: Optional[int] = option("width n of the decoder's state")
-    decoder_layers: Optional[int] = option("number of decoder layers; attention belongs to the first")
+    decoder_layers: Optional[int] = option(
+        "number of decoder layers; attention belongs to the first, or to all with --decoder-transition late"
+    )
     decoder_out_embed_dim: Optional[int] = option(
         "width of the readout, which the vocabulary layer reads (default: the paper's rule, from the other widths)"
     )
@@ -112,8 +114,8 @@ class AttentionRNNConfig(FairseqDataclass):
         "±√(6 / (in + out))"
     )
     init_std: float = option(
-        "standard deviation of normal initial values; the papers' 0.01 suits their widths, smaller models learn "
-        "sooner from 0.05",
+        "standard deviation of the initial values of --init normal; the papers' 0.01 suits their widths, smaller "
+        "models learn sooner from 0.05",
         0.01,
     )
 

@@ -32,6 +32,11 @@ def maxout_width(cfg) -> int:
     return cfg.decoder_embed_dim if _tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
 
 
+def relu_width(cfg) -> int:
+    """512 (Zhao and Zhang), or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if _tied(cfg) else 512
+
+
 def embedding_width(cfg) -> int:
     """The target embedding's width."""
     return cfg.decoder_embed_dim
@@ -128,7 +133,7 @@ VARIANTS: Dict[str, Variant] = {
             attention_dim=512,
             initial_state="linear",
             readout="relu",
-            decoder_out_embed_dim=512,
+            decoder_out_embed_dim=relu_width,
             init="uniform",
             decoder_dropout_out=0.0,
         ),

@@ -133,3 +133,11 @@ def characters(runs):
     arguments = corpus.train_arguments(data, runs.text / "ava", "--max-update", "3", *sizes, *task[2:], arch="ava")
     corpus.run("fairseq-train", *arguments)
     return OnCharacters(data, runs.text / "ava" / "checkpoint_last.pt")
+
+
+@pytest.fixture(scope="session")
+def gated(runs):
+    """A checkpoint with adaptive weighting and bridges after a few updates."""
+    arguments = corpus.train_arguments(runs.data, runs.text / "gated", "--max-update", "5", arch="adaptive_both")
+    corpus.run("fairseq-train", *arguments, "--bridge-source", "--bridge-direct", "hard", "--init-std", "0.3")
+    return runs.text / "gated" / "checkpoint_last.pt"

@@ -119,11 +119,11 @@ def logits(model, cfg, source, previous):
         if upper is None:
             return *attend_to(s, "transition.attention", query, c, w, paths), None
         higher, word_weights = attend_to(upper, "transition.attention.upper", query, c, w, set())
-        guided = query if cfg.attention_via_unguided else torch.cat([query, higher])
-        lower, w = attend_to(s, "transition.attention.lower", guided, c, w, paths)
+        guide = None if cfg.attention_via_unguided else higher
+        lower, w = attend_to(s, "transition.attention.lower", query, c, w, paths, guide)
         return torch.cat([higher, lower]), w, word_weights
 
-    def attend_to(s, A, query, c, w, paths):
+    def attend_to(s, A, query, c, w, paths, guide=None):
         energies = []
         if w is None:
             m, before = 0.0, [1.0 / len(s)] * len(s)
@@ -131,21 +131,20 @@ def logits(model, cfg, source, previous):
             m, before = sum((j + 1) * w[j] for j in range(len(s))), w
         for j in range(len(s)):
             inner = p(f"{A}.query.weight") @ query
+            if guide is not None:
+                inner = inner + p(f"{A}.guide.weight") @ guide
             inner = inner + p(f"{A}.key.weight") @ s[j] + p(f"{A}.key.bias")
-            index = 0
             if "context" in paths:
-                inner = inner + p(f"{A}.histories.{index}.projection.weight") @ c
-                index += 1
-            index += "distance" in paths
+                inner = inner + p(f"{A}.histories.context.projection.weight") @ c
             if "convolution" in paths:
-                filters = p(f"{A}.histories.{index}.filters.weight")[:, 0]  # k x r
+                filters = p(f"{A}.histories.convolution.filters.weight")[:, 0]  # k x r
                 centre = filters.size(1) // 2
                 g = sum(
                     filters[:, o] * before[j + o - centre]
                     for o in range(filters.size(1))
                     if 0 <= j + o - centre < len(s)
                 )
-                inner = inner + p(f"{A}.histories.{index}.projection.weight") @ g
+                inner = inner + p(f"{A}.histories.convolution.projection.weight") @ g
             energies.append(torch.dot(p(f"{A}.vector"), torch.tanh(inner)))
         scores = [math.exp(e) for e in energies]
         if "distance" in paths:

@@ -367,7 +367,7 @@ class TestCommands:
         hypotheses = lines(output, "D")
         assert hypotheses == lines(output, "H") == [with_spaces(text) for text in hypotheses]
         [bleu], [chrf] = validated(log, "bleu"), validated(log, "chrf")
-        assert bleu == round(sacrebleu.corpus_bleu(hypotheses, [references]).score, 2) > 0
+        assert bleu == round(sacrebleu.corpus_bleu(hypotheses, [references]).score, 2)
         assert chrf == round(sacrebleu.corpus_chrf(hypotheses, [references]).score, 2) > 0
         assert f"BLEU = {bleu:.2f}" in output
 

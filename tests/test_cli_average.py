@@ -11,7 +11,7 @@ from fairseq_attnvariants.cli.files import UserError
 from fairseq_attnvariants.cli.main import main
 from fairseq_attnvariants.cli.model import load, read_checkpoint
 
-FINGERPRINT = "encoder.dictionary_fingerprint"
+FINGERPRINT = "encoder.dictionary_version"
 
 
 def names(paths):

@@ -187,7 +187,7 @@ def test_fertility_criterion_trains_validates_and_selects(data, tmp_path):
 
 def test_costs_left_out_are_warned_of(data, tmp_path):
     log = run("fairseq-train", *train_arguments(data, tmp_path, "--max-update", "2", arch="conddec")).stdout
-    assert log.count("--criterion label_smoothed_cross_entropy_with_fertility has them") == 1
+    assert log.count("--criterion label_smoothed_cross_entropy_with_fertility adds them") == 1
 
 
 def test_bridging_criterion_from_a_warm_start(data, trained, tmp_path):

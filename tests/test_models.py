@@ -5,7 +5,9 @@ from argparse import Namespace
 import pytest
 import torch
 from conftest import SMALL, Task, batch, build, dictionary
+from fairseq.dataclass.configs import EMAConfig
 from fairseq.models import build_model
+from fairseq.models.ema import EMA
 from fairseq.sequence_generator import SequenceGenerator
 from omegaconf import OmegaConf
 
@@ -156,8 +158,10 @@ def test_every_parameter_is_used(name):
     """Two processes wait for each other's gradients: a parameter without one would hang or fail them."""
     model = build(name, scale=0.5, decoder_layers=2)
     source, lengths, previous = batch()
-    model(source, lengths, previous)[0].logsumexp(-1).sum().backward()
-    assert [n for n, p in model.named_parameters() if p.grad is None] == []
+    for steps in (previous, previous[:, :1]):
+        model.zero_grad()
+        model(source, lengths, steps)[0].logsumexp(-1).sum().backward()
+        assert [n for n, p in model.named_parameters() if p.grad is None] == []
     output, extra = model(source, lengths, previous, with_cost_terms=True)
     (output.logsumexp(-1).sum() + sum(extra[term][0].sum() for term in model.cost_terms)).backward()
     assert [n for n, p in model.named_parameters() if not p.grad.any()] == []
@@ -173,6 +177,9 @@ def test_initial_values():
     torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
     square = parameters["decoder.layers.transition.attention.key.weight"]
     torch.testing.assert_close(square @ square.t(), torch.eye(64), rtol=0, atol=1e-4)
+    query = build("rnnatt", encoder_hidden_size=32, decoder_hidden_size=32).decoder.layers.transition.query_cell
+    for block in query.inputs["hidden"].weight.split(32):
+        torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
     for name in (
         "encoder.embed_tokens.weight",
         "decoder.layers.readout.hidden.weight",
@@ -237,6 +244,25 @@ def test_dictionaries_of_equal_size_with_other_words_are_refused():
         build("rnnsearch", Task(target=dictionary(17, "x"))).load_state_dict(state)
 
 
+def test_a_source_is_measured_without_its_padding():
+    model = build("rnnsearch", max_source_positions=6).eval()
+    source, lengths, previous = batch()
+    wide = torch.cat([torch.ones(3, 4, dtype=torch.long), source], dim=1)
+    torch.testing.assert_close(model(wide, lengths, previous)[0], model(source, lengths, previous)[0])
+    with pytest.raises(ValueError, match="a source of 7 tokens is longer than --max-source-positions 6"):
+        model(*batch(lengths=(6,), target_lengths=(2,)))
+
+
+def test_moving_averages_leave_the_fingerprint_alone():
+    """fairseq's --store-ema multiplies every tensor of the model but a version."""
+    model = build("rnnsearch")
+    average = EMA(model, EMAConfig(store_ema=True, ema_decay=0.5))
+    average.step(model)
+    restored = average.reverse(build("rnnsearch", seed=1))
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(restored.state_dict()[name], value)
+
+
 @pytest.mark.parametrize(
     "options,message",
     [
@@ -250,6 +276,12 @@ def test_dictionaries_of_equal_size_with_other_words_are_refused():
         (dict(share_all_embeddings=True, encoder_embed_dim=5), "--joined-dictionary"),
         (dict(decoder_condition=True, decoder_cell="lstm"), "--decoder-cell gru"),
         (dict(bridge_direct="hard"), "add --bridge-source"),
+        (dict(bridge_direct_alone=True), "--bridge-direct"),
+        (dict(encoder_type="hierarchical"), "--attention-via attends"),
+        (dict(encoder_type="hierarchical", attention_via=True, bridge_target=True), "characters only"),
+        (dict(attention_via=True), "--encoder-layers 2"),
+        (dict(attention_via_unguided=True), "--attention-via"),
+        (dict(decoder_transition="late", decoder_condition=True), "--decoder-condition.*late"),
         (dict(adaptive_output_swapped=True), "--adaptive-output"),
     ],
 )

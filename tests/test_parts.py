@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import batch, build
+from reference import adaptive_gru
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -10,7 +11,8 @@ from fairseq_attnvariants.nn.attention import AdditiveAttention, _AdditiveEnergi
 from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, LSTMGates, Step
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
-from fairseq_attnvariants.nn.layers import GRU, LSTM, Sweep
+from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Sweep
+from fairseq_attnvariants.nn.loop import MANY, LoopLinear, time_loop, weighted_sum
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State
 from fairseq_attnvariants.variants import VARIANTS
@@ -21,7 +23,9 @@ def double(*shape):
 
 
 def test_gradient_of_the_energies():
-    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (double(2, 3), double(2, 4, 3), double(3)))
+    inputs = double(2, 3), double(2, 4, 3), double(3)
+    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (*inputs, None, None))
+    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (*inputs, double(2, 4, 2), double(3, 2)))
 
 
 ARITHMETIC = pytest.mark.parametrize(
@@ -81,6 +85,24 @@ def test_cells_equal_pytorchs(cell, torch_cell):
     torch.testing.assert_close(ours(ours.project("x", x), state), expected)
 
 
+def test_gradients_formed_after_the_loop():
+    """Over more steps than are noted at a time, and after a backward pass that stopped before the weights."""
+    layer, values, start = LoopLinear(4, 4).double(), double(2, 5, 4), double(2, 4)
+
+    def run():
+        state = start
+        for _ in range(2 * MANY + 5):
+            state = torch.tanh(layer(state, weighted_sum(torch.softmax(state @ torch.ones(4, 5).double(), 1), values)))
+        return state.square().sum()
+
+    expected = torch.autograd.grad(run(), [*layer.parameters(), values, start])
+    with time_loop():
+        loss = run()
+    (early,) = torch.autograd.grad(loss, start, retain_graph=True)
+    torch.testing.assert_close(early, expected[-1])
+    torch.testing.assert_close(torch.autograd.grad(loss, [*layer.parameters(), values, start]), expected)
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("kind,theirs", [(GRU, torch.nn.GRU), (LSTM, torch.nn.LSTM)])
 def test_swept_layers_equal_pytorchs(kind, theirs, bidirectional):
@@ -108,6 +130,25 @@ def test_adaptive_gru_equals_the_plain_one_where_it_must():
     projected = plain.project("x", x)
     update = torch.sigmoid(projected[:, 4:8] + plain.recurrent(h)[:, 4:8])
     torch.testing.assert_close(adaptive(adaptive.project("x", x), h), plain(projected, h) - update * h / 2)
+
+
+def test_shares_of_stacked_adaptive_layers():
+    """Against the equation, word by word; the layers above read both directions of the ones below."""
+    layers = AdaptiveGRU(3, 4, layers=2, bidirectional=True).double().eval()
+    inputs = torch.randn(1, 5, 3, dtype=torch.float64)
+    rows, expected = inputs[0], []
+    for cells in layers.cells:
+        found = []
+        for cell, order in zip(cells, (range(5), range(4, -1, -1))):
+            w, u, b = cell.inputs["input"].weight, cell.recurrent.weight, cell.inputs["input"].bias
+            h, shares, states = torch.zeros(4).double(), {}, {}
+            for j in order:
+                shares[j] = torch.sigmoid((w @ rows[j] + b + u @ h)[-4:])
+                states[j] = h = adaptive_gru(rows[j], h, w, u, b)
+            expected.append(torch.stack([shares[j] for j in range(5)]))
+            found.append(torch.stack([states[j] for j in range(5)]))
+        rows = torch.cat(found, dim=1)
+    torch.testing.assert_close(layers.shares(inputs)[:, 0], torch.stack(expected))
 
 
 def test_adaptive_output_equals_the_plain_one_where_it_must():
@@ -174,9 +215,10 @@ def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
     assert right.annotations[1, 3:].eq(0).all()
 
 
-def test_no_large_tensor_is_kept():
+@pytest.mark.parametrize("name", ["recatt", "hybridatt1", "hybridatt2"])
+def test_no_large_tensor_is_kept(name):
     """Nothing of batch x source x width is saved for the backward pass by each step (beside what all share)."""
-    model = build("recatt", attention_dim=32, encoder_hidden_size=16)
+    model = build(name, attention_dim=32, encoder_hidden_size=16)
     source, lengths, previous = batch(lengths=(30, 29, 28), target_lengths=(25, 20, 10))
     large = 3 * 31 * 32
     kept = {}

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Train one system.  Started again, it goes on where it stopped.
+# Train one system. Started again, it goes on where it stopped.
 #   train.sh small|paper BIN OUT ARCH [fairseq-train options]
 set -euo pipefail
+if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 size=$1 data=$2 out=$3 arch=$4
 shift 4
-mkdir -p "$out"
-
 case $size in
   small)
     options=(--encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256
              --init-std 0.05 --dropout 0.3 --label-smoothing 0.1 --optimizer adam --lr 1e-3 --max-epoch 6) ;;
   paper)
-    options=(--optimizer adagrad --lr 0.01 --sentence-avg --max-update 400000 --save-interval-updates 5000
-             --validate-interval-updates 5000 --keep-interval-updates 1 --eval-bleu --eval-bleu-args '{"beam": 12}'
+    options=(--optimizer adagrad --lr 0.01 --sentence-avg --max-update 400000
+             --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1
+             --eval-bleu --eval-tokenized-bleu --eval-bleu-args '{"beam": 12}'
              --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac
@@ -20,6 +20,5 @@ case $arch in
   conddec*) criterion=label_smoothed_cross_entropy_with_fertility ;;
   *) criterion=label_smoothed_cross_entropy ;;
 esac
-fairseq-train "$data" --user-dir "$(fairseq-attnvariants user-dir)" --arch "$arch" --criterion "$criterion" \
-  --batch-size 80 --clip-norm 1.0 --seed 1 "${options[@]}" \
-  --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 "$@" 2>&1 | tee -a "$out/train.log"
+"$(dirname "$0")/../common/train.sh" "$data" "$out" --arch "$arch" --criterion "$criterion" --batch-size 80 \
+  "${options[@]}" "$@"

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
@@ -10,7 +10,7 @@ from ..characters import SPACE
 from .files import UserError
 from .model import Forced, add_generation_options, add_model_options, force, generate, limits, load, read_text
 from .pictures import font_families, picture
-from .pieces import add_pieces_option, join_attention, join_tokens, word_numbers
+from .pieces import add_pieces_option, join_attention, join_sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,8 +35,8 @@ def panels(title: str, pair: Forced, style: Optional[str] = None) -> List[Panel]
     before it. Its columns are those of the source, or, above characters, one for each space and for EOS, which are the
     ends of words. Spaces are drawn as U+2423.
     """
-    source, columns = _words(pair.source, style)
-    target, rows = _words(pair.target, style)
+    source, columns = join_sentence(pair.source, style)
+    target, rows = join_sentence(pair.target, style)
     panel = Panel(title, _visible(source), _visible(target), join_attention(pair.extra["attn"], columns, rows))
     weights = pair.extra.get("word_attn")
     if weights is None:
@@ -50,12 +50,6 @@ def panels(title: str, pair: Forced, style: Optional[str] = None) -> List[Panel]
 
 def _visible(symbols: Sequence[str]) -> List[str]:
     return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
-
-
-def _words(tokens: Sequence[str], style: Optional[str]) -> Tuple[List[str], List[int]]:
-    *inner, eos = tokens
-    words = join_tokens(inner, style)
-    return [*words, eos], [*word_numbers(inner, style), len(words)]
 
 
 def draw(heat_maps: Sequence[Panel]) -> "Figure":

@@ -9,8 +9,42 @@ from typing import Optional, Sequence
 
 import fairseq_attnvariants
 
-from . import aer, align, attention, average, compare, lexicon, replace_unk, score, similarity
+from . import (
+    aer,
+    align,
+    attention,
+    average,
+    compare,
+    confusion,
+    eos,
+    gates,
+    lexicon,
+    links,
+    neighbours,
+    overtranslation,
+    replace_unk,
+    score,
+    similarity,
+)
 from .files import UserError
+
+VERBS = (
+    lexicon,
+    replace_unk,
+    align,
+    aer,
+    links,
+    confusion,
+    overtranslation,
+    eos,
+    attention,
+    similarity,
+    gates,
+    neighbours,
+    score,
+    compare,
+    average,
+)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -18,7 +52,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="fairseq-attnvariants", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     add_directories(verbs)
-    for module in (lexicon, replace_unk, align, aer, attention, similarity, score, compare, average):
+    for module in VERBS:
         module.add(verbs)
     options = parser.parse_args(arguments)
     for name in ("fairseq", "sacrebleu"):

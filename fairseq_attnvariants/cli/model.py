@@ -35,6 +35,17 @@ class System(NamedTuple):
     models: List[Any]
     device: torch.device
 
+    @property
+    def model(self) -> Any:
+        """The one model, for what an ensemble has no mean of.
+
+        Raises:
+            UserError: there are several.
+        """
+        if len(self.models) > 1:
+            raise UserError(f"{self.path} is an ensemble: give one checkpoint")
+        return self.models[0]
+
 
 class Sentence(NamedTuple):
     """A sentence, or a pair, as the task reads it and as it stands in the files."""
@@ -93,16 +104,26 @@ class Forced(NamedTuple):
     extra: Dict[str, Tensor]  # T x ..., float32, mean of the models; "attn" is T x S
 
 
-def add_model_options(parser: argparse.ArgumentParser, reference: bool = True, several: bool = False) -> None:
-    """Add what :func:`load` and :func:`read_text` read; ``several`` collects ``--path`` in a list."""
+def add_system_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
+    """Add what :func:`load` reads; ``several`` collects ``--path`` in a list."""
     parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess, with the dictionaries")
     parser.add_argument(
         "--path",
         metavar="CHECKPOINT",
         required=True,
         action="append" if several else "store",
-        help=f"the model, or an ensemble a{os.pathsep}b" + ("; several times for several models" if several else ""),
+        help="the model"
+        + (f", or an ensemble a{os.pathsep}b" if ensemble else "")
+        + ("; several times for several models" if several else ""),
     )
+    parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
+
+
+def add_model_options(
+    parser: argparse.ArgumentParser, reference: bool = True, several: bool = False, ensemble: bool = True
+) -> None:
+    """Add what :func:`load` and :func:`read_text` read; see :func:`add_system_options`."""
+    add_system_options(parser, several, ensemble)
     text = parser.add_mutually_exclusive_group()
     text.add_argument("--source", metavar="FILE", help="source text, cut into tokens as for fairseq-preprocess")
     text.add_argument("--gen-subset", metavar="NAME", default="test", help="or a split in DATA (default: %(default)s)")
@@ -110,7 +131,6 @@ def add_model_options(parser: argparse.ArgumentParser, reference: bool = True, s
         parser.add_argument("--reference", metavar="FILE", help="target text of --source, cut into tokens as well")
     parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences (default: %(default)s)")
     parser.add_argument("--max-tokens", metavar="N", type=int, default=4000, help="tokens (default: %(default)s)")
-    parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
 
 
 def add_generation_options(parser: argparse.ArgumentParser) -> None:

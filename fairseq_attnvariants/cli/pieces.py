@@ -1,7 +1,7 @@
 """Words made of subword pieces, and attention between them."""
 
 import argparse
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data.data_utils import post_process
@@ -38,6 +38,21 @@ def join_tokens(tokens: Sequence[str], style: Optional[str]) -> List[str]:
     if style is None or not tokens:
         return list(tokens)
     return post_process(" ".join(tokens), style).split() or [""]
+
+
+def join_sentence(tokens: Sequence[str], style: Optional[str]) -> Tuple[List[str], List[int]]:
+    """:func:`join_tokens` and :func:`word_numbers` of a sentence whose last token, EOS, is a word of its own."""
+    *inner, eos = tokens
+    words = join_tokens(inner, style)
+    return [*words, eos], [*word_numbers(inner, style), len(words)]
+
+
+def join_values(values: Tensor, words: Sequence[int]) -> Tensor:
+    """``k`` values of each piece, ``k x T``, as means over the pieces of a word; ``words`` are the numbers of the
+    columns."""
+    columns = torch.tensor(words)
+    summed = values.new_zeros(len(values), max(words) + 1).index_add(1, columns, values)
+    return summed / torch.bincount(columns)
 
 
 def join_attention(weights: Tensor, source: Sequence[int], target: Sequence[int]) -> Tensor:

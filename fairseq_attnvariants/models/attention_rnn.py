@@ -129,8 +129,8 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
             logger.info(start)
         if self.training and self.cost_terms and not (with_cost_terms or self.told):
             self.told = True
-            names = " and ".join(f"--criterion {criterion}" for criterion in self.cost_terms.values())
-            logger.warning(f"this model is being trained without the costs that its paper adds; {names} has them")
+            names = " or ".join(f"--criterion {criterion}" for criterion in self.cost_terms.values())
+            logger.warning(f"this model is being trained without the costs that its paper adds; {names} adds them")
         with self.autocast(src_tokens.device):
             return super().forward(
                 src_tokens, src_lengths, prev_output_tokens, with_cost_terms=with_cost_terms, **kwargs
@@ -143,8 +143,17 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
         return {term: criterion for term, criterion in COST_TERMS.items() if has[term]}
 
     def autocast(self, device: torch.device):
-        """Matrix products in bfloat16 while training, where the configuration asks for it."""
+        """Matrix products in bfloat16 while training, where the configuration asks for it.
+
+        Raises:
+            ConfigurationError: the parameters are not float32.
+        """
         if self.training and str(self.cfg.compute_dtype) == "bfloat16":
+            if self.decoder.output_projection.weight.dtype != torch.float32:
+                raise ConfigurationError(
+                    "--compute-dtype bfloat16 keeps float32 parameters and does not go with --fp16 or --bf16: leave "
+                    "one of them out"
+                )
             return torch.autocast(device.type, dtype=torch.bfloat16)
         return contextlib.nullcontext()
 
@@ -168,9 +177,12 @@ class Encoder(FairseqEncoder):
         Raises:
             ValueError: a source is longer than ``--max-source-positions``.
         """
-        if src_tokens.size(1) > self.max_source_positions:
+        longest = src_tokens.size(1)
+        if longest > self.max_source_positions:  # with its padding
+            longest = int(src_tokens.ne(self.dictionary.pad()).sum(1).max())
+        if longest > self.max_source_positions:
             raise ValueError(
-                f"a source of {src_tokens.size(1)} tokens is longer than --max-source-positions "
+                f"a source of {longest} tokens is longer than --max-source-positions "
                 f"{self.max_source_positions}; fairseq-generate leaves such lines out with "
                 "--skip-invalid-size-inputs-valid-test"
             )
@@ -254,6 +266,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         elif self.training and self.bridge is not None:
             # several processes wait for the gradient of every parameter
             features = features + 0.0 * self.bridge.projection.weight.sum()
+        if self.training and decoded.state.query is not None:
+            features = features + 0.0 * decoded.state.query.sum()  # a single step makes it and does not read it
         return (features if features_only else self.output_layer(features)), extra
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):

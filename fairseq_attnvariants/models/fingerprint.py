@@ -8,7 +8,7 @@ import hashlib
 import torch
 from torch import Tensor
 
-NAME = "dictionary_fingerprint"
+NAME = "dictionary_version"  # fairseq's moving averages (--store-ema) leave buffers with "version" in their name alone
 
 
 def fingerprint(dictionary) -> Tensor:

@@ -5,7 +5,7 @@ was initialised.
 """
 
 import os
-from typing import Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -14,6 +14,15 @@ from torch import Tensor, nn
 from ..build import ConfigurationError
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint
+
+PARTS: Dict[str, Tuple[str, ...]] = {
+    "encoder_type": ("encoder.layers.",),
+    "encoder_cell": ("encoder.layers.",),
+    "decoder_cell": ("decoder.layers.transition.before.", "decoder.layers.transition.after.", "decoder.layers.upper."),
+    "initial_state": ("decoder.layers.initial",),
+    "readout": ("decoder.layers.readout.", "decoder.output_projection."),
+}
+"""Options under whose values parameters of one name mean different things."""
 
 
 class WarmStart(NamedTuple):
@@ -24,7 +33,7 @@ class WarmStart(NamedTuple):
     grown: Dict[str, str]
     """with more columns than in the checkpoint: how many were taken"""
     other: Dict[str, str]
-    """not taken: of another size there, or not there at all"""
+    """not taken: of another kind or size there, or not there at all"""
     left: int
     """parameters of the checkpoint that this model does not have"""
 
@@ -42,8 +51,7 @@ class WarmStart(NamedTuple):
 def warm_start(model: nn.Module, path: str) -> WarmStart:
     """Give ``model`` the parameters that it shares with the checkpoint ``path``.
 
-    Annotations, and so the matrices that read them, grow at their end; a matrix of equally many rows and fewer columns
-    is therefore the first columns of ours.
+    With ``--bridge-source``, annotations end in the embedding, and a matrix that reads them has grown by its width.
 
     Raises:
         ConfigurationError: there is no such file, or it shares nothing with the model.
@@ -51,20 +59,32 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     """
     if not os.path.isfile(path):
         raise ConfigurationError(f"--warm-start {path}: there is no such file")
-    saved: Dict[str, Tensor] = checkpoint_utils.load_checkpoint_to_cpu(path)["model"]
+    state = checkpoint_utils.load_checkpoint_to_cpu(path)
+    saved: Dict[str, Tensor] = state["model"]
+    cfg: Any = model.cfg
+    strange = {
+        prefix: f"of another {option} there"
+        for option, prefixes in PARTS.items()
+        for prefix in prefixes
+        if str(getattr(state["cfg"]["model"], option, None)) != str(getattr(cfg, option))
+    }
     for side, language in (("encoder", "source"), ("decoder", "target")):
         check_fingerprint(getattr(model, side), saved, side, language)
     grown, other, taken, matrices = {}, {}, 0, 0
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for name, parameter in parameters.items():
         value = saved.get(name)
-        if value is None:
-            other[name] = "not in the checkpoint"
+        kind = next((why for prefix, why in strange.items() if name.startswith(prefix)), None)
+        if value is None or kind:
+            other[name] = kind or "not in the checkpoint"
         elif value.shape == parameter.shape:
             taken += 1
             matrices += value.dim() > 1
             _copy(parameter, value)
-        elif value.dim() == parameter.dim() == 2 and len(value) == len(parameter) and value.size(1) < parameter.size(1):
+        elif value.dim() == 2 and parameter.shape == (
+            len(value),
+            value.size(1) + cfg.bridge_source * cfg.encoder_embed_dim,
+        ):
             grown[name] = f"{value.size(1)} of {parameter.size(1)} columns taken"
             _copy(parameter[:, : value.size(1)], value)
         else:

@@ -3,11 +3,12 @@
 Shapes: ``B`` batch, ``S`` source length, ``A`` attention width, ``a`` annotation width.
 """
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from .history import DistanceHistory, History, real_positions
 from .init import matrix_, square_
@@ -16,27 +17,43 @@ from .state import Encoded, Memory, State
 
 
 class _AdditiveEnergies(Function):
-    """``v·tanh(query + keys)`` that recomputes the ``B x S x A`` tanh in the backward pass.
+    """``v·tanh(query + keys + matrix features)`` that recomputes the ``B x S x A`` tanh in the backward pass.
 
-    Kept alive it would be the largest tensor of training: batch x source x target x width.
+    Kept alive it would be the largest tensor of training: batch x source x target x width.  ``features``, ``B x S x
+    k``, and ``matrix``, ``A x k``, may both be None.
     """
 
     @staticmethod
-    def forward(ctx, query: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-        ctx.save_for_backward(query, keys, vector)
-        hidden = (keys + query.unsqueeze(1)).tanh_()
+    def forward(
+        ctx, query: Tensor, keys: Tensor, vector: Tensor, features: Optional[Tensor], matrix: Optional[Tensor]
+    ) -> Tensor:
+        ctx.save_for_backward(query, keys, vector, features, matrix)
+        hidden = _AdditiveEnergies.hidden(query, keys, features, matrix)
         return torch.matmul(hidden, vector.to(hidden.dtype)).to(_energy_dtype(vector))
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        query, keys, vector = ctx.saved_tensors
-        hidden = (keys + query.unsqueeze(1)).tanh_()
+    def hidden(query: Tensor, keys: Tensor, features: Optional[Tensor], matrix: Optional[Tensor]) -> Tensor:
+        """``tanh(query + keys + matrix features)``, ``B x S x A``."""
+        total = keys + query.unsqueeze(1)
+        if features is not None and matrix is not None:
+            total += torch.matmul(features.to(total.dtype), matrix.to(total.dtype).t())
+        return total.tanh_()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        query, keys, vector, features, matrix = ctx.saved_tensors
+        hidden = _AdditiveEnergies.hidden(query, keys, features, matrix)
         grad, scale = grad.to(hidden.dtype), vector.to(hidden.dtype)
         grad_vector = torch.mv(hidden.view(-1, hidden.size(-1)).t(), grad.reshape(-1))
         slope = hidden.mul_(hidden).neg_().add_(1)  # d tanh = 1 - tanh², in place
         grad_query = torch.bmm(grad.unsqueeze(1), slope).squeeze(1) * scale
         grad_keys = slope.mul_(grad.unsqueeze(-1)).mul_(scale)
-        return grad_query.to(query.dtype), grad_keys.to(keys.dtype), grad_vector.to(vector.dtype)
+        grad_features = grad_matrix = None
+        if features is not None and matrix is not None:
+            grad_features = torch.matmul(grad_keys, matrix.to(grad_keys.dtype))
+            grad_matrix = grad_keys.flatten(0, 1).t() @ features.to(grad_keys.dtype).flatten(0, 1)
+        return grad_query, grad_keys, grad_vector, grad_features, grad_matrix
 
 
 def _energy_dtype(vector: Tensor) -> torch.dtype:
@@ -45,7 +62,7 @@ def _energy_dtype(vector: Tensor) -> torch.dtype:
 
 
 def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
-    """Softmax over real source positions; padding gets exactly zero.  ``B x S``, float32."""
+    """Softmax over real source positions; padding beside any gets exactly zero.  ``B x S``, float32."""
     return torch.softmax(energies.masked_fill(padding_mask, torch.finfo(energies.dtype).min), dim=1)
 
 
@@ -67,19 +84,28 @@ class AdditiveAttention(nn.Module):
         query_dim: width of the query.
         annotation_dim: width ``a`` of the annotations.
         attention_dim: width ``A`` of the score's hidden layer.
-        histories: recurrent paths that add their terms to the score.
+        histories: recurrent paths that add their terms to the score, at most one of them to the keys.
+        guide_dim: width of a guide, a second part of the query (004 §3.2), or 0 without one.
     """
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, histories: Sequence[History] = ()):
+    def __init__(
+        self,
+        query_dim: int,
+        annotation_dim: int,
+        attention_dim: int,
+        histories: Optional[Dict[str, History]] = None,
+        guide_dim: int = 0,
+    ):
         super().__init__()
         self.query = square_(LoopLinear(query_dim, attention_dim, bias=False))
+        self.guide = square_(LoopLinear(guide_dim, attention_dim, bias=False)) if guide_dim else None
         self.key = square_(nn.Linear(annotation_dim, attention_dim))
         self.vector = nn.Parameter(matrix_(torch.empty(attention_dim)))
-        self.histories = nn.ModuleList(histories)
+        self.histories = nn.ModuleDict(histories or {})
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
-        reads_positions = any(isinstance(history, DistanceHistory) for history in self.histories)
+        reads_positions = any(isinstance(history, DistanceHistory) for history in self.histories.values())
         return Memory(
             self.key(encoded.annotations),
             encoded.annotations,
@@ -87,22 +113,26 @@ class AdditiveAttention(nn.Module):
             real_positions(encoded.padding_mask) if reads_positions else None,
         )
 
-    def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
+    def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once.
 
         Args:
             query: ``B x query_dim``.
             memory: of the sentence.
             state: of the previous step, for the recurrent paths.
+            guide: ``B x guide_dim``; not read without a width of its own.
         """
-        projected, keys = self.query(query), memory.keys
+        projected = self.query(query)
+        if self.guide is not None:
+            projected = self.guide(guide, projected)
         bias: Optional[Tensor] = None
-        for history in self.histories:
+        features: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None)
+        for history in self.histories.values():
             assert isinstance(history, History)
             projected = _plus(projected, history.query_term(state))
-            keys = _plus(keys, history.key_term(memory, state))
+            features = history.key_features(memory, state) or features
             bias = _plus(bias, history.energy_term(memory, state))
-        energies = _plus(_AdditiveEnergies.apply(projected, keys, self.vector), bias)
+        energies = _plus(_AdditiveEnergies.apply(projected, memory.keys, self.vector, *features), bias)
         weights = masked_softmax(energies, memory.padding_mask)
         context = weighted_sum(weights, memory.values)
         return Attended(context.to(query.dtype), weights)
@@ -111,19 +141,18 @@ class AdditiveAttention(nn.Module):
 class AttentionViaAttention(nn.Module):
     """Attention to a lower level that is guided by attention to a higher one (004 §3.2).
 
-    ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level for the query
-    ``[r; c^w]``, whose projection is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.
+    ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level, where the
+    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.
 
     Args:
-        upper, lower: attention to the two levels; recurrent paths belong to the lower one.
-        guided: whether ``c^w`` is in the lower level's query; without it the two levels are independent.
+        upper, lower: attention to the two levels; the lower one has the guide ``c^w`` (without a guide the two are
+            independent) and the recurrent paths.
     """
 
-    def __init__(self, upper: AdditiveAttention, lower: AdditiveAttention, guided: bool = True):
+    def __init__(self, upper: AdditiveAttention, lower: AdditiveAttention):
         super().__init__()
         self.upper = upper
         self.lower = lower
-        self.guided = guided
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
@@ -138,8 +167,7 @@ class AttentionViaAttention(nn.Module):
         """Attend once to each level; as :meth:`AdditiveAttention.forward`."""
         higher = Memory(memory.upper_keys, memory.upper_values, memory.upper_padding_mask)  # type: ignore[arg-type]
         context, upper_weights, _ = self.upper(query, higher, state)
-        guided = torch.cat([query, context], dim=1) if self.guided else query
-        detail, weights, _ = self.lower(guided, memory, state)
+        detail, weights, _ = self.lower(query, memory, state, guide=context)
         return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from .init import gates_, recurrent_
 from .loop import LoopLinear
@@ -135,6 +136,7 @@ class Step(Function):
         return following
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad: Tensor):
         return None, *ctx.arithmetic.backward(grad, *ctx.saved_tensors)
 

@@ -15,6 +15,8 @@ from .readout import Readout
 from .state import Encoded, Memory, State
 from .transition import InitialState, Transition
 
+PIECE = 32  # steps whose inputs are projected at once: many enough to be quick, and not a whole text of characters
+
 
 class Decoded(NamedTuple):
     """What a run over ``T`` steps leaves."""
@@ -102,12 +104,13 @@ class Decoder(nn.Module):
             target: embeddings ``y_0 .. y_{T-1}``, ``B x T x m``.
             memory, state: from :meth:`start`, or the state that an earlier run left.
         """
-        projected = self.transition.project(target)
-        gates = None if projected.condition is None else projected.condition.unbind(1)
         states = [state]
         with time_loop():
-            for t, cell in enumerate(projected.cell.unbind(1)):
-                states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
+            for several in target.split(PIECE, dim=1):
+                projected = self.transition.project(several)
+                gates = None if projected.condition is None else projected.condition.unbind(1)
+                for t, cell in enumerate(projected.cell.unbind(1)):
+                    states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
         output = self.transition.last.output
         hidden = torch.stack([output(s.hidden) for s in states[1:]], dim=1)
         context = torch.stack([s.context for s in states[1:]], dim=1)

@@ -7,13 +7,13 @@ RNNAtt is no such term: it replaces the query, see :class:`~.transition.Transiti
 Shapes: ``B`` batch, ``S`` source length, ``A`` attention width, ``a`` annotation width.
 """
 
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .init import linear_, matrix_
+from .init import linear_, matrix_, square_
 from .loop import LoopLinear
 from .state import Memory, State
 
@@ -25,8 +25,8 @@ class History(nn.Module):
         """Added to the projected query, ``B x A``."""
         return None
 
-    def key_term(self, memory: Memory, state: State) -> Optional[Tensor]:
-        """Added to the keys, ``B x S x A``."""
+    def key_features(self, memory: Memory, state: State) -> Optional[Tuple[Tensor, Tensor]]:
+        """Features ``B x S x k`` and a matrix ``A x k`` whose product is added to the keys."""
         return None
 
     def energy_term(self, memory: Memory, state: State) -> Optional[Tensor]:
@@ -39,7 +39,7 @@ class ContextHistory(History):
 
     def __init__(self, annotation_dim: int, attention_dim: int):
         super().__init__()
-        self.projection = linear_(LoopLinear(annotation_dim, attention_dim, bias=False))
+        self.projection = square_(LoopLinear(annotation_dim, attention_dim, bias=False))
 
     def query_term(self, state: State) -> Tensor:
         return self.projection(state.context)
@@ -70,16 +70,16 @@ class ConvolutionHistory(History):
         matrix_(self.filters.weight)
         self.projection = linear_(nn.Linear(filters, attention_dim, bias=False))
 
-    def key_term(self, memory: Memory, state: State) -> Tensor:
+    def key_features(self, memory: Memory, state: State) -> Tuple[Tensor, Tensor]:
         first = state.weights.sum(1, keepdim=True).eq(0)
-        weights = torch.where(first, uniform_weights(memory.padding_mask), state.weights)
+        weights = torch.where(first, uniform_weights(memory.padding_mask, state.weights.dtype), state.weights)
         features = self.filters(weights.to(self.filters.weight.dtype).unsqueeze(1))  # B x k x S
-        return self.projection(features.transpose(1, 2))
+        return features.transpose(1, 2), self.projection.weight
 
 
-def uniform_weights(padding_mask: Tensor) -> Tensor:
-    """``w_0``: uniform over real positions and zero on padding, ``B x S``, float32."""
-    real = (~padding_mask).float()
+def uniform_weights(padding_mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """``w_0``: uniform over real positions and zero on padding, ``B x S``."""
+    real = (~padding_mask).to(dtype)
     return real / real.sum(1, keepdim=True).clamp(min=1)
 
 

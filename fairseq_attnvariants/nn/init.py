@@ -71,10 +71,11 @@ def square_(linear: nn.Linear) -> nn.Linear:
 
 
 def gates_(weight: Tensor, hidden: int) -> Tensor:
-    """:func:`matrix_` for each of the ``hidden x in`` matrices of a cell's gates; returns the tensor."""
+    """Fill the ``hidden x in`` matrices of a cell's gates, each as :func:`square_` does; returns the tensor."""
+    orthogonal = weight.size(1) == hidden and not _SCHEME.get().uniform
     with torch.no_grad():
         for block in weight.split(hidden):
-            matrix_(block)
+            nn.init.orthogonal_(block) if orthogonal else matrix_(block)
     return weight
 
 

@@ -6,12 +6,14 @@ on a CPU, where the backward pass of PyTorch's layers takes time in the square o
 Shapes: ``N`` all real tokens of a batch, ``B`` batch, ``n`` hidden width, ``k`` gates of the cell.
 """
 
+from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
@@ -22,9 +24,9 @@ from .init import gates_, recurrent_
 class Sweep(Function):
     """A cell over packed sequences, in one direction.
 
-    ``Sweep.apply(arithmetic, batch_sizes, reverse, projected, weight, bias, initial)`` with ``projected`` ``N x k·n``,
-    ``weight`` ``k·n x n``, ``bias`` ``k·n`` or None, and ``initial`` ``B x state width`` returns the outputs ``N x n``
-    and the final states ``B x state width``.
+    ``Sweep.apply(arithmetic, batch_sizes, reverse, projected, weight, bias, initial, training)`` with ``projected`` ``N
+    x k·n``, ``weight`` ``k·n x n``, ``bias`` ``k·n`` or None, and ``initial`` ``B x state width`` returns the outputs
+    ``N x n`` and the final states ``B x state width``; there is no gradient unless ``training``.
 
     Only the recurrent product and the gates are in the loop; the gradient of the weights is one product after it.  A
     sequence that has ended (or, in reverse, not begun) is no row of a step, so padding cannot touch a state.
@@ -40,6 +42,7 @@ class Sweep(Function):
         weight: Tensor,
         bias: Optional[Tensor],
         initial: Tensor,
+        training: bool = True,
     ) -> Tuple[Tensor, Tensor]:
         steps = list(zip(accumulate(batch_sizes, initial=0), batch_sizes))
         if reverse:
@@ -56,12 +59,14 @@ class Sweep(Function):
             following, kept = arithmetic.forward(projected[here], recurrent, previous)
             outputs[here] = following[:, :n]
             state = following if rows == len(state) else torch.cat([following, state[rows:]])
-            saved.append(kept)
+            if training:
+                saved.append(kept)
         ctx.arithmetic, ctx.steps, ctx.biased, ctx.dtype = arithmetic, steps, bias is not None, dtype
         ctx.save_for_backward(weight, *(tensor for kept in saved for tensor in kept))
         return outputs, state
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad_outputs: Tensor, grad_final: Tensor):
         weight, *saved = ctx.saved_tensors
         count = len(saved) // len(ctx.steps)
@@ -80,7 +85,7 @@ class Sweep(Function):
             befores[here] = kept[-1][:, :n]  # every arithmetic keeps the previous state last
         grad_weight = (grad_recurrent.t() @ befores.to(ctx.dtype)).to(weight.dtype)
         grad_bias = grad_recurrent.sum(0).to(weight.dtype) if ctx.biased else None
-        return None, None, None, grad_projected, grad_weight, grad_bias, grad_state
+        return None, None, None, grad_projected, grad_weight, grad_bias, grad_state, None
 
 
 class Direction(NamedTuple):
@@ -121,14 +126,9 @@ def sweep_layers(
         for reverse, direction in enumerate(directions):
             projected = F.linear(data, direction.input, direction.input_bias)
             start = initial[len(finals)]
+            recurrent = direction.recurrent, direction.recurrent_bias
             states, final = Sweep.apply(
-                direction.arithmetic,
-                sizes,
-                reverse == 1,
-                projected,
-                direction.recurrent,
-                direction.recurrent_bias,
-                start,
+                direction.arithmetic, sizes, reverse == 1, projected, *recurrent, start, torch.is_grad_enabled()
             )
             outputs.append(states)
             finals.append(final)
@@ -158,12 +158,25 @@ def zeros(layers: int, inputs: Any, width: int) -> Tensor:
     return inputs.new_zeros(layers, inputs.size(0), width)
 
 
+@contextmanager
+def exactly(rnn: nn.RNNBase, inputs: Any, initial: Any) -> Iterator[Tuple[Any, Any]]:
+    """Without autocast, which would run cuDNN's layers in float16 whatever the type asked for; yields the arguments."""
+    dtype = rnn.weight_ih_l0.dtype
+    packed = isinstance(inputs, PackedSequence)
+    inputs = inputs._replace(data=inputs.data.to(dtype)) if packed else inputs.to(dtype)
+    if initial is not None:
+        initial = tuple(part.to(dtype) for part in initial) if isinstance(initial, tuple) else initial.to(dtype)
+    with torch.autocast("cuda", enabled=False):
+        yield inputs, initial
+
+
 class GRU(nn.GRU):
     """PyTorch's GRU layers: fused on CUDA, swept on a CPU."""
 
     def forward(self, inputs: Any, initial: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
         if self.weight_ih_l0.is_cuda:
-            return super().forward(inputs, initial)
+            with exactly(self, inputs, initial) as fused:
+                return super().forward(*fused)
         layers = directions(self, GRUGates)
         if initial is None:
             initial = zeros(self.num_layers * len(layers[0]), inputs, self.hidden_size)
@@ -175,7 +188,8 @@ class LSTM(nn.LSTM):
 
     def forward(self, inputs: Any, initial: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Any, Any]:
         if self.weight_ih_l0.is_cuda:
-            return super().forward(inputs, initial)
+            with exactly(self, inputs, initial) as fused:
+                return super().forward(*fused)
         layers = directions(self, LSTMGates)
         if initial is None:
             state = zeros(self.num_layers * len(layers[0]), inputs, 2 * self.hidden_size)
@@ -214,6 +228,28 @@ class AdaptiveGRU(nn.Module):
         if initial is None:
             initial = zeros(len(layers) * len(layers[0]), inputs, self.hidden)
         return sweep_layers(layers, inputs, initial, self.dropout if self.training else 0.0)
+
+    def shares(self, inputs: Tensor) -> Tensor:
+        """``g_t`` (002 eq. 13) of the forward and the backward direction of each layer, from the lowest.
+
+        Args:
+            inputs: ``B x T x input width``, without padding.
+
+        Returns:
+            ``layers·directions x B x T x n``.
+        """
+        found = []
+        for cells in self.cells:
+            layer = [self.direction(cell) for cell in cells]  # type: ignore[attr-defined]
+            outputs, _ = sweep_layers([layer], inputs, zeros(len(layer), inputs, self.hidden), 0.0)
+            for reverse, states in enumerate(outputs.chunk(len(layer), dim=-1)):
+                # zero before the first step, which in reverse is the last column
+                before = F.pad(states[:, 1:], (0, 0, 0, 1)) if reverse else F.pad(states[:, :-1], (0, 0, 1, 0))
+                cell: Any = cells[reverse]  # type: ignore[index]
+                sums = cell.project("input", inputs) + cell.recurrent(before)
+                found.append(torch.sigmoid(sums[..., 3 * self.hidden :]))
+            inputs = outputs
+        return torch.stack(found)
 
     @staticmethod
     def direction(cell: Any) -> Direction:

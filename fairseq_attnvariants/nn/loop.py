@@ -1,8 +1,8 @@
 """Products with what stays the same in a time loop: their gradients are formed once, after the loop.
 
 Autograd would form the gradient of a weight at every step, as a thin product, and add it to the sum of the others.
-Within :func:`time_loop` each step only notes its two factors; when the backward pass has gone through all steps, one
-product of the notes is the gradient.
+Within :func:`time_loop` each step only notes its two factors; when the backward pass has gone through all steps (or
+through many), one product of the notes is the gradient.
 
 Shapes: ``B`` batch, ``S`` source length, ``T`` steps.
 """
@@ -17,23 +17,56 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-Notes = Dict[int, List[Tuple[Tensor, Tensor]]]
-"""What the steps of a backward pass noted, by the pass's number: an input and the gradient of the output."""
+MANY = 32  # notes are turned into a gradient whenever there are so many, which bounds the memory that they hold
+
+
+class Notes:
+    """What the steps of a backward pass note of a constant, and the gradient that it makes.
+
+    Passes are told apart, so that one that stops before the constant leaves nothing to another.
+
+    Args:
+        form: makes a gradient of inputs and gradients of outputs.
+    """
+
+    def __init__(self, form: Callable[[Tuple[Tensor, ...], Tuple[Tensor, ...]], Tensor]):
+        self.form = form
+        self.noted: Dict[int, List[Tuple[Tensor, Tensor]]] = defaultdict(list)
+        self.sums: Dict[int, Tensor] = {}
+
+    def add(self, value: Tensor, grad: Tensor) -> None:
+        """Note a step's input and the gradient of its output."""
+        number = torch._C._current_graph_task_id()
+        self.noted[number].append((value, grad))
+        if len(self.noted[number]) == MANY:
+            self._sum_up(number)
+
+    def gradient(self) -> Optional[Tensor]:
+        """The constant's gradient; nothing stays noted."""
+        number = torch._C._current_graph_task_id()
+        if self.noted[number]:
+            self._sum_up(number)
+        del self.noted[number]
+        return self.sums.pop(number, None)
+
+    def _sum_up(self, number: int) -> None:
+        gradient = self.form(*zip(*self.noted[number]))
+        self.sums[number] = self.sums[number].add_(gradient) if number in self.sums else gradient
+        self.noted[number].clear()
 
 
 class _Constant(Function):
-    """Hands a tensor to all steps; ``form`` makes its gradient of what they noted."""
+    """Hands a tensor to all steps; its gradient is what they noted."""
 
     @staticmethod
-    def forward(ctx, constant: Tensor, notes: Notes, form: Callable[[Tuple, Tuple], Tensor]) -> Tensor:
-        ctx.notes, ctx.form = notes, form
+    def forward(ctx, constant: Tensor, notes: Notes) -> Tensor:
+        ctx.notes = notes
         ctx.set_materialize_grads(False)
         return constant.view_as(constant)
 
     @staticmethod
     def backward(ctx, _):
-        noted = ctx.notes.pop(torch._C._current_graph_task_id(), [])
-        return (ctx.form(*zip(*noted)) if noted else None), None, None
+        return ctx.notes.gradient(), None
 
 
 class _Linear(Function):
@@ -49,7 +82,7 @@ class _Linear(Function):
     @staticmethod
     def backward(ctx, grad: Tensor):
         value, weight = ctx.saved_tensors
-        ctx.notes[torch._C._current_graph_task_id()].append((value, grad))
+        ctx.notes.add(value, grad)
         grad_plus = grad.sum(0) if ctx.plus == 1 else grad if ctx.plus else None
         return grad @ weight, None, grad_plus, None
 
@@ -66,7 +99,7 @@ class _WeightedSum(Function):
     @staticmethod
     def backward(ctx, grad: Tensor):
         weights, values = ctx.saved_tensors
-        ctx.notes[torch._C._current_graph_task_id()].append((weights, grad))
+        ctx.notes.add(weights, grad)
         return torch.bmm(values, grad.unsqueeze(2)).squeeze(2), None, None
 
 
@@ -81,15 +114,15 @@ def _gradient_of_values(weights: Tuple[Tensor, ...], grads: Tuple[Tensor, ...]) 
 class Loop:
     """The constants of one run of the time loop."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.constants: Dict[int, Tuple[Tensor, Notes, Tensor]] = {}
 
     def constant(self, tensor: Tensor, form: Callable, cast: Callable[[Tensor], Tensor]) -> Tuple[Tensor, Notes]:
         """``cast(tensor)`` as the steps use it, and where they note; the same for all steps."""
         if id(tensor) not in self.constants:
-            notes: Notes = defaultdict(list)
+            notes = Notes(form)
             # the tensor itself is kept, so that no other takes its id
-            self.constants[id(tensor)] = _Constant.apply(cast(tensor), notes, form), notes, tensor
+            self.constants[id(tensor)] = _Constant.apply(cast(tensor), notes), notes, tensor
         return self.constants[id(tensor)][:2]
 
 
@@ -116,7 +149,7 @@ class LoopLinear(nn.Linear):
             plus = self.bias
         elif self.bias is not None:
             plus = plus + self.bias
-        if loop is None:
+        if loop is None or value.dim() > 2:
             if plus is None or plus is self.bias:
                 return F.linear(value, self.weight, plus)
             return torch.addmm(plus, value, self.weight.t())

@@ -79,7 +79,8 @@ class Readout(nn.Module):
             ``B x T x width / pieces``.
         """
         if self.weighting is None:
-            return self.finish(self.hidden(hidden) + self.target(target) + self.context(context))
+            # in place, because all steps at once are large
+            return self.finish(self.hidden(hidden).add_(self.target(target)).add_(self.context(context)))
         parts = self.parts(hidden, target, context)
         return self.finish((self.weighting(parts, hidden, target, context) * parts).sum(0))
 

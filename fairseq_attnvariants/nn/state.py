@@ -18,7 +18,7 @@ class Encoded(NamedTuple):
     """
 
     annotations: Tensor
-    """``s_j``, ``B x S x a``; zero at padding."""
+    """``s_j``, ``B x S x a``; zero at the padding of a row that is not all padding."""
     padding_mask: Tensor
     """True at padding, ``B x S``."""
     final: Tensor

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Fetch the WMT15 data that the paper uses, and cut it into words with sacremoses (pip install sacremoses).
+#   download.sh fr|cs OUT [CZENG]
+# fr: everything, about 36 million pairs.  cs: CzEng 1.0 has to be asked for by hand, at
+# https://ufal.mff.cuni.cz/czeng/czeng10; CZENG.en and CZENG.cs are its text, one sentence a line.
+set -euo pipefail
+if [ $# -lt 2 ] || [[ $1 != fr && $1 != cs ]] || [[ $1 = cs && $# -ne 3 ]]; then
+  echo "usage: download.sh fr OUT, or download.sh cs OUT CZENG" >&2; exit 2
+fi
+language=$1 pair=$1-en common=$(cd "$(dirname "$0")/../common" && pwd)
+if [ "$language" = cs ]; then czeng=$(realpath "$(dirname "$3")")/$(basename "$3"); fi
+mkdir -p "$2"
+cd "$2"
+site=http://www.statmt.org
+archives=(wmt13/training-parallel-europarl-v7.tgz wmt13/training-parallel-commoncrawl.tgz
+          wmt15/training-parallel-nc-v10.tgz)
+parts=("training/europarl-v7.$pair" "commoncrawl.$pair" "news-commentary-v10.$pair")
+case $language in
+  fr)
+    archives+=(wmt13/training-parallel-un.tgz wmt10/training-giga-fren.tar)
+    parts+=(un/undoc.2000.fr-en giga-fren.release2.fixed)
+    test=wmt14/full test_name=newstest2014 ;;
+  cs)
+    parts+=("$czeng")
+    test=wmt15 test_name=newstest2015 ;;
+esac
+for archive in "${archives[@]}"; do
+  file=${archive##*/}
+  if [ ! -e "$file" ]; then
+    curl --fail --location --retry 5 --output "$file.part" "$site/$archive"
+    mv "$file.part" "$file"
+  fi
+  tar -xf "$file"
+done
+if [ "$language" = fr ]; then gunzip --force giga-fren.release2.fixed.*.gz; fi
+
+tokenise() {  # tokenise LANGUAGE NAME: standard input to NAME.LANGUAGE
+  python "$common/tokenise.py" "$1" > "$2.$1.part"
+  mv "$2.$1.part" "$2.$1"
+}
+for side in en "$language"; do
+  cat "${parts[@]/%/.$side}" | tokenise "$side" train
+done
+held_out() {  # held_out SET NAME: sacrebleu's SET to NAME.en and NAME.LANGUAGE
+  sacrebleu -t "$1" -l "en-$language" --echo src | tokenise en "$2"
+  sacrebleu -t "$1" -l "en-$language" --echo ref | tokenise "$language" "$2"
+}
+held_out wmt13 newstest2013
+held_out "$test" "$test_name"

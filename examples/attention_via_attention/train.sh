@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Train one system. Started again, it goes on where it stopped.
+#   train.sh small|paper BIN OUT ARCH [fairseq-train options]
+# ARCH is ava, ava_encs or ava_deep; small also takes lstm, fairseq's own, on the same characters.
+set -euo pipefail
+if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
+size=$1 data=$2 out=$3 arch=$4
+shift 4
+case $size in
+  small)
+    options=(--encoder-embed-dim 64 --decoder-embed-dim 64 --encoder-hidden-size 256 --decoder-hidden-size 256
+             --decoder-out-embed-dim 128 --dropout 0.2 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+             --optimizer adam --lr 1e-3 --batch-size 80 --max-epoch 8)
+    case $arch in
+      lstm) options+=(--encoder-bidirectional) ;;
+      *) options+=(--encoder-char-hidden-size 128 --attention-dim 128 --attention-via-dim 64) ;;
+    esac ;;
+  paper)
+    # the rate of epoch e is 5e-4 * 0.5^(e - 1): --force-anneal names the first epoch that is shrunk
+    options=(--criterion cross_entropy --optimizer adam --lr 5e-4 --lr-scheduler fixed --lr-shrink 0.5 --force-anneal 2
+             --batch-size 100 --sentence-avg --max-epoch 6
+             --validate-interval-updates 10000 --save-interval-updates 10000 --keep-interval-updates 1) ;;
+  *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
+esac
+"$(dirname "$0")/../common/train.sh" "$data" "$out" --task char_translation --arch "$arch" "${options[@]}" "$@"

@@ -1,0 +1,37 @@
+"""Copies parallel text, lowercased or cut to sentences of a length: ``clean.py [options] IN OUT SOURCE TARGET``.
+
+``IN`` and ``OUT`` are prefixes: ``IN.SOURCE`` and ``IN.TARGET`` are read.
+"""
+
+import argparse
+import contextlib
+import itertools
+import sys
+
+
+def main() -> None:
+    """Write the pairs that are kept."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("in", "out", "source", "target"):
+        parser.add_argument(name)
+    parser.add_argument("--lower", action="store_true", help="lowercase")
+    parser.add_argument("--longest", type=int, default=0, help="keep pairs with 1 to so many words a side; 0: keep all")
+    options = vars(parser.parse_args())
+    read, write = ([f"{options[end]}.{options[side]}" for side in ("source", "target")] for end in ("in", "out"))
+    try:
+        with contextlib.ExitStack() as files:
+            # only line feeds end a line
+            reading = [files.enter_context(open(path, encoding="utf-8", newline="\n")) for path in read]
+            writing = [files.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in write]
+            for pair in itertools.zip_longest(*reading):
+                if None in pair:
+                    sys.exit(f"clean.py: {' and '.join(read)} do not have equally many lines")
+                if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in pair):
+                    for stream, line in zip(writing, pair):
+                        stream.write(line.lower() if options["lower"] else line)
+    except (OSError, UnicodeError) as error:
+        sys.exit(f"clean.py: {error}")
+
+
+if __name__ == "__main__":
+    main()

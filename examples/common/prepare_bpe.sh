@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Parallel text -> joint byte-pair encoding for fairseq.
+#   prepare_bpe.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh says what these are)
+# small: lowercased, 4,000 merges
+# paper: 30,000 merges, training sentences of up to 60 subwords
+set -euo pipefail
+source "$(dirname "$0")/text.sh"
+case $size in
+  small) merges=4000 ;;
+  paper) merges=30000 ;;
+esac
+begin 0
+subword-nmt learn-joint-bpe-and-vocab --input "train.$source" "train.$target" -s "$merges" -o codes \
+  --write-vocabulary "vocab.$source" "vocab.$target"
+for language in "$source" "$target"; do
+  for split in train valid "${tests[@]}"; do
+    subword-nmt apply-bpe -c codes --vocabulary "vocab.$language" --vocabulary-threshold 1 \
+      < "$split.$language" > "bpe.$split.$language"
+  done
+done
+if [ "$size" = paper ]; then
+  python "$common/clean.py" bpe.train short "$source" "$target" --longest 60
+  for language in "$source" "$target"; do mv "short.$language" "bpe.train.$language"; done
+fi
+binarise bpe.
+finish

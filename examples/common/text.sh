@@ -1,0 +1,43 @@
+# shellcheck shell=bash
+# What prepare_words.sh, prepare_bpe.sh and prepare_characters.sh begin and end with; they are called with
+#   small|paper CORPUS OUT SOURCE TARGET
+# CORPUS  folder with train.SOURCE, train.TARGET and the same for val and test, in words. TRAIN, VALID and TEST in the
+#         environment name other files; TEST="newstest2014 newstest2015" makes two test sets, test and test1.
+# OUT     is made in one go: train.*, valid.*, test.*, the text that was used, and bin/ for fairseq.
+if [ $# -ne 5 ] || [[ $1 != small && $1 != paper ]]; then
+  echo "usage: ${0##*/} small|paper CORPUS OUT SOURCE TARGET" >&2; exit 2
+fi
+# shellcheck disable=SC2034  # size is used where this is sourced
+size=$1 corpus=$2 out=${3%/} source=$4 target=$5 common=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
+if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
+
+# begin LONGEST: writes the text, lowercased if small, and goes to its folder. Training pairs with an empty side or more
+# than LONGEST words are left out; 0 keeps all.
+begin() {
+  local lower=() name split number=0
+  [ "$size" = paper ] || lower=(--lower)
+  rm -rf "$out.part"
+  mkdir -p "$out.part"
+  python "$common/clean.py" "$corpus/${TRAIN:-train}" "$out.part/train" "$source" "$target" "${lower[@]}" \
+    --longest "$1"
+  python "$common/clean.py" "$corpus/${VALID:-val}" "$out.part/valid" "$source" "$target" "${lower[@]}"
+  tests=()
+  for name in ${TEST:-test}; do
+    split=test${tests:+$((number += 1))}
+    python "$common/clean.py" "$corpus/$name" "$out.part/$split" "$source" "$target" "${lower[@]}"
+    tests+=("$split")
+  done
+  out=$(cd "$out.part/.." && pwd)/${out##*/}
+  cd "$out.part" || exit
+}
+
+# binarise PREFIX [options of fairseq-preprocess]: makes bin/ of PREFIXtrain.*, PREFIXvalid.* and PREFIXtest.*
+binarise() {
+  local prefix=$1 prefixes=("${tests[@]/#/$1}")
+  fairseq-preprocess --source-lang "$source" --target-lang "$target" --trainpref "${prefix}train" \
+    --validpref "${prefix}valid" --testpref "$(IFS=,; echo "${prefixes[*]}")" --destdir bin --workers 2 "${@:2}"
+}
+
+finish() {
+  mv "$out.part" "$out"
+}

@@ -1,0 +1,58 @@
+"""``fairseq-attnvariants confusion``: which source tags target tags come from (Kuang et al., table 3)."""
+
+import argparse
+from collections import Counter
+from typing import Iterable, List, Tuple
+
+from .files import UserError
+from .lexicon import count_links
+from .tables import Row, table
+from .tagged import Aligned, add_aligned_options, read_aligned
+
+
+def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[Row]]:
+    """Headers and rows: a target tag, its links, and how many percent of them go to words of each source tag.
+
+    Args:
+        pairs: with tags on both sides.
+        most: how many tags on each side, the most frequent first, of equally frequent ones in alphabetical order;
+            0 for all.
+    """
+    counts = count_links(
+        (pair.target_tags or (), pair.source_tags or (), [(j, i) for i, j in pair.links]) for pair in pairs
+    )
+    total: Counter[str] = sum(counts.values(), Counter())
+    columns = sorted(total, key=lambda tag: (-total[tag], tag))[: most or None]
+    rows = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))[: most or None]
+    return ["target tag", "links", *(f"{tag} %" for tag in columns)], [
+        (target, found.total(), *(100 * found[tag] / found.total() for tag in columns)) for target, found in rows
+    ]
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read, count, print the table."""
+    if options.limit < 0:
+        raise UserError("--limit must not be negative")
+    with table(options.table) as write:
+        write(*confusion(read_aligned(options), options.limit))
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the command."""
+    parser = verbs.add_parser(
+        "confusion",
+        help="which source tags target tags come from",
+        description="Print, for each tag of target words, what share of their links goes to source words of each tag: "
+        "the links of one target tag are 100 %. Where the links are those of the verb links or align, a target word "
+        "has one, to its most attended source word. Tag files have a tag for each word, one sentence a line.",
+        epilog="example: fairseq-attnvariants confusion out.en out.de --alignments out.align --source-tags out.pos.en "
+        "--target-tags out.pos.de --table table3.csv",
+    )
+    add_aligned_options(parser)
+    for side in ("source", "target"):
+        parser.add_argument(f"--{side}-tags", metavar="FILE", required=True, help=f"a tag for each {side} word")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=0, help="tags of each side, the most frequent first (default: all)"
+    )
+    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
+    parser.set_defaults(run=run)

@@ -1,0 +1,115 @@
+"""``fairseq-attnvariants neighbours``: the target words nearest to mapped source words (Kuang et al., table 7).
+
+The direct bridge's ``W`` maps a source embedding to where the target's are; the neighbours of a source word ``x`` are
+the target words ``y`` of smallest ``||W x - y||`` (eq. 4).
+"""
+
+import argparse
+import re
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from .files import UserError
+from .lexicon import read_lexicon
+from .model import System, add_system_options, load
+from .tables import table
+
+
+class Neighbour(NamedTuple):
+    """A row of the table."""
+
+    source: str
+    frequency: int  # of the source word, in the dictionary
+    rank: int  # from 1
+    target: str
+    distance: float
+    lexicon: Optional[str]  # the lexical table's translation of the source word
+
+
+def words(dictionary) -> List[int]:
+    """The entries of a dictionary that are words: no special symbols, and none that fill it up."""
+    return [
+        k
+        for k in range(dictionary.nspecial, len(dictionary))
+        if dictionary.count[k] or not re.fullmatch(r"madeupword\d{4}", dictionary[k])
+    ]
+
+
+def most_frequent(dictionary, count: int) -> List[str]:
+    """The ``count`` most frequent words, of equally frequent ones those that come first."""
+    return [dictionary[k] for k in sorted(words(dictionary), key=lambda k: -dictionary.count[k])[:count]]
+
+
+def nearest(mapped: Tensor, embeddings: Tensor, count: int) -> Any:
+    """Distances and numbers of the ``count`` rows of ``V x m`` nearest to each row of ``N x m``, both ``N x count``."""
+    distances = torch.cdist(mapped, embeddings, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances.topk(min(count, len(embeddings)), largest=False)
+
+
+@torch.no_grad()
+def neighbours(
+    system: System, sources: Sequence[str], count: int, lexicon: Optional[Mapping[str, str]] = None
+) -> List[Neighbour]:
+    """The ``count`` nearest target words of each source word.
+
+    Raises:
+        UserError: a word is not in the source dictionary, or the model has no direct bridge.
+    """
+    dictionary, others = system.task.source_dictionary, system.task.target_dictionary
+    for word in sources:
+        if dictionary.index(word) == dictionary.unk():
+            raise UserError(f"{word!r} is not in the source dictionary")
+    encoder, decoder = system.model.encoder, system.model.decoder
+    if getattr(decoder, "bridge", None) is None:
+        raise UserError(f"{system.path}: the model has no direct bridge, as --arch bridge_direct has")
+    numbers = [dictionary.index(word) for word in sources]
+    mapped = decoder.bridge.projection(encoder.embed_tokens.weight[numbers])
+    candidates = words(others)
+    distances, places = nearest(mapped, decoder.embed_tokens.weight[candidates], count)
+    return [
+        Neighbour(
+            word,
+            dictionary.count[number],
+            rank,
+            others[candidates[place]],
+            distance,
+            lexicon.get(word) if lexicon else None,
+        )
+        for word, number, row in zip(sources, numbers, zip(distances.tolist(), places.tolist()), strict=True)
+        for rank, (distance, place) in enumerate(zip(*row), start=1)
+    ]
+
+
+def run(options: argparse.Namespace) -> None:
+    """Load, map, print the table."""
+    if options.count < 1 or options.top < 1:
+        raise UserError("--count and --top must be at least 1")
+    lexicon = read_lexicon(options.lexicon) if options.lexicon else None
+    with table(options.table, {"distance": 4}) as write:
+        system = load(options.path, options.data, options.cpu)
+        sources = options.words or most_frequent(system.task.source_dictionary, options.count)
+        rows = neighbours(system, sources, options.top, lexicon)
+        headers = Neighbour._fields if options.lexicon else Neighbour._fields[:-1]
+        write(headers, [row[: len(headers)] for row in rows])
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the command."""
+    parser = verbs.add_parser(
+        "neighbours",
+        help="the target words nearest to source words that the direct bridge has mapped",
+        description="Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source "
+        "word's, mapped by the direct bridge. The default are the most frequent source words by the counts of the "
+        "dictionary, which with a joined dictionary are those of both languages.",
+        epilog="example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 "
+        "--lexicon lexicon.en-de.tsv --table table7.csv",
+    )
+    add_system_options(parser, ensemble=False)
+    parser.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")
+    parser.add_argument("--count", metavar="N", type=int, default=10, help="or how many (default: %(default)s)")
+    parser.add_argument("--top", metavar="K", type=int, default=1, help="target words for each (default: %(default)s)")
+    parser.add_argument("--lexicon", metavar="TABLE", help="table of the verb lexicon, to stand beside them")
+    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
+    parser.set_defaults(run=run)

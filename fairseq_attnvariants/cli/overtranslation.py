@@ -1,0 +1,59 @@
+"""``fairseq-attnvariants overtranslation``: words that are translated again and again (Kuang et al., table 5).
+
+The ratio of over-translation of a set of source words ``w`` is ``Σ(|e| - |unique e|) / |w|``, where ``e`` are the
+generated words that are aligned to one of them (Li et al. 2017).
+"""
+
+import argparse
+from collections import Counter, defaultdict
+from typing import Dict, Iterable, List
+
+from .tables import Row, table
+from .tagged import Aligned, add_aligned_options, read_aligned
+
+ALL = "all words"  # no tag has spaces
+
+
+def repetitions(pair: Aligned) -> List[int]:
+    """``|e| - |unique e|`` of each source word."""
+    translations: Dict[int, List[str]] = defaultdict(list)
+    for i, j in set(pair.links):
+        translations[i].append(pair.target[j])
+    return [len(translations[i]) - len(set(translations[i])) for i in range(len(pair.source))]
+
+
+def ratios(pairs: Iterable[Aligned]) -> List[Row]:
+    """Tag, source words, repetitions and their ratio in percent: of all words, then of the words of each tag, the most
+    frequent first, of equally frequent ones in alphabetical order."""
+    words: Counter[str] = Counter()
+    repeated: Counter[str] = Counter()
+    for pair in pairs:
+        for k, times in enumerate(repetitions(pair)):
+            for group in (ALL, *(pair.source_tags[k : k + 1] if pair.source_tags else ())):
+                words[group] += 1
+                repeated[group] += times
+    groups = sorted(words, key=lambda group: (group != ALL, -words[group], group))
+    return [(group, words[group], repeated[group], 100 * repeated[group] / words[group]) for group in groups]
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read, count, print the table."""
+    with table(options.table) as write:
+        write(("source tag", "words", "repetitions", "%"), ratios(read_aligned(options)))
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the command."""
+    parser = verbs.add_parser(
+        "overtranslation",
+        help="the ratio of over-translation, by tag",
+        description="Print how often the target words that are aligned to one source word repeat each other, over the "
+        "number of source words: of all of them, and with --source-tags of those of each tag. A tag file has a tag for "
+        "each word, one sentence a line.",
+        epilog="example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags "
+        "out.pos.en --table table5.csv",
+    )
+    add_aligned_options(parser)
+    parser.add_argument("--source-tags", metavar="FILE", help="a tag for each source word")
+    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
+    parser.set_defaults(run=run, target_tags=None)

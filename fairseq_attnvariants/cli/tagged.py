@@ -1,0 +1,62 @@
+"""Sentence pairs with word links and with tags of their words, such as parts of speech, from the user's files."""
+
+import argparse
+from typing import List, NamedTuple, Optional, Sequence
+
+from .files import UserError, read_lines, read_parallel
+from .lexicon import Link, read_alignments
+
+
+class Aligned(NamedTuple):
+    """A sentence pair."""
+
+    source: List[str]
+    target: List[str]
+    links: List[Link]
+    source_tags: Optional[List[str]]  # one a word, where there is a file of them
+    target_tags: Optional[List[str]]
+
+
+def add_aligned_options(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`read_aligned` reads, apart from the tags."""
+    parser.add_argument("source", metavar="SOURCE", help="source text in words, as links --save-source writes it")
+    parser.add_argument("target", metavar="TARGET", help="its translation, as links --save-target writes it")
+    parser.add_argument(
+        "--alignments", metavar="FILE", required=True, help="i-j pairs, source-target, as links and align write them"
+    )
+
+
+def read_aligned(options: argparse.Namespace) -> List[Aligned]:
+    """The sentence pairs that the options name; ``source_tags`` and ``target_tags`` may be None.
+
+    Raises:
+        UserError: files cannot be read or do not go together; the message has the line.
+    """
+    rows = read_parallel(options.source, options.target, options.alignments)
+    if not rows:
+        raise UserError(f"{options.source} is empty")
+    source, target = ([row[side].split() for row in rows] for side in (0, 1))
+    links = read_alignments((row[2] for row in rows), source, target, options.alignments)
+    source_tags, target_tags = (
+        read_tags(path, words, text) if path else [None] * len(rows)
+        for path, words, text in (
+            (options.source_tags, source, options.source),
+            (options.target_tags, target, options.target),
+        )
+    )
+    return [Aligned(*pair) for pair in zip(source, target, links, source_tags, target_tags, strict=True)]
+
+
+def read_tags(path: str, words: Sequence[Sequence[str]], text: str) -> List[List[str]]:
+    """The tags of each sentence, one a word, with spaces between; ``text`` names where the words are from.
+
+    Raises:
+        UserError: the file cannot be read, or there are more or fewer tags than words.
+    """
+    tags = [line.split() for line in read_lines(path)]
+    if len(tags) != len(words):
+        raise UserError(f"{path} has {len(tags)} lines, but {text} has {len(words)}")
+    for number, (found, sentence) in enumerate(zip(tags, words, strict=True), start=1):
+        if len(found) != len(sentence):
+            raise UserError(f"{path}, line {number}: {len(found)} tags, but {text} has {len(sentence)} words there")
+    return tags

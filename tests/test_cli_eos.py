@@ -1,0 +1,86 @@
+import json
+import os
+
+import pytest
+import torch
+
+from fairseq_attnvariants.cli import eos, model
+from fairseq_attnvariants.cli.eos import count_ends
+from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants.cli.model import Forced
+
+
+def pair(*rows):
+    weights = torch.tensor(rows)
+    return Forced(0, ["s"] * (weights.size(1) - 1) + ["</s>"], ["t"] * (len(rows) - 1) + ["</s>"], {"attn": weights})
+
+
+def test_only_the_last_row_counts():
+    yes, no = [0.1, 0.2, 0.7], [0.1, 0.7, 0.2]
+    assert count_ends([pair(no, yes), pair(yes, no), pair([1.0]), pair([0.5, 0.5])]) == 2
+
+
+# ---- the verb
+
+
+def arguments(runs, *more):
+    path = runs.rnnsearch / "checkpoint_best.pt"
+    return [str(part) for part in ("eos", runs.data, "--path", path, "--cpu", "--max-len-b", "5", *more)]
+
+
+def shares(runs, tmp_path, *more):
+    assert main(arguments(runs, "--table", tmp_path / "table.json", *more)) == 0
+    return json.loads((tmp_path / "table.json").read_text())
+
+
+def test_several_models(runs, gated, tmp_path, capfd):
+    rows = shares(runs, tmp_path, "--source", runs.text / "test.xx", "--path", gated)
+    systems = [str(runs.rnnsearch / "checkpoint_best.pt"), str(gated)]
+    assert [(row["system"], row["sentences"]) for row in rows] == [(system, 12) for system in systems]
+    assert [row["%"] for row in rows] == [pytest.approx(100 * row["source EOS"] / 12) for row in rows]
+    assert "source EOS" in capfd.readouterr().out
+
+
+def test_translations_are_decoded_or_the_reference(runs, tmp_path, monkeypatch):
+    decoded = []
+
+    def force(system, text, limit):
+        dictionary = system.task.target_dictionary
+        decoded.append([dictionary.string(sentence.item["target"]) for sentence in text.sentences])
+        return model.force(system, text, limit)
+
+    monkeypatch.setattr(eos, "force", force)
+    monkeypatch.setattr(eos, "generate", lambda system, text, _: text.with_targets([torch.tensor([4, 5, 2])] * 12))
+    shares(runs, tmp_path)
+    shares(runs, tmp_path, "--forced")
+    files = ["--source", runs.text / "test.xx", "--reference", runs.text / "test.yy"]
+    shares(runs, tmp_path, "--forced", *files)
+    reference = (runs.text / "test.yy").read_text().splitlines()
+    reference[3] = "<unk> <unk>"
+    assert len(set(decoded[0])) == 1 and decoded[1:] == [reference, reference]
+
+
+def test_flat_attention_is_on_the_first_word(runs, tmp_path):
+    """So only the translation of an empty line ends where its source does."""
+    state = torch.load(runs.rnnsearch / "checkpoint_best.pt", weights_only=True)
+    state["model"]["decoder.layers.transition.attention.vector"].zero_()
+    torch.save(state, tmp_path / "flat.pt")
+    (tmp_path / "source").write_text("ant bee\n\ncat\n\n")
+    rows = shares(runs, tmp_path, "--source", tmp_path / "source", "--path", tmp_path / "flat.pt")
+    assert (rows[1]["source EOS"], rows[1]["%"]) == (2, 50.0)
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["--source", "x", "--reference", "y"], "--reference needs --forced"),
+        (["--source", "x", "--forced"], "--source needs --reference"),
+        (["--source", os.devnull], "/dev/null is empty"),
+        (["--table", "x.txt"], "the name of a table must end in"),
+    ],
+)
+def test_bad_input_is_refused(runs, tmp_path, capfd, more, message):
+    assert main(arguments(runs, "--table", tmp_path / "table.csv", *more)) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("fairseq-attnvariants eos: ") and error.count("\n") == 1 and message in error
+    assert os.listdir(tmp_path) == []

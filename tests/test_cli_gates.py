@@ -1,0 +1,225 @@
+import csv
+import json
+import os
+
+import pytest
+import torch
+from conftest import Task, build
+from reference import encode, matrix
+
+from fairseq_attnvariants.cli import gates
+from fairseq_attnvariants.cli.files import UserError
+from fairseq_attnvariants.cli.gates import adaptive_parts, averages, draw, gate_names
+from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants.cli.model import System, load
+from fairseq_attnvariants.cli.pieces import join_sentence, join_values
+
+# ---- words and averages
+
+
+def test_values_of_pieces_are_averaged_and_eos_is_a_word():
+    words, numbers = join_sentence(["a@@", "b", "c", "</s>"], "@@ ")
+    assert (words, numbers) == (["ab", "c", "</s>"], [0, 0, 1, 2])
+    values = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 9.0]])
+    torch.testing.assert_close(join_values(values, numbers), torch.tensor([[1.5, 3.0, 4.0], [0.5, 0.0, 9.0]]))
+
+
+def test_averages_by_hand():
+    labels = [["b", "a", "b"], ["c"]]
+    values = [torch.tensor([[10.0, 20.0, 30.0, 50.0], [1.0, 2.0, 3.0, 5.0]]), torch.tensor([[40.0, 60.0], [4.0, 6.0]])]
+    rows = [
+        ("all words", 4, 25.0, 2.5),
+        ("end of sentence", 2, 55.0, 5.5),
+        ("b", 2, 20.0, 2.0),
+        ("a", 1, 20.0, 2.0),
+        ("c", 1, 40.0, 4.0),
+    ]
+    assert averages(labels, values) == rows
+    assert averages(labels, values, 2) == rows[:4]
+
+
+def test_empty_sentences_have_no_words():
+    assert averages([[]], [torch.tensor([[7.0]])]) == [("end of sentence", 1, 7.0)]
+
+
+# ---- the parts of a model
+
+
+def system(name, count=1, **options):
+    return System("a.pt", Task(), [build(name, **options) for _ in range(count)], torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    "name, names",
+    [
+        ("adaptive_gru", {"source": ("g forward", "g backward")}),
+        ("adaptive_output", {"target": ("alpha_s", "alpha_y", "alpha_c")}),
+    ],
+)
+def test_a_model_may_have_one_of_the_parts(name, names):
+    assert gate_names(adaptive_parts(system(name))) == names
+
+
+def test_stacked_layers_are_counted_from_the_lowest():
+    names = gate_names(adaptive_parts(system("adaptive_gru", encoder_layers=2)))
+    directions = ("g forward", "g backward")
+    assert names == {"source": [f"{name}, layer {layer}" for layer in (1, 2) for name in directions]}
+
+
+def test_a_model_without_adaptive_parts_is_refused():
+    with pytest.raises(UserError, match="a.pt: the model has neither an adaptive GRU in the encoder nor an adaptive"):
+        adaptive_parts(system("rnnsearch"))
+    with pytest.raises(UserError, match="a.pt is an ensemble: give one checkpoint"):
+        adaptive_parts(system("adaptive_both", count=2))
+
+
+# ---- the verb
+
+
+def arguments(runs, path, *more):
+    text = ["--source", runs.text / "test.xx", "--reference", runs.text / "test.yy"]
+    return [str(part) for part in ("gates", runs.data, "--path", path, "--cpu", *text, *more)]
+
+
+def values(runs, tmp_path, path, *more):
+    """What --values writes, by line."""
+    assert main(arguments(runs, path, "--values", tmp_path / "values", *more)) == 0
+    records = [json.loads(line) for line in (tmp_path / "values").read_text().splitlines()]
+    assert [record["line"] for record in records] == list(range(1, 13))
+    return records
+
+
+def test_gates_of_the_encoder_follow_the_equation(runs, gated, tmp_path):
+    """Against states from plain loops, one sentence at a time; the verb has them in batches."""
+    loaded = load(str(gated), str(runs.data), cpu=True)
+    dictionary = loaded.task.source_dictionary
+    for record in values(runs, tmp_path, gated):
+        x, annotations, *_ = encode(
+            loaded.model, loaded.model.cfg, [dictionary.index(word) for word in record["source"]]
+        )
+        for direction, name in enumerate(("g forward", "g backward")):
+            states = [a[16 * direction : 16 * (direction + 1)] for a in annotations]
+            zero = torch.zeros(16).double()
+            before = [*states[1:], zero] if direction else [zero, *states[:-1]]
+            prefix = f"encoder.layers.rnn.cells.0.{direction}."
+            w, b = (matrix(loaded.model, f"{prefix}inputs.input.{kind}") for kind in ("weight", "bias"))
+            u = matrix(loaded.model, f"{prefix}recurrent.weight")
+            expected = [100 * torch.sigmoid(w @ a + b + u @ h)[-16:].mean() for a, h in zip(x, before)]
+            torch.testing.assert_close(torch.tensor(record[name]), torch.stack(expected).float(), rtol=0, atol=2e-4)
+
+
+def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
+    """With a state and a previous word that give nothing, their weights are equal, and the context's are not."""
+    state = torch.load(gated, weights_only=True)
+    readout = "decoder.layers.readout."
+    for name in ("hidden.weight", "hidden.bias", "target.weight", "weighting.whole.weight", "weighting.whole.bias"):
+        state["model"][readout + name].zero_()
+    for name in ("context", "weighting.part", "weighting.score"):
+        state["model"][f"{readout}{name}.weight"].fill_(0.1)
+    torch.save(state, tmp_path / "context.pt")
+    for record in values(runs, tmp_path, tmp_path / "context.pt"):
+        s, y, c = (torch.tensor(record[name]) for name in ("alpha_s", "alpha_y", "alpha_c"))
+        torch.testing.assert_close(s, y)
+        assert (s - c).abs().min() > 1e-3 and len(c) == len(record["target"])
+
+
+def test_gates_do_not_depend_on_the_batch(runs, gated, tmp_path):
+    together = values(runs, tmp_path, gated)
+    for record, alone in zip(together, values(runs, tmp_path, gated, "--batch-size", "1"), strict=True):
+        for name in ("g forward", "g backward", "alpha_s", "alpha_y", "alpha_c"):
+            assert record[name] == pytest.approx(alone[name], abs=2e-4)
+        sums = [sum(several) for several in zip(*(record[name] for name in ("alpha_s", "alpha_y", "alpha_c")))]
+        assert sums == pytest.approx([100] * len(record["target"]), abs=1e-3)
+
+
+def test_tables_are_the_means_of_the_values(runs, gated, tmp_path, capfd):
+    with open(tmp_path / "tags", "w") as stream:
+        for line in (runs.text / "test.xx").read_text().splitlines():
+            stream.write(" ".join("short" if len(word) < 4 else "long" for word in line.split()) + "\n")
+    more = ["--source-tags", tmp_path / "tags", "--source-table", tmp_path / "s.csv"]
+    records = values(runs, tmp_path, gated, *more, "--target-table", tmp_path / "t.json", "--limit", "3")
+    tagged = list(csv.reader((tmp_path / "s.csv").read_text().splitlines()))
+    assert tagged[0] == ["source tag", "frequency", "g forward %", "g backward %"]
+    assert [row[0] for row in tagged[1:3]] == ["all words", "end of sentence"]
+    short = [g for r in records for word, g in zip(r["source"], r["g backward"]) if len(word) < 4]
+    [row] = [row for row in tagged if row[0] == "short"]
+    assert int(row[1]) == len(short) and float(row[3]) == pytest.approx(sum(short) / len(short), abs=1e-3)
+
+    by_word = json.loads((tmp_path / "t.json").read_text())
+    assert len(by_word) == 2 + 3 and list(by_word[0])[1:] == ["frequency", "alpha_s %", "alpha_y %", "alpha_c %"]
+    ends = [r["alpha_c"][-1] for r in records]
+    assert by_word[1]["frequency"] == 12 and by_word[1]["alpha_c %"] == pytest.approx(sum(ends) / 12, abs=1e-3)
+    printed = capfd.readouterr().out
+    assert "source tag" in printed and "target word" in printed
+
+
+def test_a_generated_target(runs, gated, tmp_path):
+    """The second run decodes what the first one generated."""
+    line = arguments(runs, gated)[:-2]
+    generate = [*line, "--beam", "1", "--max-len-b", "3", "--values", str(tmp_path / "values")]
+    assert main(generate) == 0
+    records = [json.loads(row) for row in (tmp_path / "values").read_text().splitlines()]
+    (tmp_path / "hypotheses").write_text("".join(" ".join(r["target"][:-1]) + "\n" for r in records))
+    assert {len(r["target"]) for r in records} <= {1, 2, 3, 4}
+    assert values(runs, tmp_path, gated, "--reference", tmp_path / "hypotheses") == records
+
+
+def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd):
+    parts = gates.adaptive_parts
+    monkeypatch.setattr(gates, "adaptive_parts", lambda system: {"source": parts(system)["source"]})
+    assert "alpha_s" not in values(runs, tmp_path, gated)[0] and "target word" not in capfd.readouterr().out
+    for option in ("--target-tags", "--target-table"):
+        assert main(arguments(runs, gated, option, tmp_path / "x.csv")) == 2
+        error = capfd.readouterr().err
+        assert f"{option}: the model of {gated} has no adaptive output" in error and not (tmp_path / "x.csv").exists()
+
+
+def test_the_picture_shows_words_and_gates():
+    pytest.importorskip("matplotlib")
+    words, names = ["ein", "$x$", "</s>"], ["alpha_s", "alpha_y"]
+    figure = draw(
+        [(words, names, torch.tensor([[10.0, 20.0, 30.0], [1.0, 2.0, 3.0]])), (["a"], ["g"], torch.ones(1, 1))]
+    )
+    top, bottom = figure.axes
+    assert [label.get_text() for label in top.get_xticklabels()] == words
+    assert [line.get_ydata().tolist() for line in top.lines] == [[10, 20, 30], [1, 2, 3]]
+    assert [text.get_text() for text in bottom.get_legend().get_texts()] == ["g"]
+
+
+def test_the_picture_is_of_the_line(runs, gated, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert main(arguments(runs, gated, "--line", "4", "--picture", tmp_path / "p.svg")) == 0
+    picture = (tmp_path / "p.svg").read_text()
+    assert picture.count("<!-- zebra -->") == picture.count("<!-- yak -->") == 2
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["--line", "13"], "test.xx has lines 1 to 12, and no line 13"),
+        (["--limit", "-1"], "--limit must not be negative"),
+        (["--generate"], "give --reference or --generate, not both"),
+        (["--source-table", "x.txt"], "x.txt: the name of a table must end in"),
+        (["--picture", "x.gif"], "must end in .png, .svg or .pdf"),
+    ],
+)
+def test_bad_input_is_refused(runs, gated, tmp_path, capfd, more, message):
+    assert main(arguments(runs, gated, "--values", tmp_path / "values", *more)) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("fairseq-attnvariants gates: ") and error.count("\n") == 1 and message in error
+    assert os.listdir(tmp_path) == []
+
+
+def test_tags_that_do_not_match_are_refused(runs, gated, tmp_path, capfd):
+    lines = (runs.text / "test.yy").read_text().splitlines()
+    lines[6] += " more"
+    (tmp_path / "tags").write_text("\n".join(lines) + "\n")
+    assert main(arguments(runs, gated, "--target-tags", tmp_path / "tags", "--values", tmp_path / "values")) == 2
+    count = len(lines[6].split())
+    expected = f"tags, line 7: {count} tags, but the target of {runs.text}/test.xx has {count - 1} words there"
+    assert expected in capfd.readouterr().err and os.listdir(tmp_path) == ["tags"]
+
+
+def test_a_plain_model_is_refused(runs, tmp_path, capfd):
+    assert main(arguments(runs, runs.rnnsearch / "checkpoint_best.pt", "--values", tmp_path / "values")) == 2
+    assert "the model has neither an adaptive GRU" in capfd.readouterr().err and os.listdir(tmp_path) == []

@@ -1,0 +1,184 @@
+"""The recipes of ``examples/``: their scripts run, their options are fairseq's, their configurations say the same."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import corpus
+import hydra
+import pytest
+from fairseq import options
+from fairseq.dataclass.initialize import hydra_init
+from fairseq_cli.hydra_train import _hydra_main
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+TINY = ["--max-update", "2", "--cpu", "--num-workers", "0", "--batch-size", "8"]
+
+# folder, size, configuration of the same setting, architectures
+SETTINGS = [
+    ("distortion_fertility", "small", None, "inputfeed hybridatt1 hybridatt2 recatt rnnatt conddec_rnnatt"),
+    ("distortion_fertility", "paper", "paper", "recatt rnnsearch"),
+    ("adaptive_weighting", "small", None, "dl4mt adaptive_gru adaptive_output adaptive_both"),
+    ("adaptive_weighting", "en-de", "en-de", "adaptive_both"),
+    ("adaptive_weighting", "zh-en", "zh-en", "adaptive_both"),
+    ("bridging", "small", None, "rnnsearch_star bridge_direct"),
+    ("bridging", "paper", "paper", "bridge_target bridge_source"),
+    ("attention_via_attention", "small", None, "ava lstm"),
+    ("attention_via_attention", "paper", "paper", "ava ava_encs ava_deep"),
+]
+CONFIGURATIONS = [(folder, name) for folder, _, name, _ in SETTINGS if name]
+
+
+def put(path, *lines):
+    """Write a command."""
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(stat.S_IRWXU)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """Runs a script of ``examples/``, with a ``fairseq-attnvariants user-dir`` that does not import torch to answer."""
+    quick = tmp_path_factory.mktemp("quick")
+    verb = f"exec '{corpus.SCRIPTS}/fairseq-attnvariants' \"$@\""
+    put(quick / "fairseq-attnvariants", f"[ \"$1\" != user-dir ] || exec echo '{corpus.USER_DIR}'", verb)
+    path = os.pathsep.join([str(quick), str(corpus.SCRIPTS), os.environ["PATH"]])
+
+    def run(name, *arguments, check=True, **environment):
+        environment = {"PATH": path, "VALID": "valid", **environment}
+        return corpus.run(EXAMPLES / name, *arguments, check=check, environment=environment)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """The corpus, and alignments of its reversed sentences."""
+    folder = tmp_path_factory.mktemp("it's a corpus")
+    corpus.write_corpus(folder)
+    lengths = [len(line.split()) for line in (folder / "train.xx").read_text().splitlines()]
+    links = [" ".join(f"{i}-{length - 1 - i}" for i in range(length)) for length in lengths]
+    (folder / "train.align").write_text("".join(line + "\n" for line in links))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(script, text, tmp_path_factory):
+    """The corpus as words for fairseq."""
+    out = tmp_path_factory.mktemp("words") / "prepared"
+    alignments = {"ALIGNMENTS": str(text / "train.align"), "TEST": "test valid"}
+    script("common/prepare_words.sh", "small", text, out, "xx", "yy", **alignments)
+    return out
+
+
+@pytest.fixture(scope="module")
+def characters(script, text, tmp_path_factory):
+    """The corpus as characters for fairseq."""
+    out = tmp_path_factory.mktemp("characters") / "prepared"
+    script("common/prepare_characters.sh", "paper", text, out, "xx", "yy")
+    return out
+
+
+def test_words(script, words, text, tmp_path):
+    """Prepare, train and evaluate, with UNKs replaced; a second test set; what is there is not made again."""
+    assert (words / "lexicon.tsv").read_text().startswith("ant\tant\t") and not list(words.parent.glob("*.part"))
+    log = script("common/prepare_words.sh", "small", text, words, "xx", "yy", LEXICON="no").stdout
+    assert "stays as it is" in log
+    script("distortion_fertility/train.sh", "small", words / "bin", tmp_path, "conddec", *TINY)
+    evaluate = ["words", words, tmp_path, "xx", "yy", "--beam", "2", "--cpu"]
+    printed = script("common/evaluate.sh", *evaluate, SUBSET="test1", SACREBLEU="--chrf-beta 3").stdout
+    assert all(name in printed for name in ("BLEU", "chrF3", "TER", "test1.replaced.txt"))
+    assert len((tmp_path / "test1.txt").read_text().split("\n")) == 13
+    assert "<unk>" not in (tmp_path / "test1.replaced.txt").read_text()
+
+
+def test_bpe(script, text, tmp_path):
+    data, out = tmp_path / "prepared", tmp_path / "out"
+    script("common/prepare_bpe.sh", "paper", text, data, "xx", "yy")
+    script("adaptive_weighting/train.sh", "small", data / "bin", out, "adaptive_both", *TINY)
+    printed = script("common/evaluate.sh", "bpe", data, out, "xx", "yy", "--cpu").stdout
+    assert "BLEU" in printed and "@@" not in (out / "test.txt").read_text()
+
+
+def test_characters(script, characters, tmp_path):
+    script("attention_via_attention/train.sh", "small", characters / "bin", tmp_path, "ava", *TINY)
+    evaluate = ["characters", characters, tmp_path, "xx", "yy", "--beam", "2", "--cpu", "--max-len-b", "9"]
+    assert "chrF2" in script("common/evaluate.sh", *evaluate).stdout
+
+
+@pytest.mark.parametrize("path,arguments,message", [
+    ("common/prepare_bpe.sh", ["large", "a", "b", "en", "de"], "usage: prepare_bpe.sh small|paper"),
+    ("common/evaluate.sh", ["sounds", "a", "b", "en", "de"], "'sounds' is none of words, bpe and characters"),
+    ("bridging/train.sh", ["large", "a", "b", "bridge_target"], "'large' is neither small nor paper"),
+    ("bridging/train.sh", ["small"], "usage: train.sh small|paper BIN OUT ARCH"),
+    ("attention_via_attention/download.sh", ["cs", "a"], "download.sh cs OUT CZENG"),
+])  # fmt: skip
+def test_wrong_arguments(script, path, arguments, message):
+    process = script(path, *arguments, check=False)
+    assert process.returncode == 2 and message in process.stderr and process.stderr.count("\n") == 1
+
+
+def test_texts_of_different_lengths(script, text, tmp_path):
+    (tmp_path / "train.xx").write_text("a\nb\n")
+    (tmp_path / "train.yy").write_text("a\n")
+    process = script("common/prepare_characters.sh", "small", tmp_path, tmp_path / "out", "xx", "yy", check=False)
+    assert process.returncode == 1 and "do not have equally many lines" in process.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def arguments_of(folder, size, arch, tmp_path):
+    """What a ``train.sh`` calls fairseq-train with."""
+    put(tmp_path / "fairseq-train", 'printf "%s\\0" "$@" > "$SEEN"')
+    put(tmp_path / "fairseq-attnvariants", f"echo '{corpus.USER_DIR}'")
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SEEN": str(tmp_path / "seen")}
+    command = [EXAMPLES / folder / "train.sh", size, "/bin", tmp_path / "out", arch]
+    subprocess.run(list(map(str, command)), env=environment, check=True, capture_output=True)
+    return (tmp_path / "seen").read_text().split("\0")[:-1]
+
+
+def parse(arguments):
+    return vars(options.parse_args_and_arch(options.get_training_parser(), arguments))
+
+
+@pytest.mark.parametrize("folder,size,configuration,archs", SETTINGS)
+def test_options(folder, size, configuration, archs, tmp_path):
+    """fairseq takes what ``train.sh`` gives it, and the configuration has the same settings and no others."""
+    found = {arch: parse(arguments_of(folder, size, arch, tmp_path)) for arch in archs.split()}
+    assert [namespace["arch"] for namespace in found.values()] == list(found)
+    if configuration is None:
+        return
+    flags = next(iter(found.values()))
+    groups = OmegaConf.load(EXAMPLES / folder / f"{configuration}.yaml")
+    placed = {"user_dir", "data", "save_dir"}
+    stated = {}
+    for group, settings in OmegaConf.to_container(groups).items():
+        for name in set(settings) - placed:
+            value = settings[name] if str(settings[name]).startswith("{") else groups[group][name]
+            stated[group if name == "_name" else name] = value
+    stated["arch"] = stated.pop("model")
+    for name, value in stated.items():
+        assert flags.get(name) == value, name
+    choices = ("arch", "task", "criterion", "optimizer", "lr_scheduler")
+    plain = parse(["/bin", *(word for name in choices for word in (f"--{name.replace('_', '-')}", stated[name]))])
+    changed = {name for name, value in flags.items() if plain[name] != value}
+    follows = {"batch_size_valid"}  # the batch size
+    assert changed - placed - follows <= set(stated)
+
+
+@pytest.mark.parametrize("folder,name", CONFIGURATIONS)
+def test_configuration(folder, name, words, characters, tmp_path):
+    """Each composes and trains two updates, also with the optimizers that have no dataclass."""
+    prepared = characters if folder == "attention_via_attention" else words
+    sizes = {"encoder_embed_dim": 8, "encoder_hidden_size": 8, "decoder_embed_dim": 8, "decoder_hidden_size": 8}
+    overrides = [f"+model.{option}={value}" for option, value in sizes.items()]
+    if prepared is characters:
+        overrides += ["+model.encoder_char_hidden_size=8", "+model.attention_dim=8", "+model.attention_via_dim=8"]
+    overrides += [f"common.user_dir={corpus.USER_DIR}", f"task.data={prepared / 'bin'}", "common.cpu=true"]
+    overrides += [f"checkpoint.save_dir={tmp_path}", "optimization.max_update=2", "dataset.num_workers=0"]
+    GlobalHydra.instance().clear()
+    hydra_init(name)
+    with hydra.initialize_config_dir(str(EXAMPLES / folder), version_base="1.1"):
+        _hydra_main(hydra.compose(name, overrides))
+    assert (tmp_path / "checkpoint_last.pt").exists()
