@@ -60,7 +60,7 @@ def main() -> None:
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
     """Say in one line what stopped the stages inside."""
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # either way, stop the running command too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way, stop the running command too
     try:
         yield
     except KeyboardInterrupt:
