@@ -1,5 +1,6 @@
 # make install   an environment in .venv with everything in it
 # make demo      corpus, training, translation, scores: under 10 minutes on two cores (LANGUAGE=de, cs, fr or zh)
+# make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
 # make test      the tests
 # make check     lint, format and types
 # make clean     remove .venv and demo
@@ -11,7 +12,7 @@ FAIRSEQ ?= fairseq==0.12.2
 LANGUAGE = de
 PIP = .venv/bin/python -m pip install -q
 
-.PHONY: install demo test check clean
+.PHONY: install demo demo-char test check clean
 
 install: .venv/.installed
 
@@ -29,6 +30,14 @@ install: .venv/.installed
 
 demo: install
 	.venv/bin/python examples/demo/demo.py --language $(LANGUAGE)
+
+demo-char: LANGUAGE = fr
+demo-char: .venv/.demo
+	.venv/bin/python examples/demo/demo_char.py --language $(LANGUAGE)
+
+.venv/.demo: .venv/.installed
+	$(PIP) -e ".[demo]"
+	@touch $@
 
 test: install
 	.venv/bin/python -m pytest

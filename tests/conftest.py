@@ -81,6 +81,13 @@ def seeded():
     torch.manual_seed(0)
 
 
+class OnCharacters(NamedTuple):
+    """The corpus as characters, and a model on it."""
+
+    data: Path
+    ava: Path  # checkpoint after a few updates
+
+
 class Trained(NamedTuple):
     """A corpus and short runs on it."""
 
@@ -115,6 +122,17 @@ def runs(tmp_path_factory):
         "0",
     )
     return Trained(folder, data, folder / "rnnsearch", folder / "lstm")
+
+
+@pytest.fixture(scope="session")
+def characters(runs):
+    """Attention via attention, for the verbs that read it."""
+    task = ["--user-dir", corpus.USER_DIR, "--task", "char_translation"]
+    data = corpus.preprocess(runs.text, "characters", *task)
+    sizes = ["--encoder-char-hidden-size", "16", "--decoder-out-embed-dim", "16", "--attention-dim", "16"]
+    arguments = corpus.train_arguments(data, runs.text / "ava", "--max-update", "3", *sizes, *task[2:], arch="ava")
+    corpus.run("fairseq-train", *arguments)
+    return OnCharacters(data, runs.text / "ava" / "checkpoint_last.pt")
 
 
 @pytest.fixture(scope="session")

@@ -47,13 +47,12 @@ def write_corpus(folder):
         (folder / f"{split}.yy").write_text("".join(" ".join(reversed(line.split())) + "\n" for line in lines))
 
 
-def preprocess(folder):
-    """Binarise the corpus in ``folder`` to ``folder/bin``."""
-    prefixes = [
-        f"--{kind}pref={folder / name}" for kind, name in (("train", "train"), ("valid", "valid"), ("test", "test"))
-    ]
-    run("fairseq-preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", folder / "bin", "--joined-dictionary")
-    return folder / "bin"
+def preprocess(folder, name="bin", *more):
+    """Binarise the corpus in ``folder`` to ``folder/name``."""
+    prefixes = [f"--{split}pref={folder / split}" for split in ("train", "valid", "test")]
+    more = more or ("--joined-dictionary",)
+    run("fairseq-preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", folder / name, *more)
+    return folder / name
 
 
 def train_arguments(data, save_dir, *more, arch="rnnsearch"):

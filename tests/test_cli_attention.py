@@ -21,13 +21,24 @@ def test_pieces_are_joined_and_eos_stays():
     torch.testing.assert_close(panel.weights, torch.tensor([[0.35, 0.65], [0.1, 0.9]]))
 
 
-def test_a_second_level_has_words_above():
-    """Its columns go on in a batch with sentences of more words."""
-    extra = {"attn": torch.rand(2, 5), "word_attn": torch.tensor([[0.1, 0.4, 0.5, 0], [0, 0.2, 0.8, 0]])}
-    first, second = panels("ava", Forced(0, ["a", "b", "\u2581", "c", "</s>"], ["x", "</s>"], extra))
-    assert first.source == ["a", "b", "\u2581", "c", "</s>"]
-    assert second.source == ["ab", "c", "</s>"] and second.target == ["x", "</s>"]
-    torch.testing.assert_close(second.weights, extra["word_attn"][:, :3])
+def test_words_and_their_characters():
+    """The columns of words go on in a batch with sentences of more words."""
+    extra = {"attn": torch.rand(3, 6), "word_attn": torch.tensor([[0.1, 0.4, 0.5, 0], [0, 0.2, 0.8, 0], [1, 0, 0, 0]])}
+    source = ["a", "b", " ", "c", " ", "</s>"]
+    words, inside = panels("ava", Forced(0, source, ["x", " ", "</s>"], extra))
+    assert (words.title, inside.title) == ("ava, words", "ava")
+    assert words.source == ["ab", "c", "</s>"] and inside.source == ["a", "b", "\u2423", "c", "\u2423", "</s>"]
+    assert words.target == inside.target == ["x", "\u2423", "</s>"]
+    torch.testing.assert_close(words.weights, extra["word_attn"][:, :3])
+    torch.testing.assert_close(inside.weights, extra["attn"])
+
+
+def test_a_higher_level_above_pieces():
+    extra = {"attn": torch.rand(2, 3), "word_attn": torch.tensor([[0.1, 0.4, 0.5], [0.3, 0.2, 0.5]])}
+    higher, lower = panels("two", Forced(0, ["a@@", "b", "</s>"], ["x", "</s>"], extra), "@@ ")
+    assert (higher.title, lower.title) == ("two, higher level", "two")
+    assert higher.source == lower.source == ["ab", "</s>"] and higher.target == ["x", "</s>"]
+    torch.testing.assert_close(higher.weights, torch.tensor([[0.5, 0.5], [0.5, 0.5]]))
 
 
 def boxes(figure):
@@ -91,6 +102,18 @@ def test_two_models_on_the_reference(runs, tmp_path):
     for word in ("zebra", "yak"):  # unknown words as they stand in the text
         assert found.count(word) == 4
     assert found.count("&lt;/s&gt;") == 4 and {"first", "stock &amp; lstm"} <= set(found)
+
+
+def test_attention_via_attention_on_characters(runs, characters, tmp_path):
+    """Every space, also the one before EOS, and unknown characters as they stand in the text."""
+    (tmp_path / "source").write_text("ant bee\ncat zero\n")
+    (tmp_path / "reference").write_text("eeb\nx y\n")
+    text = ["--source", tmp_path / "source", "--reference", tmp_path / "reference", "--line", "2", "--title", "ava"]
+    line = [characters.data, "--path", characters.ava, *text, "--output", tmp_path / "picture.svg", "--cpu"]
+    assert main(["attention", *map(str, line)]) == 0
+    target = ["x", "\u2423", "y", "&lt;/s&gt;"]
+    higher = ["cat", "zero", "&lt;/s&gt;", "ava, words", *target]
+    assert words(tmp_path) == [*higher, *"cat\u2423zero\u2423", "&lt;/s&gt;", "ava", *target]
 
 
 @pytest.mark.parametrize("form, start", [("png", b"\x89PNG"), ("pdf", b"%PDF")])

@@ -1,8 +1,8 @@
-"""A small model learns to reverse sequences: attention, recurrence, initial values and optimisation together."""
+"""Small models learn to reverse and to spell: attention, recurrence, initial values and optimisation together."""
 
 import pytest
 import torch
-from conftest import Task, build, dictionary
+from conftest import SPACE, Task, build, dictionary
 from torch.nn.functional import cross_entropy
 
 WORDS = 8
@@ -22,22 +22,28 @@ def reversal_batch(count, generator):
     return source, lengths + 1, previous, target
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "conddec_rnnatt"])
-def test_learns_to_reverse(name):
-    words = dictionary(WORDS)
-    sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
-    model = build(name, Task(words, words), seed=1, init_std=0.1, **sizes)
+def learn(model, batch, updates):
+    """Train on batches of 32 pairs; returns 200 more and what the model makes of them."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     generator = torch.Generator().manual_seed(1)
-    for _ in range(500):
-        source, lengths, previous, target = reversal_batch(32, generator)
+    for _ in range(updates):
+        source, lengths, previous, target = batch(32, generator)
         output, _ = model(source, lengths, previous)
         optimizer.zero_grad()
         cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=PAD).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    source, lengths, previous, target = reversal_batch(200, generator)
+    source, lengths, previous, target = batch(200, generator)
     output, extra = model.eval()(source, lengths, previous)
+    return source, target, output, extra
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "conddec_rnnatt"])
+def test_learns_to_reverse(name):
+    words = dictionary(WORDS)
+    sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
+    model = build(name, Task(words, words), seed=1, init_std=0.1, **sizes)
+    _, target, output, extra = learn(model, reversal_batch, 500)
     real = target.ne(PAD)
     accuracy = output.argmax(-1)[real].eq(target[real]).float().mean()
     assert accuracy > 0.9  # chance is 1 in 8
@@ -47,3 +53,40 @@ def test_learns_to_reverse(name):
         mirrored = 5 - columns  # the last word of a left-padded source stands before EOS
         inner = real & target.ne(EOS)
         assert (looks - mirrored).abs()[inner].le(1).float().mean() > 0.7
+
+
+def spell(letters):
+    """Other characters, one for each."""
+    return SPACE + 1 + (letters - SPACE) % WORDS
+
+
+def spelling_batch(count, generator):
+    """Left-padded sources of 1 or 2 words with a space after each, previous target characters and targets, which are
+    the words in the other order, spelt with other characters."""
+    source = torch.full((count, 11), PAD)
+    target = torch.full((count, 11), PAD)
+    space, eos = torch.tensor([SPACE]), torch.tensor([EOS])
+    for row, lengths in enumerate(torch.randint(1, 5, (count, 2), generator=generator).tolist()):
+        words = [torch.randint(SPACE + 1, SPACE + 1 + WORDS, (n,), generator=generator) for n in lengths[row % 2 :]]
+        read = torch.cat([part for word in words for part in (word, space)] + [eos])
+        written = torch.cat([part for word in reversed(words) for part in (space, spell(word))][1:] + [eos])
+        source[row, -len(read) :] = read
+        target[row, : len(written)] = written
+    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
+    return source, source.ne(PAD).sum(1), previous, target
+
+
+def test_attention_via_attention_learns_to_spell():
+    characters = dictionary(SPACE + 1 + WORDS - 4)
+    sizes = dict(encoder_embed_dim=16, encoder_char_hidden_size=24, encoder_hidden_size=24, attention_via_dim=16)
+    sizes |= dict(decoder_embed_dim=16, decoder_hidden_size=32, attention_dim=16, decoder_out_embed_dim=24)
+    model = build("ava", Task(characters, characters), seed=1, **sizes)
+    source, target, output, extra = learn(model, spelling_batch, 350)
+    real, letters = target.ne(PAD), target.gt(SPACE)
+    accuracy = output.argmax(-1)[real].eq(target[real]).float().mean()
+    assert accuracy > 0.85  # always the right length and a guess at each letter: less than 0.4
+    attended = source.gather(1, extra["attn"][0].argmax(-1))
+    assert spell(attended)[letters].eq(target[letters]).float().mean() > 0.8  # chance is 1 in 8
+    two = target.eq(SPACE).any(1, keepdim=True) & letters  # the second word is written first
+    right = extra["word_attn"][0].argmax(-1).eq(target.eq(SPACE).cumsum(1).eq(0).long())
+    assert right[two].float().mean() > 0.9

@@ -5,6 +5,7 @@ Each stage writes to ``NAME.part`` and renames it to ``NAME``; a stage whose ``N
 
 import argparse
 import collections
+import contextlib
 import hashlib
 import json
 import os
@@ -52,9 +53,16 @@ def main() -> None:
     parser.add_argument("--arch", default="rnnsearch", help="architecture of this package (default: rnnsearch)")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for everything (default: demo)")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # either way, stop the running command too
-    try:
+    with stoppable():
         demo(options.language, options.arch, options.out)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Say in one line what stopped the stages inside."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way, stop the running command too
+    try:
+        yield
     except KeyboardInterrupt:
         sys.exit("\ninterrupted: the same command goes on from here")
     except subprocess.CalledProcessError as error:
@@ -66,12 +74,20 @@ def demo(language: str, arch: str, out: Path) -> None:
     pair = out / language
     wheel, text, bpe, binarised = out / "corpus", pair / "text", pair / "bpe", pair / "bin"
     model, translated = pair / arch / "model", pair / arch / "translated"
+    settings = f"""
+        --encoder-embed-dim 192 --decoder-embed-dim 192 --encoder-hidden-size 256 --decoder-hidden-size 256
+        --share-all-embeddings --init-std 0.1 --dropout 0.2
+        --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+        --optimizer adam --clip-norm 1.0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 100
+        --max-tokens 1000 --total-num-update {UPDATES} --max-update {UPDATES}
+        --seed 1 --no-epoch-checkpoints --log-interval 50
+    """.split()
 
     stage("Fetch the corpus", wheel, lambda part: fetch(CORPUS, part))
     stage("Extract sentence pairs", text, lambda part: extract(wheel, language, part))
     stage("Split words into subwords", bpe, lambda part: split_words(text, language, part))
-    stage("Binarise", binarised, lambda part: binarise(bpe, language, part))
-    stage(f"Train {arch}", model, lambda part: train(binarised, arch, part), resumes=True)
+    stage("Binarise", binarised, lambda part: binarise(bpe, language, part, "--joined-dictionary"))
+    stage(f"Train {arch}", model, lambda part: train(binarised, part, "--arch", arch, *settings), resumes=True)
     stage("Translate the test set", translated, lambda part: translate(binarised, model, part))
 
     translations = read_translations(translated)
@@ -94,7 +110,8 @@ def demo(language: str, arch: str, out: Path) -> None:
     print(picture)
 
     title("Score")
-    for name, score in scores(reference, hypothesis, language).items():
+    tokeniser = "zh" if language == "zh" else "13a"
+    for name, score in scores(reference, hypothesis, "bleu", "chrf", "--tokenize", tokeniser).items():
         print(f"{name} {score:.1f}")
 
 
@@ -227,25 +244,17 @@ def split_words(text: Path, language: str, folder: Path) -> None:
         run(tool("subword-nmt"), *apply, "--input", text / name, "--output", folder / name)
 
 
-def binarise(bpe: Path, language: str, folder: Path) -> None:
-    """Number the subwords, with one dictionary for both languages."""
-    inputs = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", bpe / split)]
-    sides = ("--source-lang", "en", "--target-lang", language, "--joined-dictionary")
-    run(tool("fairseq-preprocess"), *sides, *inputs, "--destdir", folder, "--workers", 2)
+def binarise(text: Path, language: str, folder: Path, *more: str) -> None:
+    """Number the symbols of all sets."""
+    inputs = [word for split in ("train", "valid", "test") for word in (f"--{split}pref", text / split)]
+    sides = ("--source-lang", "en", "--target-lang", language)
+    run(tool("fairseq-preprocess"), *sides, *inputs, "--destdir", folder, "--workers", 2, *more)
 
 
-def train(binarised: Path, arch: str, folder: Path) -> None:
+def train(binarised: Path, folder: Path, *settings: str) -> None:
     """Train, from the last checkpoint if an interrupted run has left one."""
     mend_last_checkpoint(folder)
-    settings = f"""
-        --encoder-embed-dim 192 --decoder-embed-dim 192 --encoder-hidden-size 256 --decoder-hidden-size 256
-        --share-all-embeddings --init-std 0.1 --dropout 0.2
-        --criterion label_smoothed_cross_entropy --label-smoothing 0.1
-        --optimizer adam --clip-norm 1.0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 100
-        --max-tokens 1000 --total-num-update {UPDATES} --max-update {UPDATES}
-        --seed 1 --no-epoch-checkpoints --log-interval 50
-    """.split()
-    run(tool("fairseq-train"), binarised, *user_dir(), "--arch", arch, *settings, "--save-dir", folder)
+    run(tool("fairseq-train"), binarised, *user_dir(), *settings, "--save-dir", folder)
 
 
 def mend_last_checkpoint(folder: Path) -> None:
@@ -271,9 +280,9 @@ def user_dir() -> Tuple[str, str]:
     return "--user-dir", found.stdout.strip()
 
 
-def translate(binarised: Path, model: Path, folder: Path) -> None:
+def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
     """Translate the test set by beam search."""
-    search = ("--gen-subset", "test", "--beam", 5, "--batch-size", 50, "--results-path", folder)
+    search = ("--gen-subset", "test", "--beam", 5, "--batch-size", 50, *more, "--results-path", folder)
     run(tool("fairseq-generate"), binarised, *user_dir(), "--path", model / "checkpoint_best.pt", *search)
 
 
@@ -327,13 +336,12 @@ def draw_attention(checkpoint: Path, binarised: Path, line: Translation, font: P
     figure.savefig(picture, dpi=150)
 
 
-def scores(reference: Path, hypothesis: Path, language: str) -> Dict[str, float]:
-    """BLEU and chrF by sacrebleu, whose signatures get printed."""
-    tokeniser = "zh" if language == "zh" else "13a"
-    command = [tool("sacrebleu"), reference, "--input", hypothesis, "--metrics", "bleu", "chrf", "--format", "text"]
-    words = [*map(str, command), "--tokenize", tokeniser]
-    print(f"$ {shlex.join(words)}", flush=True)
-    report = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+def scores(reference: Path, hypothesis: Path, *metrics: str) -> Dict[str, float]:
+    """Scores by sacrebleu, whose signatures get printed; ``metrics`` may end with their options."""
+    files = (str(reference), "--input", str(hypothesis))
+    command = [tool("sacrebleu"), *files, "--format", "text", "--metrics", *metrics]
+    print(f"$ {shlex.join(command)}", flush=True)
+    report = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     print(report, end="")
     return {name: float(score) for name, score in re.findall(r"^\s*(BLEU|chrF)\S* = ([\d.]+)", report, re.MULTILINE)}
 

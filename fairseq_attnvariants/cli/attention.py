@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 from torch import Tensor
 
+from ..characters import SPACE
 from .files import UserError
 from .model import Forced, add_generation_options, add_model_options, force, generate, limits, load, read_text
 from .pictures import font_families, picture
@@ -30,16 +31,25 @@ class Panel(NamedTuple):
 def panels(title: str, pair: Forced, style: Optional[str] = None) -> List[Panel]:
     """The heat maps of one model, with EOS; with a ``style`` pieces are joined to words.
 
-    There is a second one where the model also returns ``word_attn``, ``T x words``, EOS the last: attention via
-    attention (Zhao & Zhang), whose tokens are characters, with U+2581 for a space.
+    Where the model also returns ``word_attn`` (attention via attention, Zhao & Zhang), there is one of the higher level
+    before it. Its columns are those of the source, or, above characters, one for each space and for EOS, which are the
+    ends of words. Spaces are drawn as U+2423.
     """
     source, columns = join_sentence(pair.source, style)
     target, rows = join_sentence(pair.target, style)
-    result = [Panel(title, source, target, join_attention(pair.extra["attn"], columns, rows))]
-    if "word_attn" in pair.extra:
-        words, _ = join_sentence(pair.source, "sentencepiece")
-        result.append(Panel(f"{title}, words", words, pair.target, pair.extra["word_attn"][:, : len(words)]))
-    return result
+    panel = Panel(title, _visible(source), _visible(target), join_attention(pair.extra["attn"], columns, rows))
+    weights = pair.extra.get("word_attn")
+    if weights is None:
+        return [panel]
+    if weights.size(1) == len(pair.source):
+        weights = join_attention(weights, columns, rows)
+        return [panel._replace(title=f"{title}, higher level", weights=weights), panel]
+    words = "".join(pair.source).split(SPACE)
+    return [Panel(f"{title}, words", words, _visible(pair.target), weights[:, : len(words)]), panel]
+
+
+def _visible(symbols: Sequence[str]) -> List[str]:
+    return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
 
 
 def draw(heat_maps: Sequence[Panel]) -> "Figure":

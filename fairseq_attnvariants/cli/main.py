@@ -24,6 +24,7 @@ from . import (
     overtranslation,
     replace_unk,
     score,
+    similarity,
 )
 from .files import UserError
 
@@ -37,6 +38,7 @@ VERBS = (
     overtranslation,
     eos,
     attention,
+    similarity,
     gates,
     neighbours,
     score,

@@ -20,6 +20,8 @@ from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 from tqdm import tqdm
 
+from ..characters import to_characters
+from ..tasks import CharacterDictionary
 from .files import UserError, read_lines, read_parallel, reason
 
 Extra = Dict[str, List[Optional[Tensor]]]  # what a model returns beside the logits
@@ -329,8 +331,9 @@ def force(
 
 
 def symbols(dictionary, tokens: Tensor, line: str = "") -> List[str]:
-    """Tokens as text; each UNK is the unknown word that stands there in ``line``, where there is one."""
-    unknown = iter([word for word in tokenize_line(line) if dictionary.index(word) == dictionary.unk()])
+    """Tokens as text; each UNK is the unknown word, or character, that stands there in ``line``, where there is one."""
+    split = to_characters if isinstance(dictionary, CharacterDictionary) else tokenize_line
+    unknown = iter([word for word in split(line) if dictionary.index(word) == dictionary.unk()])
     return [
         next(unknown, dictionary[token]) if token == dictionary.unk() else dictionary[token]
         for token in tokens.tolist()

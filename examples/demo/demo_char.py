@@ -1,0 +1,146 @@
+"""Names and cognates by characters: stock fairseq commands train attention via attention on two CPU cores.
+
+The stages work as those of ``demo.py``.
+"""
+
+import argparse
+import hashlib
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pycountry
+from babel import Locale
+from babel.messages.mofile import read_mo
+
+from demo import (
+    Pair,
+    binarise,
+    clean,
+    read_lines,
+    read_translations,
+    run,
+    scores,
+    stage,
+    stoppable,
+    title,
+    tool,
+    train,
+    translate,
+    unique,
+    user_dir,
+    write_lines,
+)
+
+LANGUAGES = ("cs", "de", "fr")
+LONGEST = 50  # characters in a name
+HELD_OUT = 20  # of 256 names, in each of valid and test
+UPDATES = 2000
+TASK = ("--task", "char_translation")
+
+
+def main() -> None:
+    """Run the stages that are missing and print the scores."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--language", choices=LANGUAGES, default="fr", help="translate English into it (default: fr)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo/char"), help="folder for everything (default: %(default)s)"
+    )
+    options = parser.parse_args()
+    with stoppable():
+        demo(options.language, options.out / options.language)
+
+
+def demo(language: str, out: Path) -> None:
+    """All stages, in order."""
+    text, binarised, model, translated = (out / name for name in ("text", "bin", "model", "translated"))
+    settings = f"""
+        --arch ava
+        --encoder-embed-dim 64 --encoder-char-hidden-size 96 --encoder-hidden-size 192 --attention-via-dim 48
+        --decoder-embed-dim 64 --decoder-hidden-size 192 --attention-dim 96 --decoder-out-embed-dim 96
+        --dropout 0.1 --optimizer adam --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 50
+        --max-tokens 1000 --total-num-update {UPDATES} --max-update {UPDATES}
+        --seed 1 --no-epoch-checkpoints --log-interval 50
+    """.split()
+
+    stage("Extract names", text, lambda part: extract(language, part))
+    stage("Binarise", binarised, lambda part: binarise(text, language, part, *user_dir(), *TASK))
+    stage("Train ava", model, lambda part: train(binarised, part, *TASK, *settings), resumes=True)
+    stage("Translate held-out names", translated, lambda part: translate(binarised, model, part, *TASK))
+
+    translations = read_translations(translated)
+    reference, hypothesis = text / f"reference.{language}", out / f"hypothesis.{language}"
+    write_lines(hypothesis, [translation.hypothesis for translation in translations])
+    references = read_lines(reference)
+    right = [line.hypothesis == name for line, name in zip(translations, references, strict=True)]
+
+    title("Five translations")
+    shown = [i for i, line in enumerate(translations) if 2 <= len(line.source.split()) <= 3][:5]
+    for i in shown:
+        print(f"source       {translations[i].source}")
+        print(f"translation  {translations[i].hypothesis}\nreference    {references[i]}\n")
+
+    title("Draw both levels of attention for the first of them that is right")
+    read = (binarised, "--path", model / "checkpoint_best.pt")
+    drawn = next((i for i in shown if right[i]), shown[0])
+    picture = ("--title", "ava", "--output", out / "attention.png")
+    run(tool("fairseq-attnvariants"), "attention", *read, "--generate", "--line", drawn + 1, *picture)
+
+    title("Similar words")
+    run(tool("fairseq-attnvariants"), "similarity", *read, "--words", 10)
+
+    title("Score")
+    chrf = scores(reference, hypothesis, "chrf")["chrF"]
+    print(f"accuracy {100 * sum(right) / len(right):.1f}\nchrF {chrf:.1f}")
+
+
+def extract(language: str, folder: Path) -> None:
+    """Write ``train``, ``valid`` and ``test``, and the test set's reference.
+
+    All names of the latter two change in translation, and at least half of the first.
+    """
+    changed: Dict[str, List[Pair]] = defaultdict(list)
+    kept: Dict[str, List[Pair]] = defaultdict(list)
+    for pair in unique(pair for pair in map(capitalised, names(language)) if 0 < max(map(len, pair)) <= LONGEST):
+        (kept if pair.source == pair.target else changed)[split(pair.source)].append(pair)
+    changed["train"] += kept["train"][: len(changed["train"])]
+    for name, pairs in changed.items():
+        write_lines(folder / f"{name}.en", [pair.source for pair in pairs])
+        write_lines(folder / f"{name}.{language}", [pair.target for pair in pairs])
+        print(f"{name}: {len(pairs)} names")
+    write_lines(folder / f"reference.{language}", [pair.target for pair in changed["test"]])
+
+
+def names(language: str) -> Iterator[Pair]:
+    """Names of countries, regions, languages, scripts and currencies, from ISO and CLDR, and of CLDR's units."""
+    for catalog in sorted(Path(pycountry.LOCALES_DIR, language, "LC_MESSAGES").glob("*.mo")):
+        with catalog.open("rb") as stream:
+            yield from (Pair(message.id, message.string) for message in read_mo(stream))
+    english, other = (
+        (locale.territories, locale.languages, locale.scripts, locale.variants, locale.currencies, units(locale))
+        for locale in (Locale("en"), Locale(language))
+    )
+    for sources, targets in zip(english, other, strict=True):
+        yield from (Pair(sources[key], targets[key]) for key in sources.keys() & targets.keys())
+
+
+def units(locale: Locale) -> Dict[str, str]:
+    """The long names of units by their keys."""
+    return {key: names["long"] for key, names in locale.unit_display_names.items() if "long" in names}
+
+
+def capitalised(pair: Pair) -> Pair:
+    """Clean text that begins with a capital, which ISO's names do and CLDR's do in some languages."""
+    return Pair(*(text[:1].upper() + text[1:] for text in map(clean, pair)))
+
+
+def split(source: str) -> str:
+    """The set that a source belongs to, which only its words decide, in any order: South Ndebele; Ndebele, South."""
+    words = sorted(re.findall(r"\w+", source.lower()))
+    number = hashlib.sha256(" ".join(words).encode()).digest()[0]
+    return "test" if number < HELD_OUT else "valid" if number < 2 * HELD_OUT else "train"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""``fairseq-attnvariants similarity``: how many source words two languages share (Zhao & Zhang, section 5).
+
+Attention via attention aligns the characters of names and cognates one by one. A source word is similar to its
+translation if more than three of its characters each get a character-level weight over 0.5 at some target step.
+"""
+
+import argparse
+import contextlib
+from typing import List, NamedTuple, Sequence
+
+from torch import Tensor
+
+from ..characters import SPACE
+from .files import UserError
+from .model import System, add_generation_options, add_model_options, force, generate, limits, load, read_text
+from .tables import table
+
+
+class Match(NamedTuple):
+    """A source word and what its characters became."""
+
+    word: str
+    translation: str  # the target's characters from the first step that attends to the word to the last
+    characters: int  # that get a weight over the limit at some step
+
+
+def attended_words(weights: Tensor, source: Sequence[str], target: Sequence[str], limit: float = 0.5) -> List[Match]:
+    """The words of a sentence. A word ends before a space or EOS, which do not belong to it.
+
+    Args:
+        weights: character-level attention, ``T x S``.
+        source, target: S and T characters, EOS last.
+        limit: what a weight has to exceed.
+    """
+    chosen = weights > limit
+    ends = [k for k, character in enumerate(source) if character == SPACE or k == len(source) - 1]
+    words = []
+    for start, end in zip([0, *(end + 1 for end in ends)], ends):
+        if start < end:
+            inside = chosen[:, start:end]
+            steps = inside.any(1).nonzero().flatten().tolist()
+            span = target[:-1][steps[0] : steps[-1] + 1] if steps else []
+            words.append(Match("".join(source[start:end]), "".join(span), int(inside.any(0).sum())))
+    return words
+
+
+def check(system: System) -> None:
+    """Refuse what has no weights of this kind.
+
+    Raises:
+        UserError: a model does not read characters, or has one level of attention.
+    """
+    if not hasattr(system.task.source_dictionary, "space"):
+        raise UserError(f"{system.path} was not trained on characters (--task char_translation)")
+    if not all(getattr(getattr(model, "cfg", None), "attention_via", False) for model in system.models):
+        raise UserError(f"{system.path} has one level of attention, and not two (--arch ava)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Translate, or decode the reference; count, print the tables."""
+    if options.reference and not options.forced:
+        raise UserError("--reference needs --forced")
+    if options.words < 0 or (options.word_table and not options.words):
+        raise UserError("--words must not be negative, and --word-table needs it")
+    with contextlib.ExitStack() as outputs:
+        write = outputs.enter_context(table(options.table))
+        write_words = outputs.enter_context(table(options.word_table))
+        system = load(options.path, options.data, options.cpu)
+        check(system)
+        text = read_text(options, system, reference=options.forced)
+        if not options.forced:
+            text = generate(system, text, options)
+        pairs = sorted(force(system, text, limits(options)), key=lambda pair: pair.number)
+        words = [
+            word
+            for pair in pairs
+            for word in attended_words(pair.extra["attn"], pair.source, pair.target, options.threshold)
+        ]
+        if not words:
+            raise UserError(f"{text.name} has no words")
+        similar = [word for word in words if word.characters > options.characters]
+        if options.words:
+            similar.sort(key=lambda word: -word.characters)
+            write_words(Match._fields, similar[: options.words])
+            print()
+        write(("words", "similar", "%"), [(len(words), len(similar), 100 * len(similar) / len(words))])
+
+
+def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the command."""
+    parser = verbs.add_parser(
+        "similarity",
+        help="the share of source words that are similar to their translations, from attention via attention",
+        description="Print the share of source words, counted as they occur, more than three of whose characters each "
+        "get a character-level attention weight over 0.5 at some target step, over what the model translates, or with "
+        "--forced over the reference.",
+        epilog="example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid "
+        "--words 20",
+    )
+    add_model_options(parser)
+    parser.add_argument("--forced", action="store_true", help="decode the reference instead of translating")
+    add_generation_options(parser)
+    parser.add_argument(
+        "--threshold",
+        metavar="X",
+        type=float,
+        default=0.5,
+        help="a character counts if it gets a weight over X (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--characters",
+        metavar="N",
+        type=int,
+        default=3,
+        help="a word is similar if more than N characters count (default: %(default)s)",
+    )
+    parser.add_argument("--table", metavar="FILE", help="write the share as .csv or .json")
+    parser.add_argument(
+        "--words",
+        metavar="N",
+        type=int,
+        default=0,
+        help="list N similar words, those with the most such characters first, each with its translation",
+    )
+    parser.add_argument("--word-table", metavar="FILE", help="write that list as .csv or .json")
+    parser.set_defaults(run=run)

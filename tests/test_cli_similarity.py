@@ -1,0 +1,103 @@
+import json
+
+import pytest
+import torch
+from conftest import Task, build
+
+from fairseq_attnvariants.cli.files import UserError
+from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants.cli.model import System
+from fairseq_attnvariants.cli.similarity import Match, attended_words, check
+
+
+def attention(steps, columns, *looks):
+    """Weights that are 0 but for ``(step, column, weight)``."""
+    weights = torch.zeros(steps, columns)
+    for step, column, weight in looks:
+        weights[step, column] = weight
+    return weights
+
+
+SOURCE, TARGET = [*"abcd ef ", "</s>"], [*"wx yz", "</s>"]
+
+
+def test_characters_count_once_and_belong_to_their_word():
+    looks = [(0, 0, 0.9), (1, 0, 0.9), (1, 3, 0.1), (3, 2, 0.6), (4, 6, 0.7)]
+    outside = [(2, 4, 0.9), (4, 7, 0.9), (5, 8, 0.9)]  # the spaces and EOS
+    words = attended_words(attention(6, 9, *looks, *outside), SOURCE, TARGET)
+    assert words == [Match("abcd", "wx y", 2), Match("ef", "z", 1)]
+
+
+def test_the_threshold_has_to_be_exceeded():
+    weights = attention(6, 9, (0, 0, 0.5), (1, 1, 0.51), (2, 5, 0.3))
+    assert attended_words(weights, SOURCE, TARGET) == [Match("abcd", "x", 1), Match("ef", "", 0)]
+    assert attended_words(weights, SOURCE, TARGET, 0.2) == [Match("abcd", "wx", 2), Match("ef", " ", 1)]
+
+
+def test_eos_is_a_step_without_a_character():
+    assert attended_words(attention(6, 9, (4, 0, 1), (5, 1, 1)), SOURCE, TARGET)[0] == Match("abcd", "z", 2)
+
+
+@pytest.mark.parametrize("source", [["</s>"], [" ", "</s>"]])
+def test_an_empty_source_has_no_words(source):
+    assert attended_words(torch.ones(1, len(source)), source, ["</s>"]) == []
+
+
+# ---- the verb
+
+
+def arguments(characters, *more):
+    return ["similarity", *map(str, (characters.data, "--path", characters.ava, "--cpu", *more))]
+
+
+def test_the_share(runs, characters, tmp_path):
+    """Of all words of the text, as they occur."""
+    tables = ["--table", tmp_path / "share.json", "--words", "5", "--word-table", tmp_path / "words.json"]
+    more = ["--threshold", "0", "--max-len-b", "12", "--gen-subset", "valid", *tables]
+    assert main(arguments(characters, *more)) == 0
+    words = (runs.text / "valid.xx").read_text().split()
+    similar = sum(len(word) > 3 for word in words)  # every weight of a softmax is over 0
+    [share] = json.loads((tmp_path / "share.json").read_text())
+    assert share == {"words": len(words), "similar": similar, "%": 100 * similar / len(words)} and similar > 0
+    listed = json.loads((tmp_path / "words.json").read_text())
+    assert len(listed) == min(5, similar) and {(row["word"], row["characters"]) for row in listed} == {("ibex", 4)}
+
+
+def test_the_limits_are_options(characters, capsys):
+    for more, share in (("--threshold", "1"), "0.00"), (("--threshold", "0", "--characters", "2"), "100.00"):
+        assert main(arguments(characters, *more, "--max-len-b", "12", "--gen-subset", "valid")) == 0
+        assert capsys.readouterr().out.split()[-1] == share
+
+
+def test_the_reference_instead_of_a_translation(runs, characters, tmp_path):
+    text = ["--source", runs.text / "valid.xx", "--reference", runs.text / "valid.yy", "--forced"]
+    tables = ["--words", "1", "--word-table", tmp_path / "words.json"]
+    assert main(arguments(characters, *text, "--threshold", "0", *tables)) == 0
+    [row] = json.loads((tmp_path / "words.json").read_text())
+    line = next(line for line in (runs.text / "valid.yy").read_text().split("\n") if "ibex" in line)
+    assert row == {"word": "ibex", "translation": line, "characters": 4}
+
+
+def test_models_without_characters_or_with_one_level_are_refused(runs, capfd):
+    on_characters = Task()
+    for model in (build("rnnsearch"), torch.nn.Identity()):  # ours, and any other
+        with pytest.raises(UserError, match="a.pt has one level of attention"):
+            check(System("a.pt", on_characters, [build("ava"), model], torch.device("cpu")))
+    assert main(["similarity", str(runs.data), "--path", str(runs.lstm / "checkpoint_last.pt"), "--cpu"]) == 2
+    assert "checkpoint_last.pt was not trained on characters (--task char_translation)" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("more, message", [
+    (["--source", "a", "--reference", "b"], "--reference needs --forced"),
+    (["--words", "-1"], "--words must not be negative"),
+    (["--word-table", "words.csv"], "--word-table needs it"),
+])  # fmt: skip
+def test_options_without_effect_are_refused(characters, capfd, more, message):
+    assert main(arguments(characters, *more)) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_a_text_without_words_is_refused(characters, tmp_path, capfd):
+    (tmp_path / "source").write_text("\n \n")
+    assert main(arguments(characters, "--source", tmp_path / "source", "--max-len-b", "5")) == 2
+    assert "source has no words" in capfd.readouterr().err
