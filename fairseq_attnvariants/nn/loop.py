@@ -117,12 +117,12 @@ class Loop:
     def __init__(self) -> None:
         self.constants: Dict[int, Tuple[Tensor, Notes, Tensor]] = {}
 
-    def constant(self, tensor: Tensor, form: Callable, cast: Callable[[Tensor], Tensor]) -> Tuple[Tensor, Notes]:
-        """``cast(tensor)`` as the steps use it, and where they note; the same for all steps."""
+    def constant(self, tensor: Tensor, form: Callable) -> Tuple[Tensor, Notes]:
+        """The tensor as products use it, and where the steps note; the same for all steps."""
         if id(tensor) not in self.constants:
             notes = Notes(form)
             # the tensor itself is kept, so that no other takes its id
-            self.constants[id(tensor)] = _Constant.apply(cast(tensor), notes), notes, tensor
+            self.constants[id(tensor)] = _Constant.apply(_as_products_are(tensor), notes), notes, tensor
         return self.constants[id(tensor)][:2]
 
 
@@ -153,7 +153,7 @@ class LoopLinear(nn.Linear):
             if plus is None or plus is self.bias:
                 return F.linear(value, self.weight, plus)
             return torch.addmm(plus, value, self.weight.t())
-        weight, notes = loop.constant(self.weight, _gradient_of_weight, _as_products_are)
+        weight, notes = loop.constant(self.weight, _gradient_of_weight)
         return _Linear.apply(value, weight, plus, notes)
 
 
@@ -162,7 +162,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     loop = _LOOP.get()
     if loop is None:
         return torch.bmm(weights.to(values.dtype).unsqueeze(1), values).squeeze(1)
-    values, notes = loop.constant(values, _gradient_of_values, _as_products_are)
+    values, notes = loop.constant(values, _gradient_of_values)
     return _WeightedSum.apply(weights.to(values.dtype), values, notes)
 
 
