@@ -24,7 +24,7 @@ from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
 from ..nn.init import Scheme, embedding_, initial_values, matrix_
-from ..nn.state import Encoded, Memory, State, reorder
+from ..nn.state import Encoded, Memory, State, reorder, serve
 from ..variants import VARIANTS, fill
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
@@ -197,8 +197,12 @@ class Encoder(FairseqEncoder):
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
-        """Select rows ``new_order`` of everything that :meth:`forward` returned."""
-        return {name: [value.index_select(0, new_order) for value in values] for name, values in encoder_out.items()}
+        """Select rows ``new_order`` of what :meth:`forward` returned.
+
+        Beam search asks at every step; so only their numbers are kept, as ``rows``.
+        """
+        rows = encoder_out.get("rows")
+        return {**encoder_out, "rows": [rows[0].index_select(0, new_order) if rows else new_order]}
 
     def max_positions(self) -> int:
         """The longest source."""
@@ -247,7 +251,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         (T+1) x 2n``, and ``bridged``, the mapped source embeddings ``W x_{t*}``, ``B x T x m``.
         """
         if incremental_state is None:
-            memory, state = self.layers.start(_encoded(encoder_out))
+            memory, state = self._start(encoder_out)
         else:
             prev_output_tokens = prev_output_tokens[:, -1:]
             memory, state = self._resume(incremental_state, encoder_out)
@@ -261,7 +265,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         if with_cost_terms and decoded.conditions is not None:
             extra["conditions"] = [decoded.conditions]
         if with_cost_terms and self.bridge is not None:
-            encoded = _encoded(encoder_out)
+            encoded, rows = _encoded(encoder_out)
+            encoded = encoded if rows is None else reorder(encoded, rows)
             extra["bridged"] = [self.bridge(encoded.embeddings, decoded.weights, encoded.padding_mask)]
         elif self.training and self.bridge is not None:
             # several processes wait for the gradient of every parameter
@@ -280,10 +285,10 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor) -> None:
         """Select rows ``new_order`` of the memory and of the state."""
-        kept = self.get_incremental_state(incremental_state, self.STATE)
-        if kept is not None:
-            memory, state = _unflatten(kept)
-            self._keep(incremental_state, reorder(memory, new_order), reorder(state, new_order))
+        if self.get_incremental_state(incremental_state, self.STATE) is not None:
+            memory, state = self._resume(incremental_state, {})
+            hypotheses = len(state.hidden) // len(memory.keys)
+            self._keep(incremental_state, serve(memory, hypotheses, new_order), reorder(state, new_order))
 
     def max_positions(self) -> int:
         """The longest target."""
@@ -294,23 +299,24 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         check_fingerprint(self, state_dict, name, "target")
         return state_dict
 
+    def _start(self, encoder_out: Dict[str, List[Tensor]]) -> Tuple[Memory, State]:
+        encoded, rows = _encoded(encoder_out)
+        memory, state = self.layers.start(encoded)
+        return (memory, state) if rows is None else (serve(memory, 1, rows), reorder(state, rows))
+
     def _resume(self, incremental_state, encoder_out) -> Tuple[Memory, State]:
         kept = self.get_incremental_state(incremental_state, self.STATE)
-        return self.layers.start(_encoded(encoder_out)) if kept is None else _unflatten(kept)
+        return self._start(encoder_out) if kept is None else (kept["memory"], kept["state"])
 
     def _keep(self, incremental_state, memory: Memory, state: State) -> None:
-        self.set_incremental_state(incremental_state, self.STATE, {**memory._asdict(), **state._asdict()})
+        self.set_incremental_state(incremental_state, self.STATE, {"memory": memory, "state": state})
 
 
-def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Encoded:
-    return Encoded(**{name: values[0] for name, values in encoder_out.items() if values})
-
-
-def _unflatten(kept: Dict[str, Optional[Tensor]]) -> Tuple[Memory, State]:
-    return (
-        Memory(**{name: kept[name] for name in Memory._fields}),  # type: ignore[arg-type]
-        State(**{name: kept[name] for name in State._fields}),  # type: ignore[arg-type]
-    )
+def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Tuple[Encoded, Optional[Tensor]]:
+    """The encoder's output, and which of its rows are asked for if not all in their order."""
+    entries = {name: values[0] for name, values in encoder_out.items() if values}
+    rows = entries.pop("rows", None)
+    return Encoded(**entries), rows
 
 
 def embedding(dictionary, width: Optional[int], path: Optional[str], freeze: bool, flag: str) -> nn.Embedding:

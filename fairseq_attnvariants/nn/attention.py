@@ -1,6 +1,7 @@
 """Additive attention over a sentence's annotations, of one level or of two.
 
-Shapes: ``B`` batch, ``S`` source length, ``A`` attention width, ``a`` annotation width.
+Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypotheses), ``S`` source length,
+``A`` attention width, ``a`` annotation width.
 """
 
 from typing import Dict, NamedTuple, Optional, Tuple
@@ -12,38 +13,51 @@ from torch.autograd.function import once_differentiable
 
 from .history import DistanceHistory, History, real_positions
 from .init import matrix_, square_
-from .loop import LoopLinear, weighted_sum
-from .state import Encoded, Memory, State
+from .loop import LoopLinear, Notes, current_loop, weighted_sum
+from .state import Encoded, Memory, State, grouped
 
 
 class _AdditiveEnergies(Function):
-    """``v·tanh(query + keys + matrix features)`` that recomputes the ``B x S x A`` tanh in the backward pass.
+    """``v·tanh(query + keys + matrix features)`` that recomputes the ``N x S x A`` tanh in the backward pass.
 
-    Kept alive it would be the largest tensor of training: batch x source x target x width.  ``features``, ``B x S x
-    k``, and ``matrix``, ``A x k``, may both be None.
+    Kept alive it would be the largest tensor of training: batch x source x target x width.  ``query`` is ``N x A`` and
+    ``keys`` ``B x S x A``; ``features``, ``N x S x k``, and ``matrix``, ``A x k``, may both be None.  In a time loop
+    the tanh stands in ``scratch``, ``N x S x A``, and the gradient of the keys is added to what ``notes`` sum up.
     """
 
     @staticmethod
     def forward(
-        ctx, query: Tensor, keys: Tensor, vector: Tensor, features: Optional[Tensor], matrix: Optional[Tensor]
+        ctx,
+        query: Tensor,
+        keys: Tensor,
+        vector: Tensor,
+        features: Optional[Tensor],
+        matrix: Optional[Tensor],
+        notes: Optional[Notes] = None,
+        scratch: Optional[Tensor] = None,
     ) -> Tensor:
         ctx.save_for_backward(query, keys, vector, features, matrix)
-        hidden = _AdditiveEnergies.hidden(query, keys, features, matrix)
+        ctx.notes, ctx.scratch = notes, scratch
+        hidden = _AdditiveEnergies.hidden(query, keys, features, matrix, scratch)
         return torch.matmul(hidden, vector.to(hidden.dtype)).to(_energy_dtype(vector))
 
     @staticmethod
-    def hidden(query: Tensor, keys: Tensor, features: Optional[Tensor], matrix: Optional[Tensor]) -> Tensor:
-        """``tanh(query + keys + matrix features)``, ``B x S x A``."""
-        total = keys + query.unsqueeze(1)
+    def hidden(
+        query: Tensor, keys: Tensor, features: Optional[Tensor], matrix: Optional[Tensor], scratch: Optional[Tensor]
+    ) -> Tensor:
+        """``tanh(query + keys + matrix features)``, ``N x S x A``."""
+        if scratch is None:
+            scratch = torch.empty(len(query), *keys.shape[1:], dtype=keys.dtype, device=keys.device)
+        torch.add(keys.unsqueeze(1), grouped(query, keys).unsqueeze(2), out=grouped(scratch, keys))
         if features is not None and matrix is not None:
-            total += torch.matmul(features.to(total.dtype), matrix.to(total.dtype).t())
-        return total.tanh_()
+            scratch += torch.matmul(features.to(scratch.dtype), matrix.to(scratch.dtype).t())
+        return scratch.tanh_()
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
         query, keys, vector, features, matrix = ctx.saved_tensors
-        hidden = _AdditiveEnergies.hidden(query, keys, features, matrix)
+        hidden = _AdditiveEnergies.hidden(query, keys, features, matrix, ctx.scratch)
         grad, scale = grad.to(hidden.dtype), vector.to(hidden.dtype)
         grad_vector = torch.mv(hidden.view(-1, hidden.size(-1)).t(), grad.reshape(-1))
         slope = hidden.mul_(hidden).neg_().add_(1)  # d tanh = 1 - tanh², in place
@@ -53,7 +67,28 @@ class _AdditiveEnergies(Function):
         if features is not None and matrix is not None:
             grad_features = torch.matmul(grad_keys, matrix.to(grad_keys.dtype))
             grad_matrix = grad_keys.flatten(0, 1).t() @ features.to(grad_keys.dtype).flatten(0, 1)
-        return grad_query, grad_keys, grad_vector, grad_features, grad_matrix
+        if len(query) > len(keys):
+            grad_keys = grouped(grad_keys, keys).sum(1)
+        if ctx.notes is None:
+            return grad_query, grad_keys, grad_vector, grad_features, grad_matrix, None, None
+        ctx.notes.sum().add_(grad_keys)
+        return grad_query, None, grad_vector, grad_features, grad_matrix, None, None
+
+
+def additive_energies(
+    query: Tensor,
+    keys: Tensor,
+    vector: Tensor,
+    features: Optional[Tensor] = None,
+    matrix: Optional[Tensor] = None,
+) -> Tensor:
+    """``e_ij = v·tanh(query + keys + matrix features)``, ``N x S``, float32; see :class:`_AdditiveEnergies`."""
+    loop = current_loop()
+    if loop is None:
+        return _AdditiveEnergies.apply(query, keys, vector, features, matrix)
+    keys, notes = loop.constant(keys)
+    scratch = loop.scratch((len(query), *keys.shape[1:]), keys)
+    return _AdditiveEnergies.apply(query, keys, vector, features, matrix, notes, scratch)
 
 
 def _energy_dtype(vector: Tensor) -> torch.dtype:
@@ -62,19 +97,24 @@ def _energy_dtype(vector: Tensor) -> torch.dtype:
 
 
 def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
-    """Softmax over real source positions; padding beside any gets exactly zero.  ``B x S``, float32."""
-    return torch.softmax(energies.masked_fill(padding_mask, torch.finfo(energies.dtype).min), dim=1)
+    """Softmax over real source positions; padding beside any gets exactly zero.
+
+    ``N x S``, float32, of energies ``N x S`` and a mask ``B x S``.
+    """
+    lowest = torch.finfo(energies.dtype).min
+    masked = grouped(energies, padding_mask).masked_fill(padding_mask.unsqueeze(1), lowest)
+    return torch.softmax(masked, dim=2).flatten(0, 1)
 
 
 class Attended(NamedTuple):
     """What one look at the source gives."""
 
     context: Tensor
-    """``c_i``, ``B x a``."""
+    """``c_i``, ``N x a``."""
     weights: Tensor
-    """``w_ij``, ``B x S``, float32."""
+    """``w_ij``, ``N x S``, float32."""
     upper_weights: Optional[Tensor] = None
-    """of the higher level, where there are two, ``B x W``, float32."""
+    """of the higher level, where there are two, ``N x W``, float32."""
 
 
 class AdditiveAttention(nn.Module):
@@ -98,7 +138,7 @@ class AdditiveAttention(nn.Module):
     ):
         super().__init__()
         self.query = square_(LoopLinear(query_dim, attention_dim, bias=False))
-        self.guide = square_(LoopLinear(guide_dim, attention_dim, bias=False)) if guide_dim else None
+        self.guide = square_(nn.Linear(guide_dim, attention_dim, bias=False)) if guide_dim else None
         self.key = square_(nn.Linear(annotation_dim, attention_dim))
         self.vector = nn.Parameter(matrix_(torch.empty(attention_dim)))
         self.histories = nn.ModuleDict(histories or {})
@@ -117,14 +157,12 @@ class AdditiveAttention(nn.Module):
         """Attend once.
 
         Args:
-            query: ``B x query_dim``.
-            memory: of the sentence.
+            query: ``N x query_dim``.
+            memory: of the sentences.
             state: of the previous step, for the recurrent paths.
-            guide: ``B x guide_dim``; not read without a width of its own.
+            guide: projected already, ``N x A``, or None.
         """
-        projected = self.query(query)
-        if self.guide is not None:
-            projected = self.guide(guide, projected)
+        projected = self.query(query, guide)
         bias: Optional[Tensor] = None
         features: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None)
         for history in self.histories.values():
@@ -132,7 +170,7 @@ class AdditiveAttention(nn.Module):
             projected = _plus(projected, history.query_term(state))
             features = history.key_features(memory, state) or features
             bias = _plus(bias, history.energy_term(memory, state))
-        energies = _plus(_AdditiveEnergies.apply(projected, memory.keys, self.vector, *features), bias)
+        energies = _plus(additive_energies(projected, memory.keys, self.vector, *features), bias)
         weights = masked_softmax(energies, memory.padding_mask)
         context = weighted_sum(weights, memory.values)
         return Attended(context.to(query.dtype), weights)
@@ -142,7 +180,8 @@ class AttentionViaAttention(nn.Module):
     """Attention to a lower level that is guided by attention to a higher one (004 §3.2).
 
     ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level, where the
-    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.
+    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  As ``c^w`` is a weighted sum, so is
+    ``W_cc c^w``: of annotations that are projected once.
 
     Args:
         upper, lower: attention to the two levels; the lower one has the guide ``c^w`` (without a guide the two are
@@ -156,18 +195,19 @@ class AttentionViaAttention(nn.Module):
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
-        assert encoded.upper_annotations is not None
-        return self.lower.memory(encoded)._replace(
-            upper_keys=self.upper.key(encoded.upper_annotations),
-            upper_values=encoded.upper_annotations,
-            upper_padding_mask=encoded.upper_padding_mask,
-        )
+        annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
+        assert annotations is not None and padding_mask is not None
+        guides = None if self.lower.guide is None else self.lower.guide(annotations)
+        upper = Memory(self.upper.key(annotations), annotations, padding_mask, guides=guides)
+        return self.lower.memory(encoded)._replace(upper=upper)
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
         """Attend once to each level; as :meth:`AdditiveAttention.forward`."""
-        higher = Memory(memory.upper_keys, memory.upper_values, memory.upper_padding_mask)  # type: ignore[arg-type]
-        context, upper_weights, _ = self.upper(query, higher, state)
-        detail, weights, _ = self.lower(query, memory, state, guide=context)
+        assert memory.upper is not None
+        context, upper_weights, _ = self.upper(query, memory.upper, state)
+        guides = memory.upper.guides
+        guide = None if guides is None else weighted_sum(upper_weights, guides)
+        detail, weights, _ = self.lower(query, memory, state, guide)
         return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
 
 

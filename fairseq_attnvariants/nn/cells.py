@@ -15,31 +15,35 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .init import gates_, recurrent_
-from .loop import LoopLinear
+from .loop import LoopLinear, to_keep
 
-Saved = Tuple[Tensor, ...]  # what the derivative needs
 Gradients = Tuple[Tensor, Tensor, Tensor]  # of inputs, recurrent and previous
 
 
 class GRUGates:
     """The elementwise half of a GRU's step and its derivative.
 
-    Written out, because autograd would keep and add a dozen ``B x 3n`` temporaries for each step.
+    Written out, because autograd would keep and add a dozen ``B x 3n`` temporaries for each step.  ``forward`` fills
+    ``kept``, ``B x keeps·n``, with what ``backward`` needs beside the previous state.
     """
 
-    @staticmethod
-    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tuple[Tensor, Saved]:
-        n = previous.size(1)
-        inputs, recurrent = inputs.to(previous.dtype), recurrent.to(previous.dtype)
-        gates = torch.sigmoid(inputs[:, : 2 * n] + recurrent[:, : 2 * n])
-        reset, update = gates.chunk(2, dim=1)
-        projected = recurrent[:, 2 * n :].contiguous()
-        candidate = torch.addcmul(inputs[:, 2 * n :], reset, projected).tanh_()
-        return torch.lerp(candidate, previous, update), (gates, projected, candidate, previous)
+    keeps = 4  # reset and update gate, U h of the candidate, candidate
 
     @staticmethod
-    def backward(grad: Tensor, gates: Tensor, projected: Tensor, candidate: Tensor, previous: Tensor) -> Gradients:
+    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor, kept: Tensor) -> Tensor:
         n = previous.size(1)
+        inputs, recurrent = inputs.to(previous.dtype), recurrent.to(previous.dtype)
+        gates, projected, candidate = kept.split([2 * n, n, n], dim=1)
+        torch.add(inputs[:, : 2 * n], recurrent[:, : 2 * n], out=gates).sigmoid_()
+        reset, update = gates.chunk(2, dim=1)
+        projected.copy_(recurrent[:, 2 * n :])
+        torch.addcmul(inputs[:, 2 * n :], reset, projected, out=candidate).tanh_()
+        return torch.lerp(candidate, previous, update)
+
+    @staticmethod
+    def backward(grad: Tensor, previous: Tensor, kept: Tensor) -> Gradients:
+        n = previous.size(1)
+        gates, projected, candidate = kept.split([2 * n, n, n], dim=1)
         reset, update = gates.chunk(2, dim=1)
         grad_previous = grad * update
         grad_inputs = grad.new_empty(grad.size(0), 3 * n)
@@ -54,65 +58,71 @@ class GRUGates:
 
 
 class AdaptiveGates:
-    """The elementwise half of an adaptively weighted GRU's step and its derivative."""
+    """The elementwise half of an adaptively weighted GRU's step and its derivative, as :class:`GRUGates`.
+
+    The sums inside the sigmoids and the tanh, ``(1-g) ∘ input + g ∘ recurrent``, are ``input + g ∘ pull``.
+    """
+
+    keeps = 8  # g, reset and update gate, the three pulls, U h of the candidate, candidate
 
     @staticmethod
-    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tuple[Tensor, Saved]:
+    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor, kept: Tensor) -> Tensor:
         n = previous.size(1)
         inputs, recurrent = inputs.to(previous.dtype), recurrent.to(previous.dtype)
-        share = torch.sigmoid(inputs[:, 3 * n :] + recurrent[:, 3 * n :])
-        gates = torch.lerp(inputs[:, : 2 * n], recurrent[:, : 2 * n], share.repeat(1, 2)).sigmoid_()
+        share, gates, pulls, projected, candidate = kept.split([n, 2 * n, 3 * n, n, n], dim=1)
+        torch.add(inputs[:, 3 * n :], recurrent[:, 3 * n :], out=share).sigmoid_()
+        torch.sub(recurrent[:, : 2 * n], inputs[:, : 2 * n], out=pulls[:, : 2 * n])
+        torch.addcmul(inputs[:, : 2 * n], share.repeat(1, 2), pulls[:, : 2 * n], out=gates).sigmoid_()
         reset, update = gates.chunk(2, dim=1)
-        candidate = torch.lerp(inputs[:, 2 * n : 3 * n], reset * recurrent[:, 2 * n : 3 * n], share).tanh_()
-        following = torch.lerp(candidate, share * previous, update)
-        return following, (inputs, recurrent, share, gates, candidate, previous)
+        projected.copy_(recurrent[:, 2 * n : 3 * n])
+        torch.mul(reset, projected, out=pulls[:, 2 * n :]).sub_(inputs[:, 2 * n : 3 * n])
+        torch.addcmul(inputs[:, 2 * n : 3 * n], share, pulls[:, 2 * n :], out=candidate).tanh_()
+        return torch.lerp(candidate, share * previous, update)
 
     @staticmethod
-    def backward(
-        grad: Tensor,
-        inputs: Tensor,
-        recurrent: Tensor,
-        share: Tensor,
-        gates: Tensor,
-        candidate: Tensor,
-        previous: Tensor,
-    ) -> Gradients:
+    def backward(grad: Tensor, previous: Tensor, kept: Tensor) -> Gradients:
         n = previous.size(1)
+        share, gates, pulls, projected, candidate = kept.split([n, 2 * n, 3 * n, n, n], dim=1)
         reset, update = gates.chunk(2, dim=1)
-        kept = grad * update
-        sums = grad.new_empty(grad.size(0), 3 * n)  # inside the sigmoids and the tanh: (1-g) ∘ input + g ∘ recurrent
+        grad_kept = grad * update
+        sums = grad.new_empty(grad.size(0), 3 * n)
         sum_reset, sum_update, sum_candidate = sums.split(n, dim=1)
-        torch.mul(grad - kept, 1 - candidate * candidate, out=sum_candidate)
-        torch.mul(sum_candidate * share, recurrent[:, 2 * n : 3 * n], out=sum_reset)
+        torch.mul(grad - grad_kept, 1 - candidate * candidate, out=sum_candidate)
+        torch.mul(sum_candidate * share, projected, out=sum_reset)
         torch.mul(grad, share * previous - candidate, out=sum_update)
         sums[:, : 2 * n] *= gates * (1 - gates)
-        pull = recurrent[:, : 3 * n] - inputs[:, : 3 * n]  # d sum / dg
-        pull[:, 2 * n :] -= (1 - reset) * recurrent[:, 2 * n : 3 * n]
-        grad_share = (sums * pull).view(-1, 3, n).sum(1).addcmul_(kept, previous).mul_(share * (1 - share))
+        grad_share = (sums * pulls).view(-1, 3, n).sum(1).addcmul_(grad_kept, previous).mul_(share * (1 - share))
         grad_recurrent = torch.cat([sums * share.repeat(1, 3), grad_share], dim=1)
         grad_inputs = torch.cat([sums - grad_recurrent[:, : 3 * n], grad_share], dim=1)
         grad_recurrent[:, 2 * n : 3 * n] *= reset
-        return grad_inputs, grad_recurrent, kept * share
+        return grad_inputs, grad_recurrent, grad_kept * share
 
 
 class LSTMGates:
-    """The elementwise half of an LSTM's step and its derivative; the state is ``[h; c]``, ``B x 2n``."""
+    """The elementwise half of an LSTM's step and its derivative, as :class:`GRUGates`.
+
+    The state is ``[h; c]``, ``B x 2n``.
+    """
+
+    keeps = 5  # input and forget gate, candidate, output gate, tanh of the cell
 
     @staticmethod
-    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tuple[Tensor, Saved]:
+    def forward(inputs: Tensor, recurrent: Tensor, previous: Tensor, kept: Tensor) -> Tensor:
         n = previous.size(1) // 2
-        gates = (inputs + recurrent).to(previous.dtype)
-        torch.sigmoid(gates[:, : 2 * n], out=gates[:, : 2 * n])
-        torch.tanh(gates[:, 2 * n : 3 * n], out=gates[:, 2 * n : 3 * n])
-        torch.sigmoid(gates[:, 3 * n :], out=gates[:, 3 * n :])
+        gates, squashed = kept.split([4 * n, n], dim=1)
+        torch.add(inputs.to(gates.dtype), recurrent.to(gates.dtype), out=gates)
         write, forget, candidate, read = gates.chunk(4, dim=1)
+        gates[:, : 2 * n].sigmoid_()
+        candidate.tanh_()
+        read.sigmoid_()
         cell = torch.addcmul(forget * previous[:, n:], write, candidate)
-        squashed = torch.tanh(cell)
-        return torch.cat([read * squashed, cell], dim=1), (gates, squashed, previous)
+        torch.tanh(cell, out=squashed)
+        return torch.cat([read * squashed, cell], dim=1)
 
     @staticmethod
-    def backward(grad: Tensor, gates: Tensor, squashed: Tensor, previous: Tensor) -> Gradients:
-        n = squashed.size(1)
+    def backward(grad: Tensor, previous: Tensor, kept: Tensor) -> Gradients:
+        n = previous.size(1) // 2
+        gates, squashed = kept.split([4 * n, n], dim=1)
         write, forget, candidate, read = gates.chunk(4, dim=1)
         grad_hidden, grad_cell = grad.chunk(2, dim=1)
         grad_cell = torch.addcmul(grad_cell, grad_hidden * read, 1 - squashed * squashed)
@@ -126,19 +136,18 @@ class LSTMGates:
 
 
 class Step(Function):
-    """One step's gates, differentiable: ``Step.apply(arithmetic, inputs, recurrent, previous)``."""
+    """One step's gates, differentiable: ``Step.apply(arithmetic, inputs, recurrent, previous, kept)``."""
 
     @staticmethod
-    def forward(ctx, arithmetic, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
-        following, saved = arithmetic.forward(inputs, recurrent, previous)
+    def forward(ctx, arithmetic, inputs: Tensor, recurrent: Tensor, previous: Tensor, kept: Tensor) -> Tensor:
         ctx.arithmetic = arithmetic
-        ctx.save_for_backward(*saved)
-        return following
+        ctx.save_for_backward(previous, kept)
+        return arithmetic.forward(inputs, recurrent, previous, kept)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        return None, *ctx.arithmetic.backward(grad, *ctx.saved_tensors)
+        return None, *ctx.arithmetic.backward(grad, *ctx.saved_tensors), None
 
 
 class Cell(nn.Module):
@@ -194,7 +203,7 @@ class Cell(nn.Module):
         return self.inputs[name](value, projected)
 
     def output(self, state: Tensor) -> Tensor:
-        """The hidden state ``B x n`` that other parts read."""
+        """The hidden state ``... x n`` that other parts read, of a state ``... x state_dim``."""
         return state
 
     def forward(self, projected: Tensor, state: Tensor) -> Tensor:
@@ -207,7 +216,8 @@ class Cell(nn.Module):
         Returns:
             the next state, ``B x state_dim``.
         """
-        return Step.apply(self.arithmetic, projected, self.recurrent(self.output(state)), state)
+        kept = to_keep((state.size(0), self.arithmetic.keeps * self.hidden), state)
+        return Step.apply(self.arithmetic, projected, self.recurrent(self.output(state)), state, kept)
 
 
 class GRUCell(Cell):
@@ -249,7 +259,7 @@ class LSTMCell(Cell):
                 nn.init.ones_(linear.bias[self.hidden : 2 * self.hidden])
 
     def output(self, state: Tensor) -> Tensor:
-        return state[:, : self.hidden]
+        return state[..., : self.hidden]
 
 
 class StackedCell(nn.Module):
@@ -303,7 +313,7 @@ class StackedCell(nn.Module):
         return torch.cat(states, dim=1)
 
     def _parts(self, state: Tensor) -> Iterator[Tuple[Any, Tensor]]:
-        return zip(self.cells, state.chunk(len(self.cells), dim=1))
+        return zip(self.cells, state.chunk(len(self.cells), dim=-1))
 
 
 CELLS = {"gru": GRUCell, "adaptive_gru": AdaptiveGRUCell, "lstm": LSTMCell}

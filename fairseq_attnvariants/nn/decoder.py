@@ -4,18 +4,19 @@ Shapes: ``B`` batch, ``T`` target length, ``S`` source length, ``m`` embedding w
 ``a`` annotation width, ``k`` readout width.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from .layers import recurrent_layers
-from .loop import time_loop
+from .loop import Record, time_loop
 from .readout import Readout
 from .state import Encoded, Memory, State
 from .transition import InitialState, Transition
 
-PIECE = 32  # steps whose inputs are projected at once: many enough to be quick, and not a whole text of characters
+PIECE = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
+RECORDED = ("hidden", "context", "weights", "upper_weights", "condition")  # of a state, what is read after the loop
 
 
 class Decoded(NamedTuple):
@@ -104,23 +105,30 @@ class Decoder(nn.Module):
             target: embeddings ``y_0 .. y_{T-1}``, ``B x T x m``.
             memory, state: from :meth:`start`, or the state that an earlier run left.
         """
-        states = [state]
+        pieces: List[Decoded] = []
         with time_loop():
             for several in target.split(PIECE, dim=1):
-                projected = self.transition.project(several)
-                gates = None if projected.condition is None else projected.condition.unbind(1)
-                for t, cell in enumerate(projected.cell.unbind(1)):
-                    states.append(self.transition(cell, gates and gates[t], memory, states[-1]))
-        output = self.transition.last.output
-        hidden = torch.stack([output(s.hidden) for s in states[1:]], dim=1)
-        context = torch.stack([s.context for s in states[1:]], dim=1)
-        weights = torch.stack([s.weights for s in states[1:]], dim=1)
-        upper = [s.upper_weights for s in states[1:] if s.upper_weights is not None]
-        last = states[-1]
-        if self.upper is not None and last.upper is not None:
-            hidden, above = self.upper(hidden, last.upper)
-            last = last._replace(upper=above)
-        left = [s.condition for s in states if s.condition is not None]
-        conditions = torch.stack(left, dim=1) if left else None
-        upper_weights = torch.stack(upper, dim=1) if upper else None
-        return Decoded(self.readout(hidden, target, context), weights, upper_weights, conditions, last)
+                pieces.append(self._several(several, memory, pieces[-1].state if pieces else state))
+        features, weights, upper_weights, conditions, states = zip(*pieces)
+        if state.condition is not None:
+            conditions = (state.condition.unsqueeze(1), *conditions)
+        return Decoded(_joined(features), _joined(weights), _joined(upper_weights), _joined(conditions), states[-1])
+
+    def _several(self, target: Tensor, memory: Memory, state: State) -> Decoded:
+        """As :meth:`forward`, at once; the conditions are without ``sd_0``."""
+        record = Record(target.size(1), RECORDED)
+        projected = self.transition.project(target)
+        gates = None if projected.condition is None else projected.condition.unbind(1)
+        for t, cell in enumerate(projected.cell.unbind(1)):
+            state = record.add(self.transition(cell, gates and gates[t], memory, state))
+        hidden = self.transition.last.output(record.read("hidden"))
+        if self.upper is not None and state.upper is not None:
+            hidden, above = self.upper(hidden, state.upper)
+            state = state._replace(upper=above)
+        features = self.readout(hidden, target, record.read("context"))
+        return Decoded(features, record.read("weights"), record.read("upper_weights"), record.read("condition"), state)
+
+
+def _joined(pieces: Sequence[Optional[Tensor]]) -> Any:
+    """Pieces of all steps after one another; None if there are none."""
+    return pieces[0] if len(pieces) == 1 or pieces[0] is None else torch.cat(pieces, dim=1)  # type: ignore[arg-type]

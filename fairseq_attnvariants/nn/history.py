@@ -4,7 +4,8 @@ Each path reads the previous :class:`~.state.State` and adds a term at one of th
 ``e_ij = v·tanh(query term + key term) + energy term``.  Paths compose: their terms add up.
 RNNAtt is no such term: it replaces the query, see :class:`~.transition.Transition`.
 
-Shapes: ``B`` batch, ``S`` source length, ``A`` attention width, ``a`` annotation width.
+Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypotheses), ``S`` source length,
+``A`` attention width, ``a`` annotation width.
 """
 
 from typing import Optional, Tuple
@@ -15,22 +16,22 @@ from torch.nn import functional as F
 
 from .init import linear_, matrix_, square_
 from .loop import LoopLinear
-from .state import Memory, State
+from .state import Memory, State, grouped
 
 
 class History(nn.Module):
     """A recurrent path; each method returns None where the path adds nothing."""
 
     def query_term(self, state: State) -> Optional[Tensor]:
-        """Added to the projected query, ``B x A``."""
+        """Added to the projected query, ``N x A``."""
         return None
 
     def key_features(self, memory: Memory, state: State) -> Optional[Tuple[Tensor, Tensor]]:
-        """Features ``B x S x k`` and a matrix ``A x k`` whose product is added to the keys."""
+        """Features ``N x S x k`` and a matrix ``A x k`` whose product is added to the keys."""
         return None
 
     def energy_term(self, memory: Memory, state: State) -> Optional[Tensor]:
-        """Added to the energies, ``B x S``, float32."""
+        """Added to the energies, ``N x S``, float32."""
         return None
 
 
@@ -53,8 +54,9 @@ class DistanceHistory(History):
 
     def energy_term(self, memory: Memory, state: State) -> Tensor:
         assert memory.positions is not None
-        centre = (memory.positions * state.weights).sum(1, keepdim=True)
-        return F.logsigmoid(memory.positions - centre)
+        positions = memory.positions.unsqueeze(1)
+        centre = (positions * grouped(state.weights, positions)).sum(2, keepdim=True)
+        return F.logsigmoid(positions - centre).flatten(0, 1)
 
 
 class ConvolutionHistory(History):
@@ -72,7 +74,8 @@ class ConvolutionHistory(History):
 
     def key_features(self, memory: Memory, state: State) -> Tuple[Tensor, Tensor]:
         first = state.weights.sum(1, keepdim=True).eq(0)
-        weights = torch.where(first, uniform_weights(memory.padding_mask, state.weights.dtype), state.weights)
+        uniform = uniform_weights(memory.padding_mask, state.weights.dtype)
+        weights = torch.where(first, uniform.repeat_interleave(len(first) // len(uniform), dim=0), state.weights)
         features = self.filters(weights.to(self.filters.weight.dtype).unsqueeze(1))  # B x k x S
         return features.transpose(1, 2), self.projection.weight
 

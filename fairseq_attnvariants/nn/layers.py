@@ -52,24 +52,24 @@ class Sweep(Function):
         offset = None if bias is None else bias.to(dtype)
         n = weight.size(1)  # of a state, the first n are its output
         outputs = initial.new_empty(len(projected), n)
-        state, saved = initial, []
+        kept = initial.new_empty(len(projected), arithmetic.keeps * n)
+        state, befores = initial, []
         for begin, rows in steps:
             here, previous = slice(begin, begin + rows), state[:rows]
             recurrent = F.linear(previous[:, :n].to(dtype), matrix, offset)
-            following, kept = arithmetic.forward(projected[here], recurrent, previous)
+            following = arithmetic.forward(projected[here], recurrent, previous, kept[here])
             outputs[here] = following[:, :n]
             state = following if rows == len(state) else torch.cat([following, state[rows:]])
             if training:
-                saved.append(kept)
+                befores.append(previous)
         ctx.arithmetic, ctx.steps, ctx.biased, ctx.dtype = arithmetic, steps, bias is not None, dtype
-        ctx.save_for_backward(weight, *(tensor for kept in saved for tensor in kept))
+        ctx.save_for_backward(weight, kept, *befores)
         return outputs, state
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_outputs: Tensor, grad_final: Tensor):
-        weight, *saved = ctx.saved_tensors
-        count = len(saved) // len(ctx.steps)
+        weight, kept, *states = ctx.saved_tensors
         matrix, n = weight.to(ctx.dtype), weight.size(1)
         grad_projected = grad_outputs.new_empty(len(grad_outputs), len(weight), dtype=ctx.dtype)
         grad_recurrent = torch.empty_like(grad_projected)
@@ -77,12 +77,12 @@ class Sweep(Function):
         grad_state = grad_final.clone()
         for i in reversed(range(len(ctx.steps))):
             begin, rows = ctx.steps[i]
-            here, kept = slice(begin, begin + rows), saved[count * i : count * (i + 1)]
-            grad = grad_state[:rows]
+            here, grad = slice(begin, begin + rows), grad_state[:rows]
             grad[:, :n] += grad_outputs[here]
-            grad_projected[here], grad_recurrent[here], grad_state[:rows] = ctx.arithmetic.backward(grad, *kept)
+            gradients = ctx.arithmetic.backward(grad, states[i], kept[here])
+            grad_projected[here], grad_recurrent[here], grad_state[:rows] = gradients
             grad_state[:rows, :n] += grad_recurrent[here] @ matrix
-            befores[here] = kept[-1][:, :n]  # every arithmetic keeps the previous state last
+            befores[here] = states[i][:, :n]
         grad_weight = (grad_recurrent.t() @ befores.to(ctx.dtype)).to(weight.dtype)
         grad_bias = grad_recurrent.sum(0).to(weight.dtype) if ctx.biased else None
         return None, None, None, grad_projected, grad_weight, grad_bias, grad_state, None

@@ -4,18 +4,24 @@ Autograd would form the gradient of a weight at every step, as a thin product, a
 Within :func:`time_loop` each step only notes its two factors; when the backward pass has gone through all steps (or
 through many), one product of the notes is the gradient.
 
-Shapes: ``B`` batch, ``S`` source length, ``T`` steps.
+What the steps make and others read after the loop stands in a :class:`Record`, once.
+
+Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypotheses), ``S`` source length, ``T`` steps.
 """
 
 from collections import defaultdict
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
+
+from .state import grouped
+
+Entries = TypeVar("Entries", bound=Any)  # a named tuple
 
 MANY = 32  # notes are turned into a gradient whenever there are so many, which bounds the memory that they hold
 
@@ -26,33 +32,49 @@ class Notes:
     Passes are told apart, so that one that stops before the constant leaves nothing to another.
 
     Args:
-        form: makes a gradient of inputs and gradients of outputs.
+        constant: as the steps use it.
+        add_up: adds to a gradient what inputs and gradients of outputs, both ``steps x ...``, make of it; None where
+            the steps themselves add to :meth:`sum`.
     """
 
-    def __init__(self, form: Callable[[Tuple[Tensor, ...], Tuple[Tensor, ...]], Tensor]):
-        self.form = form
-        self.noted: Dict[int, List[Tuple[Tensor, Tensor]]] = defaultdict(list)
+    def __init__(self, constant: Tensor, add_up: Optional[Callable[[Tensor, Tensor, Tensor], Any]] = None):
+        self.constant = constant.detach()
+        self.add_up = add_up
+        self.noted: Dict[int, Tuple[int, Tensor, Tensor]] = {}
         self.sums: Dict[int, Tensor] = {}
 
     def add(self, value: Tensor, grad: Tensor) -> None:
         """Note a step's input and the gradient of its output."""
         number = torch._C._current_graph_task_id()
-        self.noted[number].append((value, grad))
-        if len(self.noted[number]) == MANY:
+        if number not in self.noted:
+            # copied to where products read them, so that the steps' own memory is free at once
+            self.noted[number] = 0, value.new_empty(MANY, *value.shape), grad.new_empty(MANY, *grad.shape)
+        count, values, grads = self.noted[number]
+        values[count], grads[count] = value, grad
+        self.noted[number] = count + 1, values, grads
+        if count + 1 == MANY:
             self._sum_up(number)
+
+    def sum(self) -> Tensor:
+        """The gradient so far, zero at first."""
+        number = torch._C._current_graph_task_id()
+        if number not in self.sums:
+            self.sums[number] = torch.zeros_like(self.constant)
+        return self.sums[number]
 
     def gradient(self) -> Optional[Tensor]:
         """The constant's gradient; nothing stays noted."""
         number = torch._C._current_graph_task_id()
-        if self.noted[number]:
+        if number in self.noted:
             self._sum_up(number)
-        del self.noted[number]
+            del self.noted[number]
         return self.sums.pop(number, None)
 
     def _sum_up(self, number: int) -> None:
-        gradient = self.form(*zip(*self.noted[number]))
-        self.sums[number] = self.sums[number].add_(gradient) if number in self.sums else gradient
-        self.noted[number].clear()
+        count, values, grads = self.noted[number]
+        if self.add_up is not None and count:
+            self.add_up(self.sum(), values[:count], grads[:count])
+        self.noted[number] = 0, values, grads
 
 
 class _Constant(Function):
@@ -94,21 +116,22 @@ class _WeightedSum(Function):
     def forward(ctx, weights: Tensor, values: Tensor, notes: Notes) -> Tensor:
         ctx.save_for_backward(weights, values)
         ctx.notes = notes
-        return torch.bmm(weights.unsqueeze(1), values).squeeze(1)
+        return torch.bmm(weights, values)
 
     @staticmethod
     def backward(ctx, grad: Tensor):
         weights, values = ctx.saved_tensors
         ctx.notes.add(weights, grad)
-        return torch.bmm(values, grad.unsqueeze(2)).squeeze(2), None, None
+        return torch.bmm(values, grad.transpose(1, 2)).transpose(1, 2), None, None
 
 
-def _gradient_of_weight(inputs: Tuple[Tensor, ...], grads: Tuple[Tensor, ...]) -> Tensor:
-    return torch.cat(grads).t() @ torch.cat(inputs)
+def _add_weight(total: Tensor, inputs: Tensor, grads: Tensor) -> None:
+    total.addmm_(grads.flatten(0, 1).t(), inputs.flatten(0, 1))
 
 
-def _gradient_of_values(weights: Tuple[Tensor, ...], grads: Tuple[Tensor, ...]) -> Tensor:
-    return torch.bmm(torch.stack(weights, dim=2), torch.stack(grads, dim=1))
+def _add_values(total: Tensor, weights: Tensor, grads: Tensor) -> None:
+    weights, grads = (noted.transpose(0, 1).flatten(1, 2) for noted in (weights, grads))
+    total.baddbmm_(weights.transpose(1, 2), grads)
 
 
 class Loop:
@@ -116,17 +139,46 @@ class Loop:
 
     def __init__(self) -> None:
         self.constants: Dict[int, Tuple[Tensor, Notes, Tensor]] = {}
+        self.scratches: Dict[Tuple, Tensor] = {}
+        self.places: Dict[Tuple, List[Tensor]] = defaultdict(list)
 
-    def constant(self, tensor: Tensor, form: Callable) -> Tuple[Tensor, Notes]:
+    def scratch(self, shape: Tuple[int, ...], like: Tensor) -> Tensor:
+        """Memory for what a step makes and forgets: asking the system for it at every step takes longer."""
+        key = (shape, like.dtype)
+        if key not in self.scratches:
+            self.scratches[key] = like.new_empty(shape)
+        return self.scratches[key]
+
+    def to_keep(self, shape: Tuple[int, ...], like: Tensor) -> Tensor:
+        """Memory for what a step keeps; the system is asked for that of :data:`MANY` steps at once."""
+        places = self.places[shape, like.dtype]
+        if not places:
+            # .data, so that to autograd the writing of one place is no change of the others
+            places.extend(place.data for place in like.new_empty(MANY, *shape).unbind())
+        return places.pop()
+
+    def constant(self, tensor: Tensor, add_up: Optional[Callable] = None) -> Tuple[Tensor, Notes]:
         """The tensor as products use it, and where the steps note; the same for all steps."""
         if id(tensor) not in self.constants:
-            notes = Notes(form)
+            used = _as_products_are(tensor)
+            notes = Notes(used, add_up)
             # the tensor itself is kept, so that no other takes its id
-            self.constants[id(tensor)] = _Constant.apply(_as_products_are(tensor), notes), notes, tensor
+            self.constants[id(tensor)] = _Constant.apply(used, notes), notes, tensor
         return self.constants[id(tensor)][:2]
 
 
 _LOOP: ContextVar[Optional[Loop]] = ContextVar("loop", default=None)
+
+
+def current_loop() -> Optional[Loop]:
+    """The loop that is being run, if any."""
+    return _LOOP.get()
+
+
+def to_keep(shape: Tuple[int, ...], like: Tensor) -> Tensor:
+    """Uninitialised memory for what a step keeps for its backward pass."""
+    loop = _LOOP.get()
+    return like.new_empty(shape) if loop is None else loop.to_keep(shape, like)
 
 
 @contextmanager
@@ -137,6 +189,65 @@ def time_loop() -> Iterator[None]:
         yield
     finally:
         _LOOP.reset(token)
+
+
+class _Write(Function):
+    """Moves a step's value to its place in the record."""
+
+    @staticmethod
+    def forward(ctx, value: Tensor, place: Tensor) -> Tensor:
+        return place.copy_(value)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        return grad, None
+
+
+class _Read(Function):
+    """The record as one tensor that has its gradient from the steps' values."""
+
+    @staticmethod
+    def forward(ctx, record: Tensor, *values: Tensor) -> Tensor:
+        return record
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        return None, *grad.unbind(1)
+
+
+class Record:
+    """Values of every step, held once: what a step leaves is a place in the whole.
+
+    ``torch.stack`` would copy what autograd keeps for the steps anyway.
+
+    Args:
+        steps: ``T``.
+        names: fields of the named tuples that :meth:`add` is given.
+    """
+
+    def __init__(self, steps: int, names: Sequence[str]):
+        self.steps = steps
+        self.names = names
+        self.values: Dict[str, List[Tensor]] = defaultdict(list)
+        self.records: Dict[str, Tensor] = {}
+
+    def add(self, entries: Entries) -> Entries:
+        """The next step's entries ``N x d``, those that are recorded in their places."""
+        return entries._replace(**{name: self._placed(name, getattr(entries, name)) for name in self.names})
+
+    def _placed(self, name: str, value: Optional[Tensor]) -> Optional[Tensor]:
+        if value is None:
+            return None
+        if name not in self.records:
+            self.records[name] = value.new_empty(value.size(0), self.steps, value.size(1))
+        values = self.values[name]
+        # .data, as in Loop.to_keep
+        values.append(_Write.apply(value, self.records[name][:, len(values)].data))
+        return values[-1]
+
+    def read(self, name: str) -> Any:
+        """``N x T x d``; None where the steps have none."""
+        return _Read.apply(self.records[name], *self.values[name]) if name in self.records else None
 
 
 class LoopLinear(nn.Linear):
@@ -153,17 +264,17 @@ class LoopLinear(nn.Linear):
             if plus is None or plus is self.bias:
                 return F.linear(value, self.weight, plus)
             return torch.addmm(plus, value, self.weight.t())
-        weight, notes = loop.constant(self.weight, _gradient_of_weight)
+        weight, notes = loop.constant(self.weight, _add_weight)
         return _Linear.apply(value, weight, plus, notes)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """``Σ_j w_j v_j``, ``B x a``, of weights ``B x S`` and values ``B x S x a``."""
+    """``Σ_j w_j v_j``, ``N x a``, of weights ``N x S`` and values ``B x S x a``."""
     loop = _LOOP.get()
     if loop is None:
-        return torch.bmm(weights.to(values.dtype).unsqueeze(1), values).squeeze(1)
-    values, notes = loop.constant(values, _gradient_of_values)
-    return _WeightedSum.apply(weights.to(values.dtype), values, notes)
+        return torch.bmm(grouped(weights.to(values.dtype), values), values).flatten(0, 1)
+    values, notes = loop.constant(values, _add_values)
+    return _WeightedSum.apply(grouped(weights.to(values.dtype), values), values, notes).flatten(0, 1)
 
 
 def _as_products_are(tensor: Tensor) -> Tensor:

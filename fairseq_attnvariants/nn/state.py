@@ -7,6 +7,7 @@ Shapes: ``B`` batch (times beam), ``S`` source length, ``a`` annotation width, `
 
 from typing import NamedTuple, Optional, TypeVar
 
+import torch
 from torch import Tensor
 
 
@@ -32,7 +33,11 @@ class Encoded(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What attention reads at every step; computed once a sentence."""
+    """What attention reads at every step; computed once a sentence.
+
+    It may have fewer rows than the states that read it: then each of its sentences serves as many adjoining rows, the
+    hypotheses of a beam, and none of it is copied for them (see :func:`grouped`).
+    """
 
     keys: Tensor
     """``U s_j + b``, ``B x S x attention width``."""
@@ -44,12 +49,10 @@ class Memory(NamedTuple):
     """``j``, counting real tokens from 1, ``B x S``, float; only where attention reads it."""
     embeddings: Optional[Tensor] = None
     """``x_j``, ``B x S x m``; only where a cell reads the most attended word's."""
-    upper_keys: Optional[Tensor] = None
-    """of the higher level, ``B x W x its attention width``."""
-    upper_values: Optional[Tensor] = None
-    """``h^w_j``, ``B x W x a``."""
-    upper_padding_mask: Optional[Tensor] = None
-    """True at padding, ``B x W``."""
+    guides: Optional[Tensor] = None
+    """``W h_j``, projected for the query to the level below, ``B x S x its attention width``."""
+    upper: Optional["Memory"] = None
+    """of the higher level, where there are two."""
 
 
 class State(NamedTuple):
@@ -76,5 +79,26 @@ Tuple_ = TypeVar("Tuple_", Encoded, Memory, State)
 
 def reorder(entries: Tuple_, order: Tensor) -> Tuple_:
     """Select rows ``order`` of every tensor."""
-    selected = (None if entry is None else entry.index_select(0, order) for entry in entries)
-    return type(entries)._make(selected)
+
+    def select(entry):
+        return entry.index_select(0, order) if isinstance(entry, Tensor) else entry and reorder(entry, order)
+
+    return type(entries)._make(select(entry) for entry in entries)
+
+
+def grouped(rows: Tensor, sentences: Tensor) -> Tensor:
+    """Rows of states beside the sentence that they belong to: ``B·k x ...`` as ``B x k x ...``."""
+    return rows.view(len(sentences), -1, *rows.shape[1:])
+
+
+def serve(memory: Memory, hypotheses: int, order: Tensor) -> Memory:
+    """The memory after a reordering of the states that it serves, ``hypotheses`` rows for each of its own.
+
+    As long as no sentence leaves the beam, it is the same memory.
+    """
+    wanted = order.div(hypotheses, rounding_mode="floor")
+    sentences, counts = torch.unique_consecutive(wanted, return_counts=True)
+    if counts.ne(counts[:1]).any():
+        sentences = wanted
+    same = torch.equal(sentences, torch.arange(len(memory.keys), device=order.device))
+    return memory if same else reorder(memory, sentences)

@@ -23,7 +23,7 @@ from .bridging import most_attended, select
 from .cells import Cell, StackedCell
 from .init import linear_, square_
 from .loop import LoopLinear
-from .state import Encoded, Memory, State
+from .state import Encoded, Memory, State, grouped
 
 AnyCell = Union[Cell, StackedCell]
 
@@ -131,7 +131,8 @@ class Transition(nn.Module):
         if self.after is not None:
             projected = self.after.add(projected, "context", context)
             if memory.embeddings is not None:
-                attended = select(memory.embeddings, most_attended(weights, memory.padding_mask))
+                positions = most_attended(grouped(weights, memory.padding_mask), memory.padding_mask.unsqueeze(1))
+                attended = select(memory.embeddings, positions).flatten(0, 1)
                 projected = self.after.add(projected, "attended", attended)
             hidden = self.after(projected, hidden)
 
