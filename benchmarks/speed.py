@@ -20,8 +20,10 @@ import time
 
 import torch
 from fairseq import options, tasks, utils
+from fairseq.criterions import build_criterion
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import build_model
 from torch.utils.flop_counter import FlopCounterMode
 
 import fairseq_attnvariants
@@ -122,7 +124,7 @@ def load(arguments):
 
 
 def build(arch, arguments, task):
-    """A model of the asked-for widths from its command line, as fairseq-train would."""
+    """A model of the asked-for widths and its criterion from their command line, as fairseq-train would."""
     widths = []
     for side in ("encoder", "decoder"):
         widths += [f"--{side}-embed-dim", str(arguments.embed), f"--{side}-hidden-size", str(arguments.hidden)]
@@ -130,39 +132,31 @@ def build(arch, arguments, task):
         widths += ["--encoder-bidirectional", "--decoder-out-embed-dim", str(arguments.embed)]
     else:
         widths += ["--compute-dtype", arguments.compute_dtype]
+    loss = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
     parser = options.get_training_parser()
-    namespace = options.parse_args_and_arch(
-        parser,
-        ["none", "--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths, *arguments.more.get(arch, [])],
-    )
-    cfg = convert_namespace_to_omegaconf(namespace).model
+    flags = ["--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths, *loss, *arguments.more.get(arch, [])]
+    namespace = options.parse_args_and_arch(parser, ["none", *flags])
+    cfg = convert_namespace_to_omegaconf(namespace)
+    criterion = build_criterion(cfg.criterion, task)
     if arch == "lstm":
         from fairseq.models.lstm import LSTMModel
 
-        return LSTMModel.build_model(namespace, task)
-    from fairseq.models import build_model
-
-    cfg.max_source_positions = cfg.max_target_positions = 1024
-    return build_model(cfg, task)
+        return LSTMModel.build_model(namespace, task), criterion
+    cfg.model.max_source_positions = cfg.model.max_target_positions = 1024
+    return build_model(cfg.model, task), criterion
 
 
 class Trainer:
-    """One model with its optimizer and the label-smoothed loss of the stock criterion."""
+    """One model with its optimizer and criterion."""
 
     def __init__(self, arch, arguments, task, device):
-        from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
-
         torch.manual_seed(1)
-        self.model = build(arch, arguments, task).to(device).train()
+        model, self.criterion = build(arch, arguments, task)
+        self.model = model.to(device).train()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4)
-        self.loss = label_smoothed_nll_loss
-        self.pad = task.target_dictionary.pad()
 
     def forward(self, sample):
-        output = self.model(**sample["net_input"])
-        lprobs = self.model.get_normalized_probs(output, log_probs=True)
-        target = sample["target"]
-        loss, _ = self.loss(lprobs.view(-1, lprobs.size(-1)), target.view(-1), 0.1, ignore_index=self.pad)
+        loss, _, _ = self.criterion(self.model, sample)
         return loss / sample["ntokens"]
 
     def update(self, sample):
