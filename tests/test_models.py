@@ -108,6 +108,46 @@ def test_incremental_equals_full_and_reorders(name, options):
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_hypotheses_share_the_memory_of_their_sentence(name):
+    """Rows that come to unequal numbers for a sentence, or lose one, still give what the sentences give alone."""
+    model = build(name, scale=0.5).eval()
+    source, lengths, previous = batch(target_lengths=(6, 6, 6))
+    changes = [[1, 1, 2, 3, 4, 4], [3, 2, 5, 5], [0, 2, 3], [2, 0, 1]]  # within; the first leaves; unequally; across
+    memories, state = [], {}
+    with torch.no_grad():
+        full, _ = model(source, lengths, previous)
+        rows = torch.tensor([0, 0, 1, 1, 2, 2])
+        encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
+        for step, change in enumerate(map(torch.tensor, changes)):
+            output, _ = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
+            torch.testing.assert_close(output[:, 0], full[rows, step])
+            memories.append(model.decoder.get_incremental_state(state, "state")["memory"])
+            rows = rows[change]
+            model.decoder.reorder_incremental_state_scripting(state, change)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
+    assert memories[0].keys is memories[1].keys
+    assert [len(memory.keys) for memory in memories] == [3, 3, 2, 3]
+
+
+@pytest.mark.parametrize("options", [{}, DEEP], ids=["plain", "deep"])
+@pytest.mark.parametrize("name", ALL)
+def test_steps_are_the_same_in_pieces(name, options, monkeypatch):
+    """Outputs and gradients do not depend on how many steps are projected and read out at once."""
+    model = build(name, scale=0.5, **options).double().eval()
+    source, lengths, previous = batch(target_lengths=(5, 3, 5))
+
+    def run():
+        output, extra = model(source, lengths, previous, with_cost_terms=True)
+        made = [output, *(values[0] for values in extra.values())]
+        gradients = torch.autograd.grad(sum(value.square().sum() for value in made), list(model.parameters()))
+        return [*made, *gradients]
+
+    whole = run()
+    monkeypatch.setattr("fairseq_attnvariants.nn.decoder.PIECE", 2)
+    torch.testing.assert_close(run(), whole)
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_beam_search_scores_are_the_models(name):
     """Generation's token scores equal those of a forced run of its own output, for a beam that reorders."""
     task = Task()
