@@ -82,14 +82,14 @@ def read_gates(
     Yields:
         the number of a sentence, from 0, and for each side the gates of its tokens, ``gates x tokens``, in percent.
     """
-    caught: Dict[str, Tensor] = {}  # gates x B x tokens
+    caught: Dict[str, List[Tensor]] = defaultdict(list)  # gates x B x tokens x width, of a batch piece by piece
 
     def catch_shares(layers: AdaptiveGRU, arguments: Tuple[PackedSequence], _: Any) -> None:
         inputs, _ = pad_packed_sequence(arguments[0], batch_first=True)  # sources of one length: none is padded
-        caught["source"] = layers.shares(inputs)
+        caught["source"].append(layers.shares(inputs))
 
     def catch_weights(_: AdaptiveWeighting, arguments: Any, output: Tensor) -> None:
-        caught["target"] = output
+        caught["target"].append(output)
 
     hooks = {"source": catch_shares, "target": catch_weights}
     items = {sentence.item["id"]: sentence.item for sentence in text.sentences}
@@ -97,7 +97,8 @@ def read_gates(
         for side, module in parts.items():
             hooked.enter_context(module.register_forward_hook(hooks[side]))
         for sample, _ in run_batches(system, text, limit):
-            means = {side: 100 * gates.mean(-1).cpu() for side, gates in caught.items()}
+            means = {side: 100 * torch.cat(gates, dim=2).mean(-1).cpu() for side, gates in caught.items()}
+            caught.clear()
             for row, number in enumerate(sample["id"].tolist()):
                 yield number, {side: mean[:, row, : len(items[number][side])] for side, mean in means.items()}
 

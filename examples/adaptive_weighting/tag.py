@@ -1,0 +1,38 @@
+"""Tag tokenised text, a tag a word, for the verb gates: content, function or punctuation.
+
+    python tag.py en < test.en > test.en.tags        # or de; pip install HanTa
+
+Nouns, names, full verbs, adjectives, adverbs and numbers are content words, all others function words.
+"""
+
+import argparse
+import sys
+
+from HanTa.HanoverTagger import HanoverTagger
+
+MODELS = {"en": "morphmodel_en.pgz", "de": "morphmodel_ger.pgz"}
+CONTENT = {
+    "en": ("NN", "NP", "VV", "AJ", "AV", "CRD", "ORD"),  # of the BNC's tags
+    "de": ("NN", "NE", "VV", "ADJ", "ADV", "CARD", "FM"),  # of the STTS
+}
+PUNCTUATION = ("PU", "$")
+
+
+def main():
+    """Tag standard input."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("language", choices=MODELS)
+    language = parser.parse_args().language
+    tagger = HanoverTagger(MODELS[language])
+    for line in sys.stdin:
+        tags = [tag for _, _, tag in tagger.tag_sent(line.split(), taglevel=1)]
+        print(*("content" if tag.startswith(CONTENT[language]) else kind(tag) for tag in tags))
+
+
+def kind(tag):
+    """Of a tag that is not of a content word."""
+    return "punctuation" if tag.startswith(PUNCTUATION) else "function"
+
+
+if __name__ == "__main__":
+    main()
