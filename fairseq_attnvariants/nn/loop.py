@@ -4,8 +4,8 @@ Autograd would form the gradient of a weight at every step, as a thin product, a
 Within :func:`time_loop` each step only notes its two factors; when the backward pass has gone through all steps (or
 through many), one product of the notes is the gradient.
 
-What the steps make and others read after the loop stands in a :class:`Record`, once, and what they keep for the backward
-pass in large pieces (:func:`to_keep`): the many small ones of a long text would leave holes that nothing else fits in.
+What the steps make and others read after the loop stands in a :class:`Record`, once, and what they keep for the
+backward pass in large pieces (:func:`to_keep`): many small ones, of a long text, would leave holes that nothing fits in.
 
 Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypotheses), ``S`` source length, ``T`` steps.
 """
