@@ -5,7 +5,7 @@ Within :func:`time_loop` each step only notes its two factors; when the backward
 through many), one product of the notes is the gradient.
 
 What the steps make and others read after the loop stands in a :class:`Record`, once, and what they keep for the
-backward pass in large pieces (:func:`to_keep`): many small ones, of a long text, would leave holes that nothing fits in.
+backward pass in large pieces (:func:`to_keep`): many small ones would leave holes that nothing else fits in.
 
 Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypotheses), ``S`` source length, ``T`` steps.
 """
