@@ -127,6 +127,7 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
             encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
     assert memories[0].keys is memories[1].keys
     assert [len(memory.keys) for memory in memories] == [3, 3, 2, 3]
+    assert memories[0].projected == (memories[0].upper is None)  # with one level, readers are spared their products
 
 
 @pytest.mark.parametrize("options", [{}, DEEP], ids=["plain", "deep"])

@@ -299,14 +299,14 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         check_fingerprint(self, state_dict, name, "target")
         return state_dict
 
-    def _start(self, encoder_out: Dict[str, List[Tensor]]) -> Tuple[Memory, State]:
+    def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> Tuple[Memory, State]:
         encoded, rows = _encoded(encoder_out)
-        memory, state = self.layers.start(encoded)
+        memory, state = self.layers.start(encoded, search and rows is not None and len(rows) > len(encoded.final))
         return (memory, state) if rows is None else (serve(memory, 1, rows), reorder(state, rows))
 
     def _resume(self, incremental_state, encoder_out) -> Tuple[Memory, State]:
         kept = self.get_incremental_state(incremental_state, self.STATE)
-        return self._start(encoder_out) if kept is None else (kept["memory"], kept["state"])
+        return self._start(encoder_out, search=True) if kept is None else (kept["memory"], kept["state"])
 
     def _keep(self, incremental_state, memory: Memory, state: State) -> None:
         self.set_incremental_state(incremental_state, self.STATE, {"memory": memory, "state": state})

@@ -167,7 +167,7 @@ class AdditiveAttention(nn.Module):
         features: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None)
         for history in self.histories.values():
             assert isinstance(history, History)
-            projected = _plus(projected, history.query_term(state))
+            projected = _plus(projected, history.query_term(memory, state))
             features = history.key_features(memory, state) or features
             bias = _plus(bias, history.energy_term(memory, state))
         energies = _plus(additive_energies(projected, memory.keys, self.vector, *features), bias)

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from .context import Context, ContextLinear
 from .init import gates_, recurrent_
 from .loop import LoopLinear, to_keep
 
+CONTEXTS = ("context", "previous_context")  # inputs that are one
 Gradients = Tuple[Tensor, Tensor, Tensor]  # of inputs, recurrent and previous
 
 
@@ -166,7 +168,7 @@ class Cell(nn.Module):
         self.hidden = hidden
         self.inputs = nn.ModuleDict(
             {
-                name: LoopLinear(width, self.gates * hidden, bias=i == 0)
+                name: (ContextLinear if name in CONTEXTS else LoopLinear)(width, self.gates * hidden, bias=i == 0)
                 for i, (name, width) in enumerate(inputs.items())
             }
         )
@@ -193,7 +195,7 @@ class Cell(nn.Module):
         """``W x`` (and the bias, for the first input) of one input, ``... x width`` to ``... x gates·n``."""
         return self.inputs[name](value)
 
-    def add(self, projected: Optional[Tensor], name: str, value: Optional[Tensor]) -> Optional[Tensor]:
+    def add(self, projected: Optional[Tensor], name: str, value: Optional[Context]) -> Optional[Tensor]:
         """``projected`` plus the projection of one more input; inputs that this cell does not read add nothing.
 
         Both ``B x gates·n``; ``projected`` is None before the first input.
@@ -292,7 +294,7 @@ class StackedCell(nn.Module):
         """As the lowest cell's."""
         return self.cells[0].project(name, value)  # type: ignore[operator]
 
-    def add(self, projected: Optional[Tensor], name: str, value: Optional[Tensor]) -> Optional[Tensor]:
+    def add(self, projected: Optional[Tensor], name: str, value: Optional[Context]) -> Optional[Tensor]:
         """As the lowest cell's."""
         return self.cells[0].add(projected, name, value)  # type: ignore[operator]
 

@@ -9,6 +9,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
+from .context import ContextLinear, context_of, project, put_beside
 from .layers import recurrent_layers
 from .loop import Record, time_loop
 from .readout import Readout
@@ -77,15 +78,20 @@ class Decoder(nn.Module):
         self.readout = readout
         self.initial_query = initial_query
         self.upper = upper
+        self.context_readers = [module for module in self.modules() if isinstance(module, ContextLinear)]
+        put_beside(self.context_readers)
 
-    def start(self, encoded: Encoded) -> Tuple[Memory, State]:
-        """The memory of a sentence and the state before the first step."""
+    def start(self, encoded: Encoded, shared: bool = False) -> Tuple[Memory, State]:
+        """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
         memory = self.transition.attention.memory(encoded)
+        if shared:
+            memory = project(memory, self.context_readers)
         if self.transition.after is not None and "attended" in self.transition.after.inputs:
             memory = memory._replace(embeddings=encoded.embeddings)
         hidden = self.initial(encoded)
         exact = torch.promote_types(hidden.dtype, torch.float32)
-        batch, length, width = encoded.annotations.shape
+        batch, length = encoded.padding_mask.shape
+        width = memory.values.size(2)
         upper = encoded.upper_annotations
         state = State(
             hidden=hidden,
@@ -125,7 +131,7 @@ class Decoder(nn.Module):
         if self.upper is not None and state.upper is not None:
             hidden, above = self.upper(hidden, state.upper)
             state = state._replace(upper=above)
-        features = self.readout(hidden, target, record.read("context"))
+        features = self.readout(hidden, target, context_of(memory, record.read("context")))
         return Decoded(features, record.read("weights"), record.read("upper_weights"), record.read("condition"), state)
 
 

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .context import ContextLinear, context_of
 from .init import linear_, matrix_, square_
-from .loop import LoopLinear
 from .state import Memory, State, grouped
 
 
 class History(nn.Module):
     """A recurrent path; each method returns None where the path adds nothing."""
 
-    def query_term(self, state: State) -> Optional[Tensor]:
+    def query_term(self, memory: Memory, state: State) -> Optional[Tensor]:
         """Added to the projected query, ``N x A``."""
         return None
 
@@ -40,10 +40,10 @@ class ContextHistory(History):
 
     def __init__(self, annotation_dim: int, attention_dim: int):
         super().__init__()
-        self.projection = square_(LoopLinear(annotation_dim, attention_dim, bias=False))
+        self.projection = square_(ContextLinear(annotation_dim, attention_dim, bias=False))
 
-    def query_term(self, state: State) -> Tensor:
-        return self.projection(state.context)
+    def query_term(self, memory: Memory, state: State) -> Tensor:
+        return self.projection(context_of(memory, state.context))
 
 
 class DistanceHistory(History):

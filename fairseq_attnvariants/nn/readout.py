@@ -10,6 +10,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from .context import Context, ContextLinear
 from .init import linear_
 
 
@@ -31,12 +32,12 @@ class AdaptiveWeighting(nn.Module):
         self.swapped = swapped
         self.hidden = linear_(nn.Linear(hidden, width, bias=False))
         self.target = linear_(nn.Linear(target, width, bias=False))
-        self.context = linear_(nn.Linear(context, width, bias=False))
+        self.context = linear_(ContextLinear(context, width, bias=False))
         self.part = linear_(nn.Linear(width, width, bias=False))
         self.whole = linear_(nn.Linear(width, width))
         self.score = linear_(nn.Linear(width, width, bias=False))
 
-    def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+    def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Context) -> Tensor:
         """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x B x T x width``."""
         others = self.hidden(hidden), self.target(target), self.context(context)
         if self.swapped:
@@ -65,15 +66,15 @@ class Readout(nn.Module):
         self.weighting = weighting
         self.hidden = linear_(nn.Linear(hidden, width))
         self.target = linear_(nn.Linear(target, width, bias=False))
-        self.context = linear_(nn.Linear(context, width, bias=False))
+        self.context = linear_(ContextLinear(context, width, bias=False))
 
-    def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, target: Tensor, context: Context) -> Tensor:
         """Features of every step.
 
         Args:
             hidden: ``s_t``, ``B x T x n``.
             target: ``y_{t-1}``, ``B x T x m``.
-            context: ``c_t``, ``B x T x a``.
+            context: ``c_t``, ``B x T x a``, or its projections.
 
         Returns:
             ``B x T x width / pieces``.
@@ -84,7 +85,7 @@ class Readout(nn.Module):
         parts = self.parts(hidden, target, context)
         return self.finish((self.weighting(parts, hidden, target, context) * parts).sum(0))
 
-    def parts(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+    def parts(self, hidden: Tensor, target: Tensor, context: Context) -> Tensor:
         """``p_s, p_y, p_c``: the three maps, ``3 x B x T x width``."""
         return torch.stack([self.hidden(hidden), self.target(target), self.context(context)])
 

@@ -42,7 +42,7 @@ class Memory(NamedTuple):
     keys: Tensor
     """``U s_j + b``, ``B x S x attention width``."""
     values: Tensor
-    """``s_j``, ``B x S x a``."""
+    """``s_j``, ``B x S x a``; or what the readers of the context make of it, if ``projected``."""
     padding_mask: Tensor
     """True at padding, ``B x S``."""
     positions: Optional[Tensor] = None
@@ -53,6 +53,8 @@ class Memory(NamedTuple):
     """``W h_j``, projected for the query to the level below, ``B x S x its attention width``."""
     upper: Optional["Memory"] = None
     """of the higher level, where there are two."""
+    projected: bool = False
+    """see :mod:`.context`."""
 
 
 class State(NamedTuple):
@@ -61,7 +63,7 @@ class State(NamedTuple):
     hidden: Tensor
     """state of the transition's cell, ``B x state width``."""
     context: Tensor
-    """``c_{i-1}``, ``B x a``; zero before the first step."""
+    """``c_{i-1}``, ``B x a``, or its projections as the memory has them; zero before the first step."""
     weights: Tensor
     """``w_{i-1}``, ``B x S``, float32; zero before the first step."""
     query: Optional[Tensor] = None
@@ -81,7 +83,9 @@ def reorder(entries: Tuple_, order: Tensor) -> Tuple_:
     """Select rows ``order`` of every tensor."""
 
     def select(entry):
-        return entry.index_select(0, order) if isinstance(entry, Tensor) else entry and reorder(entry, order)
+        if isinstance(entry, tuple):
+            return reorder(entry, order)
+        return entry.index_select(0, order) if isinstance(entry, Tensor) else entry
 
     return type(entries)._make(select(entry) for entry in entries)
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from .attention import AdditiveAttention, AttentionViaAttention
 from .bridging import most_attended, select
 from .cells import Cell, StackedCell
+from .context import Context, ContextLinear, context_of
 from .init import linear_, square_
 from .loop import LoopLinear
 from .state import Encoded, Memory, State, grouped
@@ -43,10 +44,10 @@ class Condition(nn.Module):
         super().__init__()
         self.target = linear_(nn.Linear(target_dim, condition_dim))
         self.hidden = square_(LoopLinear(hidden, condition_dim, bias=False))
-        self.context = square_(LoopLinear(context_dim, condition_dim, bias=False))
+        self.context = square_(ContextLinear(context_dim, condition_dim, bias=False))
         self.output = square_(LoopLinear(condition_dim, hidden, bias=False))
 
-    def decay(self, target: Tensor, hidden: Tensor, context: Tensor, condition: Tensor) -> Tensor:
+    def decay(self, target: Tensor, hidden: Tensor, context: Context, condition: Tensor) -> Tensor:
         """``sd_i``, ``B x condition_dim``; ``target`` is already projected, ``W^d y_{i-1} + b``."""
         gate = self.context(context, self.hidden(hidden, target))
         return torch.sigmoid(gate.to(condition.dtype)) * condition
@@ -122,12 +123,13 @@ class Transition(nn.Module):
             the next state; its ``context`` and ``weights`` are this step's.
         """
         previous = hidden = state.hidden
-        projected = self.first.add(cell, "previous_context", state.context)
+        projected = self.first.add(cell, "previous_context", context_of(memory, state.context))
         if self.before is not None:
             hidden = self.before(projected, hidden)
             projected = None
         query = self.first.output(hidden) if state.query is None else state.query
-        context, weights, upper_weights = self.attention(query, memory, state)
+        summed, weights, upper_weights = self.attention(query, memory, state)
+        context = context_of(memory, summed)
         if self.after is not None:
             projected = self.after.add(projected, "context", context)
             if memory.embeddings is not None:
@@ -146,7 +148,7 @@ class Transition(nn.Module):
             left = self.condition.decay(condition, previous, context, left)
             hidden = hidden + self.condition(left)
         return state._replace(
-            hidden=hidden, context=context, weights=weights, upper_weights=upper_weights, query=own, condition=left
+            hidden=hidden, context=summed, weights=weights, upper_weights=upper_weights, query=own, condition=left
         )
 
 
