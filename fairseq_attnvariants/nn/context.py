@@ -33,7 +33,7 @@ class ContextLinear(LoopLinear):
 
     place: slice
 
-    def forward(self, context: Context, plus: Optional[Tensor] = None) -> Tensor:  # type: ignore[override]
+    def forward(self, context: Context, plus: Optional[Tensor] = None) -> Tensor:
         """``plus + W c + b`` of a context ``... x a``, or of its projections."""
         if not isinstance(context, Projections):
             return super().forward(context, plus)
