@@ -142,8 +142,8 @@ class AttentionRNNConfig(FairseqDataclass):
         "float32",
     )
     kernels: KERNELS = option(  # type: ignore[valid-type]
-        "'triton': fused kernels for the elementwise work of a step, on CUDA; elsewhere they are left out. Not timed by "
-        "us yet",
+        "'triton': fused kernels for the elementwise work of a step, on CUDA (not timed by us yet); elsewhere 'plain' "
+        "serves all the same",
         "plain",
     )
     max_source_positions: int = II("task.max_source_positions")

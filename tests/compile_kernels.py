@@ -21,9 +21,8 @@ def source(kernel, kind):
     return ASTSource(kernel, types, constants)
 
 
-for capability in (80, 90):
-    for kind in ("*fp32", "*bf16"):
-        for name in [name for name in vars(kernels) if name.endswith(("_forward", "_backward"))]:
-            compiled = triton.compile(source(getattr(kernels, name), kind), target=GPUTarget("cuda", capability, 32))
-            assert f"sm_{capability}" in compiled.asm["ptx"] and compiled.asm["cubin"]
-            print(name, kind, capability)
+for capability, kind in ((80, "*fp32"), (90, "*bf16")):
+    for name in [name for name in vars(kernels) if name.endswith(("_forward", "_backward"))]:
+        compiled = triton.compile(source(getattr(kernels, name), kind), target=GPUTarget("cuda", capability, 32))
+        assert f"sm_{capability}" in compiled.asm["ptx"] and compiled.asm["cubin"]
+        print(name, kind, capability)

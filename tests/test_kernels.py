@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from conftest import batch, build
@@ -16,14 +17,23 @@ from fairseq_attnvariants.nn.cells import AdaptiveGates, GRUGates, LSTMGates, St
 
 with pytest.MonkeyPatch.context() as environment:
     environment.setenv("TRITON_INTERPRET", "1")  # read when triton, then our module, is imported
-    pytest.importorskip("triton")
+    triton = pytest.importorskip("triton")
     from fairseq_attnvariants.nn import kernels
 
 NUMBERS = pytest.mark.parametrize(
     "dtype,exact,tolerance",
-    [(torch.float64, torch.float64, 1e-12), (torch.float32, torch.float32, 1e-6), (torch.bfloat16, torch.float32, 1e-2)],
+    [
+        (torch.float64, torch.float64, 1e-12),
+        (torch.float32, torch.float32, 1e-6),
+        (torch.bfloat16, torch.float32, 1e-2),
+    ],
 )
 GATES = pytest.mark.parametrize("plain,gates,width", [(GRUGates, 3, 1), (AdaptiveGates, 4, 1), (LSTMGates, 4, 2)])
+VERSION = tuple(int(number) for number in triton.__version__.split(".")[:2])
+LOOPS = pytest.mark.skipif(
+    VERSION < (3, 7) and numpy.lib.NumpyVersion(numpy.__version__) >= "2.4.0",
+    reason="this Triton's interpreter cannot loop with numpy 2.4",
+)
 WIDE = 300  # units, of more than one program
 
 
@@ -86,6 +96,7 @@ def test_gates_read_low_precision_beside_a_float32_state(plain, gates, width):
     assert_all_close(found[1:], expected[1:], 1e-2)
 
 
+@LOOPS
 @NUMBERS
 @pytest.mark.parametrize("beam", [1, 3])
 def test_energies(beam, dtype, exact, tolerance):
@@ -101,6 +112,7 @@ def test_energies(beam, dtype, exact, tolerance):
     assert_all_close(found, expected, tolerance)
 
 
+@LOOPS
 def test_gradients():
     def double(*shape):
         return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
@@ -121,6 +133,7 @@ def test_gradients():
 ADAPTIVE = {"encoder_cell": "adaptive_gru", "decoder_cell": "adaptive_gru"}
 
 
+@LOOPS
 @pytest.mark.parametrize(
     "name,options", [("rnnsearch", {}), ("dl4mt", ADAPTIVE), ("ava", {}), ("hybridatt2", {"decoder_cell": "lstm"})]
 )
@@ -171,4 +184,4 @@ def test_every_kernel_compiles_for_gpus(tmp_path):
     environment["TRITON_CACHE_DIR"] = str(tmp_path)
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 2 * 2 * 8
+    assert len(done.stdout.splitlines()) == 2 * 8

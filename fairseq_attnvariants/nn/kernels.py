@@ -1,17 +1,17 @@
 """Triton kernels for what a step does elementwise, so that a GPU is not kept waiting by launches.
 
-The equations are those of :mod:`.cells` and :mod:`.attention`: each class here has the interface of the plain arithmetic
-that it names as ``plain``, and keeps the same numbers, so that either can read what the other has kept.  Gates take one
-launch each way.  Energies take one, and their derivative one and a sum; no ``N x S x A`` tensor is made.
+The equations are those of :mod:`.cells` and :mod:`.attention`: each class here has the interface of the plain
+arithmetic that it names as ``plain``, and keeps the same numbers, so that either can read what the other has kept.
+Gates take one launch each way.  Energies take one, and their derivative one and a sum; no ``N x S x A`` tensor is made.
 
-Inside, numbers are float32, or float64 where the tensors are.  Whatever no kernel can run on, a tensor on a CPU, the plain
-arithmetic does; under Triton's interpreter (``TRITON_INTERPRET=1``) kernels run on a CPU too.  Nothing imports this
-module, and with it Triton, unless its kernels are asked for.
+Inside, numbers are float32, or float64 where the tensors are.  On a CPU the plain arithmetic does the work, except
+under Triton's interpreter (``TRITON_INTERPRET=1``).  Nothing imports this module, and with it Triton, unless its
+kernels are asked for.
 
 Shapes: ``B`` batch, ``N`` rows of states, ``S`` source length, ``A`` attention width, ``n`` hidden width.
 """
 
-from typing import Any, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import torch
 import triton
@@ -389,14 +389,14 @@ class TritonEnergies:
         grad_query = query.new_empty(query.shape)
         grad_vector = query.new_empty(query.shape, dtype=grad.dtype)
         grid = sentences, triton.cdiv(width, WIDTH)
-        beams = zip(*(grouped(rows, keys).unbind(1) for rows in (grad, query, grad_query, grad_vector)))
-        for grad_, query_, grad_query_, grad_vector_ in beams:
+        places = zip(*(grouped(rows, keys).unbind(1) for rows in (grad, query, grad_query, grad_vector)))
+        for grad_, query_, grad_query_, grad_vector_ in places:  # one, except in a beam
             reads, writes = [grad_, query_, keys, vector], [grad_keys, grad_query_, grad_vector_]
             launch(energies_backward, grid, reads, writes, length, width, LENGTH=LENGTH, WIDTH=WIDTH)
         return grad_query, grad_vector.sum(0), None, None
 
 
-KERNELS = {
+KERNELS: Dict[Any, Any] = {
     GRUGates: TritonGRUGates,
     AdaptiveGates: TritonAdaptiveGates,
     LSTMGates: TritonLSTMGates,
