@@ -5,6 +5,8 @@ The configuration stops here: the parts receive widths and parts.
 
 from typing import Callable, Dict, NamedTuple, Optional, Set, Tuple, Union
 
+from torch import nn
+
 from .nn.attention import AdditiveAttention, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, StackedCell
@@ -222,6 +224,23 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
     """The direct bridge between the embeddings, or None."""
     kind = str(cfg.bridge_direct)
     return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
+
+
+def use_kernels(cfg, model: nn.Module) -> Optional[ConfigurationError]:
+    """Let a model compute with the kernels that its configuration asks for.
+
+    Returns:
+        the reason if it cannot, which is one not to train it; it can translate all the same.
+    """
+    if str(cfg.kernels) == "triton":
+        try:
+            from .nn.kernels import use_triton
+        except ImportError as error:
+            return ConfigurationError(
+                f"--kernels triton needs triton ({error}): pip install triton, or leave --kernels plain"
+            )
+        use_triton(model)
+    return None
 
 
 def _readout(cfg, context: int) -> Readout:

@@ -18,6 +18,7 @@ READOUT = ChoiceEnum(["maxout", "tanh", "relu"])
 INIT = ChoiceEnum(["normal", "uniform"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
+KERNELS = ChoiceEnum(["plain", "triton"])
 
 
 def option(help: str, default=None):
@@ -139,6 +140,11 @@ class AttentionRNNConfig(FairseqDataclass):
         "number type of the matrix products in training; with 'bfloat16' parameters, states and softmax stay float32. "
         "Needs a processor with bfloat16 instructions to pay off",
         "float32",
+    )
+    kernels: KERNELS = option(  # type: ignore[valid-type]
+        "'triton': fused kernels for the elementwise work of a step, on CUDA (not timed by us yet); elsewhere 'plain' "
+        "serves all the same",
+        "plain",
     )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")

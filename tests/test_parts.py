@@ -7,7 +7,7 @@ from reference import adaptive_gru
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from fairseq_attnvariants.nn.attention import AdditiveAttention, _AdditiveEnergies, masked_softmax
+from fairseq_attnvariants.nn.attention import AdditiveAttention, Energies, additive_energies, masked_softmax
 from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, LSTMGates, Step
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
@@ -24,8 +24,8 @@ def double(*shape):
 
 def test_gradient_of_the_energies():
     inputs = double(2, 3), double(2, 4, 3), double(3)
-    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (*inputs, None, None))
-    assert torch.autograd.gradcheck(_AdditiveEnergies.apply, (*inputs, double(2, 4, 2), double(3, 2)))
+    assert torch.autograd.gradcheck(additive_energies, (Energies, *inputs))
+    assert torch.autograd.gradcheck(additive_energies, (Energies, *inputs, double(2, 4, 2), double(3, 2)))
 
 
 ARITHMETIC = pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from fairseq.modules import FairseqDropout
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from ..build import ConfigurationError, build_bridge, build_decoder, build_encoder, check
+from ..build import ConfigurationError, build_bridge, build_decoder, build_encoder, check, use_kernels
 from ..config import AttentionRNNConfig
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
@@ -52,6 +52,7 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
         self.cfg = cfg
         self.told = False
         self.warm_started: Union[WarmStart, Exception, None] = None
+        self.untrainable = use_kernels(cfg, self)
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
@@ -122,6 +123,8 @@ class AttentionRNNModel(FairseqEncoderDecoderModel):
 
         With ``with_cost_terms`` the dictionary also holds what :attr:`cost_terms` names, for the criterions.
         """
+        if self.training and self.untrainable is not None:
+            raise self.untrainable
         if self.training and self.warm_started is not None:
             start, self.warm_started = self.warm_started, None
             if isinstance(start, Exception):

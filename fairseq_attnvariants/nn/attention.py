@@ -4,7 +4,7 @@ Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypothes
 ``A`` attention width, ``a`` annotation width.
 """
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -17,29 +17,27 @@ from .loop import LoopLinear, Notes, current_loop, weighted_sum
 from .state import Encoded, Memory, State, grouped
 
 
-class _AdditiveEnergies(Function):
-    """``v·tanh(query + keys + matrix features)`` that recomputes the ``N x S x A`` tanh in the backward pass.
+class Energies:
+    """The energies ``v·tanh(query + keys + matrix features)`` and their derivative, which recomputes the tanh.
 
     Kept alive it would be the largest tensor of training: batch x source x target x width.  ``query`` is ``N x A`` and
-    ``keys`` ``B x S x A``; ``features``, ``N x S x k``, and ``matrix``, ``A x k``, may both be None.  In a time loop
-    the tanh stands in ``scratch``, ``N x S x A``, and the gradient of the keys is added to what ``notes`` sum up.
+    ``keys`` ``B x S x A``; ``features``, ``N x S x k``, and ``matrix``, ``A x k``, may both be None.  The tanh stands
+    in ``scratch``, ``N x S x A``, if there is one.
     """
+
+    scratch = True  # whether a time loop should provide it
 
     @staticmethod
     def forward(
-        ctx,
         query: Tensor,
         keys: Tensor,
         vector: Tensor,
         features: Optional[Tensor],
         matrix: Optional[Tensor],
-        notes: Optional[Notes] = None,
-        scratch: Optional[Tensor] = None,
+        scratch: Optional[Tensor],
     ) -> Tensor:
-        ctx.save_for_backward(query, keys, vector, features, matrix)
-        ctx.notes, ctx.scratch = notes, scratch
-        hidden = _AdditiveEnergies.hidden(query, keys, features, matrix, scratch)
-        return torch.matmul(hidden, vector.to(hidden.dtype)).to(_energy_dtype(vector))
+        hidden = Energies.hidden(query, keys, features, matrix, scratch)
+        return torch.matmul(hidden, vector.to(hidden.dtype)).to(energy_dtype(vector))
 
     @staticmethod
     def hidden(
@@ -54,44 +52,70 @@ class _AdditiveEnergies(Function):
         return scratch.tanh_()
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad: Tensor):
-        query, keys, vector, features, matrix = ctx.saved_tensors
-        hidden = _AdditiveEnergies.hidden(query, keys, features, matrix, ctx.scratch)
+    def backward(
+        grad: Tensor,
+        query: Tensor,
+        keys: Tensor,
+        vector: Tensor,
+        features: Optional[Tensor],
+        matrix: Optional[Tensor],
+        scratch: Optional[Tensor],
+        grad_keys: Tensor,
+    ) -> Tuple[Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
+        """Gradients of query, vector, features and matrix; that of the keys is added to ``grad_keys``."""
+        hidden = Energies.hidden(query, keys, features, matrix, scratch)
         grad, scale = grad.to(hidden.dtype), vector.to(hidden.dtype)
         grad_vector = torch.mv(hidden.view(-1, hidden.size(-1)).t(), grad.reshape(-1))
         slope = hidden.mul_(hidden).neg_().add_(1)  # d tanh = 1 - tanh², in place
         grad_query = torch.bmm(grad.unsqueeze(1), slope).squeeze(1) * scale
-        grad_keys = slope.mul_(grad.unsqueeze(-1)).mul_(scale)
+        grad_sums = slope.mul_(grad.unsqueeze(-1)).mul_(scale)
         grad_features = grad_matrix = None
         if features is not None and matrix is not None:
-            grad_features = torch.matmul(grad_keys, matrix.to(grad_keys.dtype))
-            grad_matrix = grad_keys.flatten(0, 1).t() @ features.to(grad_keys.dtype).flatten(0, 1)
-        if len(query) > len(keys):
-            grad_keys = grouped(grad_keys, keys).sum(1)
-        if ctx.notes is None:
-            return grad_query, grad_keys, grad_vector, grad_features, grad_matrix, None, None
-        ctx.notes.sum().add_(grad_keys)
-        return grad_query, None, grad_vector, grad_features, grad_matrix, None, None
+            grad_features = torch.matmul(grad_sums, matrix.to(grad_sums.dtype))
+            grad_matrix = grad_sums.flatten(0, 1).t() @ features.to(grad_sums.dtype).flatten(0, 1)
+        grad_keys += grouped(grad_sums, keys).sum(1) if len(query) > len(keys) else grad_sums
+        return grad_query, grad_vector, grad_features, grad_matrix
+
+
+class _AdditiveEnergies(Function):
+    """Energies, differentiable; ``arithmetic`` is :class:`Energies` or has its interface, ``arguments`` are its.
+
+    In a time loop the gradient of the keys is added to what ``notes`` sum up.
+    """
+
+    @staticmethod
+    def forward(ctx, arithmetic, notes: Optional[Notes], scratch: Optional[Tensor], *arguments: Optional[Tensor]):
+        ctx.arithmetic, ctx.notes, ctx.scratch = arithmetic, notes, scratch
+        ctx.save_for_backward(*arguments)
+        return arithmetic.forward(*arguments, scratch)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        keys = ctx.saved_tensors[1]
+        grad_keys = torch.zeros_like(keys) if ctx.notes is None else ctx.notes.sum()
+        grad_query, *gradients = ctx.arithmetic.backward(grad, *ctx.saved_tensors, ctx.scratch, grad_keys)
+        return None, None, None, grad_query, grad_keys if ctx.notes is None else None, *gradients
 
 
 def additive_energies(
+    arithmetic: Any,
     query: Tensor,
     keys: Tensor,
     vector: Tensor,
     features: Optional[Tensor] = None,
     matrix: Optional[Tensor] = None,
 ) -> Tensor:
-    """``e_ij = v·tanh(query + keys + matrix features)``, ``N x S``, float32; see :class:`_AdditiveEnergies`."""
-    loop = current_loop()
-    if loop is None:
-        return _AdditiveEnergies.apply(query, keys, vector, features, matrix)
-    keys, notes = loop.constant(keys)
-    scratch = loop.scratch((len(query), *keys.shape[1:]), keys)
-    return _AdditiveEnergies.apply(query, keys, vector, features, matrix, notes, scratch)
+    """``e_ij = v·tanh(query + keys + matrix features)``, ``N x S``, float32; see :class:`Energies`."""
+    loop, notes, scratch = current_loop(), None, None
+    if loop is not None:
+        keys, notes = loop.constant(keys)
+        if arithmetic.scratch:
+            scratch = loop.scratch((len(query), *keys.shape[1:]), keys)
+    return _AdditiveEnergies.apply(arithmetic, notes, scratch, query, keys, vector, features, matrix)
 
 
-def _energy_dtype(vector: Tensor) -> torch.dtype:
+def energy_dtype(vector: Tensor) -> torch.dtype:
     """Energies and softmax are float32, or float64 where the parameters are."""
     return torch.promote_types(vector.dtype, torch.float32)
 
@@ -127,6 +151,8 @@ class AdditiveAttention(nn.Module):
         histories: recurrent paths that add their terms to the score, at most one of them to the keys.
         guide_dim: width of a guide, a second part of the query (004 §3.2), or 0 without one.
     """
+
+    arithmetic: Any = Energies
 
     def __init__(
         self,
@@ -170,7 +196,7 @@ class AdditiveAttention(nn.Module):
             projected = _plus(projected, history.query_term(memory, state))
             features = history.key_features(memory, state) or features
             bias = _plus(bias, history.energy_term(memory, state))
-        energies = _plus(additive_energies(projected, memory.keys, self.vector, *features), bias)
+        energies = _plus(additive_energies(self.arithmetic, projected, memory.keys, self.vector, *features), bias)
         weights = masked_softmax(energies, memory.padding_mask)
         context = weighted_sum(weights, memory.values)
         return Attended(context.to(query.dtype), weights)

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import AdaptiveGates, AdaptiveGRUCell, GRUGates, LSTMGates
+from .cells import AdaptiveGRUCell, GRUGates, LSTMGates
 from .init import gates_, recurrent_
 
 
@@ -255,7 +255,7 @@ class AdaptiveGRU(nn.Module):
     def direction(cell: Any) -> Direction:
         """The parameters of one cell."""
         layer = cell.inputs["input"]
-        return Direction(AdaptiveGates, layer.weight, layer.bias, cell.recurrent.weight)
+        return Direction(cell.arithmetic, layer.weight, layer.bias, cell.recurrent.weight)
 
 
 FUSED = {"gru": GRU, "lstm": LSTM}
