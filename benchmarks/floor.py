@@ -1,14 +1,14 @@
-"""How far a training update is from the time that its matrix products take alone.
+"""How far a training update is from the time that its matrix products take alone, on a CPU.
 
     python benchmarks/floor.py DATA                # a folder made by fairseq-preprocess, widths 256 and 512
     python benchmarks/floor.py --paper-size        # random text, widths 620 and 1000, vocabulary 30,000
 
-takes the options of speed.py.  One update (forward, backward, clipping, Adam) is watched for its matrix products:
-which shapes, laid out how, how often.  Then, in turns, the update is timed, and every kind of product alone on numbers
-of its own, over and over; the sum of these times is what the machine needs for the products at these shapes.  The
-optimizer has no products: its floor is what it must read and write (gradients twice for clipping and once for Adam,
-parameters and two moments read and written) at the rate at which the machine copies memory.  The gap is the update
-over the sum of both.
+takes the options of speed.py.  Updates (forward, backward, clipping, Adam) are watched for their matrix products: which
+shapes, laid out how, how often.  Then, in turns, the updates are timed, and every kind of product alone on numbers of
+its own, over and over; the sum of these is what the machine needs for the products.  The optimizer has none: its floor
+is what it must read and write (the gradient's norm, its clipping, Adam's four numbers a parameter) at the rate at which
+the machine copies memory.  The gap is an update over the sum of both.  ``loss`` is fairseq's criterion, forward and
+backward, on given logits: no part of the floor, and not ours.
 """
 
 import statistics
@@ -22,8 +22,8 @@ from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
-PRODUCTS = {aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.baddbmm_, aten.mv}
-PASSES = 9  # of the optimizer over as many numbers as the parameters are
+PRODUCTS = {aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.baddbmm_, aten.mv, aten.addmv_}
+PASSES = 1 + 2 + 4 + 3  # read for the norm; read and write to clip; Adam reads four numbers and writes three
 
 
 class Products(TorchDispatchMode):
@@ -40,9 +40,10 @@ class Products(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def multiply_adds(operands):
+def operations(operands):
+    """Floating-point operations of a product of the last two operands."""
     *_, (_, left, _), (_, right, _) = operands
-    return left.numel() * (right[-1] if len(right) > 1 else 1)
+    return 2 * left.numel() * (right[-1] if len(right) > 1 else 1)
 
 
 def seconds(function, clock, least=0.02):
@@ -55,7 +56,7 @@ def seconds(function, clock, least=0.02):
         passed = clock() - start
         if passed > least:
             return passed / count
-        count *= 2 if passed <= 0 else max(2, int(1.2 * least / passed))
+        count *= 2
 
 
 def alone(function, operands):
@@ -63,16 +64,26 @@ def alone(function, operands):
     tensors = []
     for dtype, shape, stride in operands:
         tensor = torch.empty_strided(shape, stride, dtype=dtype)
-        tensors.append(tensor.normal_(std=0.01) if 0 not in stride else torch.zeros(1, dtype=dtype).expand(shape))
+        tensors.append(torch.zeros(1, dtype=dtype).expand(shape) if 0 in stride else tensor.normal_(std=0.01))
     return lambda: function(*tensors)
+
+
+def loss_alone(trainer, sample):
+    """The criterion on the logits that the model has for a sample."""
+    with torch.no_grad():
+        logits, extra = trainer.model(**sample["net_input"])
+
+    def run():
+        leaf = logits.detach().requires_grad_()
+        trainer.criterion.compute_loss(trainer.model, (leaf, extra), sample)[0].backward()
+
+    return run
 
 
 def main():
     arguments = parse()
     clock = time.process_time if arguments.cpu_time else time.perf_counter
     task, samples = load(arguments)
-    samples = samples[: arguments.batches]
-    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {arguments.embed}/{arguments.hidden}")
     copied = torch.empty(2**26)
     rows = []
     for arch in arguments.archs:
@@ -83,7 +94,7 @@ def main():
             for sample in samples:
                 trainer.update(sample)
         runs = {key: alone(*key) for key in products.seen}
-        work = 2 * sum(count * multiply_adds(operands) for (_, operands), count in products.seen.items())
+        losses = [loss_alone(trainer, sample) for sample in samples]
         rounds = []
         for turn in range(arguments.rounds):
             start = clock()
@@ -91,21 +102,22 @@ def main():
                 trainer.update(sample)
             update = (clock() - start) / len(samples)
             floor = sum(seconds(run, clock) * products.seen[key] for key, run in runs.items()) / len(samples)
-            rate = copied.nbytes * 2 / seconds(copied.clone, clock)
-            optimizer = PASSES * numbers * 4 / rate
-            rounds.append((update, floor, optimizer, update / (floor + optimizer)))
+            loss = sum(seconds(run, clock) for run in losses) / len(samples)
+            optimizer = PASSES * numbers * 4 / (2 * copied.nbytes / seconds(copied.clone, clock))
+            rounds.append((floor, optimizer, update, loss, update / (floor + optimizer)))
             print(f"\r{arch}: round {turn + 1} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
-        update, floor, optimizer, gap = map(statistics.median, zip(*rounds))
+        floor, optimizer, update, loss, gap = map(statistics.median, zip(*rounds))
         gaps = [gap for *_, gap in rounds]
-        work /= len(samples)
+        work = sum(count * operations(operands) for (_, operands), count in products.seen.items()) / len(samples)
         calls = sum(products.seen.values()) / len(samples)
-        rows.append(
-            (arch, numbers / 1e6, work / 1e9, calls, work / floor / 1e9, floor * 1e3, optimizer * 1e3, update * 1e3)
-            + (f"{gap:.2f} ({min(gaps):.2f} to {max(gaps):.2f})",)
-        )
-    headers = ["arch", "M param.", "Gflop", "products", "Gflop/s", "products ms", "optimizer ms", "update ms", "gap"]
-    print(tabulate(rows, headers, floatfmt=(None, ".1f", ".1f", ".0f", ".1f", ".0f", ".0f", ".0f")))
+        times = (1e3 * value for value in (floor, optimizer, update, loss))
+        spread = f"{gap:.2f} ({min(gaps):.2f} to {max(gaps):.2f})"
+        rows.append((arch, numbers / 1e6, work / 1e9, calls, work / floor / 1e9, *times, spread))
+    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {arguments.embed}/{arguments.hidden}")
+    headers = ["", "M param.", "Gflop", "products", "Gflop/s", "products ms", "optimizer ms", "update ms", "loss ms"]
+    formats = ("", ".1f", ".1f", ".0f", ".0f", ".0f", ".0f", ".0f", ".0f")
+    print(tabulate(rows, [*headers, "gap"], tablefmt="github", floatfmt=formats))
 
 
 if __name__ == "__main__":
