@@ -4,13 +4,21 @@
     python benchmarks/memory.py --archs ava lstm --lengths 75 150 300
 
 Every model and length has a process of its own, which trains for two updates and tells the largest amount of memory
-that it ever held, less what it held before the model was built.
+that it ever held, less what it held before the model was built, when all libraries were loaded.
 """
 
 import argparse
 import multiprocessing
 import resource
-import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+import torch
+import torch._dynamo  # optimizers import it: better once here than in every process
+from speed import Trainer, load
+from speed import parse as parse_speed
+
+CPU = torch.device("cpu")
 
 
 def parse():
@@ -24,41 +32,52 @@ def parse():
 
 
 def resident():
-    """The largest resident set of this process so far, in GiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    """The largest resident set of this process so far, in bytes."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def measure(arch, length, arguments, answer):
-    """Train for two updates; puts the peak, and the peak of everything before, on a queue."""
-    sys.argv = ["speed.py", "--characters", "--batches", "1", "--batch", str(arguments.batch), "--length", str(length)]
-    sys.argv += ["--embed", str(arguments.embed), "--hidden", str(arguments.hidden), "--spread", "0"]
-    sys.argv += ["--more", f"{arch}=--dropout 0"]
-    import torch
-    from speed import Trainer, load
-    from speed import parse as parse_speed
+def peak(arch, line):
+    """The bytes that two updates take, and the number of parameters; ``line`` is options as of speed.py."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
+        try:
+            return process.submit(measure, arch, line).result()
+        except BrokenProcessPool as error:
+            what = " ".join([arch, *line])
+            raise SystemExit(f"{what}: the process was killed, perhaps for lack of memory") from error
 
-    options = parse_speed()
-    task, (sample,) = load(options)
+
+def measure(arch, line):
+    """What :func:`peak` returns, of a process that has trained nothing yet."""
+    tiny = ["--hidden", "16", "--embed", "16", "--batch", "2", "--length", "5", "--target-length", "5"]
+    train("rnnsearch", [*line, *tiny])  # loads libraries, which are tens of megabytes and none of the model's
     before = resident()
-    trainer = Trainer(arch, options, task, torch.device("cpu"))
+    trainer = train(arch, line)
+    return resident() - before, sum(parameter.numel() for parameter in trainer.model.parameters())
+
+
+def train(arch, line):
+    """A trainer after two updates."""
+    options = parse_speed([*line, "--batches", "1"])
+    task, (sample,) = load(options)
+    trainer = Trainer(arch, options, task, CPU)
     for _ in range(2):
         trainer.update(sample)
-    answer.put((resident() - before, sum(p.numel() for p in trainer.model.parameters()) / 1e6))
+    return trainer
 
 
 def main():
     arguments = parse()
-    context = multiprocessing.get_context("spawn")
     for arch in arguments.archs:
         for length in arguments.lengths:
-            answer = context.Queue()
-            process = context.Process(target=measure, args=(arch, length, arguments, answer))
-            process.start()
-            process.join()
-            if process.exitcode:
-                raise SystemExit(f"{arch} with {length} characters ended with exit status {process.exitcode}")
-            peak, millions = answer.get()
-            print(f"{arch:12s} {millions:6.1f} M parameters, {arguments.batch} x {length} characters: {peak:.2f} GiB")
+            line = ["--characters", "--batch", str(arguments.batch), "--length", str(length)]
+            line += ["--embed", str(arguments.embed), "--hidden", str(arguments.hidden)]
+            line += ["--spread", "0", "--more", f"{arch}=--dropout 0"]
+            taken, size = peak(arch, line)
+            print(
+                f"{arch:12s} {size / 1e6:6.1f} M parameters, {arguments.batch} x {length} characters: "
+                f"{taken / 2**30:.2f} GiB",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ from fairseq_attnvariants.tasks import CharacterDictionary
 USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 
 
-def parse():
+def parse(line=None):
+    """The options of a command line: this program's own, or a list of words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", help="folder made by fairseq-preprocess; without it, random text")
     parser.add_argument("--archs", nargs="+", default=["rnnsearch", "dl4mt", "rnnsearch_star"])
@@ -50,6 +51,7 @@ def parse():
     )
     parser.add_argument("--batch", type=int, default=80, help="sentences a batch")
     parser.add_argument("--length", type=int, default=14, help="mean length of the random text")
+    parser.add_argument("--target-length", type=int, help="of the target side, where it is another")
     parser.add_argument("--spread", type=float, default=0.25, help="deviation of the length, as a share of its mean")
     parser.add_argument("--vocabulary", type=int, default=8000, help="of the random text")
     parser.add_argument("--batches", type=int, default=4, help="batches a model trains on in each round")
@@ -63,7 +65,7 @@ def parse():
     parser.add_argument("--train-only", action="store_true")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--json", metavar="FILE", help="also write the figures here")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(line)
     if arguments.paper_size:
         arguments.embed, arguments.hidden, arguments.vocabulary = 620, 1000, 30000
     if arguments.characters:
@@ -79,8 +81,7 @@ def sample_text(arguments):
         dictionary.add_symbol(f"w{word}")
     random = torch.Generator().manual_seed(1)
     count = arguments.batch * arguments.batches
-    spread = arguments.length * arguments.spread
-    lengths = (arguments.length + spread * torch.randn(count, generator=random)).clamp(min=4).long()
+    deviations = torch.randn(count, generator=random)  # of both sides: long sentences have long translations
 
     def sentence(length):
         symbols = torch.randint(5, arguments.vocabulary, (length,), generator=random)
@@ -88,10 +89,11 @@ def sample_text(arguments):
             symbols[5::6] = dictionary.space()  # words of five letters
         return torch.cat([symbols, torch.tensor([dictionary.eos()])])
 
-    def side():
+    def side(mean):
+        lengths = (mean + mean * arguments.spread * deviations).clamp(min=4).long()
         return [sentence(length) for length in lengths.tolist()]
 
-    return dictionary, side(), side()
+    return dictionary, side(arguments.length), side(arguments.target_length or arguments.length)
 
 
 class Task:
