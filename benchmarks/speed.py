@@ -29,6 +29,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import fairseq_attnvariants
 from fairseq_attnvariants.tasks import CharacterDictionary
 
+# products with a matrix that nn/packed.py has rearranged
+PACKED = {}
+if hasattr(torch.ops.mkl, "_mkl_linear"):
+    PACKED[torch.ops.mkl._mkl_linear] = lambda value, _, matrix, *more, **extra: 2 * value[0] * value[1] * matrix[0]
 USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 
 
@@ -170,7 +174,7 @@ class Trainer:
 
     def multiply_adds(self, sample):
         """Of the forward pass; matrix products in fused layers are counted through their unfused form."""
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
+        with FlopCounterMode(display=False, custom_mapping=PACKED) as counter, torch.no_grad():
             self.forward(sample)
         return counter.get_total_flops() / 2
 

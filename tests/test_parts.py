@@ -7,6 +7,7 @@ from reference import adaptive_gru
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from fairseq_attnvariants.nn import packed
 from fairseq_attnvariants.nn.attention import AdditiveAttention, Energies, additive_energies, masked_softmax
 from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, LSTMGates, Step
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
@@ -22,10 +23,21 @@ def double(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-def test_gradient_of_the_energies():
-    inputs = double(2, 3), double(2, 4, 3), double(3)
+@pytest.mark.parametrize("block", [1, 24, 2**18])
+@pytest.mark.parametrize("hypotheses", [1, 2])
+def test_gradient_of_the_energies(block, hypotheses, monkeypatch):
+    monkeypatch.setattr("fairseq_attnvariants.nn.attention.BLOCK", block)
+    inputs = double(3 * hypotheses, 3), double(3, 4, 3), double(3)
     assert torch.autograd.gradcheck(additive_energies, (Energies, *inputs))
-    assert torch.autograd.gradcheck(additive_energies, (Energies, *inputs, double(2, 4, 2), double(3, 2)))
+    features = double(3 * hypotheses, 4, 2), double(3, 2)
+    assert torch.autograd.gradcheck(additive_energies, (Energies, *inputs, *features))
+
+
+def test_energies_do_not_depend_on_the_blocks(monkeypatch):
+    inputs = torch.randn(6, 5), torch.randn(3, 4, 5), torch.randn(5)
+    whole = additive_energies(Energies, *inputs)
+    monkeypatch.setattr("fairseq_attnvariants.nn.attention.BLOCK", 1)
+    torch.testing.assert_close(additive_energies(Energies, *inputs), whole)
 
 
 ARITHMETIC = pytest.mark.parametrize(
@@ -84,6 +96,26 @@ def test_cells_equal_pytorchs(cell, torch_cell):
     expected = theirs(x, state if cell is GRUCell else tuple(state.chunk(2, 1)))
     expected = expected if cell is GRUCell else torch.cat(expected, dim=1)
     torch.testing.assert_close(ours(ours.project("x", x), state), expected)
+
+
+@pytest.mark.skipif(not packed.AVAILABLE, reason="a PyTorch without MKL has no packed products")
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_packed_products_are_products(name, monkeypatch):
+    """Batches whose sentences end at different steps have steps with fewer rows too."""
+    model = build(name, scale=0.5).eval()
+    source, lengths, previous = batch()
+    products, mkl = [], torch.ops.mkl._mkl_linear
+
+    def run(least):
+        monkeypatch.setattr(packed, "LEAST", least)
+        output, _ = model(source, lengths, previous)
+        return output, *torch.autograd.grad(output.square().sum(), list(model.parameters()), allow_unused=True)
+
+    expected = run(2**18)
+    monkeypatch.setattr(torch.ops.mkl, "_mkl_linear", lambda *operands: products.append(operands) or mkl(*operands))
+    for value, plain in zip(run(1), expected):
+        torch.testing.assert_close(value, plain, rtol=1e-4, atol=1e-5)
+    assert products
 
 
 def test_gradients_formed_after_the_loop():

@@ -4,7 +4,8 @@ Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypothes
 ``A`` attention width, ``a`` annotation width.
 """
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from itertools import repeat
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -16,40 +17,35 @@ from .init import matrix_, square_
 from .loop import LoopLinear, Notes, current_loop, weighted_sum
 from .state import Encoded, Memory, State, grouped
 
+BLOCK = 2**18  # numbers, of which a CPU works on so many at once: a megabyte, which its cache holds
+
 
 class Energies:
     """The energies ``v·tanh(query + keys + matrix features)`` and their derivative, which recomputes the tanh.
 
     Kept alive it would be the largest tensor of training: batch x source x target x width.  ``query`` is ``N x A`` and
-    ``keys`` ``B x S x A``; ``features``, ``N x S x k``, and ``matrix``, ``A x k``, may both be None.  The tanh stands
-    in ``scratch``, ``N x S x A``, if there is one.
+    ``keys`` ``B x S x A``; ``features``, ``N x S x k``, and ``matrix``, ``A x k``, may both be None.
     """
-
-    scratch = True  # whether a time loop should provide it
 
     @staticmethod
     def forward(
-        query: Tensor,
-        keys: Tensor,
-        vector: Tensor,
-        features: Optional[Tensor],
-        matrix: Optional[Tensor],
-        scratch: Optional[Tensor],
+        query: Tensor, keys: Tensor, vector: Tensor, features: Optional[Tensor], matrix: Optional[Tensor]
     ) -> Tensor:
-        hidden = Energies.hidden(query, keys, features, matrix, scratch)
-        return torch.matmul(hidden, vector.to(hidden.dtype)).to(energy_dtype(vector))
+        energies = query.new_empty(len(query), keys.size(1), dtype=energy_dtype(vector))
+        for place, energies_, query_, keys_, features_ in blocks(keys, energies, query, keys, features):
+            hidden = Energies.hidden(place, query_, keys_, features_, matrix)
+            energies_.copy_(torch.matmul(hidden, vector.to(hidden.dtype)))
+        return energies
 
     @staticmethod
     def hidden(
-        query: Tensor, keys: Tensor, features: Optional[Tensor], matrix: Optional[Tensor], scratch: Optional[Tensor]
+        hidden: Tensor, query: Tensor, keys: Tensor, features: Optional[Tensor], matrix: Optional[Tensor]
     ) -> Tensor:
-        """``tanh(query + keys + matrix features)``, ``N x S x A``."""
-        if scratch is None:
-            scratch = torch.empty(len(query), *keys.shape[1:], dtype=keys.dtype, device=keys.device)
-        torch.add(keys.unsqueeze(1), grouped(query, keys).unsqueeze(2), out=grouped(scratch, keys))
+        """``tanh(query + keys + matrix features)``, ``N x S x A``, in the place given first."""
+        torch.add(keys.unsqueeze(1), grouped(query, keys).unsqueeze(2), out=grouped(hidden, keys))
         if features is not None and matrix is not None:
-            scratch += torch.matmul(features.to(scratch.dtype), matrix.to(scratch.dtype).t())
-        return scratch.tanh_()
+            hidden += torch.matmul(features.to(hidden.dtype), matrix.to(hidden.dtype).t())
+        return hidden.tanh_()
 
     @staticmethod
     def backward(
@@ -59,22 +55,40 @@ class Energies:
         vector: Tensor,
         features: Optional[Tensor],
         matrix: Optional[Tensor],
-        scratch: Optional[Tensor],
         grad_keys: Tensor,
     ) -> Tuple[Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
         """Gradients of query, vector, features and matrix; that of the keys is added to ``grad_keys``."""
-        hidden = Energies.hidden(query, keys, features, matrix, scratch)
-        grad, scale = grad.to(hidden.dtype), vector.to(hidden.dtype)
-        grad_vector = torch.mv(hidden.view(-1, hidden.size(-1)).t(), grad.reshape(-1))
-        slope = hidden.mul_(hidden).neg_().add_(1)  # d tanh = 1 - tanh², in place
-        grad_query = torch.bmm(grad.unsqueeze(1), slope).squeeze(1) * scale
-        grad_sums = slope.mul_(grad.unsqueeze(-1)).mul_(scale)
-        grad_features = grad_matrix = None
-        if features is not None and matrix is not None:
-            grad_features = torch.matmul(grad_sums, matrix.to(grad_sums.dtype))
-            grad_matrix = grad_sums.flatten(0, 1).t() @ features.to(grad_sums.dtype).flatten(0, 1)
-        grad_keys += grouped(grad_sums, keys).sum(1) if len(query) > len(keys) else grad_sums
+        scale = vector.to(keys.dtype)
+        grad_query, grad_vector = torch.empty_like(query), torch.zeros_like(vector)
+        grad_features = None if features is None else torch.empty_like(features)
+        grad_matrix = None if matrix is None else torch.zeros_like(matrix)
+        whole = grad.to(keys.dtype).unsqueeze(2), query, keys, features, grad_query, grad_keys, grad_features
+        for place, grad_, query_, keys_, features_, grad_query_, grad_keys_, grad_features_ in blocks(keys, *whole):
+            hidden = Energies.hidden(place, query_, keys_, features_, matrix)
+            grad_vector += torch.mv(hidden.flatten(0, 1).t(), grad_.flatten())
+            # v (1 - tanh²), in place
+            slope = torch.addcmul(scale, hidden.mul_(hidden), scale, value=-1, out=hidden)
+            grad_query_.copy_(torch.bmm(grad_.transpose(1, 2), slope).squeeze(1))
+            if features_ is not None and matrix is not None:
+                grad_features_.copy_(grad_ * torch.matmul(slope, matrix.to(slope.dtype)))
+                grad_matrix += slope.flatten(0, 1).t() @ (grad_ * features_).to(slope.dtype).flatten(0, 1)
+            for rows, grad_rows in zip(grouped(slope, keys_).unbind(1), grouped(grad_, keys_).unbind(1)):
+                grad_keys_.addcmul_(rows, grad_rows)  # once, except in a beam
         return grad_query, grad_vector, grad_features, grad_matrix
+
+
+def blocks(keys: Tensor, *tensors: Optional[Tensor]) -> Iterator[Tuple[Any, ...]]:
+    """Tensors that have rows for each sentence, cut into pieces of a few sentences; None has pieces of None.
+
+    Before the pieces comes the place for a tanh of each of their keys and hypotheses, always the same, so that it stays
+    in the cache until all is done with it.
+    """
+    sentences, hypotheses = len(keys), max(len(rows) for rows in tensors if rows is not None) // len(keys)
+    few = sentences if keys.is_cuda else max(1, BLOCK // (hypotheses * keys[0].numel()))
+    place = keys.new_empty(hypotheses * min(few, sentences), *keys.shape[1:])
+    pieces = (repeat(None) if rows is None else rows.split(few * (len(rows) // sentences)) for rows in tensors)
+    for cut in zip(*pieces):
+        yield place[: max(len(rows) for rows in cut if rows is not None)], *cut
 
 
 class _AdditiveEnergies(Function):
@@ -84,18 +98,18 @@ class _AdditiveEnergies(Function):
     """
 
     @staticmethod
-    def forward(ctx, arithmetic, notes: Optional[Notes], scratch: Optional[Tensor], *arguments: Optional[Tensor]):
-        ctx.arithmetic, ctx.notes, ctx.scratch = arithmetic, notes, scratch
+    def forward(ctx, arithmetic, notes: Optional[Notes], *arguments: Optional[Tensor]):
+        ctx.arithmetic, ctx.notes = arithmetic, notes
         ctx.save_for_backward(*arguments)
-        return arithmetic.forward(*arguments, scratch)
+        return arithmetic.forward(*arguments)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
         keys = ctx.saved_tensors[1]
         grad_keys = torch.zeros_like(keys) if ctx.notes is None else ctx.notes.sum()
-        grad_query, *gradients = ctx.arithmetic.backward(grad, *ctx.saved_tensors, ctx.scratch, grad_keys)
-        return None, None, None, grad_query, grad_keys if ctx.notes is None else None, *gradients
+        grad_query, *gradients = ctx.arithmetic.backward(grad, *ctx.saved_tensors, grad_keys)
+        return None, None, grad_query, grad_keys if ctx.notes is None else None, *gradients
 
 
 def additive_energies(
@@ -107,12 +121,10 @@ def additive_energies(
     matrix: Optional[Tensor] = None,
 ) -> Tensor:
     """``e_ij = v·tanh(query + keys + matrix features)``, ``N x S``, float32; see :class:`Energies`."""
-    loop, notes, scratch = current_loop(), None, None
+    loop, notes = current_loop(), None
     if loop is not None:
-        keys, notes = loop.constant(keys)
-        if arithmetic.scratch:
-            scratch = loop.scratch((len(query), *keys.shape[1:]), keys)
-    return _AdditiveEnergies.apply(arithmetic, notes, scratch, query, keys, vector, features, matrix)
+        keys, notes = loop.constant(keys, Notes)
+    return _AdditiveEnergies.apply(arithmetic, notes, query, keys, vector, features, matrix)
 
 
 def energy_dtype(vector: Tensor) -> torch.dtype:

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from .layers import recurrent_layers
 from .state import Encoded
@@ -113,14 +113,17 @@ def run(rnn: nn.Module, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
 
     Outputs ``B x S x d``, zero at padding, and last states ``layers·directions x B x n``.
     """
-    lengths = (~padding_mask).sum(1)
-    leading = (~padding_mask).int().argmax(1)
-    packed = pack_padded_sequence(
-        _roll(inputs, leading), lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-    )
+    batch, length = padding_mask.shape
+    real = ~padding_mask
+    lengths, order = real.sum(1).clamp(min=1).sort(descending=True)
+    steps = torch.arange(length, device=real.device).unsqueeze(1)
+    begun = steps < lengths  # steps x sentences, in the order of their lengths
+    places = (order * length + (real.int().argmax(1)[order] + steps) % length)[begun]
+    sizes = begun.sum(1)[: int(lengths[0])].cpu()
+    packed = PackedSequence(inputs.flatten(0, 1).index_select(0, places), sizes, order, order.argsort())
     outputs, final = rnn(packed)
-    states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
-    return _roll(states, -leading), final[0] if isinstance(final, tuple) else final
+    states = outputs.data.new_zeros(batch * length, outputs.data.size(1)).index_copy(0, places, outputs.data)
+    return states.view(batch, length, -1), final[0] if isinstance(final, tuple) else final
 
 
 def gather(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
@@ -134,11 +137,3 @@ def gather(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
     places = chosen.cumsum(1)[rows, columns] - 1
     packed = states.new_zeros(len(states), width, states.size(2)).index_put((rows, places), states[rows, columns])
     return packed, torch.arange(width, device=states.device) >= counts.unsqueeze(1)
-
-
-def _roll(rows: Tensor, shift: Tensor) -> Tensor:
-    """Roll row ``b`` of ``B x S x d`` left by ``shift[b]`` places, so that left padding turns into right padding."""
-    batch, length, width = rows.shape
-    columns = (torch.arange(length, device=rows.device) + shift.unsqueeze(1)) % length
-    flat = columns + length * torch.arange(batch, device=rows.device).unsqueeze(1)
-    return rows.reshape(-1, width).index_select(0, flat.view(-1)).view(batch, length, width)

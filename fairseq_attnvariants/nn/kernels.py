@@ -354,7 +354,6 @@ class TritonEnergies:
     """The energies and their derivative; those with features are left to ``plain``."""
 
     plain = Energies
-    scratch = False
 
     @staticmethod
     def fits(keys: Tensor, features: Any) -> bool:
@@ -362,9 +361,9 @@ class TritonEnergies:
         return features is None and keys.stride(-1) == 1 and runs_on(keys)
 
     @classmethod
-    def forward(cls, query: Tensor, keys: Tensor, vector: Tensor, features: Any, matrix: Any, scratch: Any) -> Tensor:
+    def forward(cls, query: Tensor, keys: Tensor, vector: Tensor, features: Any, matrix: Any) -> Tensor:
         if not cls.fits(keys, features):
-            return cls.plain.forward(query, keys, vector, features, matrix, scratch)
+            return cls.plain.forward(query, keys, vector, features, matrix)
         rows, (sentences, length, width) = len(query), keys.shape
         energies = keys.new_empty(rows, length, dtype=energy_dtype(vector))
         grid, sizes = (rows, triton.cdiv(length, LENGTH)), (rows // sentences, length, width)
@@ -380,11 +379,10 @@ class TritonEnergies:
         vector: Tensor,
         features: Any,
         matrix: Any,
-        scratch: Any,
         grad_keys: Tensor,
     ) -> Tuple[Any, Any, Any, Any]:
         if not cls.fits(keys, features):
-            return cls.plain.backward(grad, query, keys, vector, features, matrix, scratch, grad_keys)
+            return cls.plain.backward(grad, query, keys, vector, features, matrix, grad_keys)
         sentences, length, width = keys.shape
         grad_query = query.new_empty(query.shape)
         grad_vector = query.new_empty(query.shape, dtype=grad.dtype)

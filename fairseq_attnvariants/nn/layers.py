@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .cells import AdaptiveGRUCell, GRUGates, LSTMGates
 from .init import gates_, recurrent_
+from .packed import prepared
 
 
 class Sweep(Function):
@@ -49,6 +50,7 @@ class Sweep(Function):
             steps.reverse()
         dtype = projected.dtype
         matrix = weight.to(dtype)
+        product = prepared(matrix, batch_sizes[0])
         offset = None if bias is None else bias.to(dtype)
         n = weight.size(1)  # of a state, the first n are its output
         outputs = initial.new_empty(len(projected), n)
@@ -56,7 +58,7 @@ class Sweep(Function):
         state, befores = initial, []
         for begin, rows in steps:
             here, previous = slice(begin, begin + rows), state[:rows]
-            recurrent = F.linear(previous[:, :n].to(dtype), matrix, offset)
+            recurrent = product(previous[:, :n].to(dtype), offset)
             following = arithmetic.forward(projected[here], recurrent, previous, kept[here])
             outputs[here] = following[:, :n]
             state = following if rows == len(state) else torch.cat([following, state[rows:]])
@@ -75,13 +77,14 @@ class Sweep(Function):
         grad_recurrent = torch.empty_like(grad_projected)
         befores = torch.empty_like(grad_outputs)  # the outputs before the steps
         grad_state = grad_final.clone()
+        product = prepared(matrix.t(), len(grad_state))
         for i in reversed(range(len(ctx.steps))):
             begin, rows = ctx.steps[i]
             here, grad = slice(begin, begin + rows), grad_state[:rows]
             grad[:, :n] += grad_outputs[here]
             gradients = ctx.arithmetic.backward(grad, states[i], kept[here])
             grad_projected[here], grad_recurrent[here], grad_state[:rows] = gradients
-            grad_state[:rows, :n] += grad_recurrent[here] @ matrix
+            grad_state[:rows, :n] += product(grad_recurrent[here])
             befores[here] = states[i][:, :n]
         grad_weight = (grad_recurrent.t() @ befores.to(ctx.dtype)).to(weight.dtype)
         grad_bias = grad_recurrent.sum(0).to(weight.dtype) if ctx.biased else None

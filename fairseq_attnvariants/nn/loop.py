@@ -13,16 +13,19 @@ Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypothes
 from collections import defaultdict
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from .packed import prepared
 from .state import grouped
 
 Entries = TypeVar("Entries", bound=Any)  # a named tuple
+Kind = TypeVar("Kind", bound="Notes")
 
 MANY = 32  # notes are turned into a gradient whenever there are so many, which bounds the memory that they hold
 
@@ -34,13 +37,10 @@ class Notes:
 
     Args:
         constant: as the steps use it.
-        add_up: adds to a gradient what inputs and gradients of outputs, both ``steps x ...``, make of it; None where
-            the steps themselves add to :meth:`sum`.
     """
 
-    def __init__(self, constant: Tensor, add_up: Optional[Callable[[Tensor, Tensor, Tensor], Any]] = None):
+    def __init__(self, constant: Tensor):
         self.constant = constant.detach()
-        self.add_up = add_up
         self.noted: Dict[int, Tuple[int, Tensor, Tensor]] = {}
         self.sums: Dict[int, Tensor] = {}
 
@@ -56,8 +56,12 @@ class Notes:
         if count + 1 == MANY:
             self._sum_up(number)
 
+    def add_up(self, total: Tensor, inputs: Tensor, grads: Tensor) -> None:
+        """Add to the gradient what inputs and gradients of outputs, both ``steps x ...``, make of it."""
+        raise NotImplementedError
+
     def sum(self) -> Tensor:
-        """The gradient so far, zero at first."""
+        """The gradient so far, zero at first; steps that note nothing add to it themselves."""
         number = torch._C._current_graph_task_id()
         if number not in self.sums:
             self.sums[number] = torch.zeros_like(self.constant)
@@ -73,9 +77,34 @@ class Notes:
 
     def _sum_up(self, number: int) -> None:
         count, values, grads = self.noted[number]
-        if self.add_up is not None and count:
+        if count:
             self.add_up(self.sum(), values[:count], grads[:count])
         self.noted[number] = 0, values, grads
+
+
+class Weight(Notes):
+    """Notes of a weight ``out x in``, and the products with it, by whether it is transposed."""
+
+    def __init__(self, constant: Tensor):
+        super().__init__(constant)
+        self.prepared: Dict[bool, Callable[..., Tensor]] = {}
+
+    def product(self, value: Tensor, plus: Optional[Tensor] = None, transposed: bool = False) -> Tensor:
+        """``value @ weight.T + plus``, or ``value @ weight + plus``, for values of as many rows every time."""
+        if transposed not in self.prepared:
+            self.prepared[transposed] = prepared(self.constant.t() if transposed else self.constant, len(value))
+        return self.prepared[transposed](value, plus)
+
+    def add_up(self, total: Tensor, inputs: Tensor, grads: Tensor) -> None:
+        total.addmm_(grads.flatten(0, 1).t(), inputs.flatten(0, 1))
+
+
+class Values(Notes):
+    """Notes of values ``B x S x a`` of which steps form weighted sums."""
+
+    def add_up(self, total: Tensor, inputs: Tensor, grads: Tensor) -> None:
+        weights, grads = (noted.transpose(0, 1).flatten(1, 2) for noted in (inputs, grads))
+        total.baddbmm_(weights.transpose(1, 2), grads)
 
 
 class _Constant(Function):
@@ -96,18 +125,19 @@ class _Linear(Function):
     """``value @ weight.T + plus``, which notes what the gradient of ``weight`` needs."""
 
     @staticmethod
-    def forward(ctx, value: Tensor, weight: Tensor, plus: Optional[Tensor], notes: Notes) -> Tensor:
+    def forward(ctx, value: Tensor, weight: Tensor, plus: Optional[Tensor], notes: Weight) -> Tensor:
         value = value.to(weight.dtype)
         ctx.save_for_backward(value, weight)
         ctx.notes, ctx.plus = notes, 0 if plus is None else plus.dim()
-        return F.linear(value, weight) if plus is None else torch.addmm(plus.to(weight.dtype), value, weight.t())
+        return notes.product(value, None if plus is None else plus.to(weight.dtype))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad: Tensor):
-        value, weight = ctx.saved_tensors
+        value, _ = ctx.saved_tensors
         ctx.notes.add(value, grad)
         grad_plus = grad.sum(0) if ctx.plus == 1 else grad if ctx.plus else None
-        return grad @ weight, None, grad_plus, None
+        return ctx.notes.product(grad, transposed=True), None, grad_plus, None
 
 
 class _WeightedSum(Function):
@@ -126,29 +156,12 @@ class _WeightedSum(Function):
         return torch.bmm(values, grad.transpose(1, 2)).transpose(1, 2), None, None
 
 
-def _add_weight(total: Tensor, inputs: Tensor, grads: Tensor) -> None:
-    total.addmm_(grads.flatten(0, 1).t(), inputs.flatten(0, 1))
-
-
-def _add_values(total: Tensor, weights: Tensor, grads: Tensor) -> None:
-    weights, grads = (noted.transpose(0, 1).flatten(1, 2) for noted in (weights, grads))
-    total.baddbmm_(weights.transpose(1, 2), grads)
-
-
 class Loop:
     """The constants of one run of the time loop."""
 
     def __init__(self) -> None:
-        self.constants: Dict[int, Tuple[Tensor, Notes, Tensor]] = {}
-        self.scratches: Dict[Tuple, Tensor] = {}
+        self.constants: Dict[int, Tuple[Tensor, Any, Tensor]] = {}
         self.places: Dict[Tuple, List[Tensor]] = defaultdict(list)
-
-    def scratch(self, shape: Tuple[int, ...], like: Tensor) -> Tensor:
-        """Memory for what a step makes and forgets: asking the system for it at every step takes longer."""
-        key = (shape, like.dtype)
-        if key not in self.scratches:
-            self.scratches[key] = like.new_empty(shape)
-        return self.scratches[key]
 
     def to_keep(self, shape: Tuple[int, ...], like: Tensor) -> Tensor:
         """Memory for what a step keeps; the system is asked for that of :data:`MANY` steps at once."""
@@ -158,11 +171,11 @@ class Loop:
             places.extend(place.data for place in like.new_empty(MANY, *shape).unbind())
         return places.pop()
 
-    def constant(self, tensor: Tensor, add_up: Optional[Callable] = None) -> Tuple[Tensor, Notes]:
+    def constant(self, tensor: Tensor, kind: Type[Kind]) -> Tuple[Tensor, Kind]:
         """The tensor as products use it, and where the steps note; the same for all steps."""
         if id(tensor) not in self.constants:
             used = _as_products_are(tensor)
-            notes = Notes(used, add_up)
+            notes = kind(used)
             # the tensor itself is kept, so that no other takes its id
             self.constants[id(tensor)] = _Constant.apply(used, notes), notes, tensor
         return self.constants[id(tensor)][:2]
@@ -265,7 +278,7 @@ class LoopLinear(nn.Linear):
             if plus is None or plus is self.bias:
                 return F.linear(value, self.weight, plus)
             return torch.addmm(plus, value, self.weight.t())
-        weight, notes = loop.constant(self.weight, _add_weight)
+        weight, notes = loop.constant(self.weight, Weight)
         return _Linear.apply(value, weight, plus, notes)
 
 
@@ -274,7 +287,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     loop = _LOOP.get()
     if loop is None:
         return torch.bmm(grouped(weights.to(values.dtype), values), values).flatten(0, 1)
-    values, notes = loop.constant(values, _add_values)
+    values, notes = loop.constant(values, Values)
     return _WeightedSum.apply(grouped(weights.to(values.dtype), values), values, notes).flatten(0, 1)
 
 
