@@ -6,10 +6,9 @@
 takes the options of speed.py.  Updates (forward, backward, clipping, Adam) are watched for their matrix products: which
 shapes, laid out how, how often.  Then, in turns, the updates are timed, and every kind of product alone on numbers of
 its own, over and over; the sum of these is what the machine needs for the products.  Those that nn/packed.py speeds up
-count as torch.mm does them.  The optimizer has none: its floor
-is what it must read and write (the gradient's norm, its clipping, Adam's four numbers a parameter) at the rate at which
-the machine copies memory.  The gap is an update over the sum of both.  ``loss`` is fairseq's criterion, forward and
-backward, on given logits: no part of the floor, and not ours.
+count as torch.mm does them.  The optimizer has none: its floor is what it must read and write (the gradient's norm, its
+clipping, Adam's four numbers a parameter) at the rate at which the machine copies memory.  The gap is an update over the sum of both.  ``step`` is what PyTorch takes to clip and for
+Adam, ``loss`` fairseq's criterion, forward and backward, on given logits: neither is ours.
 """
 
 import statistics
@@ -89,7 +88,7 @@ def main():
     arguments = parse()
     clock = time.process_time if arguments.cpu_time else time.perf_counter
     task, samples = load(arguments)
-    copied = torch.empty(2**26)
+    here, there = torch.zeros(2, 2**25)
     rows = []
     for arch in arguments.archs:
         trainer = Trainer(arch, arguments, task, torch.device("cpu"))
@@ -108,20 +107,22 @@ def main():
             update = (clock() - start) / len(samples)
             floor = sum(seconds(run, clock) * products.seen[key] for key, run in runs.items()) / len(samples)
             loss = sum(seconds(run, clock) for run in losses) / len(samples)
-            optimizer = PASSES * numbers * 4 / (2 * copied.nbytes / seconds(copied.clone, clock))
-            rounds.append((floor, optimizer, update, loss, update / (floor + optimizer)))
+            step = seconds(trainer.step, clock)
+            optimizer = PASSES * numbers * 4 / (2 * here.nbytes / seconds(lambda: there.copy_(here), clock))
+            rounds.append((floor, optimizer, update, step, loss, update / (floor + optimizer)))
             print(f"\r{arch}: round {turn + 1} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
-        floor, optimizer, update, loss, gap = map(statistics.median, zip(*rounds))
+        floor, optimizer, update, step, loss, gap = map(statistics.median, zip(*rounds))
         gaps = [gap for *_, gap in rounds]
         work = sum(count * operations(operands) for (_, operands), count in products.seen.items()) / len(samples)
         calls = sum(products.seen.values()) / len(samples)
-        times = (1e3 * value for value in (floor, optimizer, update, loss))
+        times = (1e3 * value for value in (floor, optimizer, update, step, loss))
         spread = f"{gap:.2f} ({min(gaps):.2f} to {max(gaps):.2f})"
         rows.append((arch, numbers / 1e6, work / 1e9, calls, work / floor / 1e9, *times, spread))
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {arguments.embed}/{arguments.hidden}")
-    headers = ["", "M param.", "Gflop", "products", "Gflop/s", "products ms", "optimizer ms", "update ms", "loss ms"]
-    formats = ("", ".1f", ".1f", ".0f", ".0f", ".0f", ".0f", ".0f", ".0f")
+    headers = ["", "M param.", "Gflop", "products", "Gflop/s", "products ms", "optimizer ms", "update ms"]
+    headers += ["step ms", "loss ms"]
+    formats = ("", ".1f", ".1f", ".0f", ".0f", ".0f", ".0f", ".0f", ".0f", ".0f")
     print(tabulate(rows, [*headers, "gap"], tablefmt="github", floatfmt=formats))
 
 

@@ -169,6 +169,9 @@ class Trainer:
         self.optimizer.zero_grad()
         loss = self.forward(sample)
         loss.backward()
+        self.step()
+
+    def step(self):
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
 
