@@ -27,11 +27,12 @@ from fairseq.models import build_model
 from torch.utils.flop_counter import FlopCounterMode
 
 import fairseq_attnvariants
+from fairseq_attnvariants.nn.packed import AVAILABLE
 from fairseq_attnvariants.tasks import CharacterDictionary
 
 # products with a matrix that nn/packed.py has rearranged
 PACKED = {}
-if hasattr(torch.ops.mkl, "_mkl_linear"):
+if AVAILABLE:
     PACKED[torch.ops.mkl._mkl_linear] = lambda value, _, matrix, *more, **extra: 2 * value[0] * value[1] * matrix[0]
 USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 

@@ -87,8 +87,8 @@ def blocks(keys: Tensor, *tensors: Optional[Tensor]) -> Iterator[Tuple[Any, ...]
     few = sentences if keys.is_cuda else max(1, BLOCK // (hypotheses * keys[0].numel()))
     place = keys.new_empty(hypotheses * min(few, sentences), *keys.shape[1:])
     pieces = (repeat(None) if rows is None else rows.split(few * (len(rows) // sentences)) for rows in tensors)
-    for cut in zip(*pieces):
-        yield place[: max(len(rows) for rows in cut if rows is not None)], *cut
+    for begin, *cut in zip(range(0, sentences, few), *pieces):
+        yield place[: hypotheses * (sentences - begin)], *cut
 
 
 class _AdditiveEnergies(Function):

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
-from .packed import prepared
+from .packed import affine, prepared
 from .state import grouped
 
 Entries = TypeVar("Entries", bound=Any)  # a named tuple
@@ -134,7 +133,7 @@ class _Linear(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        value, _ = ctx.saved_tensors
+        value, _ = ctx.saved_tensors  # the weight, so that autograd notices if it has been changed since
         ctx.notes.add(value, grad)
         grad_plus = grad.sum(0) if ctx.plus == 1 else grad if ctx.plus else None
         return ctx.notes.product(grad, transposed=True), None, grad_plus, None
@@ -275,9 +274,7 @@ class LoopLinear(nn.Linear):
         elif self.bias is not None:
             plus = plus + self.bias
         if loop is None or value.dim() > 2:
-            if plus is None or plus is self.bias:
-                return F.linear(value, self.weight, plus)
-            return torch.addmm(plus, value, self.weight.t())
+            return affine(value, plus, matrix=self.weight)
         weight, notes = loop.constant(self.weight, Weight)
         return _Linear.apply(value, weight, plus, notes)
 
