@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import preprocess as fairseq_preprocess
+from fairseq_cli import train
+
 import fairseq_attnvariants
 
 USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
@@ -60,3 +65,14 @@ def train_arguments(data, save_dir, *more, arch="rnnsearch"):
     arguments = [data, "--user-dir", USER_DIR, "--arch", arch, *SIZES, "--save-dir", save_dir, "--seed", "5"]
     arguments += ["--optimizer", "adam", "--lr", "0.01", "--clip-norm", "1", "--batch-size", "8", "--cpu"]
     return [*map(str, arguments), "--log-format", "simple", "--num-workers", "0", *map(str, more)]
+
+
+def train_here(*arguments):
+    """``fairseq-train`` in this process, which spares importing torch."""
+    arguments = options.parse_args_and_arch(options.get_training_parser(), [*map(str, arguments)])
+    train.main(convert_namespace_to_omegaconf(arguments))
+
+
+def preprocess_here(*arguments):
+    """``fairseq-preprocess`` in this process."""
+    fairseq_preprocess.main(options.get_preprocessing_parser().parse_args([*map(str, arguments)]))
