@@ -9,11 +9,11 @@ from fairseq.data.data_utils import post_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants.cli.align import format_soft, hard_links, parse_soft, word_attention
-from fairseq_attnvariants.cli.lexicon import parse_links
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.model import Forced, Limits, batches
-from fairseq_attnvariants.cli.pieces import join_attention, join_tokens, word_numbers
+from fairseq_attnvariants_cli.align import format_soft, hard_links, parse_soft, word_attention
+from fairseq_attnvariants_cli.lexicon import parse_links
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.model import Forced, Limits, batches
+from fairseq_attnvariants_cli.pieces import join_attention, join_tokens, word_numbers
 
 PIECES = {
     "@@ ": st.sampled_from(["a", "b@@", "@@", "cd"]),

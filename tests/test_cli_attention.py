@@ -4,14 +4,14 @@ import re
 import pytest
 import torch
 
-from fairseq_attnvariants.cli.attention import Panel, draw, panels
-from fairseq_attnvariants.cli.files import UserError
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.model import Forced
+from fairseq_attnvariants_cli.attention import Panel, draw, panels
+from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.model import Forced
 
 pytest.importorskip("matplotlib")
 
-from fairseq_attnvariants.cli.pictures import font_families  # noqa: E402
+from fairseq_attnvariants_cli.pictures import font_families  # noqa: E402
 
 
 def test_pieces_are_joined_and_eos_stays():

@@ -6,10 +6,10 @@ import corpus
 import pytest
 import torch
 
-from fairseq_attnvariants.cli.average import average, best, last, mean
-from fairseq_attnvariants.cli.files import UserError
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.model import load, read_checkpoint
+from fairseq_attnvariants_cli.average import average, best, last, mean
+from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.model import load, read_checkpoint
 
 FINGERPRINT = "encoder.dictionary_version"
 

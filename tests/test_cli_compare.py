@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants.cli.compare import Translation, matching, parse_attention, read_generated, words_html
-from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants_cli.compare import Translation, matching, parse_attention, read_generated, words_html
+from fairseq_attnvariants_cli.main import main
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 

@@ -4,10 +4,10 @@ import os
 import pytest
 import torch
 
-from fairseq_attnvariants.cli import eos, model
-from fairseq_attnvariants.cli.eos import count_ends
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.model import Forced
+from fairseq_attnvariants_cli import eos, model
+from fairseq_attnvariants_cli.eos import count_ends
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.model import Forced
 
 
 def pair(*rows):

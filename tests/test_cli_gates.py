@@ -7,12 +7,12 @@ import torch
 from conftest import Task, build
 from reference import encode, matrix
 
-from fairseq_attnvariants.cli import gates
-from fairseq_attnvariants.cli.files import UserError
-from fairseq_attnvariants.cli.gates import adaptive_parts, averages, draw, gate_names
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.model import System, load
-from fairseq_attnvariants.cli.pieces import join_sentence, join_values
+from fairseq_attnvariants_cli import gates
+from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants_cli.gates import adaptive_parts, averages, draw, gate_names
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.model import System, load
+from fairseq_attnvariants_cli.pieces import join_sentence, join_values
 
 # ---- words and averages
 

@@ -4,8 +4,8 @@ import corpus
 import pytest
 import torch
 
-from fairseq_attnvariants.cli.links import word_links
-from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants_cli.links import word_links
+from fairseq_attnvariants_cli.main import main
 
 # the third line of the text was too long; hard and soft, in fairseq's order
 GENERATED = """\

@@ -5,10 +5,10 @@ import pytest
 import torch
 from conftest import Task, build, dictionary
 
-from fairseq_attnvariants.cli.files import UserError
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.model import System
-from fairseq_attnvariants.cli.neighbours import Neighbour, most_frequent, nearest, neighbours, words
+from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.model import System
+from fairseq_attnvariants_cli.neighbours import Neighbour, most_frequent, nearest, neighbours, words
 
 
 def system(name="bridge_direct", count=1, **options):

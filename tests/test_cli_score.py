@@ -6,8 +6,8 @@ import os
 import pytest
 from sacrebleu.metrics import BLEU
 
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.score import BOUNDARIES, length_groups, metrics, scores
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.score import BOUNDARIES, length_groups, metrics, scores
 
 REFERENCES = [["the cat sat on the mat", "a dog barks"]]
 SYSTEMS = [("one", ["the cat sat on mat", "a dog"]), ("two", ["the cat sat on the mat", "a cat barks"])]

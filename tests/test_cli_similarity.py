@@ -4,10 +4,10 @@ import pytest
 import torch
 from conftest import Task, build
 
-from fairseq_attnvariants.cli.files import UserError
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.model import System
-from fairseq_attnvariants.cli.similarity import Match, attended_words, check
+from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.model import System
+from fairseq_attnvariants_cli.similarity import Match, attended_words, check
 
 
 def attention(steps, columns, *looks):

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = ["fairseq_attnvariants.pth", "fairseq_attnvariants_startup.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
 SOURCES += ["README.md", "LICENSE"]
+PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli"]
 
 
 def missing():
@@ -47,7 +48,8 @@ def sources(tmp_path_factory):
     for name in SOURCES:
         shutil.copy(ROOT / name, folder)
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "fairseq_attnvariants", folder / "fairseq_attnvariants", ignore=ignored)
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     (folder / "tests").mkdir()
     (folder / "tests" / "test_nothing.py").write_text("")
     return folder
@@ -66,7 +68,7 @@ def wheels(sources, tmp_path_factory):
 
 
 def package_files(folder):
-    files = [path for path in folder.glob("fairseq_attnvariants/**/*") if path.is_file()]
+    files = [path for name in PACKAGES for path in folder.glob(f"{name}/**/*") if path.is_file()]
     return {path.relative_to(folder).as_posix() for path in files}
 
 
@@ -74,7 +76,7 @@ def test_wheel_holds_the_whole_package_and_the_startup_file(sources, wheels):
     inside = {name for name in ZipFile(wheels["plain"]).namelist() if ".dist-info/" not in name}
     assert inside == {"fairseq_attnvariants.pth", "fairseq_attnvariants_startup.py", *package_files(sources)}
     assert "fairseq_attnvariants/config/train.yaml" in inside
-    assert "fairseq_attnvariants/cli/compare.html" in inside
+    assert "fairseq_attnvariants_cli/compare.html" in inside
 
 
 def test_source_archive_builds_the_same_wheel(sources, wheels, tmp_path):

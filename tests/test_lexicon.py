@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants.cli.files import UserError, read_lines, write_whole
-from fairseq_attnvariants.cli.lexicon import (
+from fairseq_attnvariants_cli.files import UserError, read_lines, write_whole
+from fairseq_attnvariants_cli.lexicon import (
     Entry,
     align,
     count_links,
@@ -18,7 +18,7 @@ from fairseq_attnvariants.cli.lexicon import (
     read_lexicon,
     write_lexicon,
 )
-from fairseq_attnvariants.cli.main import main
+from fairseq_attnvariants_cli.main import main
 
 LINKS = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)))
 # words as fairseq cuts them: no white space, which for Python includes U+0085 and U+2028

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants.cli.main import main
-from fairseq_attnvariants.cli.replace_unk import Replacement, parse_alignment, replace_unks
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.replace_unk import Replacement, parse_alignment, replace_unks
 
 SOURCE = ["the", "small", "dog"]
 LEXICON = {"the": "der", "dog": "hund"}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 from torch import Tensor
 
-from ..characters import SPACE
+from fairseq_attnvariants.characters import SPACE
+
 from .files import UserError
 from .model import Forced, add_generation_options, add_model_options, force, generate, limits, load, read_text
 from .pictures import font_families, picture

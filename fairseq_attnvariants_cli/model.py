@@ -20,8 +20,9 @@ from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 from tqdm import tqdm
 
-from ..characters import to_characters
-from ..tasks import CharacterDictionary
+from fairseq_attnvariants.characters import to_characters
+from fairseq_attnvariants.tasks import CharacterDictionary
+
 from .files import UserError, read_lines, read_parallel, reason
 
 Extra = Dict[str, List[Optional[Tensor]]]  # what a model returns beside the logits

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from ..nn.layers import AdaptiveGRU
-from ..nn.readout import AdaptiveWeighting
+from fairseq_attnvariants.nn.layers import AdaptiveGRU
+from fairseq_attnvariants.nn.readout import AdaptiveWeighting
+
 from .files import UserError, write_whole
 from .model import (
     Limits,

@@ -11,7 +11,8 @@ from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 from tqdm import tqdm
 
-from ..models.fingerprint import NAME as FINGERPRINT
+from fairseq_attnvariants.models.fingerprint import NAME as FINGERPRINT
+
 from .files import UserError, write_bytes
 from .model import read_checkpoint
 

@@ -10,7 +10,8 @@ from typing import List, NamedTuple, Sequence
 
 from torch import Tensor
 
-from ..characters import SPACE
+from fairseq_attnvariants.characters import SPACE
+
 from .files import UserError
 from .model import System, add_generation_options, add_model_options, force, generate, limits, load, read_text
 from .tables import table

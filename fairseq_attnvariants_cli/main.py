@@ -90,7 +90,3 @@ def add_directories(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def package_dir() -> Path:
     """The folder of the installed package."""
     return Path(fairseq_attnvariants.__file__).resolve().parent
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
