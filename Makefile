@@ -3,7 +3,8 @@
 # make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
 # make test      the tests
 # make check     lint, format and types
-# make clean     remove .venv and demo
+# make docs      the site, in site/
+# make clean     remove .venv, demo and site
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -12,7 +13,7 @@ FAIRSEQ ?= fairseq==0.12.2
 LANGUAGE = de
 PIP = .venv/bin/python -m pip install -q
 
-.PHONY: install demo demo-char test check clean
+.PHONY: install demo demo-char test check docs clean
 
 install: .venv/.installed
 
@@ -23,7 +24,7 @@ install: .venv/.installed
 	$(PYTHON) -m venv .venv
 	$(PIP) "$(TORCH)"
 	@echo "Installing into .venv (2 of 3): this package and its tools"
-	$(PIP) -e ".[fairseq,dev,plot]"
+	$(PIP) -e ".[fairseq,dev,plot,docs]"
 	@echo "Installing into .venv (3 of 3): $(FAIRSEQ), compiled here"
 	$(PIP) --no-deps "$(FAIRSEQ)"
 	@touch $@
@@ -47,5 +48,8 @@ check: install
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
+docs: install
+	.venv/bin/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo site

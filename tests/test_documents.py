@@ -1,0 +1,64 @@
+"""The shell blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import corpus
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"(?P<skip><!-- not run: .+ -->\n)?^```bash\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+SHORT = {"fairseq-train": "--max-update 2", "fairseq-hydra-train": "optimization.max_update=2"}
+PAGES = sorted(path for path in (ROOT / "docs").glob("*.md"))
+
+
+def blocks(page):
+    """The shell blocks of a page that are not marked otherwise."""
+    return [match["text"] for match in BLOCK.finditer(page.read_text()) if not match["skip"]]
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """Runs a script in a folder; what it trains, it trains for two updates."""
+    commands = tmp_path_factory.mktemp("short")
+    for name, more in SHORT.items():
+        (commands / name).write_text(f'#!/bin/sh\nexec "{corpus.SCRIPTS}/{name}" "$@" {more}\n')
+        (commands / name).chmod(stat.S_IRWXU)
+
+    def run(script, folder):
+        path = os.pathsep.join(map(str, (commands, corpus.SCRIPTS, os.environ["PATH"])))
+        environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+        (folder / "script").write_text(f"set -e\n{script}")
+        command = ["bash", "script"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def quickstart(short, tmp_path_factory):
+    """The folder in which the README's blocks ran, but for those that install."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    for name in ("examples", "benchmarks"):
+        (folder / name).symlink_to(ROOT / name)
+    for block in blocks(ROOT / "README.md"):
+        short(block, folder)
+    return folder
+
+
+def test_quickstart(quickstart):
+    assert (quickstart / "attention.png").stat().st_size > 1000
+    assert "BLEU4" in (quickstart / "generated.txt").read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def test_page(page, quickstart, short, tmp_path):
+    """The blocks of a page, one after the other, in a copy of the quickstart's folder."""
+    folder = tmp_path / "copy"
+    shutil.copytree(quickstart, folder, symlinks=True)
+    short("\n".join(blocks(page)), folder)
