@@ -168,7 +168,9 @@ def load(path: str, data: str, cpu: bool = False) -> System:
         try:
             loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task)
         except Exception as error:  # fairseq raises bare Exceptions, too
-            raise UserError(f"{name} cannot be loaded with the data folder {data}: {reason(error)}") from error
+            why = reason(error)
+            known = why.startswith(f"{name}: ")
+            raise UserError(why if known else f"{name} cannot be loaded with the data folder {data}: {why}") from error
         models += [model.to(device).eval() for model in loaded]
     return System(path, task, models, device)
 

@@ -4,6 +4,7 @@ Two dictionaries of equal size load into each other's models without an error an
 """
 
 import hashlib
+import struct
 
 import torch
 from torch import Tensor
@@ -12,19 +13,32 @@ NAME = "dictionary_version"  # fairseq's moving averages (--store-ema) leave buf
 
 
 def fingerprint(dictionary) -> Tensor:
-    """SHA-256 of the dictionary's symbols in their order, as four int64."""
+    """SHA-256 of the dictionary's symbols in their order, as eight int64 below 2^32.
+
+    fairseq's ``average_checkpoints.py`` sums whole numbers and floor-divides them, which leaves these as they are.
+    """
     digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")).digest()
-    return torch.tensor([int.from_bytes(digest[i : i + 8], "big", signed=True) for i in range(0, 32, 8)])
+    return torch.tensor(struct.unpack(">8I", digest))
+
+
+def current(saved: Tensor) -> Tensor:
+    """A saved fingerprint in the form of :func:`fingerprint`; version 0.1.0 wrote the digest as four int64."""
+    if len(saved) != 4:
+        return saved
+    return torch.stack([saved >> 32 & 0xFFFFFFFF, saved & 0xFFFFFFFF], dim=1).flatten()
 
 
 def check_fingerprint(module, state_dict, prefix: str, side: str) -> None:
-    """Refuse a state dict whose fingerprint is another one.
+    """Refuse a state dict whose fingerprint is another one; one in an older form is replaced.
 
     Raises:
         ValueError: the checkpoint's dictionary has other words, or the same in another order.
     """
-    saved = state_dict.get(f"{prefix}.{NAME}")
-    if saved is not None and not torch.equal(saved.cpu(), getattr(module, NAME).cpu()):
+    name = f"{prefix}.{NAME}"
+    if name not in state_dict:
+        return
+    state_dict[name] = current(state_dict[name])
+    if not torch.equal(state_dict[name].cpu(), getattr(module, NAME).cpu()):
         raise ValueError(
             f"this checkpoint was trained with another {side} dictionary than the one in the data folder: "
             "use the dictionaries it was trained with"

@@ -1,0 +1,63 @@
+"""Fingerprints of dictionaries: what changes the weights leaves them, and they tell dictionaries apart."""
+
+import copy
+import hashlib
+
+import pytest
+import torch
+from conftest import Task, build, dictionary
+
+from fairseq_attnvariants.models.fingerprint import NAME
+from fairseq_attnvariants.variants import VARIANTS
+
+SIDES = {"encoder": "source", "decoder": "target"}
+
+
+def average(states):
+    """What fairseq's scripts/average_checkpoints.py computes: sums, divided, and floor-divided where not floating."""
+    result = {}
+    for name, tensor in states[0].items():
+        total = tensor.clone()
+        for state in states[1:]:
+            total += state[name]
+        result[name] = total.div_(len(states)) if total.is_floating_point() else total.floor_divide_(len(states))
+    return result
+
+
+def as_in_010(words):
+    """The fingerprint that version 0.1.0 wrote: the digest as four signed int64."""
+    digest = hashlib.sha256("\n".join(words.symbols).encode()).digest()
+    return torch.tensor([int.from_bytes(digest[i : i + 8], "big", signed=True) for i in range(0, 32, 8)])
+
+
+def tasks(count):
+    """Tasks with dictionaries of equal sizes and different words: a fault that depends on the digest shows in some."""
+    return [Task(dictionary(20, f"w{k}_"), dictionary(17, f"v{k}_")) for k in range(count)]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_fairseqs_averaging_of_checkpoints_leaves_them(name):
+    for task in tasks(4):
+        models = [build(name, task, seed) for seed in range(3)]
+        models[0].load_state_dict(average([model.state_dict() for model in models]), strict=True)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_another_dictionary_is_refused_after_averaging(side):
+    ours, other = tasks(2)
+    mean = average([build("rnnsearch", ours, seed).state_dict() for seed in range(3)])
+    setattr(ours, f"{SIDES[side]}_dictionary", getattr(other, f"{SIDES[side]}_dictionary"))
+    with pytest.raises(ValueError, match=f"another {SIDES[side]} dictionary"):
+        build("rnnsearch", ours).load_state_dict(mean)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_the_form_of_010_is_read(side):
+    for task in tasks(8):
+        model = build("rnnsearch", task)
+        state = model.state_dict()
+        state[f"{side}.{NAME}"] = as_in_010(getattr(task, f"{SIDES[side]}_dictionary"))
+        model.load_state_dict(copy.copy(state), strict=True)
+        state[f"{side}.{NAME}"][1] += 1
+        with pytest.raises(ValueError, match=f"another {SIDES[side]} dictionary"):
+            model.load_state_dict(state)
