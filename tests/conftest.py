@@ -141,3 +141,7 @@ def gated(runs):
     arguments = corpus.train_arguments(runs.data, runs.text / "gated", "--max-update", "5", arch="adaptive_both")
     corpus.run("fairseq-train", *arguments, "--bridge-source", "--bridge-direct", "hard", "--init-std", "0.3")
     return runs.text / "gated" / "checkpoint_last.pt"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--kills", type=int, default=6, help="of tests/hostile/test_kills.py (default: %(default)s)")

@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
-# fairseq-train with what all recipes have in common. Started again, it goes on where it stopped.
+# fairseq-train with what all recipes have in common. Started again, it goes on where it stopped; once it has ended, the
+# same command changes nothing (--patience and --stop-time-hours are forgotten by fairseq).
 #   train.sh BIN OUT [fairseq-train options]
 set -euo pipefail
 if [ $# -lt 2 ]; then echo "usage: train.sh BIN OUT [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2
 shift 2
 mkdir -p "$out"
+command=$(printf '%q ' "$data" "$@")
+if [ "$(cat "$out/finished" 2>/dev/null)" = "$command" ]; then
+  echo "this training has ended already, and its weights stay as they are: $out" >&2
+  exit 0
+fi
 fairseq-train "$data" --user-dir "$(fairseq-attnvariants user-dir)" --clip-norm 1.0 --seed 1 \
   --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 "$@" 2>&1 |
   tee -a "$out/train.log"
+echo "$command" > "$out/finished"

@@ -12,9 +12,9 @@ import pytest
 import torch
 from fairseq import hub_utils, utils
 
+from fairseq_attnvariants.compat.evaluation import evaluate
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.model import load
-from fairseq_attnvariants.compat.evaluation import evaluate
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
 

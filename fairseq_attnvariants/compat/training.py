@@ -1,0 +1,74 @@
+"""A training that was killed, or whose command is repeated: nothing is lost, and nothing is added.
+
+Stock fairseq copies ``checkpoint_last.pt`` into place piece by piece, so that a kill can cut it off, and makes one more
+update each time a training that has reached ``--max-update`` is started again.
+"""
+
+import functools
+import glob
+import logging
+import os
+import shutil
+import zipfile
+
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+
+logger = logging.getLogger(__name__)
+
+
+def guard_training() -> None:
+    """Wrap fairseq's copying of checkpoints and its start of a training."""
+    copy, rename, load = PathManager.copy, PathManager.rename, checkpoint_utils.load_checkpoint
+
+    @functools.wraps(rename)
+    def rename_whole(source: str, target: str) -> None:
+        with open(source, "rb") as stream:
+            os.fsync(stream.fileno())  # else the name may outlive a power cut and the content not
+        rename(source, target)
+
+    @functools.wraps(copy)
+    def copy_whole(source: str, target: str, overwrite: bool = False) -> bool:
+        if not PathManager.supports_rename(target):
+            return copy(source, target, overwrite)
+        shutil.copyfile(source, f"{target}.tmp")
+        rename_whole(f"{target}.tmp", target)
+        return True
+
+    @functools.wraps(load)
+    def load_checkpoint(cfg, trainer, **options):
+        if cfg.restore_file == "checkpoint_last.pt" and trainer.data_parallel_rank == 0:
+            mend_last(cfg.save_dir, trainer.checkpoint_suffix)
+        try:
+            state, epochs = load(cfg, trainer, **options)
+        except Exception as error:
+            if isinstance(error.__context__, ValueError):  # a refusal of the model's, which fairseq hides
+                advice = "please ensure that the architectures match."
+                raise ValueError(str(error).replace(advice, str(error.__context__))) from error
+            raise
+        optimization = trainer.cfg.optimization
+        if 0 < optimization.max_update <= trainer.get_num_updates():
+            logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
+            optimization.max_epoch = -1  # fairseq looks at max_update only after an update
+        return state, epochs
+
+    PathManager.rename = staticmethod(rename_whole)
+    PathManager.copy = staticmethod(copy_whole)
+    checkpoint_utils.load_checkpoint = load_checkpoint
+
+
+def mend_last(folder: str, suffix: str = "") -> None:
+    """Put the newest complete checkpoint in the place of a ``checkpoint_last.pt`` that has been cut off.
+
+    Raises:
+        ValueError: there is no complete one.
+    """
+    last = os.path.join(folder, f"checkpoint_last{suffix}.pt")
+    if not os.path.isfile(last) or zipfile.is_zipfile(last):
+        return
+    paths = glob.glob(os.path.join(glob.escape(folder), f"checkpoint*{suffix}.pt"))
+    complete = sorted(filter(zipfile.is_zipfile, paths), key=os.path.getmtime)
+    if not complete:
+        raise ValueError(f"{last} is cut off, and {folder} has no complete checkpoint: remove it to start anew")
+    logger.warning(f"{last} is cut off: going on from {complete[-1]}, the newest complete checkpoint")
+    PathManager.copy(complete[-1], last, overwrite=True)

@@ -1,0 +1,190 @@
+"""Trainings that are killed at any moment, or repeated, end in the same weights, bit for bit."""
+
+import logging
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import corpus
+import fairseq_cli.train
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+UPDATES = 24
+SCRIPT = Path(__file__).parents[2] / "examples" / "common" / "train.sh"
+pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+
+
+def train(data, folder, *more):
+    """fairseq-train in a process of its own that has imported everything already: it can be killed."""
+    more = more or ("--save-interval-updates", "1", "--keep-interval-updates", "2", "--max-update", UPDATES)
+
+    def main():
+        sys.stdout = sys.stderr = open(folder / "log", "a", buffering=1)  # noqa: SIM115
+        logging.basicConfig(force=True, stream=sys.stdout, level=logging.INFO)
+        sys.argv = ["fairseq-train", *corpus.train_arguments(data, folder, *more)]
+        vars(checkpoint_utils.save_checkpoint).clear()  # the best score of another run
+        fairseq_cli.train.cli_main()
+
+    folder.mkdir(exist_ok=True)
+    process = multiprocessing.get_context("fork").Process(target=main)
+    process.start()
+    return process
+
+
+def finished(process, folder):
+    process.join()
+    assert process.exitcode == 0, (folder / "log").read_text()[-2000:]
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True)
+
+
+def assert_same(one, other):
+    """Equal weights, state of the optimizer and place in the data."""
+    for part in ("model", "last_optimizer_state"):
+        assert_equal(one[part], other[part])
+    assert one["extra_state"]["train_iterator"] == other["extra_state"]["train_iterator"]
+    assert one["extra_state"]["best"] == other["extra_state"]["best"]
+
+
+def assert_equal(one, other):
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert_equal(one[name], other[name])
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+    else:
+        assert one == other
+
+
+@pytest.fixture(scope="module")
+def data(runs):
+    return runs.data
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """The folder of a training that nothing has interrupted, and how long it took."""
+    folder = tmp_path_factory.mktemp("whole")
+    start = time.monotonic()
+    finished(train(data, folder), folder)
+    return folder, time.monotonic() - start
+
+
+def test_kills(request, data, whole, tmp_path):
+    """After a kill every checkpoint is complete, and the last is no older than it was."""
+    kills, rng = request.config.getoption("--kills"), random.Random(1)
+    killed, rounds, seconds = 0, 0, whole[1]
+    while killed < kills:
+        folder, before, done = tmp_path / f"round{rounds}", 0, False
+        rounds += 1
+        while not done:
+            process = train(data, folder)
+            process.join(rng.uniform(0.1, seconds) if killed < kills else None)
+            done = process.exitcode is not None
+            process.kill()
+            process.join()
+            killed += not done
+            for path in folder.glob("checkpoint*.pt"):
+                assert zipfile.ZipFile(path).testzip() is None
+            if (folder / "checkpoint_last.pt").exists():
+                state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
+                updates = state["optimizer_history"][-1]["num_updates"]
+                assert updates >= before
+                before = updates
+        assert process.exitcode == 0, (folder / "log").read_text()[-2000:]
+        assert_same(finished(process, folder), finished(process, whole[0]))
+        assert {path.name for path in folder.iterdir()} == {path.name for path in whole[0].iterdir()}
+        shutil.rmtree(folder)
+    print(f"{killed} kills in {rounds} trainings")
+
+
+def test_a_copy_that_is_cut_off_does_not_arrive(data, tmp_path, monkeypatch):
+    """As a kill in the middle of writing checkpoint_last.pt does it, at the moment that hurts."""
+
+    def cut(source, target):
+        with open(source, "rb") as whole, open(target, "wb") as part:
+            part.write(whole.read(1000))
+        os._exit(9)
+
+    monkeypatch.setattr(shutil, "copyfile", cut)
+    process = train(data, tmp_path / "run", "--max-update", "2")
+    process.join()
+    monkeypatch.undo()
+    assert process.exitcode == 9 and not (tmp_path / "run" / "checkpoint_last.pt").exists()
+
+
+def test_a_cut_off_last_checkpoint_is_replaced_by_the_newest_complete_one(data, whole, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(whole[0], folder)
+    last = folder / "checkpoint_last.pt"
+    last.write_bytes(last.read_bytes()[:5000])
+    newest = sorted(folder.glob("checkpoint_*_*.pt"))[-1]
+    newest.write_bytes(newest.read_bytes()[:5000])
+    os.utime(folder / "checkpoint_best.pt", (0, 0))
+    assert_same(finished(train(data, folder), folder), torch.load(whole[0] / "checkpoint_last.pt", weights_only=True))
+    assert "checkpoint_last.pt is cut off: going on from" in (folder / "log").read_text()
+
+
+def test_without_a_complete_checkpoint_the_reason_is_said(data, tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK")
+    process = train(data, tmp_path)
+    process.join()
+    assert process.exitcode != 0 and "no complete checkpoint: remove it to start anew" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("more", [["--max-update", "20"], ["--max-epoch", "1"]], ids=["updates", "epochs"])
+def test_repeating_a_finished_training_changes_nothing(data, tmp_path, more):
+    once = finished(train(data, tmp_path, *more), tmp_path)
+    content = (tmp_path / "checkpoint_last.pt").read_bytes()
+    again = finished(train(data, tmp_path, *more), tmp_path)
+    assert_same(once, again)
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == content
+    longer = finished(train(data, tmp_path, "--max-update", "22"), tmp_path)
+    assert longer["optimizer_history"][-1]["num_updates"] == 22
+
+
+def test_other_dictionaries_are_named_when_training_goes_on(data, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    for language in ("xx", "yy"):
+        words = other / f"dict.{language}.txt"
+        words.write_text(words.read_text().replace("gnu ", "yak "))
+    folder = tmp_path / "run"
+    finished(train(data, folder, "--max-update", "2"), folder)
+    process = train(other, folder, "--max-update", "4")
+    process.join()
+    error = re.findall("^ValueError: .*", (folder / "log").read_text(), flags=re.MULTILINE)[-1]
+    assert process.exitcode == 1 and f"{folder / 'checkpoint_last.pt'}; this checkpoint was trained with anoth" in error
+    assert "architectures" not in error
+
+
+def test_a_recipe_that_has_ended_is_not_trained_on(tmp_path):
+    """fairseq forgets how long it has been patient, so the script of the recipes takes note of the end."""
+    for name, line in (
+        ("fairseq-train", f"echo trained >> '{tmp_path}/calls'; exit $FAILS"),
+        ("fairseq-attnvariants", ""),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o700)
+
+    def recipe(*more, fails=0):
+        environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "FAILS": str(fails)}
+        arguments = ["bin", tmp_path / "an out", "--patience", "10", *more]
+        corpus.run(SCRIPT, *arguments, check=not fails, environment=environment)
+        return (tmp_path / "calls").read_text().count("trained")
+
+    assert [recipe(fails=9), recipe(), recipe(), recipe("--patience", "20"), recipe("--patience", "20")] == [
+        1,
+        2,
+        2,
+        3,
+        3,
+    ]
