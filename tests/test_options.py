@@ -1,0 +1,119 @@
+"""Options in all pairs: what is not refused by the name of an option trains, and computes as any architecture does."""
+
+import enum
+import itertools
+import random
+import typing
+
+import pytest
+import torch
+from conftest import Task, batch, build, dictionary
+
+from fairseq_attnvariants.build import ConfigurationError
+from fairseq_attnvariants.config import AttentionRNNConfig
+from fairseq_attnvariants.variants import HISTORIES
+
+DRAWN = 6_000  # compositions, of which one in ten fits together
+
+
+def values():
+    """What is tried of every option: a choice's values, a flag on and off, and of these numbers one and more."""
+    tried = {"encoder_layers": [1, 2, 3], "decoder_layers": [1, 2], "attention_history": ["none", *HISTORIES]}
+    tried["attention_history"].append("+".join(HISTORIES))
+    for name, kind in typing.get_type_hints(AttentionRNNConfig).items():
+        kinds = {kind, *typing.get_args(kind)}
+        for one in kinds:
+            if one is bool and not name.endswith("freeze_embed"):
+                tried[name] = [False, True]
+            elif isinstance(one, type) and issubclass(one, enum.Enum):
+                tried[name] = [choice.value for choice in one]
+    return tried
+
+
+VALUES = values()
+
+
+def compose(options):
+    """A model, or the reason why there is none."""
+    joined = dictionary()
+    sizes = dict(encoder_embed_dim=5, encoder_hidden_size=7, decoder_embed_dim=5, decoder_hidden_size=7)
+    sizes.update(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9)
+    try:
+        return build("rnnsearch", Task(joined, joined), scale=0.5, **{**sizes, **options})
+    except ConfigurationError as error:
+        return str(error)
+
+
+def pairs(options):
+    return {frozenset(pair) for pair in itertools.combinations(options.items(), 2)}
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Compositions drawn evenly, with their model or their refusal."""
+    chance = random.Random(1)
+    options = [{name: chance.choice(tried) for name, tried in VALUES.items()} for _ in range(DRAWN)]
+    return [(one, compose(one)) for one in options]
+
+
+def chosen(drawn):
+    """Compositions with all pairs among them that are in any: each time the one with the most new pairs."""
+    left = {index: pairs(options) for index, (options, model) in enumerate(drawn) if not isinstance(model, str)}
+    wanted = set().union(*left.values())
+    while wanted:
+        best = max(left, key=lambda index: len(left[index] & wanted))
+        wanted -= left.pop(best)
+        yield drawn[best]
+
+
+def test_refusals_name_options(drawn):
+    for options, refusal in drawn:
+        if isinstance(refusal, str):
+            named = {word.strip(":,;()").lstrip("-").replace("-", "_") for word in refusal.split() if word[:2] == "--"}
+            assert named & set(options), refusal
+
+
+def test_pairs_that_fit_nowhere_are_refused_alone(drawn):
+    fitting = set().union(*(pairs(options) for options, model in drawn if not isinstance(model, str)))
+    for one, other in itertools.combinations(VALUES, 2):
+        for pair in itertools.product(VALUES[one], VALUES[other]):
+            options = dict(zip((one, other), pair))
+            if not pairs(options) <= fitting:
+                refusal = compose(options)
+                assert isinstance(refusal, str) and any(name.replace("_", "-") in refusal for name in options), options
+
+
+def test_compositions_keep_the_contract(drawn):
+    """They train, decode step by step as at once, and do not see padding."""
+    source, lengths, previous = batch(target_lengths=(4, 2, 4))
+    for options, model in chosen(drawn):
+        context = str(options)
+        before = [parameter.clone() for parameter in model.parameters()]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        output, _ = model.train()(source, lengths, previous)
+        output.float().log_softmax(-1)[..., 4].mean().neg().backward()
+        optimizer.step()
+        changed = [not old.equal(new) for old, new in zip(before, model.parameters())]
+        assert all(parameter.isfinite().all() for parameter in model.parameters()) and any(changed), context
+
+        with torch.no_grad():
+            output, extra = model.eval()(source, lengths, previous)
+            encoder_out, state = model.encoder(source, lengths), {}
+            order = torch.tensor([2, 0, 0])
+            for step in range(previous.size(1)):
+                rows = torch.arange(3) if step < 2 else order
+                if step == 2:
+                    model.decoder.reorder_incremental_state_scripting(state, order)
+                    encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+                found, attention = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
+                close(found[:, 0], output[rows, step], context)
+                close(attention["attn"][0][:, 0], extra["attn"][0][rows, step], context)
+            for row, real in enumerate(source.ne(1)):
+                steps = int(previous[row].ne(1).sum())
+                alone, own = model(source[row : row + 1, real], lengths[row : row + 1], previous[row : row + 1, :steps])
+                close(alone[0], output[row, :steps], context)
+                close(own["attn"][0][0], extra["attn"][0][row, :steps][:, real], context)
+
+
+def close(found, expected, context):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, msg=lambda text: f"{context}: {text}")
