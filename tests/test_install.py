@@ -4,12 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import venv
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from zipfile import ZipFile
 
+import corpus
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -131,3 +133,31 @@ def test_bare_name_works_from_any_folder(wheels, tmp_path, folder):
         assert "rnnsearch" in ARCH_MODEL_REGISTRY
         assert {str(site)!r} in sys.modules["fairseq_attnvariants"].__file__, sys.modules["fairseq_attnvariants"]
     """, cwd=cwd, PYTHONPATH=str(site), OMP_NUM_THREADS="1")  # fmt: skip
+
+
+def test_an_installed_wheel_trains_and_translates(wheels, tmp_path):
+    """``fairseq-train --user-dir fairseq_attnvariants`` from an empty folder, fairseq installed beside the wheel."""
+    text, here, environment = tmp_path / "text", tmp_path / "empty", tmp_path / "environment"
+    for folder in (text, here):
+        folder.mkdir()
+    corpus.write_corpus(text)
+    data = corpus.preprocess(text)
+
+    venv.create(environment, symlinks=True)
+    python, libraries = environment / "bin" / "python", Path(sysconfig.get_path("purelib"))
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheels["plain"])
+    [site] = environment.glob("lib/python*/site-packages")
+    for package in ("fairseq", "fairseq_cli"):
+        shutil.copytree(libraries / package, site / package, copy_function=os.symlink)
+    (site / "libraries.pth").write_text(f"{libraries}\n")  # torch and the rest
+
+    def installed(command, *arguments):
+        script = environment / "bin" / command
+        script = script if script.exists() else corpus.SCRIPTS / command
+        return run(python, script, *arguments, cwd=here, PYTHONPATH="", OMP_NUM_THREADS="1")
+
+    assert installed("fairseq-attnvariants", "user-dir").strip() == str(site / "fairseq_attnvariants")
+    common = [data, "--user-dir", "fairseq_attnvariants", "--cpu", "--batch-size", "8"]
+    options = ["--arch", "recatt", *corpus.SIZES, "--optimizer", "adam", "--max-update", "2", "--save-dir", "out"]
+    installed("fairseq-train", *common, *options)
+    assert "H-11" in installed("fairseq-generate", *common, "--path", "out/checkpoint_last.pt", "--beam", "2")
