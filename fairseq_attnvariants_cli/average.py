@@ -2,6 +2,7 @@
 
 import argparse
 import glob
+import math
 import os
 import sys
 from typing import Any, Dict, List, Sequence
@@ -12,6 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from fairseq_attnvariants.models.fingerprint import NAME as FINGERPRINT
+from fairseq_attnvariants.models.fingerprint import current
 
 from .files import UserError, write_bytes
 from .model import read_checkpoint
@@ -25,15 +27,15 @@ def architecture(state: Checkpoint) -> Dict[str, Any]:
     """What makes the model what it is: its options without dropout; a model without a dataclass has its name alone."""
     model = state["cfg"]["model"]
     if isinstance(model, argparse.Namespace):
-        return {"arch": model.arch}
+        return {"arch": getattr(model, "arch", None)}
     return {name: value for name, value in model.items() if "dropout" not in name}
 
 
 def difference(first: Checkpoint, second: Checkpoint) -> str:
     """In what two checkpoints differ that cannot be averaged; empty if in nothing."""
     ours, theirs = architecture(first), architecture(second)
-    for name in sorted(ours.keys() | theirs.keys()):
-        if ours.get(name) != theirs.get(name):
+    for name in sorted(ours.keys() | theirs.keys(), key=str):
+        if str(ours.get(name)) != str(theirs.get(name)):
             return f"the model's option {name} is {ours.get(name)!r} in one and {theirs.get(name)!r} in the other"
     one, other = first["model"], second["model"]
     for name in sorted(one.keys() ^ other.keys()):
@@ -66,6 +68,8 @@ def average(paths: Sequence[str]) -> Checkpoint:
     """
     states = [read_checkpoint(path) for path in tqdm(paths, desc="loading", disable=None)]
     for path, state in zip(paths, states, strict=True):
+        marks = {name: current(tensor) for name, tensor in state["model"].items() if name.endswith(FINGERPRINT)}
+        state["model"].update(marks)
         if found := difference(states[0], state):
             raise UserError(f"{paths[0]} and {path} cannot be averaged: {found}")
     states.sort(key=updates)
@@ -101,10 +105,15 @@ def best(folder: str, count: int) -> List[str]:
     for path in tqdm(sorted(glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt"))), disable=None):
         state = read_checkpoint(path)
         value = state["extra_state"].get("val_loss")
-        if value is not None:
-            options = state["cfg"]["checkpoint"]
-            sign = -1 if options["maximize_best_checkpoint_metric"] else 1
-            metrics.add((options["best_checkpoint_metric"], sign))
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            options = state["cfg"].get("checkpoint")
+            if not isinstance(options, dict) or "best_checkpoint_metric" not in options:
+                raise UserError(f"{path} does not say which metric is best: name those to be averaged")
+            metric, sign = (
+                options["best_checkpoint_metric"],
+                -1 if options.get("maximize_best_checkpoint_metric") else 1,
+            )
+            metrics.add((metric, sign))
             values.setdefault(updates(state), (sign * value, path))
     if len(metrics) > 1:
         raise UserError(f"{folder} has checkpoints of runs with different metrics: name those to be averaged")

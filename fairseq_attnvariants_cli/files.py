@@ -13,8 +13,9 @@ class UserError(Exception):
 
 
 def reason(error: Exception) -> str:
-    """The first line of an error's message, or its name."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    """The first line of an error's message, with the next one where it ends in a colon, or the error's name."""
+    lines = [line.strip() for line in str(error).strip().split("\n")]
+    return " ".join(lines[: 1 + lines[0].endswith(":")]) or type(error).__name__
 
 
 def read_lines(path: str) -> Iterator[str]:

@@ -11,16 +11,21 @@ of its source even where the model does not keep track of padding, as the stock 
 import argparse
 import itertools
 import os
-import pickle
+import zipfile
+from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils, utils
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 from tqdm import tqdm
 
 from fairseq_attnvariants.characters import to_characters
+from fairseq_attnvariants.compat import can_load_safely
+from fairseq_attnvariants.compat.training import is_whole
 from fairseq_attnvariants.tasks import CharacterDictionary
 
 from .files import UserError, read_lines, read_parallel, reason
@@ -166,9 +171,17 @@ def load(path: str, data: str, cpu: bool = False) -> System:
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
     for name in utils.split_paths(path):
         try:
-            loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task)
+            _check_sums(name)
+            state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
+            _check(name, state)
+            _check_names(name, state["cfg"])
+            loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task, state=state)
+        except UserError:
+            raise
         except Exception as error:  # fairseq raises bare Exceptions, too
             why = reason(error)
+            if isinstance(error, (AttributeError, LookupError, TypeError)):  # says too little
+                why = f"it is not a checkpoint of fairseq 0.12, or damaged ({why})"
             known = why.startswith(f"{name}: ")
             raise UserError(why if known else f"{name} cannot be loaded with the data folder {data}: {why}") from error
         models += [model.to(device).eval() for model in loaded]
@@ -176,19 +189,54 @@ def load(path: str, data: str, cpu: bool = False) -> System:
 
 
 def read_checkpoint(path: str) -> Dict[str, Any]:
-    """The content of a checkpoint without the optimizer's state: tensors and plain data, and nothing else is loaded.
+    """The content of a checkpoint without the optimizer's state; where torch can, only tensors and plain data load.
 
     Raises:
         UserError: the file cannot be read, or is no checkpoint.
     """
+    _check_sums(path)
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        state = torch.load(path, map_location="cpu", weights_only=can_load_safely())
+    except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
         raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
-    if not isinstance(state, dict) or not {"cfg", "model", "extra_state", "optimizer_history"} <= state.keys():
-        raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
+    _check(path, state)
     state.pop("last_optimizer_state", None)
     return state
+
+
+def _check_sums(path: str) -> None:
+    if zipfile.is_zipfile(path) and not is_whole(path):
+        raise UserError(f"{path} is damaged: its content is not what was written")
+
+
+def _check(path: str, state: Any) -> None:
+    """Refuse what has not the structure of a checkpoint, or no numbers in it.
+
+    Raises:
+        UserError: with what is wrong.
+    """
+    try:
+        tensors, cfg = state["model"], state["cfg"]
+        fits = all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in tensors.items())
+        fits &= all(isinstance(cfg[part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
+        fits &= isinstance(state["optimizer_history"][-1]["num_updates"], int)
+        fits &= isinstance(state["extra_state"], dict)
+    except (AttributeError, LookupError, TypeError):
+        fits = False
+    if not fits:
+        raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise UserError(f"{path}: {name} holds NaN or infinity: the training diverged, use an earlier one")
+
+
+def _check_names(path: str, cfg: Any) -> None:
+    registries = {"model": {**ARCH_MODEL_REGISTRY, **MODEL_REGISTRY}, "task": TASK_REGISTRY}
+    for part, registry in registries.items():
+        options = vars(cfg[part]) if isinstance(cfg[part], argparse.Namespace) else cfg[part]
+        name = next((options[key] for key in ("_name", "arch", "task") if key in options), None)
+        if name not in registry:
+            raise UserError(f"{path} needs the {part} {name!r}, which neither fairseq nor this package has")
 
 
 def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:

@@ -6,7 +6,6 @@ from typing import Any, Callable, Tuple
 
 FAIRSEQ = "0.12.2"
 OLDEST_TORCH = (2, 1)
-WEIGHTS_ONLY_TORCH = (2, 6)
 
 
 def check_environment() -> None:
@@ -34,6 +33,13 @@ def _release(text: str) -> Tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2])
 
 
+def can_load_safely() -> bool:
+    """Whether torch can be told what a checkpoint may hold beside tensors (2.4 and later)."""
+    import torch
+
+    return hasattr(torch.serialization, "add_safe_globals")
+
+
 def allow_stock_checkpoints() -> None:
     """Let torch's safe loading accept the two kinds of plain data that stock fairseq writes beside tensors.
 
@@ -42,13 +48,14 @@ def allow_stock_checkpoints() -> None:
     no code of the checkpoint's; anything else is still refused.  torch before 2.6 does not load safely by default,
     and there fairseq's own loading stays as it is.
     """
-    if _release(version("torch")) < WEIGHTS_ONLY_TORCH:
+    if not can_load_safely():
         return
     import numpy
     from torch.serialization import add_safe_globals
 
-    rebuild: Any = numpy.zeros(0).__reduce__()[0]
     add_safe_globals([argparse.Namespace, numpy.ndarray, numpy.dtype])
     add_safe_globals([type(numpy.dtype(kind)) for kind in ("int32", "int64", "float32", "float64")])
     # numpy 2 moved the function, and a checkpoint may be older or younger than the numpy that reads it
-    add_safe_globals([(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")])
+    rebuild: Any = numpy.zeros(0).__reduce__()[0]
+    names = [f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core")]
+    add_safe_globals([(rebuild, name) for name in names] if _release(version("torch")) >= (2, 6) else [rebuild])

@@ -58,17 +58,26 @@ def guard_training() -> None:
 
 
 def mend_last(folder: str, suffix: str = "") -> None:
-    """Put the newest complete checkpoint in the place of a ``checkpoint_last.pt`` that has been cut off.
+    """Put the newest complete checkpoint in the place of a ``checkpoint_last.pt`` that is damaged or cut off.
 
     Raises:
         ValueError: there is no complete one.
     """
     last = os.path.join(folder, f"checkpoint_last{suffix}.pt")
-    if not os.path.isfile(last) or zipfile.is_zipfile(last):
+    if not os.path.isfile(last) or is_whole(last):
         return
     paths = glob.glob(os.path.join(glob.escape(folder), f"checkpoint*{suffix}.pt"))
-    complete = sorted(filter(zipfile.is_zipfile, paths), key=os.path.getmtime)
+    complete = sorted(filter(is_whole, paths), key=os.path.getmtime)
     if not complete:
-        raise ValueError(f"{last} is cut off, and {folder} has no complete checkpoint: remove it to start anew")
-    logger.warning(f"{last} is cut off: going on from {complete[-1]}, the newest complete checkpoint")
+        raise ValueError(f"{last} is damaged or cut off, and {folder} has no whole one: remove it to start anew")
+    logger.warning(f"{last} is damaged or cut off: going on from {complete[-1]}, the newest complete checkpoint")
     PathManager.copy(complete[-1], last, overwrite=True)
+
+
+def is_whole(path: str) -> bool:
+    """Whether a checkpoint is complete and unchanged since it was written; torch does not look at its checksums."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except Exception:  # of a damaged archive: whatever its bytes happen to ask for
+        return False

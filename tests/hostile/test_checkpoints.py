@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import random
 import sys
 from pathlib import Path
 
@@ -12,9 +13,12 @@ import pytest
 import torch
 from fairseq import hub_utils, utils
 
+from fairseq_attnvariants.compat import allow_stock_checkpoints
 from fairseq_attnvariants.compat.evaluation import evaluate
+from fairseq_attnvariants_cli.average import average
 from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.model import load
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.model import load, read_checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
 
@@ -127,3 +131,100 @@ def test_every_module_of_fairseq_that_evaluates_is_guarded():
         if "eval" in called:
             found.append(".".join(path.relative_to(root.parent).with_suffix("").parts))
     assert len(found) > 10 and all(sys.modules[name].eval is evaluate for name in found)
+
+
+def without_metric(state):
+    del state["cfg"]["checkpoint"]
+
+
+STRUCTURES = {
+    "no history": lambda state: state.pop("optimizer_history"),
+    "an empty history": lambda state: state.update(optimizer_history=[]),
+    "no history at all": lambda state: state.update(optimizer_history=None),
+    "updates in words": lambda state: state["optimizer_history"][-1].update(num_updates="many"),
+    "no parameters": lambda state: state.update(model=None),
+    "a list of parameters": lambda state: state.update(model=[1]),
+    "a parameter that is no tensor": lambda state: state["model"].update({"decoder.output_projection.bias": 3}),
+    "a parameter without a name": lambda state: state["model"].update({3: torch.zeros(1)}),
+    "no configuration": lambda state: state.update(cfg=None),
+    "a list as configuration": lambda state: state.update(cfg=[1]),
+    "a text as configuration": lambda state: state.update(cfg="model: rnnsearch"),
+    "no model": lambda state: state["cfg"].pop("model"),
+    "an empty model": lambda state: state["cfg"].update(model=None),
+    "no task": lambda state: state["cfg"].update(task=None),
+    "no state": lambda state: state.update(extra_state=None),
+}
+
+
+@pytest.mark.parametrize("change", STRUCTURES.values(), ids=STRUCTURES)
+def test_malformed_structures_are_refused_in_one_sentence(runs, changed, tmp_path, capfd, change):
+    path, good, output = changed(change, runs.rnnsearch / "checkpoint1.pt"), runs.rnnsearch / "checkpoint2.pt", tmp_path
+    (tmp_path / "checkpoint1.pt").write_bytes(path.read_bytes())
+    for inputs in ([path, good], [good, path], ["--folder", tmp_path, "--best", "1"]):
+        assert main(["average", *map(str, inputs), "--output", str(output / "average.pt")]) == 2
+        error = capfd.readouterr().err
+        assert "is not a checkpoint of fairseq" in error and len(error.splitlines()) == 1
+    with pytest.raises(UserError, match="stranger.pt .*is not a checkpoint of fairseq"):
+        load(str(path), str(runs.data), cpu=True)
+    assert not (output / "average.pt").exists()
+
+
+def test_without_the_metric_the_best_are_not_known(runs, changed, tmp_path, capfd):
+    (tmp_path / "checkpoint1.pt").write_bytes(changed(without_metric, runs.rnnsearch / "checkpoint1.pt").read_bytes())
+    assert main(["average", "--folder", str(tmp_path), "--best", "1", "--output", str(tmp_path / "average.pt")]) == 2
+    assert "checkpoint1.pt does not say which metric is best: name those to be averaged" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["model", "task"])
+def test_what_neither_fairseq_nor_the_package_has_is_named(runs, changed, part):
+    path = changed(lambda state: state["cfg"][part].update(_name="fancy"), runs.rnnsearch / "checkpoint1.pt")
+    with pytest.raises(
+        UserError, match=f"^{path} needs the {part} 'fancy', which neither fairseq nor this package has$"
+    ):
+        load(str(path), str(runs.data), cpu=True)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_diverged_model_is_refused(runs, changed, tmp_path, value):
+    def diverge(state):
+        state["model"]["decoder.output_projection.bias"][3] = value
+
+    path = str(changed(diverge, runs.rnnsearch / "checkpoint1.pt"))
+    for read in (lambda: load(path, str(runs.data), cpu=True), lambda: average([path])):
+        with pytest.raises(
+            UserError, match="decoder.output_projection.bias holds NaN or infinity: the training diverged"
+        ):
+            read()
+
+
+def test_flipped_bits_are_found(runs, tmp_path):
+    """Wherever they are: torch itself reads changed weights in silence."""
+    source, path, rng = runs.rnnsearch / "checkpoint1.pt", str(tmp_path / "flipped.pt"), random.Random(1)
+    content, expected, refused = source.read_bytes(), read_checkpoint(str(source))["model"], 0
+    for _ in range(60):
+        flipped = bytearray(content)
+        flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        (tmp_path / "flipped.pt").write_bytes(flipped)
+        try:
+            found = read_checkpoint(path)["model"]  # of padding between the parts
+            assert all(torch.equal(expected[name], found[name]) for name in expected)
+        except UserError as error:
+            assert str(error).startswith(path) and "\n" not in str(error)
+            refused += 1
+            with pytest.raises(UserError):
+                load(path, str(runs.data), cpu=True)
+    assert refused > 40
+
+
+def test_torch_that_cannot_be_told_what_is_safe(runs, tmp_path, monkeypatch):
+    """Before 2.4, checkpoints with a Namespace are loaded as fairseq loads them there."""
+    torch.serialization.clear_safe_globals()
+    monkeypatch.delattr(torch.serialization, "add_safe_globals")
+    try:
+        allow_stock_checkpoints()
+        paths = [str(runs.lstm / f"checkpoint{name}.pt") for name in ("1", "_1_10")]
+        assert main(["average", *paths, "--output", str(tmp_path / "average.pt")]) == 0
+    finally:
+        monkeypatch.undo()
+        allow_stock_checkpoints()
+    assert load(str(tmp_path / "average.pt"), str(runs.data), cpu=True).models
