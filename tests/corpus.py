@@ -41,10 +41,10 @@ def run(command, *arguments, check=True, stdin=None, cwd=None, environment=None)
     return process
 
 
-def write_corpus(folder):
+def write_corpus(folder, train=120):
     """``{train,valid,test}.{xx,yy}``: sentences of 1 to 6 words and their reversal."""
     rng = random.Random(1)
-    for split, count in (("train", 120), ("valid", 12), ("test", 12)):
+    for split, count in (("train", train), ("valid", 12), ("test", 12)):
         lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 6))) for _ in range(count)]
         if split == "test":
             lines[3] = "zebra yak"  # only unknown words
