@@ -1,19 +1,22 @@
-"""No string out of a file is run as Python.
+"""No string out of a file is run.
 
 Stock fairseq passes strings of a loaded configuration to ``eval``: ``--decoder-attention`` of its ``lstm``, the
 convolutions of ``fconv`` and wav2vec, ``left_pad_source`` of multilingual tasks, and others.  In fairseq's modules
 ``eval`` is therefore :func:`evaluate`, which computes literals and arithmetic of literals, such as ``[(512, 3)] * 20``,
-and refuses everything else.
+and refuses everything else.  It also hands the names of FASTA files in a data folder to a shell; there, names that a
+shell would not take as they are are refused.
 """
 
 import argparse
 import ast
 import functools
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any, Dict, Iterator, Tuple
 
 from fairseq import checkpoint_utils
+from fairseq.data import FastaDataset
 from omegaconf import OmegaConf
 
 LITERALS = (ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Load)
@@ -44,7 +47,7 @@ def evaluate(text: Any) -> Any:
 
 
 def guard_evaluation() -> None:
-    """Replace ``eval`` in fairseq's modules, and read checkpoints so that a refusal can name the file."""
+    """Replace ``eval`` in fairseq's modules, let refusals name the checkpoint, and keep odd names from the shell."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "fairseq":
             setattr(module, "eval", evaluate)  # noqa: B010
@@ -64,6 +67,16 @@ def guard_evaluation() -> None:
         return state
 
     checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
+
+    index = FastaDataset._build_index
+
+    @functools.wraps(index)
+    def build_index(self, path):
+        if shlex.quote(path) != path:
+            raise ValueError(f"{path}.fasta: fairseq gives this name to a shell, which would not take it as it is")
+        return index(self, path)
+
+    FastaDataset._build_index = build_index
 
 
 def _strings(part: Any, name: str = "") -> Iterator[Tuple[str, str]]:

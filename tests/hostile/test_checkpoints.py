@@ -12,6 +12,7 @@ import fairseq_cli.generate
 import pytest
 import torch
 from fairseq import hub_utils, utils
+from fairseq.data.data_utils import load_indexed_dataset
 
 from fairseq_attnvariants.compat import allow_stock_checkpoints
 from fairseq_attnvariants.compat.evaluation import evaluate
@@ -135,6 +136,15 @@ def test_every_module_of_fairseq_that_evaluates_is_guarded():
 
 def without_metric(state):
     del state["cfg"]["checkpoint"]
+
+
+def test_no_name_in_a_data_folder_reaches_a_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = tmp_path / "test.xx-$(mkdir made).xx"
+    Path(f"{name}.fasta").write_text(">\nACG\n")
+    with pytest.raises(ValueError, match="a shell, which would not take it as it is"):
+        load_indexed_dataset(str(name), None, None)
+    assert not Path("made").exists()
 
 
 STRUCTURES = {
