@@ -47,7 +47,7 @@ def guard_training() -> None:
                 raise ValueError(str(error).replace(advice, str(error.__context__))) from error
             raise
         optimization = trainer.cfg.optimization
-        if 0 < optimization.max_update <= trainer.get_num_updates():
+        if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
             logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
             optimization.max_epoch = -1  # fairseq looks at max_update only after an update
         return state, epochs
