@@ -221,13 +221,15 @@ def _check(path: str, state: Any) -> None:
         fits &= all(isinstance(cfg[part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
         fits &= isinstance(state["optimizer_history"][-1]["num_updates"], int)
         fits &= isinstance(state["extra_state"], dict)
-    except (AttributeError, LookupError, TypeError):
-        fits = False
+        diverged = [
+            name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()
+        ]
+    except (AttributeError, LookupError, TypeError, RuntimeError):
+        fits, diverged = False, []
     if not fits:
         raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise UserError(f"{path}: {name} holds NaN or infinity: the training diverged, use an earlier one")
+    if diverged:
+        raise UserError(f"{path}: {diverged[0]} holds NaN or infinity: the training diverged, use an earlier one")
 
 
 def _check_names(path: str, cfg: Any) -> None:

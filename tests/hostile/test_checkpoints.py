@@ -21,6 +21,7 @@ from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import load, read_checkpoint
 
+BIAS = "decoder.output_projection.bias"
 pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
 
 
@@ -154,8 +155,10 @@ STRUCTURES = {
     "updates in words": lambda state: state["optimizer_history"][-1].update(num_updates="many"),
     "no parameters": lambda state: state.update(model=None),
     "a list of parameters": lambda state: state.update(model=[1]),
-    "a parameter that is no tensor": lambda state: state["model"].update({"decoder.output_projection.bias": 3}),
+    "a parameter that is no tensor": lambda state: state["model"].update({BIAS: 3}),
     "a parameter without a name": lambda state: state["model"].update({3: torch.zeros(1)}),
+    "a sparse parameter": lambda state: state["model"].update({BIAS: torch.eye(3).to_sparse()}),
+    "a parameter without values": lambda state: state["model"].update({BIAS: torch.zeros(3, device="meta")}),
     "no configuration": lambda state: state.update(cfg=None),
     "a list as configuration": lambda state: state.update(cfg=[1]),
     "a text as configuration": lambda state: state.update(cfg="model: rnnsearch"),
@@ -197,13 +200,11 @@ def test_what_neither_fairseq_nor_the_package_has_is_named(runs, changed, part):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_diverged_model_is_refused(runs, changed, tmp_path, value):
     def diverge(state):
-        state["model"]["decoder.output_projection.bias"][3] = value
+        state["model"][BIAS][3] = value
 
     path = str(changed(diverge, runs.rnnsearch / "checkpoint1.pt"))
     for read in (lambda: load(path, str(runs.data), cpu=True), lambda: average([path])):
-        with pytest.raises(
-            UserError, match="decoder.output_projection.bias holds NaN or infinity: the training diverged"
-        ):
+        with pytest.raises(UserError, match=f"{BIAS} holds NaN or infinity: the training diverged"):
             read()
 
 
