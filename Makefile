@@ -24,7 +24,7 @@ install: .venv/.installed
 	$(PYTHON) -m venv .venv
 	$(PIP) "$(TORCH)"
 	@echo "Installing into .venv (2 of 3): this package and its tools"
-	$(PIP) -e ".[fairseq,dev,plot,docs]"
+	$(PIP) -e ".[fairseq,dev,plot,sweep,docs]"
 	@echo "Installing into .venv (3 of 3): $(FAIRSEQ), compiled here"
 	$(PIP) --no-deps "$(FAIRSEQ)"
 	@touch $@

@@ -1,0 +1,57 @@
+"""Several processes and shards of data, through fairseq's own engine."""
+
+import socket
+
+import pytest
+import torch
+from corpus import preprocess, run, train_arguments, write_corpus
+
+UPDATES = ["--max-epoch", "2", "--dropout", "0", "--sentence-avg"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return preprocess(folder)
+
+
+def weights(folder):
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True)["model"]
+
+
+def torchrun(processes, *arguments):
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    launch = ["--nproc-per-node", processes, "--master-port", port, "--no-python", "fairseq-train"]
+    gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-world-size", processes]
+    return run("torchrun", *launch, *arguments, *gloo, "--distributed-no-spawn")
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_agree_with_one(processes, data, tmp_path):
+    """The batches of an update, at the same time or one after the other: the same weights but for rounding."""
+    many, one = tmp_path / "many", tmp_path / "one"
+    torchrun(processes, *train_arguments(data, many, *UPDATES))
+    run("fairseq-train", *train_arguments(data, one, "--update-freq", processes, *UPDATES))
+    found, expected = weights(many), weights(one)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], atol=1e-3, rtol=1e-3, msg=name)
+
+
+def test_shards(data, tmp_path):
+    """``data0:data1``: an epoch of each."""
+    folder = data.parent
+    lines = {side: (folder / f"train.{side}").read_text().splitlines(keepends=True) for side in ("xx", "yy")}
+    shards = []
+    for k, size in enumerate((80, 40)):
+        for side, text in lines.items():
+            (tmp_path / f"train{k}.{side}").write_text("".join(text[80 * k : 80 * k + size]))
+        files = [f"--trainpref={tmp_path}/train{k}", f"--validpref={folder}/valid", f"--srcdict={data}/dict.xx.txt"]
+        run("fairseq-preprocess", "-s", "xx", "-t", "yy", *files, "--joined-dictionary", "--destdir", tmp_path / f"{k}")
+        shards.append(str(tmp_path / f"{k}"))
+    out = run("fairseq-train", *train_arguments(":".join(shards), tmp_path / "run", *UPDATES))
+    assert [f"{shard}/train.xx-yy" in out.stdout + out.stderr for shard in shards] == [True, True]
+    state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] == 80 // 8 + 40 // 8

@@ -1,0 +1,63 @@
+"""``config/sweep.yaml`` with hydra's launchers."""
+
+import hydra
+import pytest
+from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
+from fairseq.dataclass.initialize import hydra_init
+from hydra.core.global_hydra import GlobalHydra
+
+MODEL = [f"model.{name.strip('-').replace('-', '_')}={size}" for name, size in zip(SIZES[::2], SIZES[1::2])]
+FIXED = ["common.cpu=true", "optimization.max_epoch=1", *MODEL]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return preprocess(folder)
+
+
+def sweep(data, folder, *more):
+    overrides = [f"common.user_dir={USER_DIR}", f"task.data={data}", *FIXED, *more]
+    command = ["-m", "--config-dir", f"{USER_DIR}/config", "--config-name", "sweep", *overrides]
+    return run("fairseq-hydra-train", *command, cwd=folder, check=False)
+
+
+def finished(folder):
+    """The runs that have a checkpoint, without the hashes in their names."""
+    paths = folder.glob("sweep/*/checkpoints/checkpoint_last.pt")
+    return sorted(path.parent.parent.name.rpartition("-")[0] for path in paths)
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
+def test_launchers(launcher, data, tmp_path):
+    """A run that fails does not stop the others, and the status tells of it."""
+    if launcher != "basic":
+        pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
+    result = sweep(data, tmp_path, f"hydra/launcher={launcher}", "model._name=rnsearch,recatt", "common.seed=1,2")
+    assert result.returncode == 1 and finished(tmp_path) == ["recatt-1", "recatt-2"]
+
+
+def test_a_repeated_sweep_resumes(data, tmp_path):
+    """Another override is another run; one that is done is not trained again."""
+    for dropout in ("0.1", "0.1,0.2"):
+        result = sweep(data, tmp_path, "model._name=rnnsearch", f"model.dropout={dropout}")
+        assert result.returncode == 0, result.stderr[-3000:]
+    assert finished(tmp_path) == ["rnnsearch-1", "rnnsearch-1"]
+    logs = [path.read_text() for path in tmp_path.glob("sweep/*/hydra_train.log")]
+    assert sorted(log.count("Loaded checkpoint") for log in logs) == [0, 1]
+    assert [log.count("end of epoch") for log in logs] == [1, 1]
+
+
+@pytest.mark.parametrize("launcher", ["submitit_slurm", "submitit_local", "joblib", "basic"])
+def test_composition(launcher):
+    """No key is one that only some launchers know."""
+    if launcher != "basic":
+        pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
+    GlobalHydra.instance().clear()
+    hydra_init("sweep")
+    with hydra.initialize_config_dir(f"{USER_DIR}/config", version_base="1.1"):
+        cfg = hydra.compose("sweep", [f"hydra/launcher={launcher}", "common.seed=3"], return_hydra_config=True)
+    name = {"basic": "Basic", "joblib": "Joblib", "submitit_local": "Local", "submitit_slurm": "Slurm"}[launcher]
+    assert cfg.hydra.launcher._target_.endswith(f".{name}Launcher") and cfg.hydra.sweep.dir == "sweep"
+    assert cfg.common.seed == 3 and cfg.dataset.num_workers == 0
