@@ -11,9 +11,11 @@ allow_stock_checkpoints()
 # fairseq scans models/ and tasks/ only when it imports the package itself, and criterions/ never
 from . import criterions, models, tasks  # noqa: E402
 from .compat.evaluation import guard_evaluation  # noqa: E402
+from .compat.names import guard_names  # noqa: E402
 from .compat.training import guard_training  # noqa: E402
 
 guard_evaluation()
+guard_names()
 guard_training()
 
 __all__ = ["criterions", "models", "tasks"]

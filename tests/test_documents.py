@@ -1,4 +1,4 @@
-"""The shell blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates."""
+"""The shell and Python blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates."""
 
 import os
 import re
@@ -11,14 +11,19 @@ import corpus
 import pytest
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"(?P<skip><!-- not run: .+ -->\n)?^```bash\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"(?P<skip><!-- not run: [^\n]+ -->\n)?^```(?P<language>bash|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 SHORT = {"fairseq-train": "--max-update 2", "fairseq-hydra-train": "optimization.max_update=2"}
-PAGES = sorted(path for path in (ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 def blocks(page):
-    """The shell blocks of a page that are not marked otherwise."""
-    return [match["text"] for match in BLOCK.finditer(page.read_text()) if not match["skip"]]
+    """The shell blocks of a page that are not marked otherwise; of Python blocks one is made."""
+    found = [match for match in BLOCK.finditer(page.read_text()) if not match["skip"]]
+    python = "".join(match["text"] for match in found if match["language"] == "python")
+    shell = [match["text"] for match in found if match["language"] == "bash"]
+    return [*shell, f"python - <<'END'\n{python}END\n"] if python else shell
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ..build import ConfigurationError, build_bridge, build_decoder, build_encoder, check, use_kernels
 from ..config import AttentionRNNConfig
+from ..hub import Pretrained
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
@@ -40,7 +41,7 @@ COST_TERMS = {
 
 
 @register_model("attention_rnn", dataclass=AttentionRNNConfig)
-class AttentionRNNModel(FairseqEncoderDecoderModel):
+class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
     """An attentional recurrent encoder-decoder, composed as its configuration says.
 
     ``forward(src_tokens, src_lengths, prev_output_tokens)`` returns logits ``B x T x V`` and a dictionary with
