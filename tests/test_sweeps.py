@@ -2,6 +2,7 @@
 
 import hydra
 import pytest
+import torch
 from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from fairseq.dataclass.initialize import hydra_init
 from hydra.core.global_hydra import GlobalHydra
@@ -47,6 +48,20 @@ def test_a_repeated_sweep_resumes(data, tmp_path):
     logs = [path.read_text() for path in tmp_path.glob("sweep/*/hydra_train.log")]
     assert sorted(log.count("Loaded checkpoint") for log in logs) == [0, 1]
     assert [log.count("end of epoch") for log in logs] == [1, 1]
+
+
+def test_runs_of_one_process_do_not_know_of_each_other(data, tmp_path):
+    """Stock fairseq keeps the best score and the patience: a later run that is worse would have no best checkpoint."""
+    two, alone = tmp_path / "two", tmp_path / "alone"
+    for folder, rates in ((two, "[0.01],[0.0001]"), (alone, "[0.0001]")):
+        folder.mkdir()
+        rest = ["model._name=rnnsearch", "checkpoint.patience=1", "optimization.max_epoch=2"]
+        assert sweep(data, folder, f"optimization.lr={rates}", *rest).returncode == 0
+    [path] = alone.glob("sweep/*/checkpoints/checkpoint_best.pt")
+    expected = torch.load(path, weights_only=True)
+    found = torch.load(two / path.relative_to(alone), weights_only=True)
+    assert found["extra_state"]["best"] == expected["extra_state"]["best"]
+    assert all(torch.equal(found["model"][name], value) for name, value in expected["model"].items())
 
 
 @pytest.mark.parametrize("launcher", ["submitit_slurm", "submitit_local", "joblib", "basic"])

@@ -9,6 +9,7 @@ import glob
 import logging
 import os
 import shutil
+import sys
 import zipfile
 
 from fairseq import checkpoint_utils
@@ -37,6 +38,7 @@ def guard_training() -> None:
 
     @functools.wraps(load)
     def load_checkpoint(cfg, trainer, **options):
+        forget_last_training()
         if cfg.restore_file == "checkpoint_last.pt" and trainer.data_parallel_rank == 0:
             mend_last(cfg.save_dir, trainer.checkpoint_suffix)
         try:
@@ -55,6 +57,14 @@ def guard_training() -> None:
     PathManager.rename = staticmethod(rename_whole)
     PathManager.copy = staticmethod(copy_whole)
     checkpoint_utils.load_checkpoint = load_checkpoint
+
+
+def forget_last_training() -> None:
+    """Drop the best score and the patience that fairseq keeps of a training before in this process, as in a sweep."""
+    train = sys.modules.get("fairseq_cli.train")
+    for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
+        for name in ("best", "num_runs"):
+            getattr(function, "__dict__", {}).pop(name, None)
 
 
 def mend_last(folder: str, suffix: str = "") -> None:
