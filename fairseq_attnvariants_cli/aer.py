@@ -4,23 +4,20 @@ With sure links S, possible links P (which contain S) and links A (Och & Ney 200
 
     AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|)
 
-and with the weights M_A instead of links and 0/1 matrices M_S and M_P (Liu et al. 2016)
+and with the weights M_A instead of links and 0/1 matrices M_S and M_P (Tu et al. 2016)
 
     SAER = 1 - (Σ M_A∘M_S + Σ M_A∘M_P) / (Σ M_A + Σ M_S).
 """
 
 import argparse
 import re
-from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Iterable, NamedTuple, Optional, Set, Tuple
 
-from torch import Tensor
+import numpy as np
 
-from .align import parse_soft
+from .alignments import Link, check_inside, parse_lines, parse_links, parse_soft
 from .files import UserError, read_parallel
-from .lexicon import Link, parse_links
-from .tables import table
-
-T = TypeVar("T")
+from .tables import add_table_options, tables
 
 HEADERS = ("measure", "error rate", "precision", "recall", "file")
 
@@ -74,14 +71,14 @@ def error_rate(pairs: Iterable[Tuple[Set[Link], Gold]]) -> Rates:
     return _rates(found, sure, found_sure, found_possible)
 
 
-def soft_error_rate(pairs: Iterable[Tuple[Tensor, Gold]]) -> Rates:
+def soft_error_rate(pairs: Iterable[Tuple[np.ndarray, Gold]]) -> Rates:
     """SAER, and precision and recall likewise, of weights ``T x S``, over all sentence pairs."""
     found = sure = found_sure = found_possible = 0.0
     for weights, gold in pairs:
-        found += weights.sum().item()
+        found += weights.sum()
         sure += len(gold.sure)
-        found_sure += sum(weights[j, i].item() for i, j in gold.sure)
-        found_possible += sum(weights[j, i].item() for i, j in gold.possible)
+        found_sure += sum(weights[j, i] for i, j in gold.sure)
+        found_possible += sum(weights[j, i] for i, j in gold.possible)
     return _rates(found, sure, found_sure, found_possible)
 
 
@@ -93,28 +90,6 @@ def _rates(found: float, sure: float, found_sure: float, found_possible: float) 
     )
 
 
-def parse_lines(path: str, lines: Sequence[str], parse: Callable[[str], T]) -> List[T]:
-    """Each line parsed; a ValueError becomes a :class:`UserError` that names the line."""
-    parsed = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            parsed.append(parse(line))
-        except ValueError as error:
-            raise UserError(f"{path}, line {number}: {error}") from error
-    return parsed
-
-
-def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Sequence[Tuple[int, int]]) -> None:
-    """Refuse links outside sentence pairs of ``sizes`` (source, target); ``path`` is for the message."""
-    for number, (several, (source, target)) in enumerate(zip(links, sizes, strict=True), start=1):
-        for i, j in sorted(several):
-            if i >= source or j >= target:
-                raise UserError(
-                    f"{path}, line {number}: the link of source word {i} and target word {j} (from 0) is outside the "
-                    f"sentences, which have {source} and {target} words"
-                )
-
-
 def run(options: argparse.Namespace) -> None:
     """Read, compare, print the table."""
     if not (options.hard or options.soft):
@@ -122,7 +97,7 @@ def run(options: argparse.Namespace) -> None:
     paths = [path for path in (options.hard, options.soft, *(options.text or ())) if path]
     pairs = read_parallel(options.gold, *paths)
     lines = {path: [row[k] for row in pairs] for k, path in enumerate((options.gold, *paths))}
-    with table(options.table, dict.fromkeys(HEADERS, 4)) as write:
+    with tables(options.json, rates=options.table) as write:
         gold = parse_lines(
             options.gold, lines[options.gold], lambda line: parse_gold(line, options.first, options.swap)
         )
@@ -141,19 +116,19 @@ def run(options: argparse.Namespace) -> None:
             rows.append(("AER", *error_rate(zip(links, gold, strict=True)), options.hard))
         if options.soft:
             weights = parse_lines(options.soft, lines[options.soft], parse_soft)
-            check_inside(options.gold, possible, [(matrix.size(1), matrix.size(0)) for matrix in weights])
+            check_inside(options.gold, possible, [matrix.shape[::-1] for matrix in weights])
             rows.append(("SAER", *soft_error_rate(zip(weights, gold, strict=True)), options.soft))
-        write(HEADERS, rows)
+        write("rates", HEADERS, rows, dict.fromkeys(HEADERS, 4))
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "aer",
-        help="alignment error rates of what align wrote",
-        description="Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each "
-        "sentence pair a line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too.",
-        epilog="example: fairseq-attnvariants aer test.gold --hard test.align --soft test.soft --text test.en test.de",
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each "
+        "sentence pair a line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants aer test.gold --hard test.align --soft test.soft --text test.en test.de"
     )
     parser.add_argument("gold", metavar="GOLD", help="the links that people made")
     parser.add_argument("--hard", metavar="FILE", help="i-j pairs, as align --output writes them")
@@ -168,5 +143,4 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         nargs=2,
         help="the sentences, in words: links outside them are refused (with --soft their lengths are known anyway)",
     )
-    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
-    parser.set_defaults(run=run)
+    add_table_options(parser)

@@ -1,20 +1,18 @@
 """``fairseq-attnvariants attention``: heat maps of the attention on one sentence."""
 
 import argparse
-import os
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
-from torch import Tensor
+import numpy as np
 
-from fairseq_attnvariants.characters import SPACE
-
-from .files import UserError
-from .model import Forced, add_generation_options, add_model_options, force, generate, limits, load, read_text
+from .options import add_model_options, add_pieces_option, add_target_options, forced, names
 from .pictures import font_families, picture
-from .pieces import add_pieces_option, join_attention, join_sentence
+from .pieces import SPACE, join_attention, join_sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from .model import Forced
 
 CELL = 0.24  # of a heat map, in inches
 GAP = 0.4  # between heat maps
@@ -26,10 +24,10 @@ class Panel(NamedTuple):
     title: str
     source: List[str]
     target: List[str]
-    weights: Tensor
+    weights: np.ndarray
 
 
-def panels(title: str, pair: Forced, style: Optional[str] = None) -> List[Panel]:
+def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Panel]:
     """The heat maps of one model, with EOS; with a ``style`` pieces are joined to words.
 
     Where the model also returns ``word_attn`` (attention via attention, Zhao & Zhang), there is one of the higher level
@@ -42,7 +40,7 @@ def panels(title: str, pair: Forced, style: Optional[str] = None) -> List[Panel]
     weights = pair.extra.get("word_attn")
     if weights is None:
         return [panel]
-    if weights.size(1) == len(pair.source):
+    if weights.shape[1] == len(pair.source):
         weights = join_attention(weights, columns, rows)
         return [panel._replace(title=f"{title}, higher level", weights=weights), panel]
     words = "".join(pair.source).split(SPACE)
@@ -67,7 +65,7 @@ def draw(heat_maps: Sequence[Panel]) -> "Figure":
     for panel in heat_maps:
         height, width = (CELL * size for size in panel.weights.shape)
         axes = figure.add_axes((left, -height, width, height))
-        axes.imshow(panel.weights.numpy(), cmap="Greys", vmin=0, vmax=1, aspect="auto")
+        axes.imshow(panel.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
         axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, fontsize=9, **text)
         axes.set_yticks(range(len(panel.target)), panel.target, fontsize=9, **text)
         axes.set_xticks([k - 0.5 for k in range(1, len(panel.source))], minor=True)
@@ -86,42 +84,34 @@ def draw(heat_maps: Sequence[Panel]) -> "Figure":
 
 def run(options: argparse.Namespace) -> None:
     """Decode one sentence with each model, draw."""
-    titles = options.title or [
-        " + ".join(os.sep.join(name.split(os.sep)[-2:]) for name in path.split(os.pathsep)) for path in options.path
-    ]
-    if len(titles) != len(options.path):
-        raise UserError(f"{len(titles)} --title for {len(options.path)} --path")
-    if options.reference and options.generate:
-        raise UserError("give --reference or --generate, not both")
+    given, systems = forced(options), names(options, options.path)
     with picture(options.output) as save:
+        from .model import force, generate, limits, load, read_text
+
         heat_maps: List[Panel] = []
-        for title, path in zip(titles, options.path, strict=True):
+        for name, path in zip(systems, options.path, strict=True):
             system = load(path, options.data, options.cpu)
-            forced = not options.generate and (options.source is None or options.reference is not None)
-            text = read_text(options, system, reference=forced).select(options.line - 1)
-            if not forced:
+            text = read_text(options, system, reference=given).select(options.line - 1)
+            if not given:
                 text = generate(system, text, options)
             for pair in force(system, text, limits(options), welcome=("word_attn",)):
-                heat_maps += panels(title, pair, options.remove_bpe)
+                heat_maps += panels(name, pair, options.remove_bpe)
         save(draw(heat_maps))
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "attention",
-        help="draw the attention on one sentence, of one or several models",
-        description="Draw heat maps of the attention on one sentence, side by side for several models: source words "
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Draw heat maps of the attention on one sentence, side by side for several models: source words "
         "above, target words at the left, white for 0 and black for 1. The target is the reference, if there is one, "
-        "or each model's own translation. Models with attention on two levels get a heat map for each.",
-        epilog="example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --title base --title "
-        "ours --source bpe.test.en --line 17 --remove-bpe --output attention.pdf",
+        "or each model's own translation. Models with attention on two levels get a heat map for each."
     )
-    add_model_options(parser, several=True)
+    parser.epilog = (
+        "example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name "
+        "ours --source bpe.test.en --line 17 --remove-bpe --output attention.pdf"
+    )
+    add_model_options(parser, several=True, aliases=("--title",))
     parser.add_argument("--line", metavar="N", type=int, default=1, help="of the text, from 1 (default: %(default)s)")
-    parser.add_argument("--generate", action="store_true", help="let the models translate, even from --gen-subset")
-    add_generation_options(parser)
+    add_target_options(parser)
     add_pieces_option(parser)
-    parser.add_argument("--title", metavar="TEXT", action="append", help="below each model's heat map")
     parser.add_argument("--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
-    parser.set_defaults(run=run)

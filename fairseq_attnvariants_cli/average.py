@@ -142,16 +142,16 @@ def run(options: argparse.Namespace) -> None:
     print(f"the mean of {', '.join(paths)}", file=sys.stderr)
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "average",
-        help="average the parameters of several checkpoints",
-        description="Write a checkpoint with the mean parameters of several checkpoints of a run. fairseq-generate "
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Write a checkpoint with the mean parameters of several checkpoints of a run. fairseq-generate "
         "loads it as any other; it holds no optimizer, so training goes on from it only with --reset-optimizer. "
         "Checkpoints that differ in architecture, dictionaries or "
-        "parameters are refused.",
-        epilog="example: fairseq-attnvariants average --folder checkpoints --last 5 --output checkpoints/average.pt",
+        "parameters are refused."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants average --folder checkpoints --last 5 --output checkpoints/average.pt"
     )
     parser.add_argument("inputs", metavar="CHECKPOINT", nargs="*", help="the checkpoints to average")
     parser.add_argument("--folder", metavar="DIR", help="or where they are chosen from")
@@ -162,4 +162,3 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         "--by", choices=sorted(PATTERNS), default="epochs", help="what --last counts (default: %(default)s)"
     )
     parser.add_argument("--output", metavar="FILE", required=True, help="where the mean goes")
-    parser.set_defaults(run=run)

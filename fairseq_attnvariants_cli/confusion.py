@@ -4,9 +4,9 @@ import argparse
 from collections import Counter
 from typing import Iterable, List, Tuple
 
+from .alignments import count_links
 from .files import UserError
-from .lexicon import count_links
-from .tables import Row, table
+from .tables import Row, add_table_options, tables
 from .tagged import Aligned, add_aligned_options, read_aligned
 
 
@@ -33,20 +33,20 @@ def run(options: argparse.Namespace) -> None:
     """Read, count, print the table."""
     if options.limit < 0:
         raise UserError("--limit must not be negative")
-    with table(options.table) as write:
-        write(*confusion(read_aligned(options), options.limit))
+    with tables(options.json, tags=options.table) as write:
+        write("tags", *confusion(read_aligned(options), options.limit))
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "confusion",
-        help="which source tags target tags come from",
-        description="Print, for each tag of target words, what share of their links goes to source words of each tag: "
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Print, for each tag of target words, what share of their links goes to source words of each tag: "
         "the links of one target tag are 100 %. Where the links are those of the verb links or align, a target word "
-        "has one, to its most attended source word. Tag files have a tag for each word, one sentence a line.",
-        epilog="example: fairseq-attnvariants confusion out.en out.de --alignments out.align --source-tags out.pos.en "
-        "--target-tags out.pos.de --table table3.csv",
+        "has one, to its most attended source word. Tag files have a tag for each word, one sentence a line."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants confusion out.en out.de --alignments out.align --source-tags out.pos.en "
+        "--target-tags out.pos.de --table table3.csv"
     )
     add_aligned_options(parser)
     for side in ("source", "target"):
@@ -54,5 +54,4 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--limit", metavar="N", type=int, default=0, help="tags of each side, the most frequent first (default: all)"
     )
-    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
-    parser.set_defaults(run=run)
+    add_table_options(parser)

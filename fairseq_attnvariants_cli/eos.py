@@ -1,50 +1,51 @@
 """``fairseq-attnvariants eos``: how many translations end where the source does (Kuang et al., table 2)."""
 
 import argparse
-from typing import Iterable, List
+from typing import TYPE_CHECKING, Iterable, List
 
 from .files import UserError
-from .model import Forced, add_generation_options, add_model_options, force, generate, limits, load, read_text
-from .tables import Row, table
+from .options import add_model_options, add_target_options, forced, names
+from .tables import Row, add_table_options, tables
+
+if TYPE_CHECKING:
+    from .model import Forced
 
 HEADERS = ("system", "sentences", "source EOS", "%")
 
 
-def count_ends(pairs: Iterable[Forced]) -> int:
+def count_ends(pairs: Iterable["Forced"]) -> int:
     """How many target EOS have their highest attention weight on the source EOS."""
     return sum(int(pair.extra["attn"][-1].argmax()) == len(pair.source) - 1 for pair in pairs)
 
 
 def run(options: argparse.Namespace) -> None:
     """Translate, or decode the reference, with each model; count, print the table."""
-    if options.reference and not options.forced:
-        raise UserError("--reference needs --forced")
-    with table(options.table) as write:
+    given, systems = forced(options), names(options, options.path)
+    with tables(options.json, systems=options.table) as write:
+        from .model import force, generate, limits, load, read_text
+
         rows: List[Row] = []
-        for path in options.path:
+        for name, path in zip(systems, options.path, strict=True):
             system = load(path, options.data, options.cpu)
-            text = read_text(options, system, reference=options.forced)
+            text = read_text(options, system, reference=given)
             if not text.sentences:
                 raise UserError(f"{text.name} is empty")
-            if not options.forced:
+            if not given:
                 text = generate(system, text, options)
             found = count_ends(force(system, text, limits(options)))
-            rows.append((path, len(text.sentences), found, 100 * found / len(text.sentences)))
-        write(HEADERS, rows)
+            rows.append((name, len(text.sentences), found, 100 * found / len(text.sentences)))
+        write("systems", HEADERS, rows)
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "eos",
-        help="how often the end of a translation is aligned to the end of its source",
-        description="Print the share of target EOS whose highest attention weight is on the source EOS, over what the "
-        "models translate, or with --forced over the reference.",
-        epilog="example: fairseq-attnvariants eos data-bin --path base.pt --path ours.pt --gen-subset valid "
-        "--table table2.csv",
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Print the share of target EOS whose highest attention weight is on the source EOS, over what the "
+        "models translate, or with --forced over the reference."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants eos data-bin --path base.pt --path ours.pt --gen-subset valid --table table2.csv"
     )
     add_model_options(parser, several=True)
-    parser.add_argument("--forced", action="store_true", help="decode the reference instead of translating")
-    add_generation_options(parser)
-    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
-    parser.set_defaults(run=run)
+    add_target_options(parser)
+    add_table_options(parser)

@@ -39,7 +39,7 @@ def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
     """The lines of files that belong together line by line.
 
     Raises:
-        UserError: a file cannot be read, or one ends before the others.
+        UserError: a file cannot be read, one ends before the others, or all are empty.
     """
     columns = [list(read_lines(path)) for path in paths]
     longest = max(range(len(paths)), key=lambda k: len(columns[k]))
@@ -48,6 +48,8 @@ def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
             raise UserError(
                 f"{path} ends after line {len(lines)}, but {paths[longest]} has {len(columns[longest])} lines"
             )
+    if not columns[0]:
+        raise UserError(f"{paths[0]} is empty")
     return list(zip(*columns, strict=True))
 
 
@@ -55,12 +57,12 @@ def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
 def write_whole(path: Optional[str] = None) -> Iterator[TextIO]:
     """A text stream whose content arrives at ``path`` as UTF-8, whole and only if the block ends without an error.
 
-    See :func:`write_bytes`.
+    Bytes of file names that are no UTF-8 become escapes. See :func:`write_bytes`.
     """
     with write_bytes(path) as stream:
         text = io.StringIO()
         yield text
-        stream.write(text.getvalue().encode("utf-8"))
+        stream.write(text.getvalue().encode("utf-8", errors="backslashreplace"))
 
 
 @contextlib.contextmanager
@@ -75,30 +77,32 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
     content = io.BytesIO()
     if path is None or path == "-":
         yield content
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content.getbuffer())
-        sys.stdout.buffer.flush()
+        with standard_output() as output:
+            output.flush()
+            output.buffer.write(content.getbuffer())
         return
 
     target = os.path.realpath(path)  # a link stays a link
     special = os.path.exists(target) and not os.path.isfile(target)  # such as /dev/null: nothing to replace
     scratch = target if special else f"{target}.{os.getpid()}.tmp"
-    with _writing(path):
-        if os.path.exists(target) and not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        stream = open(scratch, "wb" if special else "xb")  # noqa: SIM115
     try:
-        with stream:
-            yield content
-            with _writing(path):
+        with _writing(path):
+            if os.path.isdir(target):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if os.path.exists(target) and not os.access(target, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            if not special:
+                open(scratch, "wb").close()
+        yield content
+        with _writing(path):
+            with open(scratch, "wb") as stream:  # what a full disk refuses may be told only when it is closed
                 stream.write(content.getbuffer())
-                stream.flush()
-        if not special:
-            with _writing(path):
+            if not special:
                 os.replace(scratch, target)
     except BaseException:
         if not special:
-            os.unlink(scratch)
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)
         raise
 
 
@@ -106,5 +110,28 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
 def _writing(path: str) -> Iterator[None]:
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[TextIO]:
+    """Standard output, which is flushed at the end of the block; nothing is written to a closed one.
+
+    Raises:
+        UserError: it cannot be written, such as to a full disk.
+        BrokenPipeError: its reader is gone.
+    """
+    output = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    try:
+        with _writing("standard output"):
+            try:
+                yield output
+            finally:
+                output.flush()
+    except (UserError, BrokenPipeError):
+        with contextlib.suppress(OSError):  # at its end the interpreter would try once more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+        raise

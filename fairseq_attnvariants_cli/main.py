@@ -1,92 +1,94 @@
 """``fairseq-attnvariants VERB``: what stock fairseq has no command for."""
 
 import argparse
+import importlib
 import logging
-import os
+import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Optional, Sequence
 
-import fairseq_attnvariants
+from .files import UserError, standard_output
 
-from . import (
-    aer,
-    align,
-    attention,
-    average,
-    compare,
-    confusion,
-    eos,
-    gates,
-    lexicon,
-    links,
-    neighbours,
-    overtranslation,
-    replace_unk,
-    score,
-    similarity,
-)
-from .files import UserError
+PROGRAM = "fairseq-attnvariants"
 
-VERBS = (
-    lexicon,
-    replace_unk,
-    align,
-    aer,
-    links,
-    confusion,
-    overtranslation,
-    eos,
-    attention,
-    similarity,
-    gates,
-    neighbours,
-    score,
-    compare,
-    average,
-)
+# verbs that print a folder of the package that fairseq reads
+FOLDERS = {
+    "user-dir": (".", "print the path for --user-dir and common.user_dir"),
+    "config-dir": ("config", "print the path for fairseq-hydra-train --config-dir"),
+}
+# a verb's module is imported only when it is asked for, and torch and fairseq only where a verb runs a model
+VERBS = {
+    "lexicon": "make the word table of replace-unk from the training text",
+    "replace-unk": "replace the UNKs in what fairseq-generate printed",
+    "align": "word alignments from attention, under forced decoding",
+    "aer": "alignment error rates of what align wrote",
+    "links": "text and word links of what fairseq-generate printed",
+    "confusion": "which source tags target tags come from",
+    "overtranslation": "the ratio of over-translation, by tag",
+    "eos": "how often the end of a translation is aligned to the end of its source",
+    "attention": "draw the attention on one sentence, of one or several models",
+    "similarity": "the share of source words that are similar to their translations, from attention via attention",
+    "gates": "what adaptive weighting weighs, by word or by tag",
+    "neighbours": "the target words nearest to source words that the direct bridge has mapped",
+    "score": "BLEU, chrF, TER and 1-gram BLEU, with paired bootstrap and by source length",
+    "compare": "a page with the translations of several systems side by side",
+    "average": "average the parameters of several checkpoints",
+}
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run one verb; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="fairseq-attnvariants", description=__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    add_directories(verbs)
-    for module in VERBS:
-        module.add(verbs)
-    options = parser.parse_args(arguments)
-    for name in ("fairseq", "sacrebleu"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # it warns of weights that fonts lack
+    """Run one verb; returns the exit status: 2 for what the user can mend, which one sentence says."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # by way of every clean-up
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.reconfigure(errors="backslashreplace")
+    for name, level in (("fairseq", "WARNING"), ("sacrebleu", "WARNING"), ("matplotlib.font_manager", "ERROR")):
+        logging.getLogger(name).setLevel(level)
     try:
+        with standard_output():
+            options = parser(arguments).parse_args(arguments)
         options.run(options)
-    except UserError as error:
-        print(f"{parser.prog} {options.verb}: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        print(f"{PROGRAM}: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except (UserError, ImportError, OSError) as error:
+        print(f"{PROGRAM} {arguments[0]}: {error}", file=sys.stderr)
+        return 2
     return 0
 
 
-def add_directories(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verbs ``user-dir`` and ``config-dir``."""
-    user_dir = verbs.add_parser(
-        "user-dir",
-        help="print the path for --user-dir",
-        description="Print the absolute path of the package, for --user-dir and common.user_dir.",
-        epilog='example: fairseq-train --user-dir "$(fairseq-attnvariants user-dir)" --arch rnnsearch ...',
-    )
-    user_dir.set_defaults(run=lambda _: print(package_dir()))
-    config_dir = verbs.add_parser(
-        "config-dir",
-        help="print the path for fairseq-hydra-train --config-dir",
-        description="Print the absolute path of the YAML configurations that the package ships.",
-        epilog='example: fairseq-hydra-train --config-dir "$(fairseq-attnvariants config-dir)" --config-name train ...',
-    )
-    config_dir.set_defaults(run=lambda _: print(package_dir() / "config"))
+def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command, with the options of the verb that ``arguments`` begin with."""
+    command = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
+    verbs = command.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for verb, (_, summary) in FOLDERS.items():
+        verbs.add_parser(verb, help=summary, description=summary).set_defaults(run=print_folder)
+    for verb, summary in VERBS.items():
+        described = verbs.add_parser(verb, help=summary)
+        if [verb] == [*arguments[:1]]:
+            module = importlib.import_module(f".{verb.replace('-', '_')}", __package__)
+            module.add(described)
+            described.set_defaults(run=module.run)
+    return command
+
+
+def print_folder(options: argparse.Namespace) -> None:
+    """Run one of :data:`FOLDERS`."""
+    with standard_output() as output:
+        print(package_dir() / FOLDERS[options.verb][0], file=output)
 
 
 def package_dir() -> Path:
-    """The folder of the installed package."""
-    return Path(fairseq_attnvariants.__file__).resolve().parent
+    """The folder of the package that fairseq reads, which is not imported for it.
+
+    Raises:
+        ImportError: it is not there.
+    """
+    spec = find_spec("fairseq_attnvariants")
+    if spec is None or spec.origin is None:
+        raise ImportError("the package fairseq_attnvariants is not installed beside its command")
+    return Path(spec.origin).resolve().parent

@@ -10,11 +10,14 @@ of its source even where the model does not keep track of padding, as the stock 
 
 import argparse
 import itertools
-import os
 import zipfile
 from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
+
+# isort: split
+import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
@@ -107,50 +110,11 @@ class Forced(NamedTuple):
     number: int  # of the sentence, from 0
     source: List[str]  # S tokens, EOS last; an unknown word stands as it does in the text
     target: List[str]  # T tokens, EOS last
-    extra: Dict[str, Tensor]  # T x ..., float32, mean of the models; "attn" is T x S
-
-
-def add_system_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
-    """Add what :func:`load` reads; ``several`` collects ``--path`` in a list."""
-    parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess, with the dictionaries")
-    parser.add_argument(
-        "--path",
-        metavar="CHECKPOINT",
-        required=True,
-        action="append" if several else "store",
-        help="the model"
-        + (f", or an ensemble a{os.pathsep}b" if ensemble else "")
-        + ("; several times for several models" if several else ""),
-    )
-    parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
-
-
-def add_model_options(
-    parser: argparse.ArgumentParser, reference: bool = True, several: bool = False, ensemble: bool = True
-) -> None:
-    """Add what :func:`load` and :func:`read_text` read; see :func:`add_system_options`."""
-    add_system_options(parser, several, ensemble)
-    text = parser.add_mutually_exclusive_group()
-    text.add_argument("--source", metavar="FILE", help="source text, cut into tokens as for fairseq-preprocess")
-    text.add_argument("--gen-subset", metavar="NAME", default="test", help="or a split in DATA (default: %(default)s)")
-    if reference:
-        parser.add_argument("--reference", metavar="FILE", help="target text of --source, cut into tokens as well")
-    parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences (default: %(default)s)")
-    parser.add_argument("--max-tokens", metavar="N", type=int, default=4000, help="tokens (default: %(default)s)")
-
-
-def add_generation_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`generate` reads, under fairseq's names and with its defaults."""
-    parser.add_argument("--beam", metavar="N", type=int, default=5, help="width (default: %(default)s)")
-    parser.add_argument("--lenpen", metavar="X", type=float, default=1, help="length penalty (default: %(default)s)")
-    parser.add_argument("--max-len-a", metavar="A", type=float, default=0, help="a translation of a source of x tokens")
-    parser.add_argument(
-        "--max-len-b", metavar="B", type=int, default=200, help="has up to Ax + B tokens (default: 200)"
-    )
+    extra: Dict[str, np.ndarray]  # T x ..., float32, mean of the models; "attn" is T x S
 
 
 def limits(options: argparse.Namespace) -> Limits:
-    """The size of batches that :func:`add_model_options` asks for."""
+    """The size of batches that the options ask for."""
     if options.batch_size < 1 or options.max_tokens < 1:
         raise UserError("--batch-size and --max-tokens must be at least 1")
     return Limits(options.batch_size, options.max_tokens)
@@ -245,7 +209,7 @@ def read_text(options: argparse.Namespace, system: System, reference: bool = Tru
     """The text that the options name: ``--source`` and, where it is needed, ``--reference``, or ``--gen-subset``.
 
     Raises:
-        UserError: files cannot be read or have unequal lengths, or the reference is missing.
+        UserError: files cannot be read, are empty or have unequal lengths, or the reference is missing.
     """
     task = system.task
     if options.source is None:
@@ -275,8 +239,8 @@ def read_text(options: argparse.Namespace, system: System, reference: bool = Tru
 def _read_subset(name: str, task, reference: bool) -> Text:
     try:
         task.load_dataset(name)
-    except (OSError, KeyError) as error:
-        raise UserError(f"split {name!r} cannot be loaded: {error}") from error
+    except Exception as error:  # whatever fairseq's readers make of a damaged file
+        raise UserError(f"split {name!r} cannot be loaded: {reason(error)}") from error
     dataset = task.dataset(name)
     sentences = [Sentence(dataset[k], "", "") for k in range(len(dataset))]
     if reference and any(sentence.item.get("target") is None for sentence in sentences):
@@ -366,11 +330,13 @@ def force(
     """
     sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
     for sample, outputs in run_batches(system, text, limit):
-        means: Dict[str, Tensor] = {}
+        means: Dict[str, np.ndarray] = {}
         for name in (*needed, *welcome):
             values = [(extra.get(name) or [None])[0] for _, extra in outputs]
             if all(value is not None for value in values):
-                means[name] = torch.stack([value.float() for value in values if value is not None]).mean(0).cpu()
+                means[name] = (
+                    torch.stack([value.float() for value in values if value is not None]).mean(0).cpu().numpy()
+                )
             elif name in needed:
                 raise UserError(f"{system.path}: the model returns no {name!r} beside the logits")
         for row, number in enumerate(sample["id"].tolist()):

@@ -6,15 +6,17 @@ the target words ``y`` of smallest ``||W x - y||`` (eq. 4).
 
 import argparse
 import re
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from .files import UserError
-from .lexicon import read_lexicon
-from .model import System, add_system_options, load
-from .tables import table
+from .options import add_system_options
+from .tables import add_table_options, tables
+from .wordtable import read_lexicon
+
+if TYPE_CHECKING:
+    from .model import System
 
 
 class Neighbour(NamedTuple):
@@ -42,15 +44,15 @@ def most_frequent(dictionary, count: int) -> List[str]:
     return [dictionary[k] for k in sorted(words(dictionary), key=lambda k: -dictionary.count[k])[:count]]
 
 
-def nearest(mapped: Tensor, embeddings: Tensor, count: int) -> Any:
+def nearest(mapped: np.ndarray, embeddings: np.ndarray, count: int) -> Tuple[np.ndarray, np.ndarray]:
     """Distances and numbers of the ``count`` rows of ``V x m`` nearest to each row of ``N x m``, both ``N x count``."""
-    distances = torch.cdist(mapped, embeddings, compute_mode="donot_use_mm_for_euclid_dist")
-    return distances.topk(min(count, len(embeddings)), largest=False)
+    distances = np.stack([np.linalg.norm(embeddings - row, axis=1) for row in mapped])
+    places = distances.argsort(axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(distances, places, axis=1), places
 
 
-@torch.no_grad()
 def neighbours(
-    system: System, sources: Sequence[str], count: int, lexicon: Optional[Mapping[str, str]] = None
+    system: "System", sources: Sequence[str], count: int, lexicon: Optional[Mapping[str, str]] = None
 ) -> List[Neighbour]:
     """The ``count`` nearest target words of each source word.
 
@@ -67,7 +69,8 @@ def neighbours(
     numbers = [dictionary.index(word) for word in sources]
     mapped = decoder.bridge.projection(encoder.embed_tokens.weight[numbers])
     candidates = words(others)
-    distances, places = nearest(mapped, decoder.embed_tokens.weight[candidates], count)
+    vectors = (tensor.detach().float().cpu().numpy() for tensor in (mapped, decoder.embed_tokens.weight[candidates]))
+    distances, places = nearest(*vectors, count=count)
     return [
         Neighbour(
             word,
@@ -87,29 +90,30 @@ def run(options: argparse.Namespace) -> None:
     if options.count < 1 or options.top < 1:
         raise UserError("--count and --top must be at least 1")
     lexicon = read_lexicon(options.lexicon) if options.lexicon else None
-    with table(options.table, {"distance": 4}) as write:
+    with tables(options.json, neighbours=options.table) as write:
+        from .model import load
+
         system = load(options.path, options.data, options.cpu)
         sources = options.words or most_frequent(system.task.source_dictionary, options.count)
         rows = neighbours(system, sources, options.top, lexicon)
         headers = Neighbour._fields if options.lexicon else Neighbour._fields[:-1]
-        write(headers, [row[: len(headers)] for row in rows])
+        write("neighbours", headers, [row[: len(headers)] for row in rows], {"distance": 4})
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "neighbours",
-        help="the target words nearest to source words that the direct bridge has mapped",
-        description="Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source "
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source "
         "word's, mapped by the direct bridge. The default are the most frequent source words by the counts of the "
-        "dictionary, which with a joined dictionary are those of both languages.",
-        epilog="example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 "
-        "--lexicon lexicon.en-de.tsv --table table7.csv",
+        "dictionary, which with a joined dictionary are those of both languages."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 "
+        "--lexicon lexicon.en-de.tsv --table table7.csv"
     )
     add_system_options(parser, ensemble=False)
     parser.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")
     parser.add_argument("--count", metavar="N", type=int, default=10, help="or how many (default: %(default)s)")
     parser.add_argument("--top", metavar="K", type=int, default=1, help="target words for each (default: %(default)s)")
     parser.add_argument("--lexicon", metavar="TABLE", help="table of the verb lexicon, to stand beside them")
-    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
-    parser.set_defaults(run=run)
+    add_table_options(parser)

@@ -8,7 +8,7 @@ import argparse
 from collections import Counter, defaultdict
 from typing import Dict, Iterable, List
 
-from .tables import Row, table
+from .tables import Row, add_table_options, tables
 from .tagged import Aligned, add_aligned_options, read_aligned
 
 ALL = "all words"  # no tag has spaces
@@ -38,22 +38,22 @@ def ratios(pairs: Iterable[Aligned]) -> List[Row]:
 
 def run(options: argparse.Namespace) -> None:
     """Read, count, print the table."""
-    with table(options.table) as write:
-        write(("source tag", "words", "repetitions", "%"), ratios(read_aligned(options)))
+    with tables(options.json, tags=options.table) as write:
+        write("tags", ("source tag", "words", "repetitions", "%"), ratios(read_aligned(options)))
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "overtranslation",
-        help="the ratio of over-translation, by tag",
-        description="Print how often the target words that are aligned to one source word repeat each other, over the "
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Print how often the target words that are aligned to one source word repeat each other, over the "
         "number of source words: of all of them, and with --source-tags of those of each tag. A tag file has a tag for "
-        "each word, one sentence a line.",
-        epilog="example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags "
-        "out.pos.en --table table5.csv",
+        "each word, one sentence a line."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags "
+        "out.pos.en --table table5.csv"
     )
     add_aligned_options(parser)
     parser.add_argument("--source-tags", metavar="FILE", help="a tag for each source word")
-    parser.add_argument("--table", metavar="FILE", help="write the table as well, as .csv or .json")
-    parser.set_defaults(run=run, target_tags=None)
+    add_table_options(parser)
+    parser.set_defaults(target_tags=None)

@@ -24,7 +24,7 @@ def picture(path: str) -> Iterator[Callable[["Figure"], None]]:
     try:
         import matplotlib
     except ImportError as error:
-        raise UserError('matplotlib is missing: install it with pip install "matplotlib>=3.8"') from error
+        raise UserError('matplotlib is missing: pip install "fairseq-attnvariants[plot]" brings it') from error
     form = path.rpartition(".")[2].lower()
     if form not in FORMATS:
         raise UserError(f"{path}: the name of a picture must end in .png, .svg or .pdf")

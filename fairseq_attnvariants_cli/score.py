@@ -3,15 +3,17 @@
 import argparse
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import sys
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
 
-from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from .files import UserError, read_parallel, reason
+from .files import UserError, read_parallel
+from .measures import LONGEST_TER, TOKENIZERS, metrics, warn_of_tokenised
+from .options import add_name_option, names
 from .pictures import font_families, picture
-from .tables import Cell, table
+from .tables import Cell, add_table_options, tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,25 +41,6 @@ class Group(NamedTuple):
     words: str
     sentences: int
     bleu: List[Optional[float]]  # of each system; None for an empty group
-
-
-def metrics(tokenize: Optional[str], lowercase: bool, beta: int) -> List[Tuple[str, Metric]]:
-    """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
-
-    Raises:
-        UserError: the tokeniser is not there.
-    """
-    options: Dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
-    try:
-        bleu = BLEU(**options)
-    except (ImportError, RuntimeError, OSError) as error:  # some are extras of sacrebleu or want to fetch a model
-        raise UserError(f"--tokenize {tokenize}: {reason(error)}") from error
-    return [
-        ("BLEU", bleu),
-        (f"chrF{beta}", CHRF(beta=beta, lowercase=lowercase)),
-        ("TER", TER()),
-        ("1-gram BLEU", BLEU(max_ngram_order=1, **options)),
-    ]
 
 
 def scores(
@@ -138,45 +121,50 @@ def run(options: argparse.Namespace) -> None:
         raise UserError("--boundaries must be positive and grow")
     if (options.plot or options.group_table) and not options.source:
         raise UserError("--plot and --group-table need --source, whose words are counted")
+    shown = names(options, options.systems)
     paths = [*options.systems, *options.reference, *([options.source] if options.source else [])]
     columns = list(zip(*read_parallel(*paths), strict=True))
-    if not columns:
-        raise UserError(f"{paths[0]} is empty")
     count = len(options.systems)
-    systems = list(zip(options.systems, columns[:count], strict=True))
+    systems = list(zip(shown, columns[:count], strict=True))
     references = columns[count : count + len(options.reference)]
     measures = metrics(options.tokenize, options.lowercase, options.chrf_beta)
+    warn_of_tokenised(systems, options.tokenize)
+    longest = max(len(line.split()) for column in columns[: count + len(references)] for line in column)
+    if longest > LONGEST_TER:
+        print(f"TER is left out: a line has {longest} words, over the limit of {LONGEST_TER}", file=sys.stderr)
+        measures = [(name, metric) for name, metric in measures if name != "TER"]
     with contextlib.ExitStack() as outputs:
-        write = outputs.enter_context(table(options.table, {"p": 4}))
-        write_groups = outputs.enter_context(table(options.group_table))
+        write = outputs.enter_context(tables(options.json, scores=options.table, groups=options.group_table))
         save = outputs.enter_context(picture(options.plot)) if options.plot else None
         write(
+            "scores",
             ("measure", "system", "score", "95% ±", "p", "signature"),
             scores(systems, references, measures, options.bootstrap),
+            {"p": 4},
         )
         if options.source:
             lengths = [len(line.split()) for line in columns[-1]]
             groups = length_groups(lengths, systems, references, measures[0][1], options.boundaries)
-            print()
             rows: List[List[Cell]] = [[group.words, group.sentences, *group.bleu] for group in groups]
-            write_groups(("words", "sentences", *(f"BLEU {name}" for name in options.systems)), rows)
+            write("groups", ("words", "sentences", *(f"BLEU {name}" for name in shown)), rows)
             if save:
-                save(draw_groups(groups, options.systems))
+                save(draw_groups(groups, shown))
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "score",
-        help="BLEU, chrF, TER and 1-gram BLEU, with paired bootstrap and by source length",
-        description="Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, "
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, "
         "1-gram precision and 1-gram BLEU, which is that precision times the brevity penalty. With --bootstrap also "
         "95% intervals, and p of the paired bootstrap against the first system. With --source also BLEU by the number "
-        "of words in the source.",
-        epilog="example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none "
-        "--bootstrap 1000 --source test.en --plot lengths.pdf",
+        "of words in the source."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none "
+        "--bootstrap 1000 --source test.en --plot lengths.pdf"
     )
     parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="translations, one a line, in words")
+    add_name_option(parser)
     parser.add_argument("--reference", metavar="FILE", nargs="+", required=True, help="one reference or several")
     parser.add_argument("--source", metavar="FILE", help="the source text in words, for the table by length")
     parser.add_argument(
@@ -185,13 +173,11 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--tokenize",
         metavar="NAME",
-        choices=sorted(BLEU.TOKENIZERS),
+        choices=TOKENIZERS,
         help="sacrebleu's tokeniser: 13a (default), none for text that is tokenised, intl, zh, char, ...",
     )
     parser.add_argument("--lowercase", action="store_true", help="case-insensitive BLEU and chrF (TER always is)")
     parser.add_argument("--chrf-beta", metavar="N", type=int, default=2, help="weight of recall (default: %(default)s)")
     parser.add_argument("--bootstrap", metavar="N", type=int, default=0, help="resamples, such as 1000 (default: none)")
-    parser.add_argument("--table", metavar="FILE", help="write the scores as .csv or .json")
-    parser.add_argument("--group-table", metavar="FILE", help="write the table by length as .csv or .json")
+    add_table_options(parser, "--table", "--group-table")
     parser.add_argument("--plot", metavar="FILE", help="draw the table by length as .png, .svg or .pdf")
-    parser.set_defaults(run=run)

@@ -5,16 +5,17 @@ translation if more than three of its characters each get a character-level weig
 """
 
 import argparse
-import contextlib
-from typing import List, NamedTuple, Sequence
+from typing import TYPE_CHECKING, List, NamedTuple, Sequence
 
-from torch import Tensor
-
-from fairseq_attnvariants.characters import SPACE
+import numpy as np
 
 from .files import UserError
-from .model import System, add_generation_options, add_model_options, force, generate, limits, load, read_text
-from .tables import table
+from .options import add_model_options, add_target_options, forced
+from .pieces import SPACE
+from .tables import add_table_options, tables
+
+if TYPE_CHECKING:
+    from .model import System
 
 
 class Match(NamedTuple):
@@ -25,7 +26,9 @@ class Match(NamedTuple):
     characters: int  # that get a weight over the limit at some step
 
 
-def attended_words(weights: Tensor, source: Sequence[str], target: Sequence[str], limit: float = 0.5) -> List[Match]:
+def attended_words(
+    weights: np.ndarray, source: Sequence[str], target: Sequence[str], limit: float = 0.5
+) -> List[Match]:
     """The words of a sentence. A word ends before a space or EOS, which do not belong to it.
 
     Args:
@@ -39,13 +42,13 @@ def attended_words(weights: Tensor, source: Sequence[str], target: Sequence[str]
     for start, end in zip([0, *(end + 1 for end in ends)], ends):
         if start < end:
             inside = chosen[:, start:end]
-            steps = inside.any(1).nonzero().flatten().tolist()
+            steps = np.flatnonzero(inside.any(axis=1)).tolist()
             span = target[:-1][steps[0] : steps[-1] + 1] if steps else []
-            words.append(Match("".join(source[start:end]), "".join(span), int(inside.any(0).sum())))
+            words.append(Match("".join(source[start:end]), "".join(span), int(inside.any(axis=0).sum())))
     return words
 
 
-def check(system: System) -> None:
+def check(system: "System") -> None:
     """Refuse what has no weights of this kind.
 
     Raises:
@@ -59,17 +62,16 @@ def check(system: System) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Translate, or decode the reference; count, print the tables."""
-    if options.reference and not options.forced:
-        raise UserError("--reference needs --forced")
+    given = forced(options)
     if options.words < 0 or (options.word_table and not options.words):
         raise UserError("--words must not be negative, and --word-table needs it")
-    with contextlib.ExitStack() as outputs:
-        write = outputs.enter_context(table(options.table))
-        write_words = outputs.enter_context(table(options.word_table))
+    with tables(options.json, words=options.word_table, share=options.table) as write:
+        from .model import force, generate, limits, load, read_text
+
         system = load(options.path, options.data, options.cpu)
         check(system)
-        text = read_text(options, system, reference=options.forced)
-        if not options.forced:
+        text = read_text(options, system, reference=given)
+        if not given:
             text = generate(system, text, options)
         pairs = sorted(force(system, text, limits(options)), key=lambda pair: pair.number)
         words = [
@@ -81,26 +83,23 @@ def run(options: argparse.Namespace) -> None:
             raise UserError(f"{text.name} has no words")
         similar = [word for word in words if word.characters > options.characters]
         if options.words:
-            similar.sort(key=lambda word: -word.characters)
-            write_words(Match._fields, similar[: options.words])
-            print()
-        write(("words", "similar", "%"), [(len(words), len(similar), 100 * len(similar) / len(words))])
+            listed = sorted(similar, key=lambda word: -word.characters)
+            write("words", Match._fields, listed[: options.words])
+        write("share", ("words", "similar", "%"), [(len(words), len(similar), 100 * len(similar) / len(words))])
 
 
-def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the command."""
-    parser = verbs.add_parser(
-        "similarity",
-        help="the share of source words that are similar to their translations, from attention via attention",
-        description="Print the share of source words, counted as they occur, more than three of whose characters each "
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Print the share of source words, counted as they occur, more than three of whose characters each "
         "get a character-level attention weight over 0.5 at some target step, over what the model translates, or with "
-        "--forced over the reference.",
-        epilog="example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid "
-        "--words 20",
+        "--forced over the reference."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid --words 20"
     )
     add_model_options(parser)
-    parser.add_argument("--forced", action="store_true", help="decode the reference instead of translating")
-    add_generation_options(parser)
+    add_target_options(parser)
     parser.add_argument(
         "--threshold",
         metavar="X",
@@ -115,7 +114,6 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         default=3,
         help="a word is similar if more than N characters count (default: %(default)s)",
     )
-    parser.add_argument("--table", metavar="FILE", help="write the share as .csv or .json")
     parser.add_argument(
         "--words",
         metavar="N",
@@ -123,5 +121,4 @@ def add(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         default=0,
         help="list N similar words, those with the most such characters first, each with its translation",
     )
-    parser.add_argument("--word-table", metavar="FILE", help="write that list as .csv or .json")
-    parser.set_defaults(run=run)
+    add_table_options(parser, "--table", "--word-table")

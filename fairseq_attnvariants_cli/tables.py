@@ -1,47 +1,73 @@
-"""Tables: printed for people, written as CSV or JSON for programs."""
+"""Tables: printed for people or as JSON, written as CSV or JSON."""
 
+import argparse
 import contextlib
 import csv
 import json
-from typing import Callable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from tabulate import tabulate
 
-from .files import UserError, write_whole
+from .files import UserError, standard_output, write_whole
 
 Cell = Union[str, int, float, None]
 Row = Sequence[Cell]
 
 
-@contextlib.contextmanager
-def table(
-    path: Optional[str] = None, digits: Optional[Mapping[str, int]] = None
-) -> Iterator[Callable[[Sequence[str], Sequence[Row]], None]]:
-    """A function of headers and rows, which prints them and writes them to ``path``, if that is given.
+def add_table_options(parser: argparse.ArgumentParser, *options: str) -> None:
+    """Add ``--json`` and the options that say where tables are written, ``--table`` unless there are others."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON: a list of one object a row"
+        + (", or of several tables an object of such lists" if len(options) > 1 else ""),
+    )
+    for option in options or ("--table",):
+        parser.add_argument(option, metavar="FILE", help="write that table as well, as .csv or .json")
 
-    Printed numbers have 2 digits after the point, or as many as ``digits`` says for a header; written ones have all
-    of theirs. CSV has a header, JSON is a list of one object a row. That ``path`` can be written is found out at the
-    start of the block.
+
+@contextlib.contextmanager
+def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[..., None]]:
+    """A function of a table's name, its headers, its rows and their ``digits``; what it got is printed in the end.
+
+    ``paths`` say of each table where it is written as well, or None. Printed numbers have 2 digits after the point, or
+    as many as ``digits`` says for a header; written ones have all of theirs. CSV has a header. That the files can be
+    written is found out at the start of the block.
 
     Raises:
-        UserError: the name ends neither in .csv nor in .json, or the file cannot be written.
+        UserError: a name ends neither in .csv nor in .json, or a file cannot be written.
     """
-    if path is None:
-        yield lambda headers, rows: print(aligned(headers, rows, digits))
-        return
-    if not path.lower().endswith((".csv", ".json")):
-        raise UserError(f"{path}: the name of a table must end in .csv or .json")
-    with write_whole(path) as stream:
+    printed: List[str] = []
+    found: Dict[str, Any] = {}
+    with contextlib.ExitStack() as opened:
+        files = {name: (path, opened.enter_context(_table_file(path))) for name, path in paths.items() if path}
 
-        def write(headers: Sequence[str], rows: Sequence[Row]) -> None:
-            if path.lower().endswith(".json"):
-                json.dump([dict(zip(headers, row, strict=True)) for row in rows], stream, ensure_ascii=False, indent=2)
-                stream.write("\n")
-            else:
-                csv.writer(stream, lineterminator="\n").writerows([headers, *rows])
-            print(aligned(headers, rows, digits))
+        def write(
+            name: str, headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None
+        ) -> None:
+            printed.append(aligned(headers, rows, digits))
+            found[name] = [dict(zip(headers, row, strict=True)) for row in rows]
+            if name in files:
+                path, stream = files[name]
+                if path.lower().endswith(".json"):
+                    json.dump(found[name], stream, ensure_ascii=False, indent=2)
+                    stream.write("\n")
+                else:
+                    csv.writer(stream, lineterminator="\n").writerows([headers, *rows])
 
         yield write
+    with standard_output() as output:
+        if as_json:
+            [*only] = found.values()
+            print(json.dumps(found if len(paths) > 1 else only[0], indent=2), file=output)
+        else:
+            print("\n\n".join(printed), file=output)
+
+
+def _table_file(path: str) -> Any:
+    if not path.lower().endswith((".csv", ".json")):
+        raise UserError(f"{path}: the name of a table must end in .csv or .json")
+    return write_whole(path)
 
 
 def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None) -> str:

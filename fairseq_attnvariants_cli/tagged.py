@@ -3,8 +3,8 @@
 import argparse
 from typing import List, NamedTuple, Optional, Sequence
 
+from .alignments import Link, read_links
 from .files import UserError, read_lines, read_parallel
-from .lexicon import Link, read_alignments
 
 
 class Aligned(NamedTuple):
@@ -33,10 +33,8 @@ def read_aligned(options: argparse.Namespace) -> List[Aligned]:
         UserError: files cannot be read or do not go together; the message has the line.
     """
     rows = read_parallel(options.source, options.target, options.alignments)
-    if not rows:
-        raise UserError(f"{options.source} is empty")
     source, target = ([row[side].split() for row in rows] for side in (0, 1))
-    links = read_alignments((row[2] for row in rows), source, target, options.alignments)
+    links = read_links(options.alignments, (row[2] for row in rows), source, target)
     source_tags, target_tags = (
         read_tags(path, words, text) if path else [None] * len(rows)
         for path, words, text in (

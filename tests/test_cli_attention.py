@@ -1,8 +1,8 @@
 import os
 import re
 
+import numpy as np
 import pytest
-import torch
 
 from fairseq_attnvariants_cli.attention import Panel, draw, panels
 from fairseq_attnvariants_cli.files import UserError
@@ -15,30 +15,30 @@ from fairseq_attnvariants_cli.pictures import font_families  # noqa: E402
 
 
 def test_pieces_are_joined_and_eos_stays():
-    attention = torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.1, 0.6], [0.0, 0.1, 0.9]])
+    attention = np.array([[0.1, 0.2, 0.7], [0.3, 0.1, 0.6], [0.0, 0.1, 0.9]])
     [panel] = panels("one", Forced(0, ["a@@", "b", "</s>"], ["x@@", "y", "</s>"], {"attn": attention}), "@@ ")
     assert (panel.title, panel.source, panel.target) == ("one", ["ab", "</s>"], ["xy", "</s>"])
-    torch.testing.assert_close(panel.weights, torch.tensor([[0.35, 0.65], [0.1, 0.9]]))
+    np.testing.assert_allclose(panel.weights, np.array([[0.35, 0.65], [0.1, 0.9]]))
 
 
 def test_words_and_their_characters():
     """The columns of words go on in a batch with sentences of more words."""
-    extra = {"attn": torch.rand(3, 6), "word_attn": torch.tensor([[0.1, 0.4, 0.5, 0], [0, 0.2, 0.8, 0], [1, 0, 0, 0]])}
+    extra = {"attn": np.random.rand(3, 6), "word_attn": np.array([[0.1, 0.4, 0.5, 0], [0, 0.2, 0.8, 0], [1, 0, 0, 0]])}
     source = ["a", "b", " ", "c", " ", "</s>"]
     words, inside = panels("ava", Forced(0, source, ["x", " ", "</s>"], extra))
     assert (words.title, inside.title) == ("ava, words", "ava")
     assert words.source == ["ab", "c", "</s>"] and inside.source == ["a", "b", "\u2423", "c", "\u2423", "</s>"]
     assert words.target == inside.target == ["x", "\u2423", "</s>"]
-    torch.testing.assert_close(words.weights, extra["word_attn"][:, :3])
-    torch.testing.assert_close(inside.weights, extra["attn"])
+    np.testing.assert_allclose(words.weights, extra["word_attn"][:, :3])
+    np.testing.assert_allclose(inside.weights, extra["attn"])
 
 
 def test_a_higher_level_above_pieces():
-    extra = {"attn": torch.rand(2, 3), "word_attn": torch.tensor([[0.1, 0.4, 0.5], [0.3, 0.2, 0.5]])}
+    extra = {"attn": np.random.rand(2, 3), "word_attn": np.array([[0.1, 0.4, 0.5], [0.3, 0.2, 0.5]])}
     higher, lower = panels("two", Forced(0, ["a@@", "b", "</s>"], ["x", "</s>"], extra), "@@ ")
     assert (higher.title, lower.title) == ("two, higher level", "two")
     assert higher.source == lower.source == ["ab", "</s>"] and higher.target == ["x", "</s>"]
-    torch.testing.assert_close(higher.weights, torch.tensor([[0.5, 0.5], [0.5, 0.5]]))
+    np.testing.assert_allclose(higher.weights, np.array([[0.5, 0.5], [0.5, 0.5]]))
 
 
 def boxes(figure):
@@ -48,7 +48,7 @@ def boxes(figure):
 
 
 def test_heat_maps_do_not_overlap_and_show_the_weights():
-    weights = torch.tensor([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
+    weights = np.array([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
     long = [f"a rather long word {k}" for k in range(3)]
     heat_maps = [Panel("one", long, long[:2], weights), Panel("$two", ["a", "b", "c"], long[:2], weights)]
     figure = draw(heat_maps)
@@ -62,7 +62,7 @@ def test_heat_maps_do_not_overlap_and_show_the_weights():
 
 def test_a_long_sentence_stays_readable():
     words = [f"word{k}" for k in range(150)]
-    [box] = boxes(draw([Panel("long", words, words, torch.rand(150, 150))]))
+    [box] = boxes(draw([Panel("long", words, words, np.random.rand(150, 150))]))
     assert min(box.width, box.height) > 150 * 9 / 72  # inches: a line of 9 points for each word
 
 
@@ -139,7 +139,7 @@ def test_a_source_alone_is_translated(runs, tmp_path, capfd):
         (["--line", "0"], "split 'test' has lines 1 to 12, and no line 0"),
         (["--output", "picture.gif"], "must end in .png, .svg or .pdf"),
         (["--output", "no/picture.svg"], "no/picture.svg cannot be written"),
-        (["--title", "a", "--title", "b"], "2 --title for 1 --path"),
+        (["--title", "a", "--title", "b"], "2 --name for 1 systems"),
         (["--reference", "x", "--generate"], "give --reference or --generate, not both"),
         (["--source", "nowhere"], "nowhere cannot be read"),
     ],

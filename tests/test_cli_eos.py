@@ -1,18 +1,19 @@
 import json
 import os
 
+import numpy as np
 import pytest
 import torch
 
-from fairseq_attnvariants_cli import eos, model
+from fairseq_attnvariants_cli import model
 from fairseq_attnvariants_cli.eos import count_ends
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import Forced
 
 
 def pair(*rows):
-    weights = torch.tensor(rows)
-    return Forced(0, ["s"] * (weights.size(1) - 1) + ["</s>"], ["t"] * (len(rows) - 1) + ["</s>"], {"attn": weights})
+    weights = np.array(rows)
+    return Forced(0, ["s"] * (weights.shape[1] - 1) + ["</s>"], ["t"] * (len(rows) - 1) + ["</s>"], {"attn": weights})
 
 
 def test_only_the_last_row_counts():
@@ -42,15 +43,15 @@ def test_several_models(runs, gated, tmp_path, capfd):
 
 
 def test_translations_are_decoded_or_the_reference(runs, tmp_path, monkeypatch):
-    decoded = []
+    decoded, forced = [], model.force
 
     def force(system, text, limit):
         dictionary = system.task.target_dictionary
         decoded.append([dictionary.string(sentence.item["target"]) for sentence in text.sentences])
-        return model.force(system, text, limit)
+        return forced(system, text, limit)
 
-    monkeypatch.setattr(eos, "force", force)
-    monkeypatch.setattr(eos, "generate", lambda system, text, _: text.with_targets([torch.tensor([4, 5, 2])] * 12))
+    monkeypatch.setattr(model, "force", force)
+    monkeypatch.setattr(model, "generate", lambda system, text, _: text.with_targets([torch.tensor([4, 5, 2])] * 12))
     shares(runs, tmp_path)
     shares(runs, tmp_path, "--forced")
     files = ["--source", runs.text / "test.xx", "--reference", runs.text / "test.yy"]
@@ -73,7 +74,7 @@ def test_flat_attention_is_on_the_first_word(runs, tmp_path):
 @pytest.mark.parametrize(
     "more, message",
     [
-        (["--source", "x", "--reference", "y"], "--reference needs --forced"),
+        (["--reference", "y", "--generate"], "give --reference or --generate, not both"),
         (["--source", "x", "--forced"], "--source needs --reference"),
         (["--source", os.devnull], "/dev/null is empty"),
         (["--table", "x.txt"], "the name of a table must end in"),

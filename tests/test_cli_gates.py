@@ -2,14 +2,16 @@ import csv
 import json
 import os
 
+import numpy as np
 import pytest
 import torch
 from conftest import Task, build
 from reference import encode, matrix
 
-from fairseq_attnvariants_cli import gates
+from fairseq_attnvariants_cli import adaptive
+from fairseq_attnvariants_cli.adaptive import adaptive_parts, gate_names
 from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.gates import adaptive_parts, averages, draw, gate_names
+from fairseq_attnvariants_cli.gates import averages, draw
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System, load
 from fairseq_attnvariants_cli.pieces import join_sentence, join_values
@@ -20,13 +22,13 @@ from fairseq_attnvariants_cli.pieces import join_sentence, join_values
 def test_values_of_pieces_are_averaged_and_eos_is_a_word():
     words, numbers = join_sentence(["a@@", "b", "c", "</s>"], "@@ ")
     assert (words, numbers) == (["ab", "c", "</s>"], [0, 0, 1, 2])
-    values = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 9.0]])
-    torch.testing.assert_close(join_values(values, numbers), torch.tensor([[1.5, 3.0, 4.0], [0.5, 0.0, 9.0]]))
+    values = np.array([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 9.0]])
+    np.testing.assert_allclose(join_values(values, numbers), [[1.5, 3.0, 4.0], [0.5, 0.0, 9.0]])
 
 
 def test_averages_by_hand():
     labels = [["b", "a", "b"], ["c"]]
-    values = [torch.tensor([[10.0, 20.0, 30.0, 50.0], [1.0, 2.0, 3.0, 5.0]]), torch.tensor([[40.0, 60.0], [4.0, 6.0]])]
+    values = [np.array([[10.0, 20.0, 30.0, 50.0], [1.0, 2.0, 3.0, 5.0]]), np.array([[40.0, 60.0], [4.0, 6.0]])]
     rows = [
         ("all words", 4, 25.0, 2.5),
         ("end of sentence", 2, 55.0, 5.5),
@@ -39,7 +41,7 @@ def test_averages_by_hand():
 
 
 def test_empty_sentences_have_no_words():
-    assert averages([[]], [torch.tensor([[7.0]])]) == [("end of sentence", 1, 7.0)]
+    assert averages([[]], [np.array([[7.0]])]) == [("end of sentence", 1, 7.0)]
 
 
 # ---- the parts of a model
@@ -166,8 +168,8 @@ def test_a_generated_target(runs, gated, tmp_path):
 
 
 def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd):
-    parts = gates.adaptive_parts
-    monkeypatch.setattr(gates, "adaptive_parts", lambda system: {"source": parts(system)["source"]})
+    parts = adaptive.adaptive_parts
+    monkeypatch.setattr(adaptive, "adaptive_parts", lambda system: {"source": parts(system)["source"]})
     assert "alpha_s" not in values(runs, tmp_path, gated)[0] and "target word" not in capfd.readouterr().out
     for option in ("--target-tags", "--target-table"):
         assert main(arguments(runs, gated, option, tmp_path / "x.csv")) == 2
@@ -178,9 +180,7 @@ def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd):
 def test_the_picture_shows_words_and_gates():
     pytest.importorskip("matplotlib")
     words, names = ["ein", "$x$", "</s>"], ["alpha_s", "alpha_y"]
-    figure = draw(
-        [(words, names, torch.tensor([[10.0, 20.0, 30.0], [1.0, 2.0, 3.0]])), (["a"], ["g"], torch.ones(1, 1))]
-    )
+    figure = draw([(words, names, np.array([[10.0, 20.0, 30.0], [1.0, 2.0, 3.0]])), (["a"], ["g"], np.ones((1, 1)))])
     top, bottom = figure.axes
     assert [label.get_text() for label in top.get_xticklabels()] == words
     assert [line.get_ydata().tolist() for line in top.lines] == [[10, 20, 30], [1, 2, 3]]

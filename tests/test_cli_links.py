@@ -1,10 +1,10 @@
 import os
 
 import corpus
+import numpy as np
 import pytest
-import torch
 
-from fairseq_attnvariants_cli.links import word_links
+from fairseq_attnvariants_cli.alignments import hard_links
 from fairseq_attnvariants_cli.main import main
 
 # the third line of the text was too long; hard and soft, in fairseq's order
@@ -53,7 +53,7 @@ def test_pieces_by_hand(tmp_path):
 
 
 def test_a_word_without_a_link_stays_without():
-    assert word_links(torch.tensor([[0.0, 0.0], [0.0, 1.0]])) == [(1, 1)]
+    assert hard_links(np.array([[0.0, 0.0], [0.0, 1.0]])) == [(1, 1)]
 
 
 def test_links_are_those_of_align(runs, tmp_path):
@@ -72,14 +72,14 @@ def test_links_are_those_of_align(runs, tmp_path):
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ("A-3\t2-0 0-1 1-2\n", "", "H-3 has no A- line with an alignment of its tokens: run fairseq-generate with"),
+        ("A-3\t2-0 0-1 1-2\n", "", "H-3 has no A- line: run fairseq-generate with --print-alignment"),
         (
             "H-3\t-0.5\tx@@ y z",
             "H-3\t-0.5\txy z",
-            "H-3 has no A- line with an alignment of its tokens",
+            "the A- line of H-3 is not about its tokens: run fairseq-generate without --remove-bpe",
         ),  # joined by fairseq
         ("0-1 1-2", "0-1 3-2", "A-3: 3-2 is outside the sentences"),
-        ("S-1\t\n", "", "sentence 1 has no S- or no H- line"),
+        ("S-1\t\n", "", "sentence 1 has 0 S-, 0 T-, 1 H-, 1 P-, 1 A- lines"),
         (GENERATED, "nothing\n", "it is not what fairseq-generate prints"),
     ],
 )

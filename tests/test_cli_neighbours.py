@@ -1,6 +1,7 @@
 import csv
 import os
 
+import numpy as np
 import pytest
 import torch
 from conftest import Task, build, dictionary
@@ -16,10 +17,10 @@ def system(name="bridge_direct", count=1, **options):
 
 
 def test_distances_by_hand():
-    mapped, embeddings = torch.tensor([[0.0, 0.0], [10.0, 0.0]]), torch.tensor([[3.0, 4.0], [10.0, 2.0], [0.0, 1.0]])
+    mapped, embeddings = np.array([[0.0, 0.0], [10.0, 0.0]]), np.array([[3.0, 4.0], [10.0, 2.0], [0.0, 1.0]])
     distances, places = nearest(mapped, embeddings, 2)
     assert places.tolist() == [[2, 0], [1, 0]]
-    torch.testing.assert_close(distances, torch.tensor([[1.0, 5.0], [2.0, 65**0.5]]))
+    np.testing.assert_allclose(distances, [[1.0, 5.0], [2.0, 65**0.5]])
     assert nearest(mapped, embeddings, 9)[1].shape == (2, 3)
 
 

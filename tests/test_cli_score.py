@@ -7,7 +7,8 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.score import BOUNDARIES, length_groups, metrics, scores
+from fairseq_attnvariants_cli.measures import metrics
+from fairseq_attnvariants_cli.score import BOUNDARIES, length_groups, scores
 
 REFERENCES = [["the cat sat on the mat", "a dog barks"]]
 SYSTEMS = [("one", ["the cat sat on mat", "a dog"]), ("two", ["the cat sat on the mat", "a cat barks"])]
@@ -132,7 +133,7 @@ def test_a_plot_needs_the_source_and_matplotlib(command, tmp_path, capfd, monkey
     arguments = command()
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     assert main([*arguments, "--plot", str(tmp_path / "lengths.png")]) == 2
-    assert 'pip install "matplotlib>=3.8"' in capfd.readouterr().err
+    assert 'pip install "fairseq-attnvariants[plot]"' in capfd.readouterr().err
     del arguments[5:7]
     assert main([*arguments, "--plot", str(tmp_path / "lengths.png")]) == 2
     assert "need --source" in capfd.readouterr().err

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 import torch
 from conftest import Task, build
@@ -12,7 +13,7 @@ from fairseq_attnvariants_cli.similarity import Match, attended_words, check
 
 def attention(steps, columns, *looks):
     """Weights that are 0 but for ``(step, column, weight)``."""
-    weights = torch.zeros(steps, columns)
+    weights = np.zeros((steps, columns))
     for step, column, weight in looks:
         weights[step, column] = weight
     return weights
@@ -40,7 +41,7 @@ def test_eos_is_a_step_without_a_character():
 
 @pytest.mark.parametrize("source", [["</s>"], [" ", "</s>"]])
 def test_an_empty_source_has_no_words(source):
-    assert attended_words(torch.ones(1, len(source)), source, ["</s>"]) == []
+    assert attended_words(np.ones((1, len(source))), source, ["</s>"]) == []
 
 
 # ---- the verb
@@ -88,7 +89,7 @@ def test_models_without_characters_or_with_one_level_are_refused(runs, capfd):
 
 
 @pytest.mark.parametrize("more, message", [
-    (["--source", "a", "--reference", "b"], "--reference needs --forced"),
+    (["--reference", "b", "--generate"], "give --reference or --generate, not both"),
     (["--words", "-1"], "--words must not be negative"),
     (["--word-table", "words.csv"], "--word-table needs it"),
 ])  # fmt: skip

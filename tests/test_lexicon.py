@@ -5,20 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairseq_attnvariants_cli.alignments import count_links, format_links, parse_links, read_links
 from fairseq_attnvariants_cli.files import UserError, read_lines, write_whole
-from fairseq_attnvariants_cli.lexicon import (
-    Entry,
-    align,
-    count_links,
-    format_links,
-    grow_diag_final_and,
-    most_frequent,
-    parse_links,
-    read_alignments,
-    read_lexicon,
-    write_lexicon,
-)
+from fairseq_attnvariants_cli.lexicon import align, grow_diag_final_and, most_frequent
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.wordtable import Entry, read_lexicon, write_lexicon
 
 LINKS = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)))
 # words as fairseq cuts them: no white space, which for Python includes U+0085 and U+2028
@@ -228,5 +219,5 @@ def test_eflomal_finds_a_cipher(capfd):
     assert len(alignments) == len(source) and alignments[-2:] == [[], []]
     table = {row.source: row.target for row in most_frequent(count_links(zip(source, target, alignments, strict=True)))}
     assert table == {f"w{i}": f"v{i}" for i in range(10)}
-    assert list(read_alignments(map(format_links, alignments), source, target, "saved")) == alignments
+    assert read_links("saved", map(format_links, alignments), source, target) == alignments
     assert "Aligning with model 3" in capfd.readouterr().err

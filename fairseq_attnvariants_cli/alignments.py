@@ -1,0 +1,112 @@
+"""Alignments between words: links ``i-j`` (source-target, from 0), and weights ``T x S``."""
+
+import re
+from collections import Counter, defaultdict
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple, TypeVar
+
+import numpy as np
+
+from .files import UserError
+
+Link = Tuple[int, int]  # position of the source word, position of the target word, both from 0
+
+T = TypeVar("T")
+
+
+def parse_links(line: str) -> List[Link]:
+    """A line of word alignments as fairseq, Moses, eflomal and fast_align write them: ``0-0 1-2 2-1``.
+
+    Raises:
+        ValueError: a pair is not two numbers with a hyphen.
+    """
+    links = []
+    for pair in line.split():
+        match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", pair)
+        if not match:
+            raise ValueError(f"{pair!r} is not an alignment pair such as 0-1")
+        links.append((int(match[1]), int(match[2])))
+    return links
+
+
+def format_links(links: Iterable[Link]) -> str:
+    """The inverse of :func:`parse_links`."""
+    return " ".join(f"{i}-{j}" for i, j in links)
+
+
+def parse_soft(line: str) -> np.ndarray:
+    """A row of weights for each target word, with spaces between; in it those of the source words, with commas between.
+
+    Returns:
+        ``T x S``, or ``0 x 0`` of an empty line.
+
+    Raises:
+        ValueError: a weight is not a number from 0 to 1, or rows have unequal lengths.
+    """
+    rows: List[List[float]] = []
+    for field in line.split():
+        row = field.split(",")
+        for weight in row:
+            if not re.fullmatch(r"0\.[0-9]{1,20}|1\.0{1,20}|0|1", weight):
+                raise ValueError(f"{weight!r} is not an attention weight such as 0.25")
+        if rows and len(row) != len(rows[0]):
+            raise ValueError(f"a row of {len(row)} weights after rows of {len(rows[0])}")
+        rows.append([float(weight) for weight in row])
+    return np.array(rows) if rows else np.zeros((0, 0))
+
+
+def format_soft(weights: np.ndarray) -> str:
+    """The inverse of :func:`parse_soft`."""
+    return " ".join(",".join(f"{weight:.6f}" for weight in row) for row in weights.tolist())
+
+
+def hard_links(weights: np.ndarray) -> List[Link]:
+    """Each target word with its source word of highest weight, of equal ones the first; none where all weigh 0."""
+    if not weights.size:
+        return []
+    return [(i, j) for j, i in enumerate(weights.argmax(axis=1).tolist()) if weights[j, i] > 0]
+
+
+def parse_lines(path: str, lines: Iterable[str], parse: Callable[[str], T]) -> List[T]:
+    """Each line parsed; a ValueError becomes a :class:`UserError` that names the line."""
+    parsed = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            parsed.append(parse(line))
+        except ValueError as error:
+            raise UserError(f"{path}, line {number}: {error}") from error
+    return parsed
+
+
+def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Iterable[Tuple[int, int]]) -> None:
+    """Refuse links outside sentence pairs of ``sizes`` (source, target); ``path`` is for the message."""
+    for number, (several, (source, target)) in enumerate(zip(links, sizes, strict=True), start=1):
+        for i, j in sorted(several):
+            if i >= source or j >= target:
+                raise UserError(
+                    f"{path}, line {number}: {i}-{j} is outside the sentences, which have {source} and {target} words "
+                    "(links are source-target, from 0)"
+                )
+
+
+def read_links(
+    path: str, lines: Iterable[str], source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]
+) -> List[List[Link]]:
+    """The links of each sentence pair from ``lines`` of ``i-j`` pairs, one line for each; ``path`` is for messages.
+
+    Raises:
+        UserError: a pair is malformed, or outside its sentences.
+    """
+    links = parse_lines(path, lines, parse_links)
+    check_inside(path, links, zip(map(len, source), map(len, target)))
+    return links
+
+
+def count_links(
+    pairs: Iterable[Tuple[Sequence[str], Sequence[str], Iterable[Link]]],
+) -> Dict[str, Counter[str]]:
+    """For each source word, how often each target word is linked with it; ``pairs`` are words, words and links."""
+    counts: Dict[str, Counter[str]] = defaultdict(Counter)
+    for source, target, links in pairs:
+        for i, j in links:
+            counts[source[i]][target[j]] += 1
+    return counts

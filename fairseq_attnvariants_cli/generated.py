@@ -1,0 +1,115 @@
+"""What ``fairseq-generate`` and ``fairseq-interactive`` print: S-, T-, H-, P- and A- lines of numbered sentences."""
+
+import re
+from typing import Dict, Iterable, List, NamedTuple, Optional
+
+import numpy as np
+
+from .alignments import parse_links, parse_soft
+from .files import UserError
+
+LINE = re.compile(r"([STHPA])-([0-9]{1,12})(?:\t(.*))?", flags=re.DOTALL)
+LONGEST = 10_000  # tokens in a line whose alignment is read
+
+
+class Line(NamedTuple):
+    """A line of the file."""
+
+    place: str  # file and number, for messages
+    text: str  # what follows the label and the first tab
+
+
+class Hypothesis(NamedTuple):
+    """One translation."""
+
+    place: str  # of its H- line
+    score: str
+    words: List[str]
+    attention: Optional[np.ndarray]  # T x S without EOS, if there is an A- line about these words
+
+
+class Sentence(NamedTuple):
+    """A source sentence with its translations."""
+
+    place: str  # of its S- line
+    source: List[str]
+    reference: Optional[List[str]]
+    hypotheses: List[Hypothesis]  # the best first
+
+
+def is_generated(lines: Iterable[str]) -> bool:
+    """Whether there are H- lines."""
+    return any(match and match[1] == "H" for match in map(LINE.fullmatch, lines))
+
+
+def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Dict[int, Sentence]:
+    """The sentences by their numbers from 0, which are those of the lines of the source text.
+
+    Other lines are passed over. The lines of a sentence may stand anywhere, but hypotheses, and what belongs to them,
+    are in one order.
+
+    Args:
+        lines: of the file.
+        path: its name, for messages.
+        aligned: whether every hypothesis has to have an A- line.
+
+    Raises:
+        UserError: there are no sentences, one lacks a line or has one twice, or an alignment is malformed.
+    """
+    found: Dict[int, Dict[str, List[Line]]] = {}
+    for number, line in enumerate(lines, start=1):
+        if match := LINE.fullmatch(line):
+            labels = found.setdefault(int(match[2]), {label: [] for label in "STHPA"})
+            labels[match[1]].append(Line(f"{path}, line {number}", match[3] or ""))
+    if not found:
+        raise UserError(f"{path} has no H- lines: it is not what fairseq-generate prints")
+    return {number: _sentence(number, labels, aligned) for number, labels in found.items()}
+
+
+def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool) -> Sentence:
+    sources, references, hypotheses, scores, alignments = labels.values()
+    for line in hypotheses[len(alignments) :] if aligned else ():
+        raise UserError(f"{line.place}: H-{number} has no A- line: run fairseq-generate with --print-alignment")
+    count = len(hypotheses)
+    if not count or len(sources) != 1 or {len(scores), len(alignments)} - {0, count} or len(references) > 1:
+        last = next(lines[-1] for lines in labels.values() if lines)
+        counts = ", ".join(f"{len(lines)} {label}-" for label, lines in labels.items())
+        raise UserError(f"{last.place}: sentence {number} has {counts} lines: output cut off, or given twice?")
+    source = sources[0].text.split()
+    found = []
+    for k, (place, text) in enumerate(hypotheses):
+        score, tab, translation = text.partition("\t")
+        if not tab:
+            raise UserError(f"{place}: no tab between score and text: output cut off?")
+        words = translation.split()
+        # EOS has a score too; a mismatch comes from --remove-bpe, or from a generated <s>, which is not printed
+        fits = alignments and (not scores or len(scores[k].text.split()) == len(words) + 1)
+        attention = None
+        if fits:
+            try:
+                attention = parse_attention(alignments[k].text, len(source), len(words))
+            except ValueError as error:
+                raise UserError(f"{alignments[k].place}: A-{number}: {error}") from error
+        found.append(Hypothesis(place, score, words, attention))
+    return Sentence(sources[0].place, source, references[0].text.split() if references else None, found)
+
+
+def parse_attention(text: str, source: int, target: int) -> np.ndarray:
+    """An A- line, hard (``i-j`` pairs) or soft (rows of weights, each side with EOS), as weights ``target x source``.
+
+    Raises:
+        ValueError: malformed, or about other lengths.
+    """
+    if max(source, target) > LONGEST:
+        raise ValueError(f"{source} and {target} tokens, where alignments of at most {LONGEST} are read")
+    if text.strip() and "-" not in text:
+        soft = parse_soft(text)
+        if soft.shape != (target + 1, source + 1):
+            raise ValueError(f"{len(soft)} rows of {soft.shape[1]} weights for {target} and {source} tokens, and EOS")
+        return soft[:target, :source]
+    weights = np.zeros((target, source))
+    for i, j in parse_links(text):
+        if i >= source or j >= target:
+            raise ValueError(f"{i}-{j} is outside the sentences, which have {source} and {target} tokens")
+        weights[j, i] = 1
+    return weights

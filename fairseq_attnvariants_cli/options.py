@@ -1,0 +1,92 @@
+"""Options that several verbs have."""
+
+import argparse
+import os
+from typing import List, Sequence
+
+from .files import UserError
+from .pieces import STYLES
+
+
+def add_system_options(
+    parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True, aliases: Sequence[str] = ()
+) -> None:
+    """Add what :func:`~.model.load` reads; ``several`` collects ``--path`` in a list, with a ``--name`` for each."""
+    parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess, with the dictionaries")
+    parser.add_argument(
+        "--path",
+        metavar="CHECKPOINT",
+        required=True,
+        action="append" if several else "store",
+        help="the model"
+        + (f", or an ensemble a{os.pathsep}b" if ensemble else "")
+        + ("; several times for several models" if several else ""),
+    )
+    if several:
+        add_name_option(parser, *aliases)
+    parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
+
+
+def add_model_options(
+    parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True, aliases: Sequence[str] = ()
+) -> None:
+    """Add what :func:`~.model.load` and :func:`~.model.read_text` read; see :func:`add_system_options`."""
+    add_system_options(parser, several, ensemble, aliases)
+    text = parser.add_mutually_exclusive_group()
+    text.add_argument("--source", metavar="FILE", help="source text, cut into tokens as for fairseq-preprocess")
+    text.add_argument("--gen-subset", metavar="NAME", default="test", help="or a split in DATA (default: %(default)s)")
+    parser.add_argument("--reference", metavar="FILE", help="target text of --source, cut into tokens as well")
+    parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences (default: %(default)s)")
+    parser.add_argument("--max-tokens", metavar="N", type=int, default=4000, help="tokens (default: %(default)s)")
+
+
+def add_target_options(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`forced` and :func:`~.model.generate` read, the latter under fairseq's names and defaults."""
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--forced", action="store_true", help="decode the target side (default with --reference)")
+    target.add_argument("--generate", action="store_true", help="translate, and decode the translation (default)")
+    parser.add_argument("--beam", metavar="N", type=int, default=5, help="width (default: %(default)s)")
+    parser.add_argument("--lenpen", metavar="X", type=float, default=1, help="length penalty (default: %(default)s)")
+    parser.add_argument("--max-len-a", metavar="A", type=float, default=0, help="a translation of a source of x tokens")
+    parser.add_argument(
+        "--max-len-b", metavar="B", type=int, default=200, help="has up to Ax + B tokens (default: 200)"
+    )
+
+
+def forced(options: argparse.Namespace) -> bool:
+    """Whether the target is given, and not generated.
+
+    Raises:
+        UserError: both are asked for.
+    """
+    if options.generate and options.reference:
+        raise UserError("give --reference or --generate, not both")
+    return options.forced or options.reference is not None
+
+
+def add_pieces_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--remove-bpe``, under fairseq's name and with its meaning."""
+    parser.add_argument(
+        "--remove-bpe",
+        metavar="STYLE",
+        nargs="?",
+        const="@@ ",
+        choices=STYLES,
+        help=f"join pieces to words: {', '.join(map(repr, STYLES))} (default where it is given bare: '@@ ')",
+    )
+
+
+def add_name_option(parser: argparse.ArgumentParser, *aliases: str) -> None:
+    """Add what :func:`names` reads."""
+    parser.add_argument("--name", *aliases, metavar="TEXT", action="append", help="of each system (default: its file)")
+
+
+def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:
+    """What the systems are called where they are shown.
+
+    Raises:
+        UserError: there are more or fewer names than systems.
+    """
+    if options.name and len(options.name) != len(paths):
+        raise UserError(f"{len(options.name)} --name for {len(paths)} systems")
+    return list(options.name or paths)
