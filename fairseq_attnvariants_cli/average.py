@@ -7,6 +7,9 @@ import os
 import sys
 from typing import Any, Dict, List, Sequence
 
+import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
+
+# isort: split
 import torch
 from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor

@@ -46,14 +46,14 @@ def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
             k: Output(None, None, Translation(join_tokens(line.split(), style), None)) for k, line in enumerate(lines)
         }
     outputs = {}
-    for number, (_, source, reference, (best, *_)) in read_generated(lines, path).items():
-        attention = best.attention
+    for number, (_, text, reference, (best, *_)) in read_generated(lines, path).items():
+        source, target, attention = text.split(), best.text.split(), best.attention
         if attention is not None:
-            attention = join_attention(attention, word_numbers(source, style), word_numbers(best.words, style))
+            attention = join_attention(attention, word_numbers(source, style), word_numbers(target, style))
         outputs[number] = Output(
             join_tokens(source, style),
-            None if reference is None else join_tokens(reference, style),
-            Translation(join_tokens(best.words, style), attention),
+            None if reference is None else join_tokens(reference.split(), style),
+            Translation(join_tokens(target, style), attention),
         )
     return outputs
 
@@ -122,6 +122,7 @@ def page(
     signatures = f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}"
     template = Template(files(__package__).joinpath("compare.html").read_text(encoding="utf-8"))
     return template.substitute(
+        longest=LONGEST,
         title=html.escape(" · ".join(shown)),
         rows=rows,
         options=options,

@@ -24,16 +24,16 @@ class Hypothesis(NamedTuple):
 
     place: str  # of its H- line
     score: str
-    words: List[str]
-    attention: Optional[np.ndarray]  # T x S without EOS, if there is an A- line about these words
+    text: str
+    attention: Optional[np.ndarray]  # T x S without EOS, if there is an A- line about the words of the text
 
 
 class Sentence(NamedTuple):
     """A source sentence with its translations."""
 
     place: str  # of its S- line
-    source: List[str]
-    reference: Optional[List[str]]
+    source: str
+    reference: Optional[str]
     hypotheses: List[Hypothesis]  # the best first
 
 
@@ -75,23 +75,22 @@ def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool) -> Sent
         last = next(lines[-1] for lines in labels.values() if lines)
         counts = ", ".join(f"{len(lines)} {label}-" for label, lines in labels.items())
         raise UserError(f"{last.place}: sentence {number} has {counts} lines: output cut off, or given twice?")
-    source = sources[0].text.split()
-    found = []
+    source, found = sources[0].text, []
     for k, (place, text) in enumerate(hypotheses):
         score, tab, translation = text.partition("\t")
         if not tab:
             raise UserError(f"{place}: no tab between score and text: output cut off?")
-        words = translation.split()
+        words = len(translation.split())
         # EOS has a score too; a mismatch comes from --remove-bpe, or from a generated <s>, which is not printed
-        fits = alignments and (not scores or len(scores[k].text.split()) == len(words) + 1)
+        fits = alignments and (not scores or len(scores[k].text.split()) == words + 1)
         attention = None
         if fits:
             try:
-                attention = parse_attention(alignments[k].text, len(source), len(words))
+                attention = parse_attention(alignments[k].text, len(source.split()), words)
             except ValueError as error:
                 raise UserError(f"{alignments[k].place}: A-{number}: {error}") from error
-        found.append(Hypothesis(place, score, words, attention))
-    return Sentence(sources[0].place, source, references[0].text.split() if references else None, found)
+        found.append(Hypothesis(place, score, translation, attention))
+    return Sentence(sources[0].place, source, references[0].text if references else None, found)
 
 
 def parse_attention(text: str, source: int, target: int) -> np.ndarray:

@@ -31,14 +31,15 @@ def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
         UserError: there are no sentences, or one has no alignment of its tokens.
     """
     pairs = {}
-    for number, (_, source, _, (best, *_)) in read_generated(read_lines(path), path, aligned=True).items():
+    for number, (_, text, _, (best, *_)) in read_generated(read_lines(path), path, aligned=True).items():
         if best.attention is None:
             raise UserError(
                 f"{best.place}: the A- line of H-{number} is not about its tokens: run fairseq-generate without "
                 "--remove-bpe"
             )
-        weights = join_attention(best.attention, word_numbers(source, style), word_numbers(best.words, style))
-        pairs[number] = Pair(join_tokens(source, style), join_tokens(best.words, style), weights)
+        source, target = text.split(), best.text.split()
+        weights = join_attention(best.attention, word_numbers(source, style), word_numbers(target, style))
+        pairs[number] = Pair(join_tokens(source, style), join_tokens(target, style), weights)
     return pairs
 
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from .files import UserError, standard_output
 
@@ -47,8 +47,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for name, level in (("fairseq", "WARNING"), ("sacrebleu", "WARNING"), ("matplotlib.font_manager", "ERROR")):
         logging.getLogger(name).setLevel(level)
     try:
-        with standard_output():
-            options = parser(arguments).parse_args(arguments)
+        options = parser(arguments).parse_args(arguments)
         options.run(options)
     except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
         return 1
@@ -61,9 +60,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     return 0
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose help goes to standard output or is refused, where argparse is silent about a full disk."""
+
+    def print_help(self, file: Any = None) -> None:
+        """Print it."""
+        with standard_output() as output:
+            output.write(self.format_help())
+
+
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of the command, with the options of the verb that ``arguments`` begin with."""
-    command = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
+    command = Parser(prog=PROGRAM, description=__doc__)
     verbs = command.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb, (_, summary) in FOLDERS.items():
         verbs.add_parser(verb, help=summary, description=summary).set_defaults(run=print_folder)

@@ -69,8 +69,8 @@ def neighbours(
     numbers = [dictionary.index(word) for word in sources]
     mapped = decoder.bridge.projection(encoder.embed_tokens.weight[numbers])
     candidates = words(others)
-    vectors = (tensor.detach().float().cpu().numpy() for tensor in (mapped, decoder.embed_tokens.weight[candidates]))
-    distances, places = nearest(*vectors, count=count)
+    vectors = [tensor.detach().float().cpu().numpy() for tensor in (mapped, decoder.embed_tokens.weight[candidates])]
+    distances, places = nearest(vectors[0], vectors[1], count)
     return [
         Neighbour(
             word,

@@ -89,4 +89,5 @@ def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:
     """
     if options.name and len(options.name) != len(paths):
         raise UserError(f"{len(options.name)} --name for {len(paths)} systems")
-    return list(options.name or paths)
+    # bytes that are no UTF-8 become escapes
+    return [name.encode(errors="backslashreplace").decode() for name in options.name or paths]

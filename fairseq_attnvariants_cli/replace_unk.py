@@ -40,7 +40,7 @@ class Replaced(NamedTuple):
 
 def check_source(sample_id: int, sentence: Sentence, source: Sequence[str], path: str, unk: str) -> None:
     """Refuse a raw sentence whose words are not those of the S- line, apart from UNKs; ``path`` is for messages."""
-    words = sentence.source
+    words = sentence.source.split()
     if len(source) != len(words):
         difference = f"{len(source)} words, but S-{sample_id} has {len(words)}"
     else:
@@ -82,7 +82,7 @@ def post_process(hypothesis: Hypothesis, source: Sequence[str], lexicon: Mapping
     """A hypothesis after the replacement; the raw ``source`` has words where the S- line may have UNKs."""
     aligned = hypothesis.attention is not None
     alignment = {} if hypothesis.attention is None else {j: i for i, j in hard_links(hypothesis.attention)}
-    words = list(hypothesis.words)
+    words = hypothesis.text.split()
     replacements = replace_unks(words, source, alignment, lexicon, unk)
     for replacement in replacements:
         words[replacement.position] = replacement.word

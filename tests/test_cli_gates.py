@@ -2,6 +2,7 @@ import csv
 import json
 import os
 
+import corpus
 import numpy as np
 import pytest
 import torch
@@ -108,6 +109,27 @@ def test_gates_of_the_encoder_follow_the_equation(runs, gated, tmp_path):
             u = matrix(loaded.model, f"{prefix}recurrent.weight")
             expected = [100 * torch.sigmoid(w @ a + b + u @ h)[-16:].mean() for a, h in zip(x, before)]
             torch.testing.assert_close(torch.tensor(record[name]), torch.stack(expected).float(), rtol=0, atol=2e-4)
+
+
+def test_every_layer_is_there_whichever_level_it_is_of(runs, tmp_path):
+    """Attention via attention keeps the lowest layer apart; the one above it has gates of one half."""
+    options = ["--max-update", "1", "--attention-via", "--encoder-layers", "3", "--init-std", "0.3"]
+    corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="adaptive_gru"))
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    for name, parameter in state["model"].items():
+        if name.startswith("encoder.layers.upper.cells.0."):
+            parameter.zero_()
+    torch.save(state, tmp_path / "halves.pt")
+    for record in values(runs, tmp_path, tmp_path / "halves.pt"):
+        names = [f"g {direction}, layer {k}" for k in (1, 2, 3) for direction in ("forward", "backward")]
+        assert list(record)[2:] == names
+        assert all(gate == 50 for name in names[2:4] for gate in record[name])
+        assert all(gate != 50 for name in names[:2] for gate in record[name])
+
+
+def test_gates_of_words_above_characters_are_refused():
+    with pytest.raises(UserError, match="a.pt: the gates of a hierarchical encoder are not those of its tokens"):
+        adaptive_parts(system("ava", encoder_cell="adaptive_gru"))
 
 
 def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):

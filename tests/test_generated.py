@@ -33,17 +33,17 @@ def test_sentences_and_their_hypotheses():
     found = read(PRINTED)
     assert sorted(found) == [0, 1]
     place, source, reference, (best, second) = found[1]
-    assert (place, source, reference) == ("file, line 2", ["the", "small", "dog"], ["der", "kleine", "hund"])
-    assert (best.place, best.score, best.words) == ("file, line 4", "-0.5", ["der", "hund"])
+    assert (place, source, reference) == ("file, line 2", "the small dog", "der kleine hund")
+    assert (best.place, best.score, best.text) == ("file, line 4", "-0.5", "der hund")
     assert best.attention.tolist() == [[1, 0, 0], [0, 0, 1]] and second.attention.tolist() == [[0, 1, 0]]
     [empty] = found[0].hypotheses
-    assert found[0].reference is None and empty.words == [] and empty.attention is None
+    assert found[0].reference is None and empty.text == "" and empty.attention is None
 
 
 def test_sorted_lines_are_the_same():
     lines = sorted(PRINTED.splitlines(), key=lambda line: line[:3])  # stable: rank by rank, as sort -s
     for plain, found in zip(read(PRINTED)[1].hypotheses, read("\n".join(lines))[1].hypotheses, strict=True):
-        assert plain.words == found.words and plain.attention.tolist() == found.attention.tolist()
+        assert plain.text == found.text and plain.attention.tolist() == found.attention.tolist()
 
 
 def test_bare_text_is_told_apart():

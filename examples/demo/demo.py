@@ -20,8 +20,12 @@ import zipfile
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
 
+from fairseq_attnvariants_cli import files
+from fairseq_attnvariants_cli.generated import read_generated
+
 CORPUS = "homeassistant==2026.11.0"  # Apache-2.0
 CJK_FONT = "mplfonts==0.0.11"  # SIL Open Font License; fetched for Chinese only
+CJK_FILE = "NotoSansCJKsc-Regular.otf"
 CATALOGS = {"de": "de", "cs": "cs", "fr": "fr", "zh": "zh-Hans"}
 HELD_OUT = 500  # sentences in each of valid and test
 BPE_MERGES = 4000
@@ -102,17 +106,17 @@ def demo(language: str, arch: str, out: Path) -> None:
         print(f"source       {detokenise(translations[i].source, 'en')}")
         print(f"translation  {hypotheses[i]}\nreference    {references[i]}\n")
 
-    title("Draw the attention of the first of them")
     if language == "zh":
-        stage("Fetch a font that has Chinese", out / "font", lambda part: fetch(CJK_FONT, part))
-    picture = pair / arch / "attention.png"
-    draw_attention(model / "checkpoint_best.pt", binarised, translations[shown[0]], out / "font", picture)
-    print(picture)
+        stage("Fetch a font that has Chinese", out / "font", fetch_font)
+    title("Draw the attention of the first of them")
+    fonts = ("env", f"XDG_DATA_HOME={(out / 'font').resolve()}") if language == "zh" else ()
+    line = (binarised, "--path", model / "checkpoint_best.pt", "--line", shown[0] + 1, "--remove-bpe", "--name", arch)
+    run(*fonts, tool("fairseq-attnvariants"), "attention", *line, "--output", pair / arch / "attention.png")
 
     title("Score")
     tokeniser = "zh" if language == "zh" else "13a"
-    for name, score in scores(reference, hypothesis, "bleu", "chrf", "--tokenize", tokeniser).items():
-        print(f"{name} {score:.1f}")
+    texts = (hypothesis, "--reference", reference, "--name", arch)
+    run(tool("fairseq-attnvariants"), "score", *texts, "--tokenize", tokeniser)
 
 
 def title(text: str) -> None:
@@ -287,63 +291,18 @@ def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
 
 
 def read_translations(translated: Path) -> List[Translation]:
-    """The S- and H-lines of fairseq-generate, in the test set's order."""
-    found: Dict[Tuple[str, int], str] = {}
-    for line in read_lines(translated / "generate-test.txt"):
-        kind, *fields = line.split("\t")
-        if re.fullmatch(r"[SH]-\d+", kind):
-            found[kind[0], int(kind[2:])] = fields[-1]
-    return [Translation(found["S", i], found["H", i]) for i in sorted(i for kind, i in found if kind == "H")]
+    """What fairseq-generate wrote, in the test set's order."""
+    path = str(translated / "generate-test.txt")
+    sentences = read_generated(files.read_lines(path), path)
+    return [Translation(sentences[k].source, sentences[k].hypotheses[0].text) for k in sorted(sentences)]
 
 
-def draw_attention(checkpoint: Path, binarised: Path, line: Translation, font: Path, picture: Path) -> None:
-    """Decode a translation once more, its words given, and draw the weights, target by source."""
-    import matplotlib
-    import torch
-    from fairseq import checkpoint_utils
-
-    import fairseq_attnvariants  # noqa: F401  (registers the architectures)
-
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], {"data": str(binarised)})
-    source, target = (
-        dictionary.encode_line(text, add_if_not_exist=False).long()[None]
-        for dictionary, text in ((task.source_dictionary, line.source), (task.target_dictionary, line.hypothesis))
-    )
-    with torch.no_grad():
-        previous = target.roll(1)  # </s> first
-        _, extra = model.eval()(source, torch.tensor([source.size(1)]), previous)
-    weights = extra["attn"][0][0]  # T x S
-
-    matplotlib.use("agg")
-    from matplotlib import font_manager, pyplot
-
-    families = ["DejaVu Sans"]
-    for wheel in font.glob("*.whl"):
-        with zipfile.ZipFile(wheel) as archive:
-            name = archive.extract("mplfonts/fonts/NotoSansCJKsc-Regular.otf", font)
-        font_manager.fontManager.addfont(name)
-        families.append(font_manager.FontProperties(fname=name).get_name())
-    pyplot.rcParams["font.family"] = families
-    columns, rows = ([*text.split(), "</s>"] for text in line)
-    figure, axes = pyplot.subplots(figsize=(2.5 + 0.45 * len(columns), 1.8 + 0.4 * len(rows)), layout="constrained")
-    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, rotation=60, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(len(rows)), rows)
-    axes.xaxis.tick_top()
-    axes.set_xlabel("source")
-    axes.set_ylabel("translation")
-    figure.colorbar(image, label="attention weight")
-    figure.savefig(picture, dpi=150)
-
-
-def scores(reference: Path, hypothesis: Path, *metrics: str) -> Dict[str, float]:
-    """Scores by sacrebleu, whose signatures get printed; ``metrics`` may end with their options."""
-    files = (str(reference), "--input", str(hypothesis))
-    command = [tool("sacrebleu"), *files, "--format", "text", "--metrics", *metrics]
-    print(f"$ {shlex.join(command)}", flush=True)
-    report = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    print(report, end="")
-    return {name: float(score) for name, score in re.findall(r"^\s*(BLEU|chrF)\S* = ([\d.]+)", report, re.MULTILINE)}
+def fetch_font(folder: Path) -> None:
+    """Lay a font that has Chinese where matplotlib looks for the user's."""
+    fetch(CJK_FONT, folder)
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel, wheel.open(f"mplfonts/fonts/{CJK_FILE}") as font:
+        (folder / "fonts").mkdir()
+        (folder / "fonts" / CJK_FILE).write_bytes(font.read())
 
 
 def read_lines(path: Path) -> List[str]:

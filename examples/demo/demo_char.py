@@ -21,7 +21,6 @@ from demo import (
     read_lines,
     read_translations,
     run,
-    scores,
     stage,
     stoppable,
     title,
@@ -82,17 +81,17 @@ def demo(language: str, out: Path) -> None:
         print(f"translation  {translations[i].hypothesis}\nreference    {references[i]}\n")
 
     title("Draw both levels of attention for the first of them that is right")
-    read = (binarised, "--path", model / "checkpoint_best.pt")
+    command, read = tool("fairseq-attnvariants"), (binarised, "--path", model / "checkpoint_best.pt")
     drawn = next((i for i in shown if right[i]), shown[0])
-    picture = ("--title", "ava", "--output", out / "attention.png")
-    run(tool("fairseq-attnvariants"), "attention", *read, "--generate", "--line", drawn + 1, *picture)
+    picture = ("--name", "ava", "--output", out / "attention.png")
+    run(command, "attention", *read, "--line", drawn + 1, *picture)
 
     title("Similar words")
-    run(tool("fairseq-attnvariants"), "similarity", *read, "--words", 10)
+    run(command, "similarity", *read, "--words", 10)
 
     title("Score")
-    chrf = scores(reference, hypothesis, "chrf")["chrF"]
-    print(f"accuracy {100 * sum(right) / len(right):.1f}\nchrF {chrf:.1f}")
+    run(command, "score", hypothesis, "--reference", reference, "--name", "ava", "--tokenize", "char")
+    print(f"accuracy {100 * sum(right) / len(right):.1f}")
 
 
 def extract(language: str, folder: Path) -> None:

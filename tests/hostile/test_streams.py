@@ -1,0 +1,184 @@
+"""Full disks, closed pipes, signals, and names that are not text: one sentence, and nothing half-written."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fairseq_attnvariants_cli
+from fairseq_attnvariants_cli.main import main
+
+PACKAGES = str(Path(fairseq_attnvariants_cli.__file__).parents[1])
+NO_UTF8 = os.fsdecode(b"na\xffme")
+GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
+FULL = "cannot be written: No space left on device\n"
+
+# each writes to the file full.*, which is a link to /dev/full
+TO_FILES = [
+    "lexicon source target --alignments align --output full",
+    "lexicon source target --alignments align --output table --save-alignments full",
+    "replace-unk generated --source source --output full",
+    "links generated --output full",
+    "links generated --output align2 --save-source full",
+    "aer align --hard align --table full.json",
+    "confusion source target --alignments align --source-tags source --target-tags target --table full.csv",
+    "overtranslation source target --alignments align --table full.csv",
+    "score target --reference target --table full.csv",
+    "score target --reference target --source source --group-table full.json",
+    "score target --reference target --source source --plot full.png",
+    "compare generated --output full",
+]
+TO_STANDARD_OUTPUT = [
+    "--help",
+    "score --help",
+    "user-dir",
+    "config-dir",
+    "lexicon source target --alignments align --output -",
+    "replace-unk generated --source source",
+    "links generated",
+    "aer align --hard align",
+    "aer align --hard align --json",
+    "confusion source target --alignments align --source-tags source --target-tags target",
+    "overtranslation source target --alignments align",
+    "score target --reference target",
+    "compare generated --output -",
+]
+TO_FILES_FROM_MODELS = [
+    "align {rnnsearch} --output full",
+    "align {rnnsearch} --output pairs --soft full",
+    "attention {rnnsearch} --max-len-b 3 --output full.png",
+    "eos {rnnsearch} --max-len-b 3 --table full.csv",
+    "gates {gated} --max-len-b 3 --values full",
+    "gates {gated} --max-len-b 3 --source-table full.csv",
+    "neighbours {gated} --table full.csv",
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with small files, and links to a disk that is full."""
+    files = dict(source="a b\n", target="x y\n", align="0-0 1-1\n", soft="1.0,0 0,1.0\n", generated=GENERATED)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def full(folder):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    for suffix in ("", ".csv", ".json", ".png"):
+        os.symlink("/dev/full", f"full{suffix}")
+    return sorted(os.listdir(folder))
+
+
+def start(*arguments, **options):
+    command = [sys.executable, "-m", "fairseq_attnvariants_cli", *arguments]
+    environment = {**os.environ, "PYTHONPATH": PACKAGES, **options.pop("environment", {})}
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, env=environment, **{**pipes, **options})
+
+
+def refused(process, message):
+    """Status 2 and one sentence."""
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 2 and error.count("\n") == 1 and error.endswith(message), error
+
+
+# ---- a full disk
+
+
+@pytest.mark.parametrize("line", TO_FILES)
+def test_a_file_on_a_full_disk(folder, full, capfd, line):
+    if "--plot" in line:
+        pytest.importorskip("matplotlib")
+    assert main(line.split()) == 2
+    out, error = capfd.readouterr()
+    assert error.endswith(FULL) and error.count("\n") == 1 and "/full" not in out
+    assert sorted(set(os.listdir(folder)) - {"table", "align2"}) == full, "no temporary file is left"
+
+
+@pytest.mark.parametrize("line", TO_FILES_FROM_MODELS)
+def test_a_file_from_a_model_on_a_full_disk(runs, gated, folder, full, capfd, line):
+    if ".png" in line:
+        pytest.importorskip("matplotlib")
+    paths = {"rnnsearch": runs.rnnsearch / "checkpoint_best.pt", "gated": gated}
+    verb, *rest = line.format(**{name: f"{runs.data} --path {path} --cpu" for name, path in paths.items()}).split()
+    assert main([verb, *rest]) == 2
+    assert capfd.readouterr().err.endswith(FULL) and sorted(set(os.listdir(folder)) - {"pairs"}) == full
+
+
+@pytest.mark.parametrize("line", TO_STANDARD_OUTPUT)
+def test_standard_output_on_a_full_disk(full, line):
+    with open("/dev/full", "wb") as stream:
+        refused(start(*line.split(), stdout=stream), f"standard output {FULL}")
+
+
+@pytest.mark.parametrize("line", ["--help", "links generated", "aer align --hard align"])
+def test_a_reader_that_is_gone(folder, line):
+    """Such as ``head``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(*line.split(), stdout=writing)
+    os.close(writing)
+    assert process.communicate(timeout=60)[1] == b"" and process.returncode == 1
+
+
+# ---- signals
+
+
+@pytest.mark.parametrize("number, status, message", [
+    (signal.SIGTERM, 143, b""), (signal.SIGINT, 130, b"fairseq-attnvariants: interrupted\n"),
+])  # fmt: skip
+def test_a_signal_leaves_nothing(folder, number, status, message):
+    """The verb waits for the rest of its input, with its output begun."""
+    os.mkfifo("pipe")
+    process = start("links", "pipe", "--output", "out")
+    with open("pipe", "w") as stream:
+        stream.write(GENERATED)
+        stream.flush()
+        deadline = time.monotonic() + 20
+        while not (begun := [name for name in os.listdir(folder) if name.startswith("out")]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.2)
+        process.send_signal(number)
+        error = process.communicate(timeout=20)[1]
+    assert begun == [f"out.{process.pid}.tmp"]
+    assert (process.returncode, error) == (status, message)
+    assert not [name for name in os.listdir(folder) if name.startswith("out")]
+
+
+# ---- names and encodings
+
+
+def test_a_file_name_that_is_no_text(folder):
+    os.rename("target", NO_UTF8)
+    for line in (["score", NO_UTF8, "--reference", NO_UTF8, "--json"], ["user-dir"]):
+        process = start(*line)
+        assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
+    refused(start("score", NO_UTF8 + "x", "--reference", NO_UTF8), "cannot be read: No such file or directory\n")
+
+
+def test_a_name_that_is_no_text(folder, capfd):
+    assert main(["score", "target", "--reference", "target", "--name", NO_UTF8, "--table", "t.json", "--json"]) == 0
+    for text in (capfd.readouterr().out, Path("t.json").read_text(encoding="utf-8")):
+        assert "na\\\\udcffme" in text and json.loads(text)
+    assert main(["compare", "generated", "--name", NO_UTF8, "--output", f"{NO_UTF8}.html"]) == 0
+    assert "<title>na\\udcffme" in Path(f"{NO_UTF8}.html").read_text(encoding="utf-8")
+
+
+def test_standard_output_in_ascii(folder):
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    line = ["score", "target", "--reference", "target", "--bootstrap", "5", "--name", "größer"]
+    process = start(*line, environment=ascii_only)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (0, b"") and b"95% \\xb1" in out and b"gr\\xf6\\xdfer" in out
+    process = start("compare", "generated", "--name", "größer", "--output", "-", environment=ascii_only)
+    assert "größer" in process.communicate(timeout=60)[0].decode("utf-8") and process.returncode == 0

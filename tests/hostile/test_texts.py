@@ -1,0 +1,118 @@
+"""Texts that no corpus should have: endless lines, lines of nothing, bytes of everything."""
+
+import os
+import random
+import time
+
+import pytest
+
+from fairseq_attnvariants_cli.compare import LONGEST
+from fairseq_attnvariants_cli.generated import LONGEST as LONGEST_ALIGNED
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.measures import LONGEST_TER
+
+ENDLESS = 100_000  # words in a line
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def soon():
+    """Processor time is bounded."""
+    start = time.process_time()
+    yield
+    assert time.process_time() - start < 15
+
+
+def endless(kind, seed=0, words=ENDLESS):
+    """A line of one word again and again, or of words in a random order."""
+    rng = random.Random(seed)
+    return " ".join("a" if kind == "same" else f"w{rng.randrange(1000)}" for _ in range(words)) + "\n"
+
+
+@pytest.fixture(params=["same", "random"])
+def long_lines(request, folder):
+    for seed, name in enumerate(("source", "system", "reference")):
+        (folder / name).write_text("a b\n" + endless(request.param, seed))
+
+
+# ---- long lines
+
+
+def test_scores_of_long_lines_are_bounded(long_lines, soon, capfd):
+    assert main(["score", "system", "--reference", "reference", "--source", "source", "--bootstrap", "10"]) == 0
+    out, error = capfd.readouterr()
+    assert error == f"TER is left out: a line has {ENDLESS} words, over the limit of {LONGEST_TER}\n"
+    assert "TER" not in out and "chrF2" in out
+
+
+def test_ter_is_there_up_to_its_limit(folder, soon, capfd):
+    for seed, name in enumerate(("system", "reference")):
+        (folder / name).write_text(endless("random", seed, LONGEST_TER))
+    assert main(["score", "system", "--reference", "reference"]) == 0
+    out, error = capfd.readouterr()
+    assert error == "" and "TER" in out
+
+
+def test_pages_of_long_lines_are_bounded(long_lines, soon, folder):
+    assert main(["compare", "system", "--source", "source", "--reference", "reference", "--output", "page.html"]) == 0
+    page = (folder / "page.html").read_text()
+    assert page.count("<span>") > 2 * ENDLESS and page.count("<mark") <= 2, "only the first line is marked"
+    assert str(LONGEST) in page
+
+
+def test_pieces_of_long_lines_are_joined_in_linear_time(folder, soon):
+    (folder / "text").write_text("a@@ b " * (ENDLESS // 2) + "\n")
+    arguments = ["--source", "text", "--reference", "text", "--remove-bpe", "--output", "page.html"]
+    assert main(["compare", "text", *arguments]) == 0
+    assert (folder / "page.html").read_text().count(">ab<") == ENDLESS
+
+
+@pytest.mark.parametrize("verb", ["links", "compare", "replace-unk"])
+def test_alignments_of_long_lines_are_refused(folder, soon, capfd, verb):
+    line = "a " * ENDLESS
+    scores = "-1 " * (ENDLESS + 1)
+    (folder / "generated").write_text(f"S-0\t{line}\nT-0\tx\nH-0\t-1\t{line}\nP-0\t{scores}\nA-0\t0-0\n")
+    more = ["--source", "generated"] if verb == "replace-unk" else []
+    assert main([verb, "generated", *more, "--output", "out"]) == 2
+    error = capfd.readouterr().err
+    assert (
+        f"generated, line 5: A-0: {ENDLESS} and {ENDLESS} tokens, where alignments of at most {LONGEST_ALIGNED}"
+        in error
+    )
+    assert error.count("\n") == 1 and os.listdir(folder) == ["generated"]
+
+
+# ---- what is no text
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"", "is empty"),
+    (b"a b\xff\n", "line 1: not UTF-8"),
+    (b"\xef\xbb\xbf\xfe\n", "line 1: not UTF-8"),
+])  # fmt: skip
+@pytest.mark.parametrize("line", [
+    "score system --reference system",
+    "compare system --source system --reference system --output out",
+    "lexicon system system --alignments system --output out",
+    "overtranslation system system --alignments system",
+])  # fmt: skip
+def test_no_text_is_refused(folder, capfd, line, content, message):
+    (folder / "system").write_bytes(content)
+    assert main(line.split()) == 2
+    error = capfd.readouterr().err
+    assert message in error and error.count("\n") == 1 and os.listdir(folder) == ["system"]
+
+
+@pytest.mark.parametrize(
+    "line", ["", " ", "\u00a0", "\u2028", "\x00", "\x1b[2J", "<b>&\"'", "a\rb", "\u202eab", "\U0001f600"]
+)
+def test_odd_lines_are_scored_and_shown(folder, line):
+    (folder / "system").write_bytes(f"{line}\na b\n".encode())
+    assert main(["score", "system", "--reference", "system", "--source", "system"]) == 0
+    assert main(["compare", "system", "--source", "system", "--reference", "system", "--output", "out"]) == 0
+    assert "<b>" not in (folder / "out").read_text(encoding="utf-8")

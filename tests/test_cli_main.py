@@ -1,0 +1,179 @@
+"""The command as a whole: what it imports, and what all verbs have in common."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fairseq_attnvariants
+import fairseq_attnvariants_cli
+from fairseq_attnvariants_cli.main import FOLDERS, VERBS, main
+
+FOLDER = Path(fairseq_attnvariants_cli.__file__).parent
+MODULES = {verb: verb.replace("-", "_") for verb in VERBS}
+ON_MODELS = ["align", "attention", "average", "eos", "gates", "neighbours", "similarity"]
+GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
+
+# the files of test_texts below
+ON_TEXT = {
+    "lexicon": "lexicon source target --alignments align --output -",
+    "replace-unk": "replace-unk generated --source source --output -",
+    "aer": "aer align --hard align --soft soft --text source target",
+    "links": "links generated --remove-bpe",
+    "confusion": "confusion source target --alignments align --source-tags source --target-tags target",
+    "overtranslation": "overtranslation source target --alignments align",
+    "score": "score target --reference target --source source --bootstrap 5",
+    "compare": "compare generated --remove-bpe --output -",
+}
+
+
+def python(code, cwd=None):
+    """Run code in a fresh interpreter."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER.parent), *sys.path])}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def run(line, cwd=None, without=()):
+    """Run the command in a fresh interpreter, in which some packages cannot be imported."""
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({list(without)!r}))"
+    return python(f"{hidden}; from fairseq_attnvariants_cli.main import main; sys.exit(main({line.split()!r}))", cwd)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """A folder of small files."""
+    files = dict(source="a b\n", target="x y\n", align="0-0 1-1\n", soft="1.0,0 0,1.0\n", generated=GENERATED)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+# ---- what is imported
+
+
+def test_every_verb_is_tried():
+    assert {*ON_TEXT, *ON_MODELS} == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", ON_TEXT)
+def test_verbs_on_text_need_neither_fairseq_nor_torch(texts, verb):
+    found = run(ON_TEXT[verb], texts, without=["fairseq", "torch"])
+    assert (found.returncode, found.stderr.count("Traceback")) == (0, 0) and found.stdout, found.stderr
+
+
+@pytest.mark.parametrize("line", ["--help", *FOLDERS, *(f"{verb} --help" for verb in VERBS if verb != "average")])
+def test_help_imports_nothing_heavy(line):
+    """What makes an answer last seconds."""
+    heavy = {"torch", "fairseq", "fairseq_attnvariants", "matplotlib"}
+    heavy |= {"numpy", "sacrebleu"} if line in ("--help", *FOLDERS) else set()
+    found = python(f"""if True:
+        import sys
+        from fairseq_attnvariants_cli.main import main
+        try:
+            main({line.split()!r})
+        finally:
+            assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)
+    """)
+    assert (found.returncode, found.stderr) == (0, "") and found.stdout
+
+
+@pytest.mark.parametrize("verb", ON_MODELS)
+def test_a_missing_fairseq_is_one_line(tmp_path, verb):
+    line = f"{verb} data --path x.pt" + (" --output p.png" if verb == "attention" else "")
+    line = "average x.pt --output y.pt" if verb == "average" else line
+    found = python(f"""if True:
+        import importlib.metadata, sys
+        sys.modules["fairseq"] = None
+        original = importlib.metadata.version
+        def version(name):
+            if name == "fairseq":
+                raise importlib.metadata.PackageNotFoundError(name)
+            return original(name)
+        importlib.metadata.version = version
+        from fairseq_attnvariants_cli.main import main
+        sys.exit(main({line.split()!r}))
+    """, tmp_path)  # fmt: skip
+    assert found.returncode == 2 and found.stderr.count("\n") == 1 and os.listdir(tmp_path) == []
+    assert "fairseq 0.12.2, which is not installed: run 'pip install --no-deps fairseq==0.12.2'" in found.stderr
+
+
+def test_no_verb_imports_a_verb():
+    """And so none can change another's behaviour."""
+    for module in MODULES.values():
+        tree = ast.parse((FOLDER / f"{module}.py").read_text())
+        imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
+        assert not imported & set(MODULES.values()), module
+
+
+def test_folders_are_those_of_the_package(capsys):
+    package = Path(fairseq_attnvariants.__file__).parent
+    assert main(["user-dir"]) == main(["config-dir"]) == 0
+    assert capsys.readouterr().out.split() == [str(package), str(package / "config")]
+
+
+def test_the_module_is_the_command(texts):
+    command = [sys.executable, "-m", "fairseq_attnvariants_cli", *ON_TEXT["links"].split()]
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent)}
+    found = subprocess.run(command, cwd=texts, env=environment, capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stdout) == (0, "0-0 1-1\n")
+
+
+# ---- options that verbs share
+
+
+@pytest.fixture
+def here(texts, monkeypatch):
+    monkeypatch.chdir(texts)
+    return texts
+
+
+@pytest.mark.parametrize("verb", ["aer", "confusion", "overtranslation"])
+def test_a_table_as_json(here, capsys, verb):
+    assert main([*ON_TEXT[verb].split(), "--json", "--table", "table.json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((here / "table.json").read_text()) != []
+
+
+def test_several_tables_as_json(here, capsys):
+    assert main([*ON_TEXT["score"].split(), "--json", "--name", "$ours", "--group-table", "groups.json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["system"] for row in found["scores"]} == {"$ours"} and set(found["groups"][0]) >= {"BLEU $ours"}
+    assert found["groups"] == json.loads((here / "groups.json").read_text())
+
+
+def test_every_verb_with_a_table_has_json(capsys):
+    for verb in VERBS:
+        if verb != "average":
+            with pytest.raises(SystemExit):
+                main([verb, "--help"])
+            text = capsys.readouterr().out
+            assert ("--json" in text) == ("table FILE" in text), verb
+
+
+@pytest.mark.parametrize("verb", ["eos", "attention", "score", "compare"])
+def test_systems_have_names(here, capsys, verb):
+    lines = {"eos": "eos data --path a --path b", "attention": "attention data --path a --path b --output p.png"}
+    lines |= {"score": "score target target --reference target", "compare": "compare target target --output page.html"}
+    assert main([*lines[verb].split(), "--name", "one"]) == 2
+    assert "1 --name for 2 systems" in capsys.readouterr().err
+
+
+def test_tokenised_text_is_remarked_on_once(here, capfd):
+    for name in ("one", "two", "gold"):
+        (here / name).write_text("a b c .\n" * 100)
+    line = ["score", "one", "two", "--reference", "gold", "--bootstrap", "5", "--source", "gold"]
+    assert main(line) == 0
+    assert capfd.readouterr().err == "one, two: tokenised text, it seems; then give --tokenize none\n"
+    assert main([*line, "--tokenize", "none"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_matplotlib_is_asked_for_before_a_model_is_loaded(here, capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for verb, option in (("attention", "--output"), ("gates", "--picture")):
+        assert main([verb, "nowhere", "--path", "nowhere.pt", option, "p.png"]) == 2
+        assert 'matplotlib is missing: pip install "fairseq-attnvariants[plot]"' in capfd.readouterr().err
