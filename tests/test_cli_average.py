@@ -6,7 +6,7 @@ import corpus
 import pytest
 import torch
 
-from fairseq_attnvariants_cli.average import average, best, last, mean
+from fairseq_attnvariants_cli.averaging import average, best, last, mean
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import load, read_checkpoint

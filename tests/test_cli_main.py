@@ -66,7 +66,7 @@ def test_verbs_on_text_need_neither_fairseq_nor_torch(texts, verb):
     assert (found.returncode, found.stderr.count("Traceback")) == (0, 0) and found.stdout, found.stderr
 
 
-@pytest.mark.parametrize("line", ["--help", *FOLDERS, *(f"{verb} --help" for verb in VERBS if verb != "average")])
+@pytest.mark.parametrize("line", ["--help", *FOLDERS, *(f"{verb} --help" for verb in VERBS)])
 def test_help_imports_nothing_heavy(line):
     """What makes an answer last seconds."""
     heavy = {"torch", "fairseq", "fairseq_attnvariants", "matplotlib"}

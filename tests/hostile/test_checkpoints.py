@@ -16,7 +16,7 @@ from fairseq.data.data_utils import load_indexed_dataset
 
 from fairseq_attnvariants.compat import allow_stock_checkpoints
 from fairseq_attnvariants.compat.evaluation import evaluate
-from fairseq_attnvariants_cli.average import average
+from fairseq_attnvariants_cli.averaging import average
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import load, read_checkpoint
