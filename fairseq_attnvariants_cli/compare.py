@@ -5,17 +5,19 @@ import difflib
 import html
 from importlib.resources import files
 from string import Template
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+from sacrebleu.metrics.base import Metric
 
 from .files import UserError, read_lines, write_whole
 from .generated import is_generated, read_generated
-from .measures import TOKENIZERS, metrics, warn_of_tokenised
+from .measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
 from .options import add_name_option, add_pieces_option, names
 from .pieces import join_attention, join_tokens, word_numbers
 
 FAINT = 0.05  # attention weights below are not shown
+BOOTSTRAP = 1000  # resamples
 LONGEST = 2000  # words of a sentence that is marked; the time grows with their square
 
 
@@ -58,28 +60,53 @@ def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
     return outputs
 
 
-def matching(words: Sequence[str], reference: Sequence[str]) -> List[bool]:
-    """Which words stand in the reference too, in the same order (difflib's longest matching blocks)."""
+def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool], List[bool]]:
+    """Which words stand in the reference too, in the same order, and which of the reference's among the words.
+
+    They are difflib's longest matching blocks. Of long sentences all do.
+    """
     if max(len(words), len(reference)) > LONGEST:
-        return [True] * len(words)
-    marks = [False] * len(words)
-    for block in difflib.SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks():
-        marks[block.a : block.a + block.size] = [True] * block.size
-    return marks
+        return [True] * len(words), [True] * len(reference)
+    ours, theirs = [False] * len(words), [False] * len(reference)
+    for i, j, size in difflib.SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks():
+        ours[i : i + size] = theirs[j : j + size] = [True] * size
+    return ours, theirs
 
 
-def words_html(translation: Translation, reference: Sequence[str]) -> str:
-    """The words, those that are not the reference's as ``mark``, each with the source words it looked at."""
+def words_html(translation: Translation, right: Sequence[bool]) -> str:
+    """The words, those that are not ``right`` as ``mark``, each with the source words it looked at."""
     spans = []
-    for k, (word, right) in enumerate(zip(translation.words, matching(translation.words, reference), strict=True)):
+    for k, word in enumerate(translation.words):
         looked = ""
         if translation.attention is not None:
             row = enumerate(translation.attention[k].tolist())
             looked = " ".join(f"{i}:{weight:.2f}" for i, weight in row if weight >= FAINT)
-        tag = "span" if right else "mark"
-        attribute = f' data-a="{looked}"' if looked else ""
+        tag = "span" if right[k] else "mark"
+        attribute = f' tabindex="0" data-a="{looked}"' if looked else ""
         spans.append(f"<{tag}{attribute}>{html.escape(word)}</{tag}>")
     return " ".join(spans)
+
+
+def reference_html(words: Sequence[str], found: Sequence[Sequence[bool]], shown: Sequence[str]) -> str:
+    """The reference's words, as ``del`` those that systems lack; ``found`` says of each system which words it has."""
+    spans = []
+    for k, word in enumerate(map(html.escape, words)):
+        lacking = [name for name, there in zip(shown, found, strict=True) if not there[k]]
+        everywhere = ' class="all"' if len(lacking) == len(shown) else ""
+        title = html.escape(f"not in {', '.join(lacking)}")
+        spans.append(f'<del{everywhere} title="{title}">{word}</del>' if lacking else word)
+    return " ".join(spans)
+
+
+def scores_html(systems: Systems, gold: Sequence[str], measures: Mapping[str, Metric]) -> str:
+    """A row for each system: BLEU, its p against the first one, chrF."""
+    bleu = scores(systems, [gold], [("BLEU", measures["BLEU"])], BOOTSTRAP if len(systems) > 1 else 0)
+    chrf = scores(systems, [gold], [("chrF", measures["chrF2"])])
+    return "".join(
+        f"<tr><th>{html.escape(one.system)}<td>{one.score:.2f}<td>{'' if one.p is None else f'{one.p:.3f}'}"
+        f"<td>{other.score:.2f}"
+        for one, other in zip(bleu, chrf, strict=True)
+    )
 
 
 def page(
@@ -95,38 +122,37 @@ def page(
     bleu, chrf = measures["BLEU"], measures["chrF2"]
     gold = [" ".join(words) for words in references]
     texts = [[" ".join(translation.words) for translation in system] for system in systems]
-    warn_of_tokenised(list(zip(shown, texts, strict=True)), tokenize)
-    rows = "".join(
-        f"<tr><th>{html.escape(name)}<td>{bleu.corpus_score(text, [gold]).score:.2f}"
-        f"<td>{chrf.corpus_score(text, [gold]).score:.2f}"
-        for name, text in zip(shown, texts, strict=True)
-    )
+    named = list(zip(shown, texts, strict=True))
+    warn_of_tokenised(named, tokenize)
     articles = []
     for k, number in enumerate(numbers):
-        scores = [chrf.sentence_score(text[k], [gold[k]]).score for text in texts]
+        sentence_scores = [chrf.sentence_score(text[k], [gold[k]]).score for text in texts]
         source = " ".join(f"<span>{html.escape(word)}</span>" for word in sources[k])
+        matches = [matching(system[k].words, references[k]) for system in systems]
         cells = "".join(
             f'<div><h3>{html.escape(name)} <small>{score:.1f}</small></h3><p dir="auto">'
-            f"{words_html(system[k], references[k])}</p></div>"
-            for name, score, system in zip(shown, scores, systems, strict=True)
+            f"{words_html(system[k], right)}</p></div>"
+            for name, score, system, (right, _) in zip(shown, sentence_scores, systems, matches, strict=True)
         )
+        reference = reference_html(references[k], [found for _, found in matches], shown)
+        same = len({text[k] for text in (texts if len(texts) > 1 else [*texts, gold])}) == 1
+        key = " ".join(map(str, [number, len(sources[k]), *(f"{score:.4f}" for score in sentence_scores)]))
         articles.append(
-            f'<article data-key="{number} {len(sources[k])} {" ".join(f"{score:.4f}" for score in scores)}">'
-            f'<h2>{number + 1}</h2><p class="source" dir="auto">{source}</p>'
-            f'<p class="reference" dir="auto">{html.escape(gold[k])}</p><div class="systems">{cells}</div></article>\n'
+            f'<article data-key="{key}"{" data-same" if same else ""}><h2>{number + 1}</h2>'
+            f'<p class="source" data-label="source" dir="auto">{source}</p>'
+            f'<p class="reference" data-label="reference" dir="auto">{reference}</p>'
+            f'<div class="systems">{cells}</div></article>\n'
         )
     keys = ["line", "words in the source", *(f"chrF of {name}" for name in shown)]
     if len(shown) > 1:
         keys += [f"chrF of {name} over {shown[0]}" for name in shown[1:]]
-    options = "".join(f'<option value="{k}">{html.escape(key)}' for k, key in enumerate(keys))
-    signatures = f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}"
     template = Template(files(__package__).joinpath("compare.html").read_text(encoding="utf-8"))
     return template.substitute(
-        longest=LONGEST,
         title=html.escape(" · ".join(shown)),
-        rows=rows,
-        options=options,
-        signatures=html.escape(signatures),
+        rows=scores_html(named, gold, measures),
+        options="".join(f'<option value="{k}">{html.escape(key)}' for k, key in enumerate(keys)),
+        signatures=html.escape(f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}"),
+        longest=LONGEST,
         articles="".join(articles),
     )
 
@@ -188,7 +214,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Describe the verb and its options."""
     parser.description = (
         "Write one HTML page, which needs no network: source, reference and each system's translation, "
-        "with the words that are not the reference's marked, sorted by sentence chrF. SYSTEM is what fairseq-generate "
+        "with the words that are not the reference's marked, and those that only it has, sorted by chrF of the "
+        "sentence. SYSTEM is what fairseq-generate "
         "printed, or bare text with --source and --reference. Where fairseq-generate ran with --print-alignment (hard "
         "or soft), pointing at a word shows the source words it looked at."
     )

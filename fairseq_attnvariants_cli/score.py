@@ -4,13 +4,12 @@ import argparse
 import contextlib
 import math
 import sys
-from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence
 
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
 
 from .files import UserError, read_parallel
-from .measures import LONGEST_TER, TOKENIZERS, metrics, warn_of_tokenised
+from .measures import LONGEST_TER, TOKENIZERS, References, Systems, metrics, scores, warn_of_tokenised
 from .options import add_name_option, names
 from .pictures import font_families, picture
 from .tables import Cell, add_table_options, tables
@@ -20,20 +19,6 @@ if TYPE_CHECKING:
 
 BOUNDARIES = (10, 20, 30, 40, 50)
 
-Systems = Sequence[Tuple[str, Sequence[str]]]  # names and hypotheses
-References = Sequence[Sequence[str]]  # one or several texts
-
-
-class Score(NamedTuple):
-    """A row of the table."""
-
-    measure: str
-    system: str
-    score: float
-    interval: Optional[float]  # half of the width of the 95% interval of the bootstrap
-    p: Optional[float]  # of the paired bootstrap against the first system
-    signature: str
-
 
 class Group(NamedTuple):
     """A row of the table by length: BLEU of the sentences whose source has that many words."""
@@ -41,37 +26,6 @@ class Group(NamedTuple):
     words: str
     sentences: int
     bleu: List[Optional[float]]  # of each system; None for an empty group
-
-
-def scores(
-    systems: Systems, references: References, measures: Sequence[Tuple[str, Metric]], samples: int = 0
-) -> List[Score]:
-    """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
-
-    1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU beside the
-    brevity penalty (Kuang et al., table 6); it is not resampled.
-    """
-    rows = []
-    for name, metric in measures:
-        results = [metric.corpus_score(hypotheses, references) for _, hypotheses in systems]
-        intervals: List[Optional[float]] = [None] * len(systems)
-        ps: List[Optional[float]] = [None] * len(systems)
-        signature = plain = metric.get_signature()
-        if samples:
-            signatures, columns = PairedTest(
-                list(systems), {name: metric}, references, test_type="bs", n_samples=samples
-            )()
-            [(key, signature)] = signatures.items()
-            resampled: Any = columns[key]
-            intervals = [float(result.ci) for result in resampled]
-            # equal systems get the lowest p of all from sacrebleu: no resample differs more than the text does
-            ps = [None] + [1.0 if result.score == resampled[0].score else result.p_value for result in resampled[1:]]
-        if name == "1-gram BLEU":
-            for (system, _), result in zip(systems, results, strict=True):
-                rows.append(Score("1-gram precision", system, result.precisions[0], None, None, str(plain)))
-        for (system, _), result, interval, p in zip(systems, results, intervals, ps, strict=True):
-            rows.append(Score(name, system, result.score, interval, p, str(signature)))
-    return rows
 
 
 def length_groups(

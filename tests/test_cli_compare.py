@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants_cli.compare import Translation, matching, read_system, words_html
+from fairseq_attnvariants_cli.compare import Translation, matching, read_system, reference_html, words_html
 from fairseq_attnvariants_cli.main import main
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -48,21 +48,34 @@ def test_the_best_hypothesis_with_its_attention_between_words(tmp_path):
 
 
 def test_words_in_the_order_of_the_reference_match():
-    assert matching(["a", "b", "c", "d"], ["a", "x", "c", "y", "d"]) == [True, False, True, True]
-    assert matching(["b", "a"], ["a", "b"]).count(True) == 1
+    found = matching(["a", "b", "c", "d"], ["a", "x", "c", "y", "d"])
+    assert found == ([True, False, True, True], [True, False, True, False, True])
+    assert [side.count(True) for side in matching(["b", "a"], ["a", "b"])] == [1, 1]
+
+
+def test_omissions_are_marked_on_the_reference():
+    """Where nothing in the translation is wrong, and yet a word is missing."""
+    reference, systems = ["den", "großen", "<Mann>"], (["den", "<Mann>"], ["den", "großen", "Hund"])
+    found = [matching(words, reference)[1] for words in systems]
+    assert reference_html(reference, found, ["one", "two"]) == (
+        'den <del title="not in one">großen</del> <del title="not in two">&lt;Mann&gt;</del>'
+    )
+    assert (
+        reference_html(["x"], [[False], [False]], ["one", "two"]) == '<del class="all" title="not in one, two">x</del>'
+    )
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1)))
 def test_every_word_is_escaped(words):
-    shown = words_html(Translation(words, None), words[::2])
+    shown = words_html(Translation(words, None), [k % 2 == 0 for k in range(len(words))])
     assert re.fullmatch(r"(<(span|mark)>[^<>]*</\2>( |$))*", shown, flags=re.DOTALL)
     assert [html.unescape(word) for word in re.findall(r"<(?:span|mark)>([^<>]*)</", shown)] == words
 
 
 def test_faint_attention_is_left_out():
     weights = np.array([[0.04, 0.96], [0.5, 0.5]])
-    assert words_html(Translation(["x", "y"], weights), ["x"]) == (
-        '<span data-a="1:0.96">x</span> <mark data-a="0:0.50 1:0.50">y</mark>'
+    assert words_html(Translation(["x", "y"], weights), [True, False]) == (
+        '<span tabindex="0" data-a="1:0.96">x</span> <mark tabindex="0" data-a="0:0.50 1:0.50">y</mark>'
     )
 
 
@@ -92,7 +105,7 @@ def test_the_page_needs_no_network_and_escapes(command, tmp_path):
         "<hard>" not in page and "&lt;hard&gt;" in page and "<hund>" not in page and "<span>&lt;dog&gt;</span>" in page
     )
     assert page.index(">a</span> <span>&amp;</span>") < page.index(">the</span>"), "in the order of the text"
-    assert '<mark data-a="2:1.00">hund</mark>' in page
+    assert '<mark tabindex="0" data-a="2:1.00">hund</mark>' in page
 
 
 def test_given_texts_are_shown_instead_of_printed_ones(command, tmp_path):
@@ -100,7 +113,7 @@ def test_given_texts_are_shown_instead_of_printed_ones(command, tmp_path):
     arguments = command(source="a & RAW\nthe small\n", reference="x RAW\nder kleine hund\n")
     assert main([*arguments, *map(str, more)]) == 0
     page = (tmp_path / "page.html").read_text()
-    assert page.count("RAW") == 2 and '<span data-a="2:1.00">x</span>' in page
+    assert page.count("RAW") == 2 and '<span tabindex="0" data-a="2:1.00">x</span>' in page
     assert "data-a" not in page[page.index(">small<") :].split("</article>")[0], "two words are not the three of S-1"
 
 
@@ -172,3 +185,60 @@ class TestInABrowser:
         assert not re.search(
             r'style="background: [^"]', browse(tmp_path / "page.html", over % "mouseover" + over % "mouseout")
         )
+
+    def test_the_keyboard_shows_it_too(self, command, tmp_path):
+        assert main(command()) == 0
+        dom = browse(tmp_path / "page.html", 'document.querySelector("mark[data-a]").focus();')
+        assert re.findall(r'<span style="background: [^"]+">([^<]*)</span>', dom) == ["&lt;dog&gt;"]
+
+    def test_sentences_are_searched_and_those_that_differ_are_chosen(self, command, tmp_path):
+        """Both systems have the second sentence differently; the first, too, after a change."""
+        assert main(command(bare="x y\nder hund\n")) == 0
+        page = tmp_path / "page.html"
+        script = """const [text, box] = document.querySelectorAll("input");
+                    text.value = "%s"; text.dispatchEvent(new Event("input"));
+                    box.checked = %s; box.dispatchEvent(new Event("change"));"""
+
+        def left(word, different):
+            dom = browse(page, script % (word, different))
+            [count] = re.findall(r"<output>(\d) of 2 sentences</output>", dom)
+            return count, re.findall(r"<article [^>]*?hidden[^>]*><h2>(\d+)", dom)
+
+        assert left("", "false") == ("2", []) and left("", "true") == ("1", ["1"])
+        assert left("SMALL", "false") == ("1", ["1"]) and left("nowhere", "true") == ("0", ["1", "2"])
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_attended_words_are_readable(self, command, tmp_path, scheme):
+        """WCAG's contrast of at least 4.5, where a word has all of the attention."""
+        assert main(command()) == 0
+        page = (tmp_path / "page.html").read_text()
+        if scheme == "dark":
+            page = page.replace("@media (prefers-color-scheme: dark)", "@media all")
+        (tmp_path / "page.html").write_text(page)
+        script = """const word = document.querySelector("mark[data-a]");
+                    word.dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
+                    const colours = [document.querySelector(".source span[style*=background]"), document.body]
+                      .map(element => getComputedStyle(element));
+                    document.title = colours[0].color + ";" + colours[0].backgroundColor;"""
+        [title] = re.findall(r"<title>(.*?)</title>", browse(tmp_path / "page.html", script))
+        ink, paper = (luminance(*map(int, re.findall(r"\d+", colour)[:3])) for colour in title.split(";"))
+        assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 4.5
+
+    def test_a_phone_shows_it_whole(self, command, tmp_path):
+        """In 380 pixels nothing sticks out, a long word and a long name included."""
+        assert main(command(bare="Donaudampfschifffahrtsgesellschaft" * 5 + "\nder hund\n")) == 0
+        page = (tmp_path / "page.html").read_text().replace("bare", "a/long/path" * 20)
+        frame = f'<body><iframe width="380" height="800" srcdoc="{html.escape(page)}"></iframe></body>'
+        (tmp_path / "frame.html").write_text(frame)
+        script = """document.querySelector("iframe").addEventListener("load", ({target}) => {
+                      const inside = target.contentDocument.documentElement;
+                      document.title = inside.clientWidth + " " + inside.scrollWidth; });"""
+        [widths] = re.findall(r"<title>(.*?)</title>", browse(tmp_path / "frame.html", script))
+        width, needed = map(int, widths.split())
+        assert 300 < width == needed
+
+
+def luminance(*colour):
+    """Relative luminance of WCAG 2."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

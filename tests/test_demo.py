@@ -21,11 +21,11 @@ def test_attention_is_drawn_and_translations_are_scored(runs, tmp_path, capfd, m
         (tmp_path / name).mkdir(parents=True)
     shutil.copytree(runs.data, tmp_path / "de" / "bin")
     shutil.copytree(runs.rnnsearch, tmp_path / "de" / "rnnsearch" / "model")
-    sentences = [f"S-{k}\ta b c d e f g h .\nH-{k}\t-1\tein Sa@@ tz .\n" for k in range(12)]
+    sentences = [f"S-{k}\ta b c d e f g h .\nH-{k}\t-1\tein Sa@@ tz mit Wörtern .\n" for k in range(12)]
     (tmp_path / "de" / "rnnsearch" / "translated" / "generate-test.txt").write_text("".join(sentences))
-    (tmp_path / "de" / "text" / "reference.de").write_text("ein Satz.\n" * 12)
+    (tmp_path / "de" / "text" / "reference.de").write_text("ein Satz mit Wörtern.\n" * 12)
     demo("de", "rnnsearch", tmp_path)
     assert (tmp_path / "de" / "rnnsearch" / "attention.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "de" / "rnnsearch" / "hypothesis.de").read_text() == "ein Satz.\n" * 12
+    assert (tmp_path / "de" / "rnnsearch" / "hypothesis.de").read_text() == "ein Satz mit Wörtern.\n" * 12
     [bleu] = [line for line in capfd.readouterr().out.splitlines() if line.startswith("BLEU")]
     assert bleu.split()[1:3] == ["rnnsearch", "100.00"]
