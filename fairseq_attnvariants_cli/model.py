@@ -10,7 +10,6 @@ of its source even where the model does not keep track of padding, as the stock 
 
 import argparse
 import itertools
-import zipfile
 from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -28,7 +27,7 @@ from tqdm import tqdm
 
 from fairseq_attnvariants.characters import to_characters
 from fairseq_attnvariants.compat import can_load_safely
-from fairseq_attnvariants.compat.training import is_whole
+from fairseq_attnvariants.compat.damage import check_sums
 from fairseq_attnvariants.tasks import CharacterDictionary
 
 from .files import UserError, read_lines, read_parallel, reason
@@ -135,7 +134,6 @@ def load(path: str, data: str, cpu: bool = False) -> System:
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
     for name in utils.split_paths(path):
         try:
-            _check_sums(name)
             state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
             _check(name, state)
             _check_names(name, state["cfg"])
@@ -143,11 +141,7 @@ def load(path: str, data: str, cpu: bool = False) -> System:
         except UserError:
             raise
         except Exception as error:  # fairseq raises bare Exceptions, too
-            why = reason(error)
-            if isinstance(error, (AttributeError, LookupError, TypeError)):  # says too little
-                why = f"it is not a checkpoint of fairseq 0.12, or damaged ({why})"
-            known = why.startswith(f"{name}: ")
-            raise UserError(why if known else f"{name} cannot be loaded with the data folder {data}: {why}") from error
+            raise _refusal(name, f" with the data folder {data}", error) from error
         models += [model.to(device).eval() for model in loaded]
     return System(path, task, models, device)
 
@@ -158,19 +152,23 @@ def read_checkpoint(path: str) -> Dict[str, Any]:
     Raises:
         UserError: the file cannot be read, or is no checkpoint.
     """
-    _check_sums(path)
     try:
+        check_sums(path)
         state = torch.load(path, map_location="cpu", weights_only=can_load_safely())
     except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
-        raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
+        raise _refusal(path, "", error) from error
     _check(path, state)
     state.pop("last_optimizer_state", None)
     return state
 
 
-def _check_sums(path: str) -> None:
-    if zipfile.is_zipfile(path) and not is_whole(path):
-        raise UserError(f"{path} is damaged: its content is not what was written")
+def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
+    why = reason(error)
+    if why.startswith(f"{path}: "):  # one of this package's
+        return UserError(why)
+    if isinstance(error, (AttributeError, LookupError, TypeError)):  # says too little
+        why = f"it is not a checkpoint of fairseq 0.12, or damaged ({why})"
+    return UserError(f"{path} cannot be loaded{circumstances}: {why}")
 
 
 def _check(path: str, state: Any) -> None:

@@ -19,6 +19,8 @@ from fairseq import checkpoint_utils
 from fairseq.data import FastaDataset
 from omegaconf import OmegaConf
 
+from .damage import check_sums
+
 LITERALS = (ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Load)
 ARITHMETIC = (ast.UnaryOp, ast.UAdd, ast.USub, ast.Not, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)
 
@@ -56,6 +58,7 @@ def guard_evaluation() -> None:
 
     @functools.wraps(read)
     def load_checkpoint_to_cpu(path, *args, **kwargs):
+        check_sums(path)
         state = read(path, *args, **kwargs)
         for part in ("args", "cfg"):
             for option, text in _strings(state.get(part)):

@@ -10,10 +10,11 @@ import logging
 import os
 import shutil
 import sys
-import zipfile
 
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
+
+from .damage import is_whole
 
 logger = logging.getLogger(__name__)
 
@@ -82,12 +83,3 @@ def mend_last(folder: str, suffix: str = "") -> None:
         raise ValueError(f"{last} is damaged or cut off, and {folder} has no whole one: remove it to start anew")
     logger.warning(f"{last} is damaged or cut off: going on from {complete[-1]}, the newest complete checkpoint")
     PathManager.copy(complete[-1], last, overwrite=True)
-
-
-def is_whole(path: str) -> bool:
-    """Whether a checkpoint is complete and unchanged since it was written; torch does not look at its checksums."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None
-    except Exception:  # of a damaged archive: whatever its bytes happen to ask for
-        return False

@@ -208,8 +208,21 @@ def test_a_diverged_model_is_refused(runs, changed, tmp_path, value):
             read()
 
 
+@pytest.mark.parametrize("read", [generate, from_pretrained, verb])
+def test_changed_weights_are_not_used(runs, tmp_path, monkeypatch, read):
+    """torch itself reads them in silence."""
+    content = bytearray((runs.rnnsearch / "checkpoint1.pt").read_bytes())
+    weights = read_checkpoint(str(runs.rnnsearch / "checkpoint1.pt"))["model"]["encoder.embed_tokens.weight"]
+    content[content.index(weights.numpy().tobytes()) + 100] ^= 64
+    path = tmp_path / "changed.pt"
+    path.write_bytes(content)
+    assert torch.load(path, weights_only=True)
+    with pytest.raises(Exception, match=f"^{path}: damaged, its content is not what was written$"):
+        read(path, runs, monkeypatch)
+
+
 def test_flipped_bits_are_found(runs, tmp_path):
-    """Wherever they are: torch itself reads changed weights in silence."""
+    """Wherever they are."""
     source, path, rng = runs.rnnsearch / "checkpoint1.pt", str(tmp_path / "flipped.pt"), random.Random(1)
     content, expected, refused = source.read_bytes(), read_checkpoint(str(source))["model"], 0
     for _ in range(60):
