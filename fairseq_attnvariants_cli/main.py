@@ -34,6 +34,7 @@ VERBS = {
     "neighbours": "the target words nearest to source words that the direct bridge has mapped",
     "score": "BLEU, chrF, TER and 1-gram BLEU, with paired bootstrap and by source length",
     "compare": "a page with the translations of several systems side by side",
+    "results": "one table of many runs: scores over seeds, significance, learning curves",
     "average": "average the parameters of several checkpoints",
 }
 

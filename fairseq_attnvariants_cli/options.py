@@ -36,15 +36,25 @@ def add_model_options(
     text.add_argument("--source", metavar="FILE", help="source text, cut into tokens as for fairseq-preprocess")
     text.add_argument("--gen-subset", metavar="NAME", default="test", help="or a split in DATA (default: %(default)s)")
     parser.add_argument("--reference", metavar="FILE", help="target text of --source, cut into tokens as well")
+    add_batch_options(parser)
+
+
+def add_batch_options(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`~.model.limits` reads."""
     parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences (default: %(default)s)")
     parser.add_argument("--max-tokens", metavar="N", type=int, default=4000, help="tokens (default: %(default)s)")
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`forced` and :func:`~.model.generate` read, the latter under fairseq's names and defaults."""
+    """Add what :func:`forced` and :func:`~.model.generate` read."""
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--forced", action="store_true", help="decode the target side (default with --reference)")
     target.add_argument("--generate", action="store_true", help="translate, and decode the translation (default)")
+    add_search_options(parser)
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`~.model.generate` reads, under fairseq's names and with its defaults."""
     parser.add_argument("--beam", metavar="N", type=int, default=5, help="width (default: %(default)s)")
     parser.add_argument("--lenpen", metavar="X", type=float, default=1, help="length penalty (default: %(default)s)")
     parser.add_argument("--max-len-a", metavar="A", type=float, default=0, help="a translation of a source of x tokens")

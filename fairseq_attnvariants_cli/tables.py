@@ -1,9 +1,10 @@
-"""Tables: printed for people or as JSON, written as CSV or JSON."""
+"""Tables: printed for people or as JSON, written as CSV, JSON, LaTeX or Markdown."""
 
 import argparse
 import contextlib
 import csv
 import json
+import os
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from tabulate import tabulate
@@ -12,6 +13,7 @@ from .files import UserError, standard_output, write_whole
 
 Cell = Union[str, int, float, None]
 Row = Sequence[Cell]
+FORMATS = {".csv": "", ".json": "", ".tex": "latex_booktabs", ".md": "github"}  # tabulate's, where it writes them
 
 
 def add_table_options(parser: argparse.ArgumentParser, *options: str) -> None:
@@ -23,7 +25,7 @@ def add_table_options(parser: argparse.ArgumentParser, *options: str) -> None:
         + (", or of several tables an object of such lists" if len(options) > 1 else ""),
     )
     for option in options or ("--table",):
-        parser.add_argument(option, metavar="FILE", help="write that table as well, as .csv or .json")
+        parser.add_argument(option, metavar="FILE", help=f"write that table as well, as {', '.join(FORMATS)}")
 
 
 @contextlib.contextmanager
@@ -35,7 +37,7 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
     written is found out at the start of the block.
 
     Raises:
-        UserError: a name ends neither in .csv nor in .json, or a file cannot be written.
+        UserError: a name ends in none of :data:`FORMATS`, or a file cannot be written.
     """
     printed: List[str] = []
     found: Dict[str, Any] = {}
@@ -49,7 +51,10 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
             found[name] = [dict(zip(headers, row, strict=True)) for row in rows]
             if name in files:
                 path, stream = files[name]
-                if path.lower().endswith(".json"):
+                form = os.path.splitext(path.lower())[1]
+                if FORMATS[form]:
+                    stream.write(aligned(headers, rows, digits, FORMATS[form]) + "\n")
+                elif form == ".json":
                     json.dump(found[name], stream, ensure_ascii=False, indent=2)
                     stream.write("\n")
                 else:
@@ -65,12 +70,14 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
 
 
 def _table_file(path: str) -> Any:
-    if not path.lower().endswith((".csv", ".json")):
-        raise UserError(f"{path}: the name of a table must end in .csv or .json")
+    if os.path.splitext(path.lower())[1] not in FORMATS:
+        raise UserError(f"{path}: the name of a table must end in .csv or .json, .tex or .md")
     return write_whole(path)
 
 
-def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None) -> str:
+def aligned(
+    headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None, form: str = "simple"
+) -> str:
     """The table with aligned columns: text at the left, numbers at the right, nothing for None."""
     after = [(digits or {}).get(header, 2) for header in headers]
     cells = [
@@ -78,4 +85,4 @@ def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mappin
         for row in rows
     ]
     sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
-    return tabulate([headers, *cells], headers="firstrow", colalign=sides, disable_numparse=True)
+    return tabulate([headers, *cells], headers="firstrow", tablefmt=form, colalign=sides, disable_numparse=True)

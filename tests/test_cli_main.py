@@ -15,7 +15,7 @@ from fairseq_attnvariants_cli.main import FOLDERS, VERBS, main
 
 FOLDER = Path(fairseq_attnvariants_cli.__file__).parent
 MODULES = {verb: verb.replace("-", "_") for verb in VERBS}
-ON_MODELS = ["align", "attention", "average", "eos", "gates", "neighbours", "similarity"]
+ON_MODELS = ["align", "attention", "average", "eos", "gates", "neighbours", "results", "similarity"]
 GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
 
 # the files of test_texts below
@@ -85,7 +85,7 @@ def test_help_imports_nothing_heavy(line):
 @pytest.mark.parametrize("verb", ON_MODELS)
 def test_a_missing_fairseq_is_one_line(tmp_path, verb):
     line = f"{verb} data --path x.pt" + (" --output p.png" if verb == "attention" else "")
-    line = "average x.pt --output y.pt" if verb == "average" else line
+    line = {"average": "average x.pt --output y.pt", "results": "results ."}.get(verb, line)
     found = python(f"""if True:
         import importlib.metadata, sys
         sys.modules["fairseq"] = None
