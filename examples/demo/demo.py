@@ -257,25 +257,7 @@ def binarise(text: Path, language: str, folder: Path, *more: str) -> None:
 
 def train(binarised: Path, folder: Path, *settings: str) -> None:
     """Train, from the last checkpoint if an interrupted run has left one."""
-    mend_last_checkpoint(folder)
     run(tool("fairseq-train"), binarised, *user_dir(), *settings, "--save-dir", folder)
-
-
-def mend_last_checkpoint(folder: Path) -> None:
-    """Replace a last checkpoint that was cut off while it was written by the best one, or remove it."""
-    import torch
-
-    last, best = folder / "checkpoint_last.pt", folder / "checkpoint_best.pt"
-    try:
-        torch.load(last, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        return
-    except Exception as error:
-        print(f"{last} cannot be read ({type(error).__name__}) and is left aside")
-        last.unlink()
-        if best.exists():  # fairseq writes this one under another name first
-            shutil.copy(best, folder / "copy")
-            (folder / "copy").rename(last)
 
 
 def user_dir() -> Tuple[str, str]:
