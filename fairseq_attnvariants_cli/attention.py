@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from .options import add_model_options, add_pieces_option, add_target_options, forced, names
-from .pictures import font_families, picture
+from .pictures import add_dark_option, font_families, picture
 from .pieces import SPACE, join_attention, join_sentence
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .model import Forced
 
 CELL = 0.24  # of a heat map, in inches
+SMALLEST = 0.1
 GAP = 0.4  # between heat maps
 
 
@@ -51,41 +52,66 @@ def _visible(symbols: Sequence[str]) -> List[str]:
     return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
 
 
-def draw(heat_maps: Sequence[Panel]) -> "Figure":
-    """Heat maps side by side: source words above, target words at the left, white for 0 and black for 1.
+def draw(heat_maps: Sequence[Panel], width: float = 10, relative: bool = False) -> "Figure":
+    """Heat maps in rows: source words above, target words at the left, the background's colour for 0.
 
-    Cells have one size, so a long sentence gives a large picture.
+    Cells have one size, which is smaller where a long sentence would be wider than ``width``, but not smaller than its
+    words can be read.
+
+    Args:
+        heat_maps: from left to right, and on in the next row.
+        width: of the picture, in inches.
+        relative: scale each row to its largest weight, so that attention on many words can be seen.
     """
+    from matplotlib import rcParams
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
     families = font_families("".join("".join([panel.title, *panel.source, *panel.target]) for panel in heat_maps))
-    figure = Figure(figsize=(1, 1))  # positions below are in inches, and the picture is cut to what is drawn
-    text: Dict[str, Any] = dict(fontfamily=families, parse_math=False)
-    left = 0.0
+    colours = LinearSegmentedColormap.from_list("weights", [rcParams["figure.facecolor"], rcParams["text.color"]])
+    cell = min(CELL, max(SMALLEST, (width - 1.5) / max(len(panel.source) for panel in heat_maps)))
+    text: Dict[str, Any] = dict(fontfamily=families, parse_math=False, fontsize=min(9, 58 * cell))
+    figure = Figure(figsize=(1, 1))  # positions are in inches, and the picture is cut to what is drawn
+    rows: List[List[Any]] = [[]]  # axes with what they take, labels included
     for panel in heat_maps:
-        height, width = (CELL * size for size in panel.weights.shape)
-        axes = figure.add_axes((left, -height, width, height))
-        axes.imshow(panel.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
-        axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, fontsize=9, **text)
-        axes.set_yticks(range(len(panel.target)), panel.target, fontsize=9, **text)
+        axes = figure.add_axes((0, 0, *(cell * size for size in reversed(panel.weights.shape))))
+        largest = panel.weights.max(axis=1, keepdims=True) if relative else 1
+        axes.imshow(panel.weights / largest, cmap=colours, vmin=0, vmax=1, aspect="auto")
+        axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, **text)
+        axes.set_yticks(range(len(panel.target)), panel.target, **text)
         axes.set_xticks([k - 0.5 for k in range(1, len(panel.source))], minor=True)
         axes.set_yticks([k - 0.5 for k in range(1, len(panel.target))], minor=True)
         axes.tick_params(which="both", length=0, labeltop=True, labelbottom=False)
-        axes.grid(which="minor", color="0.9", linewidth=0.5)
-        axes.set_xlabel(panel.title, fontsize=10, **text)
-        # the labels at its left decide where it stands
+        axes.grid(which="minor", color=colours(0.1), linewidth=0.5)
+        axes.set_xlabel(panel.title, **{**text, "fontsize": 10})
         drawn = axes.get_tightbbox()
         assert drawn is not None
-        drawn = drawn.transformed(figure.dpi_scale_trans.inverted())
-        axes.set_position((left + (left - drawn.x0), -height, width, height))
-        left += drawn.width + GAP
+        box = drawn.transformed(figure.dpi_scale_trans.inverted())
+        if rows[-1] and sum(before.width + GAP for _, before in rows[-1]) + box.width > width:
+            rows.append([])
+        rows[-1].append((axes, box))
+    lowest = 0.0
+    for row in rows:
+        top = lowest - max(box.y1 - axes.get_position().height for axes, box in row)  # the upper edge of the heat maps
+        left = 0.0
+        for axes, box in row:
+            wide, high = axes.get_position().size
+            axes.set_position((left - box.x0, top - high, wide, high))
+            left += box.width + GAP
+        lowest = top - max(axes.get_position().height - box.y0 for axes, box in row) - GAP
+    scale = figure.add_axes((0, lowest - 0.1, 1.5, 0.1))
+    scale.imshow([[k / 100 for k in range(101)]], cmap=colours, aspect="auto", extent=(0, 1, 0, 1))
+    scale.set_xticks([0, 0.5, 1])
+    scale.set_yticks([])
+    scale.tick_params(labelsize=8, length=2)
+    scale.set_xlabel("weight over the largest of its row" if relative else "attention weight", fontsize=8)
     return figure
 
 
 def run(options: argparse.Namespace) -> None:
     """Decode one sentence with each model, draw."""
     given, systems = forced(options), names(options, options.path)
-    with picture(options.output) as save:
+    with picture(options.output, options.dark) as save:
         from .model import force, generate, limits, load, read_text
 
         heat_maps: List[Panel] = []
@@ -96,15 +122,16 @@ def run(options: argparse.Namespace) -> None:
                 text = generate(system, text, options)
             for pair in force(system, text, limits(options), welcome=("word_attn",)):
                 heat_maps += panels(name, pair, options.remove_bpe)
-        save(draw(heat_maps))
+        save(draw(heat_maps, options.width, options.scale_rows))
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Describe the verb and its options."""
     parser.description = (
-        "Draw heat maps of the attention on one sentence, side by side for several models: source words "
-        "above, target words at the left, white for 0 and black for 1. The target is the reference, if there is one, "
-        "or each model's own translation. Models with attention on two levels get a heat map for each."
+        "Draw heat maps of the attention on one sentence, side by side for several models: source words above, target "
+        "words at the left, white for 0 and black for 1 (with --dark the other way round). The target is the "
+        "reference, if there is one, or each model's own translation. Models with attention on two levels get a heat "
+        "map for each."
     )
     parser.epilog = (
         "example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name "
@@ -115,3 +142,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_target_options(parser)
     add_pieces_option(parser)
     parser.add_argument("--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
+    parser.add_argument(
+        "--width", metavar="INCHES", type=float, default=10, help="heat maps beyond go below (default: %(default)s)"
+    )
+    parser.add_argument("--scale-rows", action="store_true", help="scale each target word's weights to the largest")
+    add_dark_option(parser)

@@ -15,7 +15,7 @@ import numpy as np
 
 from .files import UserError, write_whole
 from .options import add_model_options, add_pieces_option, add_target_options, forced
-from .pictures import font_families, picture
+from .pictures import add_dark_option, font_families, picture
 from .pieces import join_sentence, join_values
 from .tables import Row, add_table_options, tables
 from .tagged import read_tags
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
         values = outputs.enter_context(write_whole(options.values)) if options.values else None
-        save = outputs.enter_context(picture(options.picture)) if options.picture else None
+        save = outputs.enter_context(picture(options.picture, options.dark)) if options.picture else None
         from .adaptive import adaptive_parts, gate_names, read_gates, tokens_of
         from .model import generate, limits, load, read_text
 
@@ -165,6 +165,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_table_options(parser, *(f"--{side}-table" for side in SIDES))
     parser.add_argument("--values", metavar="FILE", help="write each word's gates, a JSON object for each sentence")
     parser.add_argument("--picture", metavar="FILE", help="draw the gates of one sentence as .png, .svg or .pdf")
+    add_dark_option(parser)
     parser.add_argument(
         "--line", metavar="N", type=int, default=1, help="of the picture, from 1 (default: %(default)s)"
     )

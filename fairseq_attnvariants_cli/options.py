@@ -88,7 +88,7 @@ def add_pieces_option(parser: argparse.ArgumentParser) -> None:
 
 def add_name_option(parser: argparse.ArgumentParser, *aliases: str) -> None:
     """Add what :func:`names` reads."""
-    parser.add_argument("--name", *aliases, metavar="TEXT", action="append", help="of each system (default: its file)")
+    parser.add_argument("--name", *aliases, metavar="TEXT", action="append", help="of each system (default: its path)")
 
 
 def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:
@@ -99,5 +99,6 @@ def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:
     """
     if options.name and len(options.name) != len(paths):
         raise UserError(f"{len(options.name)} --name for {len(paths)} systems")
-    # bytes that are no UTF-8 become escapes
-    return [name.encode(errors="backslashreplace").decode() for name in options.name or paths]
+    short = [" + ".join(os.sep.join(part.split(os.sep)[-2:]) for part in path.split(os.pathsep)) for path in paths]
+    found = options.name or (short if len(set(short)) == len(short) else paths)
+    return [name.encode(errors="backslashreplace").decode() for name in found]  # bytes that are no UTF-8 are escaped

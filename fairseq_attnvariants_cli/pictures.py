@@ -1,5 +1,6 @@
 """Pictures: PNG, SVG or PDF by the file's suffix, in fonts that have every glyph."""
 
+import argparse
 import contextlib
 import unicodedata
 from typing import TYPE_CHECKING, Callable, Iterator, List
@@ -12,9 +13,14 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 
 
+def add_dark_option(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`picture` reads."""
+    parser.add_argument("--dark", action="store_true", help="draw the picture in light colours on black")
+
+
 @contextlib.contextmanager
-def picture(path: str) -> Iterator[Callable[["Figure"], None]]:
-    """A function that writes a figure to ``path``, cut to what is drawn.
+def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None]]:
+    """A function that writes a figure to ``path``, cut to what is drawn; what is drawn in the block has its colours.
 
     That it can be written is found out at the start of the block.
 
@@ -23,6 +29,7 @@ def picture(path: str) -> Iterator[Callable[["Figure"], None]]:
     """
     try:
         import matplotlib
+        import matplotlib.style
     except ImportError as error:
         raise UserError('matplotlib is missing: pip install "fairseq-attnvariants[plot]" brings it') from error
     form = path.rpartition(".")[2].lower()
@@ -30,6 +37,7 @@ def picture(path: str) -> Iterator[Callable[["Figure"], None]]:
         raise UserError(f"{path}: the name of a picture must end in .png, .svg or .pdf")
     with write_bytes(path) as stream, matplotlib.rc_context():
         matplotlib.rcdefaults()  # the same picture whatever the user's matplotlibrc says
+        matplotlib.style.use("dark_background" if dark else "default")
         yield lambda figure: figure.savefig(stream, format=form, dpi=150, bbox_inches="tight")
 
 

@@ -11,7 +11,7 @@ from sacrebleu.metrics.base import Metric
 from .files import UserError, read_parallel
 from .measures import LONGEST_TER, TOKENIZERS, References, Systems, metrics, scores, warn_of_tokenised
 from .options import add_name_option, names
-from .pictures import font_families, picture
+from .pictures import add_dark_option, font_families, picture
 from .tables import Cell, add_table_options, tables
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ def length_groups(
 
 
 def draw_groups(groups: Sequence[Group], names: Sequence[str]) -> "Figure":
-    """A line for each system over the groups of source lengths."""
+    """A line for each system over the groups of source lengths that have sentences."""
     from matplotlib.figure import Figure
 
+    groups = [group for group in groups if group.sentences]
     figure = Figure(figsize=(1 + 0.9 * len(groups), 3.2))
     axes = figure.subplots()
     for k, name in enumerate(names):
-        points = [group.bleu[k] for group in groups]
-        axes.plot([math.nan if score is None else score for score in points], "o-", label=name)  # nan leaves a gap
+        axes.plot([group.bleu[k] or 0.0 for group in groups], "o-", label=name)
     axes.set_xticks(range(len(groups)), [f"{group.words}\n({group.sentences})" for group in groups])
     axes.set_xlabel("words in the source (sentences)")
     axes.set_ylabel("BLEU")
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
         measures = [(name, metric) for name, metric in measures if name != "TER"]
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, scores=options.table, groups=options.group_table))
-        save = outputs.enter_context(picture(options.plot)) if options.plot else None
+        save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
         write(
             "scores",
             ("measure", "system", "score", "95% ±", "p", "signature"),
@@ -135,3 +135,4 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bootstrap", metavar="N", type=int, default=0, help="resamples, such as 1000 (default: none)")
     add_table_options(parser, "--table", "--group-table")
     parser.add_argument("--plot", metavar="FILE", help="draw the table by length as .png, .svg or .pdf")
+    add_dark_option(parser)

@@ -11,7 +11,7 @@ from fairseq_attnvariants_cli.model import Forced
 
 pytest.importorskip("matplotlib")
 
-from fairseq_attnvariants_cli.pictures import font_families  # noqa: E402
+from fairseq_attnvariants_cli.pictures import font_families, picture  # noqa: E402
 
 
 def test_pieces_are_joined_and_eos_stays():
@@ -42,28 +42,57 @@ def test_a_higher_level_above_pieces():
 
 
 def boxes(figure):
-    """What each heat map covers with its labels, in inches."""
+    """What each heat map covers with its labels, and the scale at last, in inches."""
     scale = figure.dpi_scale_trans.inverted()
     return [axes.get_tightbbox().transformed(scale) for axes in figure.axes]
 
 
+LONG = [f"a rather long word {k}" for k in range(3)]
+WEIGHTS = np.array([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
+
+
 def test_heat_maps_do_not_overlap_and_show_the_weights():
-    weights = np.array([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
-    long = [f"a rather long word {k}" for k in range(3)]
-    heat_maps = [Panel("one", long, long[:2], weights), Panel("$two", ["a", "b", "c"], long[:2], weights)]
+    heat_maps = [Panel("one", LONG, LONG[:2], WEIGHTS), Panel("$two", ["a", "b", "c"], LONG[:2], WEIGHTS)]
     figure = draw(heat_maps)
-    left, right = boxes(figure)
-    assert left.x1 < right.x0 < left.x1 + 1
+    left, right, scale = boxes(figure)
+    assert left.x1 < right.x0 < left.x1 + 1 and scale.y1 < min(left.y0, right.y0)
     for axes, panel in zip(figure.axes, heat_maps):
-        assert axes.images[0].get_array().tolist() == weights.tolist() and axes.images[0].get_clim() == (0, 1)
+        assert axes.images[0].get_array().tolist() == WEIGHTS.tolist() and axes.images[0].get_clim() == (0, 1)
         assert [label.get_text() for label in axes.get_xticklabels()] == panel.source
         assert [label.get_text() for label in axes.get_yticklabels()] == panel.target
+    tops = [axes.get_position().y1 for axes in figure.axes]
+    assert tops[0] == pytest.approx(tops[1])
 
 
-def test_a_long_sentence_stays_readable():
-    words = [f"word{k}" for k in range(150)]
-    [box] = boxes(draw([Panel("long", words, words, np.random.rand(150, 150))]))
-    assert min(box.width, box.height) > 150 * 9 / 72  # inches: a line of 9 points for each word
+def test_heat_maps_go_on_below():
+    """Three in a row where there is room for two."""
+    panels_ = [Panel(str(k), LONG, LONG, np.eye(3)) for k in range(3)]
+    first, second, third, scale = boxes(draw(panels_, width=6))
+    assert first.x1 < second.x0 and first.y1 == pytest.approx(second.y1) and second.x1 < 6
+    assert third.x0 == pytest.approx(first.x0) and third.y1 < first.y0 and scale.y1 < third.y0
+
+
+def test_rows_are_scaled_to_their_largest_weight():
+    image = draw([Panel("one", LONG, LONG[:2], WEIGHTS)], relative=True).axes[0].images[0].get_array()
+    np.testing.assert_allclose(image, [[0, 1 / 3, 1], [1, 0, 0]])
+
+
+@pytest.mark.parametrize("words, width", [(30, 10), (60, 10), (150, 17)])
+def test_a_long_sentence_fits_or_stays_readable(words, width):
+    """Lines have at least 6 points."""
+    text = [f"word{k}" for k in range(words)]
+    box, _ = boxes(draw([Panel("long", text, text, np.random.rand(words, words))]))
+    assert words * 6 / 72 < box.width < width and box.height > words * 6 / 72
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_pictures_are_light_or_dark(tmp_path, dark):
+    import matplotlib.image
+
+    with picture(str(tmp_path / "p.png"), dark) as save:
+        save(draw([Panel("one", ["a"], ["b"], np.zeros((1, 1)))]))
+    pixels = matplotlib.image.imread(tmp_path / "p.png")[:, :, :3]
+    assert np.median(pixels) == (0 if dark else 1) and pixels.min() < 0.2 and pixels.max() > 0.8
 
 
 def test_glyphs_that_no_font_has_are_told():

@@ -36,7 +36,7 @@ def shares(runs, tmp_path, *more):
 
 def test_several_models(runs, gated, tmp_path, capfd):
     rows = shares(runs, tmp_path, "--source", runs.text / "test.xx", "--path", gated)
-    systems = [str(runs.rnnsearch / "checkpoint_best.pt"), str(gated)]
+    systems = ["rnnsearch/checkpoint_best.pt", "gated/checkpoint_last.pt"]
     assert [(row["system"], row["sentences"]) for row in rows] == [(system, 12) for system in systems]
     assert [row["%"] for row in rows] == [pytest.approx(100 * row["source EOS"] / 12) for row in rows]
     assert "source EOS" in capfd.readouterr().out

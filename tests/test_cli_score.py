@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.measures import metrics, scores
-from fairseq_attnvariants_cli.score import BOUNDARIES, length_groups
+from fairseq_attnvariants_cli.score import BOUNDARIES, Group, draw_groups, length_groups
 
 REFERENCES = [["the cat sat on the mat", "a dog barks"]]
 SYSTEMS = [("one", ["the cat sat on mat", "a dog"]), ("two", ["the cat sat on the mat", "a cat barks"])]
@@ -63,6 +63,14 @@ def test_groups_end_at_their_boundaries():
 def test_short_texts_have_an_empty_last_group():
     groups = length_groups([1], [("one", ["a"])], [["a"]], BLEU(), [3])
     assert [(group.words, group.sentences) for group in groups] == [("0 to 3", 1), ("over 3", 0)]
+
+
+def test_empty_groups_are_not_drawn():
+    pytest.importorskip("matplotlib")
+    groups = [Group("0 to 4", 0, [None]), Group("5 to 8", 2, [50.0]), Group("over 8", 0, [None])]
+    [axes] = draw_groups(groups, ["one"]).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["5 to 8\n(2)"]
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[50.0]]
 
 
 # ---- the verb
