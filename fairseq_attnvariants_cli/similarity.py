@@ -22,7 +22,7 @@ class Match(NamedTuple):
     """A source word and what its characters became."""
 
     word: str
-    translation: str  # the target's characters from the first step that attends to the word to the last
+    translation: str  # the target's characters from the first step that attends to the word, or to its end, to the last
     characters: int  # that get a weight over the limit at some step
 
 
@@ -30,6 +30,9 @@ def attended_words(
     weights: np.ndarray, source: Sequence[str], target: Sequence[str], limit: float = 0.5
 ) -> List[Match]:
     """The words of a sentence. A word ends before a space or EOS, which do not belong to it.
+
+    They count for its translation alone: the last letter may well look there, since characters are read from left to
+    right, and only the state after the word knows that it has ended.
 
     Args:
         weights: character-level attention, ``T x S``.
@@ -41,10 +44,11 @@ def attended_words(
     words = []
     for start, end in zip([0, *(end + 1 for end in ends)], ends):
         if start < end:
-            inside = chosen[:, start:end]
-            steps = np.flatnonzero(inside.any(axis=1)).tolist()
-            span = target[:-1][steps[0] : steps[-1] + 1] if steps else []
-            words.append(Match("".join(source[start:end]), "".join(span), int(inside.any(axis=0).sum())))
+            steps = np.flatnonzero(chosen[:, start : end + 1].any(axis=1))
+            span = "".join(target[:-1][steps[0] : steps[-1] + 1]) if len(steps) else ""
+            words.append(
+                Match("".join(source[start:end]), span.strip(SPACE), int(chosen[:, start:end].any(axis=0).sum()))
+            )
     return words
 
 

@@ -29,10 +29,16 @@ def test_characters_count_once_and_belong_to_their_word():
     assert words == [Match("abcd", "wx y", 2), Match("ef", "z", 1)]
 
 
+def test_the_last_letter_may_look_at_the_end_of_the_word():
+    looks = [(0, 0, 0.9), (1, 1, 0.9), (3, 4, 0.9), (4, 7, 0.9)]  # y at the space after abcd, z at that after ef
+    words = attended_words(attention(6, 9, *looks), SOURCE, TARGET)
+    assert words == [Match("abcd", "wx y", 2), Match("ef", "z", 0)]
+
+
 def test_the_threshold_has_to_be_exceeded():
     weights = attention(6, 9, (0, 0, 0.5), (1, 1, 0.51), (2, 5, 0.3))
     assert attended_words(weights, SOURCE, TARGET) == [Match("abcd", "x", 1), Match("ef", "", 0)]
-    assert attended_words(weights, SOURCE, TARGET, 0.2) == [Match("abcd", "wx", 2), Match("ef", " ", 1)]
+    assert attended_words(weights, SOURCE, TARGET, 0.2) == [Match("abcd", "wx", 2), Match("ef", "", 1)]
 
 
 def test_eos_is_a_step_without_a_character():
