@@ -1,7 +1,7 @@
 """``fairseq-attnvariants attention``: heat maps of the attention on one sentence."""
 
 import argparse
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CELL = 0.24  # of a heat map, in inches
 SMALLEST = 0.1
 GAP = 0.4  # between heat maps
+
+Drawn = Tuple[Any, Any]  # axes, and the box that they take with their labels
 
 
 class Panel(NamedTuple):
@@ -70,35 +72,9 @@ def draw(heat_maps: Sequence[Panel], width: float = 10, relative: bool = False) 
     families = font_families("".join("".join([panel.title, *panel.source, *panel.target]) for panel in heat_maps))
     colours = LinearSegmentedColormap.from_list("weights", [rcParams["figure.facecolor"], rcParams["text.color"]])
     cell = min(CELL, max(SMALLEST, (width - 1.5) / max(len(panel.source) for panel in heat_maps)))
-    text: Dict[str, Any] = dict(fontfamily=families, parse_math=False, fontsize=min(9, 58 * cell))
     figure = Figure(figsize=(1, 1))  # positions are in inches, and the picture is cut to what is drawn
-    rows: List[List[Any]] = [[]]  # axes with what they take, labels included
-    for panel in heat_maps:
-        axes = figure.add_axes((0, 0, *(cell * size for size in reversed(panel.weights.shape))))
-        largest = panel.weights.max(axis=1, keepdims=True) if relative else 1
-        axes.imshow(panel.weights / largest, cmap=colours, vmin=0, vmax=1, aspect="auto")
-        axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, **text)
-        axes.set_yticks(range(len(panel.target)), panel.target, **text)
-        axes.set_xticks([k - 0.5 for k in range(1, len(panel.source))], minor=True)
-        axes.set_yticks([k - 0.5 for k in range(1, len(panel.target))], minor=True)
-        axes.tick_params(which="both", length=0, labeltop=True, labelbottom=False)
-        axes.grid(which="minor", color=colours(0.1), linewidth=0.5)
-        axes.set_xlabel(panel.title, **{**text, "fontsize": 10})
-        drawn = axes.get_tightbbox()
-        assert drawn is not None
-        box = drawn.transformed(figure.dpi_scale_trans.inverted())
-        if rows[-1] and sum(before.width + GAP for _, before in rows[-1]) + box.width > width:
-            rows.append([])
-        rows[-1].append((axes, box))
-    lowest = 0.0
-    for row in rows:
-        top = lowest - max(box.y1 - axes.get_position().height for axes, box in row)  # the upper edge of the heat maps
-        left = 0.0
-        for axes, box in row:
-            wide, high = axes.get_position().size
-            axes.set_position((left - box.x0, top - high, wide, high))
-            left += box.width + GAP
-        lowest = top - max(axes.get_position().height - box.y0 for axes, box in row) - GAP
+    drawn = [_heat_map(figure, panel, cell, colours, families, relative) for panel in heat_maps]
+    lowest = _arrange(drawn, width)
     scale = figure.add_axes((0, lowest - 0.1, 1.5, 0.1))
     scale.imshow([[k / 100 for k in range(101)]], cmap=colours, aspect="auto", extent=(0, 1, 0, 1))
     scale.set_xticks([0, 0.5, 1])
@@ -106,6 +82,42 @@ def draw(heat_maps: Sequence[Panel], width: float = 10, relative: bool = False) 
     scale.tick_params(labelsize=8, length=2)
     scale.set_xlabel("weight over the largest of its row" if relative else "attention weight", fontsize=8)
     return figure
+
+
+def _heat_map(figure: "Figure", panel: Panel, cell: float, colours: Any, families: List[str], relative: bool) -> Drawn:
+    text: Dict[str, Any] = dict(fontfamily=families, parse_math=False, fontsize=min(9, 58 * cell))
+    axes = figure.add_axes((0, 0, *(cell * size for size in reversed(panel.weights.shape))))
+    largest = panel.weights.max(axis=1, keepdims=True) if relative else 1
+    axes.imshow(panel.weights / largest, cmap=colours, vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, **text)
+    axes.set_yticks(range(len(panel.target)), panel.target, **text)
+    axes.set_xticks([k - 0.5 for k in range(1, len(panel.source))], minor=True)
+    axes.set_yticks([k - 0.5 for k in range(1, len(panel.target))], minor=True)
+    axes.tick_params(which="both", length=0, labeltop=True, labelbottom=False)
+    axes.grid(which="minor", color=colours(0.1), linewidth=0.5)
+    axes.set_xlabel(panel.title, **{**text, "fontsize": 10})
+    box = axes.get_tightbbox()
+    assert box is not None
+    return axes, box.transformed(figure.dpi_scale_trans.inverted())
+
+
+def _arrange(drawn: Sequence[Drawn], width: float) -> float:
+    """Lay heat maps out in rows, their upper edges level; returns where the next row would begin."""
+    rows: List[List[Drawn]] = [[]]
+    for axes, box in drawn:
+        if rows[-1] and sum(before.width + GAP for _, before in rows[-1]) + box.width > width:
+            rows.append([])
+        rows[-1].append((axes, box))
+    lowest = 0.0
+    for row in rows:
+        top = lowest - max(box.y1 - axes.get_position().height for axes, box in row)
+        left = 0.0
+        for axes, box in row:
+            wide, high = axes.get_position().size
+            axes.set_position((left - box.x0, top - high, wide, high))
+            left += box.width + GAP
+        lowest = top - max(axes.get_position().height - box.y0 for axes, box in row) - GAP
+    return lowest
 
 
 def run(options: argparse.Namespace) -> None:

@@ -141,8 +141,9 @@ def test_attention_via_attention_on_characters(runs, characters, tmp_path):
     line = [characters.data, "--path", characters.ava, *text, "--output", tmp_path / "picture.svg", "--cpu"]
     assert main(["attention", *map(str, line)]) == 0
     target = ["x", "\u2423", "y", "&lt;/s&gt;"]
+    scale = ["0.0", "0.5", "1.0", "attention weight"]
     higher = ["cat", "zero", "&lt;/s&gt;", "ava, words", *target]
-    assert words(tmp_path) == [*higher, *"cat\u2423zero\u2423", "&lt;/s&gt;", "ava", *target]
+    assert words(tmp_path) == [*higher, *"cat\u2423zero\u2423", "&lt;/s&gt;", "ava", *target, *scale]
 
 
 @pytest.mark.parametrize("form, start", [("png", b"\x89PNG"), ("pdf", b"%PDF")])
