@@ -1,5 +1,9 @@
 """Shared pieces: small models of any architecture, dictionaries and padded batches."""
 
+import os
+import subprocess
+import sys
+import time
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -86,6 +90,20 @@ class OnCharacters(NamedTuple):
 
     data: Path
     ava: Path  # checkpoint after a few updates
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory):
+    """A folder of fairseq's commands, and this package's, that start at once."""
+    folder = tmp_path_factory.mktemp("warm")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, Path(__file__).with_name("warm.py"), folder], env=environment)
+    while not (folder / "socket").exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    yield folder
+    process.terminate()
+    process.wait()
 
 
 class Trained(NamedTuple):

@@ -39,12 +39,9 @@ def put(path, *lines):
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory):
-    """Runs a script of ``examples/``, with a ``fairseq-attnvariants user-dir`` that does not import torch to answer."""
-    quick = tmp_path_factory.mktemp("quick")
-    verb = f"exec '{corpus.SCRIPTS}/fairseq-attnvariants' \"$@\""
-    put(quick / "fairseq-attnvariants", f"[ \"$1\" != user-dir ] || exec echo '{corpus.USER_DIR}'", verb)
-    path = os.pathsep.join([str(quick), str(corpus.SCRIPTS), os.environ["PATH"]])
+def script(warm):
+    """Runs a script of ``examples/``."""
+    path = os.pathsep.join([str(warm), str(corpus.SCRIPTS), os.environ["PATH"]])
 
     def run(name, *arguments, check=True, **environment):
         environment = {"PATH": path, "VALID": "valid", **environment}
@@ -55,12 +52,14 @@ def script(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """The corpus, and alignments of its reversed sentences."""
+    """The corpus, another reference of two of its sets, and alignments of its reversed sentences."""
     folder = tmp_path_factory.mktemp("it's a corpus")
     corpus.write_corpus(folder)
     lengths = [len(line.split()) for line in (folder / "train.xx").read_text().splitlines()]
     links = [" ".join(f"{i}-{length - 1 - i}" for i in range(length)) for length in lengths]
     (folder / "train.align").write_text("".join(line + "\n" for line in links))
+    for name in ("test", "valid"):
+        (folder / f"{name}.yy1").write_text((folder / f"{name}.yy").read_text().replace("ant", "bee").title())
     return folder
 
 
@@ -82,21 +81,26 @@ def characters(script, text, tmp_path_factory):
 
 
 def test_words(script, words, text, tmp_path):
-    """Prepare, train and evaluate, with UNKs replaced; a second test set; what is there is not made again."""
+    """Prepare, train and evaluate, with UNKs replaced; two test sets, two references; what is there stays."""
     assert (words / "lexicon.tsv").read_text().startswith("ant\tant\t") and not list(words.parent.glob("*.part"))
     log = script("common/prepare_words.sh", "small", text, words, "xx", "yy", LEXICON="no").stdout
     assert "stays as it is" in log
     script("distortion_fertility/train.sh", "small", words / "bin", tmp_path, "conddec", *TINY)
     evaluate = ["words", words, tmp_path, "xx", "yy", "--beam", "2", "--cpu"]
-    printed = script("common/evaluate.sh", *evaluate, SUBSET="test1", SACREBLEU="--chrf-beta 3").stdout
-    assert all(name in printed for name in ("BLEU", "chrF3", "TER", "test1.replaced.txt"))
-    assert len((tmp_path / "test1.txt").read_text().split("\n")) == 13
-    assert "<unk>" not in (tmp_path / "test1.replaced.txt").read_text()
+    printed = script("common/evaluate.sh", *evaluate, SUBSET="test test1", SACREBLEU="--chrf-beta 3").stdout
+    assert all(name in printed for name in ("BLEU", "chrF3", "TER", "test1.replaced.txt", "all.replaced.txt"))
+    assert printed.count("nrefs:2") == 9  # three measures of three sets
+    for name in ("txt", "replaced.txt", "xx", "yy", "yy1"):
+        parts = [(tmp_path if name.endswith("txt") else words) / f"{split}.{name}" for split in ("test", "test1")]
+        assert (tmp_path / f"all.{name}").read_text() == "".join(part.read_text() for part in parts)
+    assert (words / "test1.yy1").read_text() == (text / "valid.yy1").read_text().lower()
+    assert "<unk>" not in (tmp_path / "all.replaced.txt").read_text()
 
 
 def test_bpe(script, text, tmp_path):
     data, out = tmp_path / "prepared", tmp_path / "out"
-    script("common/prepare_bpe.sh", "paper", text, data, "xx", "yy")
+    script("common/prepare_bpe.sh", "paper", text, data, "xx", "yy", LOWER="yes")
+    assert (data / "test.yy1").read_text().islower()
     script("adaptive_weighting/train.sh", "small", data / "bin", out, "adaptive_both", *TINY)
     printed = script("common/evaluate.sh", "bpe", data, out, "xx", "yy", "--cpu").stdout
     assert "BLEU" in printed and "@@" not in (out / "test.txt").read_text()

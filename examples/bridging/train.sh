@@ -13,7 +13,7 @@ case $size in
   paper)
     options=(--optimizer adadelta --lr 1.0 --adadelta-rho 0.95 --adadelta-eps 1e-6 --sentence-avg
              --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1 --patience 10
-             --eval-bleu --eval-tokenized-bleu --eval-bleu-args '{"beam": 10}'
+             --eval-bleu --eval-tokenized-bleu --eval-bleu-args '{"beam": 10, "unnormalized": true}'
              --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac

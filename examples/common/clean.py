@@ -1,6 +1,6 @@
-"""Copies parallel text, lowercased or cut to sentences of a length: ``clean.py [options] IN OUT SOURCE TARGET``.
+"""Copies parallel text, lowercased or cut to sentences of a length: ``clean.py [options] IN OUT LANGUAGE...``.
 
-``IN`` and ``OUT`` are prefixes: ``IN.SOURCE`` and ``IN.TARGET`` are read.
+``IN`` and ``OUT`` are prefixes: ``IN.LANGUAGE`` are read, of which two or more are parallel.
 """
 
 import argparse
@@ -10,14 +10,15 @@ import sys
 
 
 def main() -> None:
-    """Write the pairs that are kept."""
+    """Write the sentences that are kept."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("in", "out", "source", "target"):
+    for name in ("in", "out"):
         parser.add_argument(name)
+    parser.add_argument("languages", nargs="+")
     parser.add_argument("--lower", action="store_true", help="lowercase")
-    parser.add_argument("--longest", type=int, default=0, help="keep pairs with 1 to so many words a side; 0: keep all")
+    parser.add_argument("--longest", type=int, default=0, help="keep those with 1 to so many words a side; 0: keep all")
     options = vars(parser.parse_args())
-    read, write = ([f"{options[end]}.{options[side]}" for side in ("source", "target")] for end in ("in", "out"))
+    read, write = ([f"{options[end]}.{language}" for language in options["languages"]] for end in ("in", "out"))
     try:
         with contextlib.ExitStack() as files:
             # only line feeds end a line

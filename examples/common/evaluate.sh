@@ -1,37 +1,63 @@
 #!/usr/bin/env bash
-# Translate a test set with the best checkpoint and score it.
+# Translate test sets with the best checkpoint and score them.
 #   evaluate.sh words|bpe|characters PREPARED OUT SOURCE TARGET [fairseq-generate options]
-# PREPARED was written by prepare_*.sh, OUT by train.sh. In the environment: SUBSET=test1 takes another test set,
-# SACREBLEU="--lowercase" gives options to sacrebleu, REFERENCES="FILE ..." replaces PREPARED/SUBSET.TARGET.
-# Writes OUT/SUBSET.txt, for words also OUT/SUBSET.replaced.txt with the UNKs replaced, and OUT/SUBSET.scores.
+# PREPARED was written by prepare_*.sh, OUT by train.sh. In the environment: SUBSET="test test1" takes these test sets,
+# and scores them joined as well, as "all"; SACREBLEU="--chrf-beta 3" gives options to sacrebleu.
+# Writes OUT/SUBSET.txt, for words also OUT/SUBSET.replaced.txt with the UNKs replaced, and OUT/SUBSET.scores, against
+# PREPARED/SUBSET.TARGET and the further references beside it; also OUT/all.SOURCE and OUT/all.TARGET.
 set -euo pipefail
 if [ $# -lt 5 ]; then
   echo "usage: evaluate.sh words|bpe|characters PREPARED OUT SOURCE TARGET [fairseq-generate options]" >&2; exit 2
 fi
-unit=$1 prepared=$2 out=$3 source=$4 target=$5 subset=${SUBSET:-test}
+unit=$1 prepared=$2 out=$3 source=$4 target=$5
 shift 5
+read -ra subsets <<< "${SUBSET:-test}"
+read -ra measures <<< "${SACREBLEU-}"
+kinds=(txt)
 case $unit in
-  words) options=(--print-alignment) ;;
+  words) options=(--print-alignment) kinds+=(replaced.txt) ;;
   bpe) options=(--remove-bpe) ;;
   characters) options=(--task char_translation) ;;
   *) echo "evaluate.sh: '$unit' is none of words, bpe and characters" >&2; exit 2 ;;
 esac
-read -ra measures <<< "${SACREBLEU-}"
-read -ra references <<< "${REFERENCES:-}"
-[ ${#references[@]} -gt 0 ] || references=("$prepared/$subset.$target")
 
-fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/checkpoint_best.pt" \
-  --source-lang "$source" --target-lang "$target" --gen-subset "$subset" --batch-size 40 "${options[@]}" "$@" \
-  > "$out/$subset.part"
-mv "$out/$subset.part" "$out/$subset.generated"
-grep ^H- "$out/$subset.generated" | LC_ALL=C sort -V | cut -f 3 > "$out/$subset.txt"
-systems=("$out/$subset.txt")
-if [ "$unit" = words ]; then
-  lexicon=()
-  [ ! -e "$prepared/lexicon.tsv" ] || lexicon=(--lexicon "$prepared/lexicon.tsv")
-  fairseq-attnvariants replace-unk "$out/$subset.generated" --source "$prepared/$subset.$source" "${lexicon[@]}" \
-    --output "$out/$subset.replaced.txt"
-  systems+=("$out/$subset.replaced.txt")
+translate() {  # translate SUBSET [fairseq-generate options]
+  local subset=$1 lexicon=()
+  fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/checkpoint_best.pt" \
+    --source-lang "$source" --target-lang "$target" --gen-subset "$subset" --batch-size 40 "${options[@]}" "${@:2}" \
+    > "$out/$subset.part"
+  mv "$out/$subset.part" "$out/$subset.generated"
+  grep ^H- "$out/$subset.generated" | LC_ALL=C sort -V | cut -f 3 > "$out/$subset.txt"
+  if [ "$unit" = words ]; then
+    [ ! -e "$prepared/lexicon.tsv" ] || lexicon=(--lexicon "$prepared/lexicon.tsv")
+    fairseq-attnvariants replace-unk "$out/$subset.generated" --source "$prepared/$subset.$source" "${lexicon[@]}" \
+      --output "$out/$subset.replaced.txt"
+  fi
+}
+
+references() {  # references PREFIX: the languages of all references of a test set, such as en, en1 and en2
+  local file
+  for file in "$1.$target" "$1.$target"[1-9]; do [ ! -e "$file" ] || echo "${file##*.}"; done
+}
+
+score() {  # score FOLDER SUBSET: against the references in FOLDER
+  local languages
+  readarray -t languages <<< "$(references "$1/$2")"
+  echo "== $2"
+  sacrebleu "${languages[@]/#/$1/$2.}" -i "${kinds[@]/#/$out/$2.}" -m bleu chrf ter -w 2 -f text --tokenize none --force \
+    "${measures[@]}" | tee "$out/$2.scores"
+}
+
+join() {  # join FOLDER ENDING: FOLDER/SUBSET.ENDING of all test sets to OUT/all.ENDING
+  for subset in "${subsets[@]}"; do cat "$1/$subset.$2"; done > "$out/all.$2"
+}
+
+for subset in "${subsets[@]}"; do
+  translate "$subset" "$@"
+  score "$prepared" "$subset"
+done
+if [ ${#subsets[@]} -gt 1 ]; then
+  for kind in "${kinds[@]}"; do join "$out" "$kind"; done
+  for language in "$source" $(references "$prepared/${subsets[0]}"); do join "$prepared" "$language"; done
+  score "$out" all
 fi
-sacrebleu "${references[@]}" -i "${systems[@]}" -m bleu chrf ter -w 2 -f text --tokenize none --force \
-  "${measures[@]}" | tee "$out/$subset.scores"

@@ -3,6 +3,8 @@
 #   small|paper CORPUS OUT SOURCE TARGET
 # CORPUS  folder with train.SOURCE, train.TARGET and the same for val and test, in words. TRAIN, VALID and TEST in the
 #         environment name other files; TEST="newstest2014 newstest2015" makes two test sets, test and test1.
+#         More references of a test set are beside it as test.TARGET1, test.TARGET2 and so on.
+#         LOWER=yes in the environment lowercases all text, so that all scores are case-insensitive.
 # OUT     is made in one go: train.*, valid.*, test.*, the text that was used, and bin/ for fairseq.
 if [ $# -ne 5 ] || [[ $1 != small && $1 != paper ]]; then
   echo "usage: ${0##*/} small|paper CORPUS OUT SOURCE TARGET" >&2; exit 2
@@ -14,8 +16,8 @@ if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
 # begin LONGEST: writes the text, lowercased if small, and goes to its folder. Training pairs with an empty side or more
 # than LONGEST words are left out; 0 keeps all.
 begin() {
-  local lower=() name split number=0
-  [ "$size" = paper ] || lower=(--lower)
+  local lower=() name split file languages number=0
+  [[ $size = paper && ${LOWER-} != yes ]] || lower=(--lower)
   rm -rf "$out.part"
   mkdir -p "$out.part"
   python "$common/clean.py" "$corpus/${TRAIN:-train}" "$out.part/train" "$source" "$target" "${lower[@]}" \
@@ -23,8 +25,9 @@ begin() {
   python "$common/clean.py" "$corpus/${VALID:-val}" "$out.part/valid" "$source" "$target" "${lower[@]}"
   tests=()
   for name in ${TEST:-test}; do
-    split=test${tests:+$((number += 1))}
-    python "$common/clean.py" "$corpus/$name" "$out.part/$split" "$source" "$target" "${lower[@]}"
+    split=test${tests:+$((number += 1))} languages=("$source" "$target")
+    for file in "$corpus/$name.$target"[1-9]; do [ ! -e "$file" ] || languages+=("${file##*.}"); done
+    python "$common/clean.py" "$corpus/$name" "$out.part/$split" "${languages[@]}" "${lower[@]}"
     tests+=("$split")
   done
   out=$(cd "$out.part/.." && pwd)/${out##*/}

@@ -12,7 +12,7 @@ case $size in
   paper)
     options=(--optimizer adagrad --lr 0.01 --sentence-avg --max-update 400000
              --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1
-             --eval-bleu --eval-tokenized-bleu --eval-bleu-args '{"beam": 12}'
+             --eval-bleu --eval-tokenized-bleu --eval-bleu-args '{"beam": 12, "unnormalized": true}'
              --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac

@@ -1,0 +1,97 @@
+"""The shell of the recipes' READMEs, all of it, on a hundred lines; trainings are of two updates of tiny models."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import corpus
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+RECIPES = ["baselines", "alignment", "distortion_fertility", "adaptive_weighting"]
+RECIPES += ["bridging", "attention_via_attention"]
+CORPORA = ["TEXT", "NIST", "NEWS", "wmt15", "wmt17"]
+SETS = ["val", "test_2016_flickr", "czenali", *(f"nist0{year}" for year in (2, 3, 4, 5, 6, 8)), "liu"]
+SETS += ["newstest2013", "newstest2014", *(f"newstest{year}.tc" for year in (2014, 2015, 2016))]
+SIZES = " ".join(f"--{side}-{width} 8" for side in ("encoder", "decoder") for width in ("embed-dim", "hidden-size"))
+CHARACTERS = " ".join(f"--{name} 8" for name in ("encoder-char-hidden-size", "attention-dim", "attention-via-dim"))
+
+# what stands in the place of commands: small models, no network, no programs that are no part of the package
+STUBS = {
+    "fairseq-train": f"""
+        case "$*" in *"--arch ava"*) more="{CHARACTERS} --decoder-out-embed-dim 8" ;; *) more= ;; esac
+        exec "$WARM/fairseq-train" "$@" {SIZES} $more --max-update 2 --batch-size 8 --cpu --num-workers 0""",
+    "fairseq-generate": 'exec "$WARM/fairseq-generate" "$@" --cpu --max-len-b 10',
+    "fairseq-hydra-train": "",
+    "fairseq-attnvariants": """
+        for argument; do
+          if [ "$argument" = --save-alignments ]; then argument=--alignments; cp "$ALIGNMENTS" train.align; fi
+          shift; set -- "$@" "$argument"
+        done
+        exec "$WARM/fairseq-attnvariants" "$@" """,
+    "download.sh": "",
+    "pip": "",
+    "tag": "sed -E 's/[^ ]+/N/g'",
+    "python": f"""
+        case "$1" in
+          *tokenise.py) cat ;;
+          tag.py) exec tag ;;
+          benchmarks/*) ;;
+          *) exec {sys.executable} "$@" ;;
+        esac""",
+}
+
+
+def put(path, text):
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    """A copy of ``examples/`` and, in each recipe's folder, the texts that it starts from."""
+    text, folder = tmp_path_factory.mktemp("text"), tmp_path_factory.mktemp("examples") / "examples"
+    corpus.write_corpus(text, train=88)
+    for side in ("xx", "yy"):  # alignment's training text ends with its test sentences
+        with open(text / f"train.{side}", "a") as train:
+            train.write((text / f"test.{side}").read_text())
+    shutil.copytree(EXAMPLES, folder)
+    train, test = (
+        [len(line.split()) for line in (text / f"{split}.xx").read_text().splitlines()] for split in ("train", "test")
+    )
+    for recipe in RECIPES:
+        for name in ("train", *SETS):
+            for languages, side in (("en zh", "xx"), ("de fr cs en1", "yy")):
+                for language, place in ((one, two) for one in languages.split() for two in CORPORA):
+                    (folder / recipe / place).mkdir(exist_ok=True)
+                    split = "train" if name == "train" else "test"
+                    shutil.copy(text / f"{split}.{side}", folder / recipe / place / f"{name}.{language}")
+        for language in ("en", "zh"):
+            shutil.copy(text / "test.xx", folder / recipe / f"liu.{language}")
+        for name in ("liu.gold", "encs_czenali.gold"):
+            (folder / recipe / name).write_text("0-0\n" * len(test))
+        (folder / recipe / "nist06.pos.zh").write_text("".join("N " * length + "\n" for length in test))
+        links = [" ".join(f"{i}-{i}" for i in range(length)) for length in train]
+        (folder / recipe / "train.links").write_text("\n".join([*links, ""]))
+    put(folder / "adaptive_weighting" / "download.sh", "")
+    put(folder / "attention_via_attention" / "download.sh", "")
+    return folder
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_readme(recipe, warm, examples, tmp_path):
+    for name, text in STUBS.items():
+        put(tmp_path / name, text)
+    path = os.pathsep.join([str(tmp_path), str(warm), str(corpus.SCRIPTS), os.environ["PATH"]])
+    alignments = str(examples / recipe / "train.links")
+    environment = {**os.environ, "PATH": path, "WARM": str(warm), "ALIGNMENTS": alignments}
+    text = (examples / recipe / "README.md").read_text().replace("tail -n 2501", "tail -n 12")
+    shell = re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)
+    assert shell
+    for block in shell:
+        command = ["bash", "-euo", "pipefail", "-c", block]
+        process = subprocess.run(command, cwd=examples / recipe, env=environment, capture_output=True, text=True)
+        assert process.returncode == 0, f"{block}\n{process.stdout[-3000:]}\n{process.stderr[-3000:]}"
