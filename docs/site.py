@@ -1,5 +1,6 @@
-"""What MkDocs asks while it builds the site: pages outside ``docs/``, and links as they are written in the checkout."""
+"""What MkDocs asks for: pages outside ``docs/``, links as they are in the checkout, a table of the options."""
 
+import ast
 import posixpath
 import re
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
-OUTSIDE = ("*.md", "LICENSE", "CITATION.cff", "examples/**/*.*", "benchmarks/*.*", "fairseq_attnvariants/variants.py")
+OUTSIDE = ("*.md", "LICENSE", "CITATION.cff", "examples/**/*.*", "benchmarks/*.*", "fairseq_attnvariants/*.py")
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
 ROLE = re.compile(r":(?:class|func|mod|attr|data|meth):<code>~?\.*([^<]*)</code>")
 
@@ -31,7 +32,20 @@ def on_page_markdown(markdown, page, config, files):
         path = posixpath.normpath(posixpath.join(source.parent.as_posix(), match[0]))
         return posixpath.relpath(path.removeprefix("docs/"), here or ".")
 
-    return LINK.sub(moved, markdown)
+    return LINK.sub(moved, markdown).replace("<!-- options -->", options_table())
+
+
+def options_table():
+    """The help of every option: ``name: type = option(help, default)`` in the package's source."""
+    rows = ["| option | |", "|---|---|"]
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "fairseq_attnvariants").glob("*.py")]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        value = node.value if isinstance(node, ast.AnnAssign) else None
+        if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "option":
+            text, *default = (argument.value for argument in value.args)
+            text = text.replace("|", "\\|") + (f" (default: {default[0]})" if default else "")
+            rows.append(f"| `--{node.target.id.replace('_', '-')}` | {text} |")
+    return "\n".join(rows)
 
 
 def on_page_content(html, **_):
