@@ -1,11 +1,12 @@
 #!/usr/bin/env -S python3 -IS
 """Commands that start at once: a process that has imported torch and fairseq forks for each.
 
-``python warm.py FOLDER`` fills the folder with commands, which are this file, and serves them until it is ended.
+``python warm.py FOLDER`` fills the folder with commands, which are this file, and serves them.
 """
 
 import json
 import os
+import signal
 import socket
 import sys
 
@@ -31,20 +32,27 @@ def ask():
 
 
 def serve(folder):
-    """Fork for each request, for ever."""
+    """Fork for each request, as long as the process lives that started this one."""
     import fairseq_cli.generate  # noqa: F401
     import fairseq_cli.preprocess  # noqa: F401
     import fairseq_cli.train  # noqa: F401
     import sacrebleu  # noqa: F401
 
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the forks' statuses here
+    parent = os.getppid()
     for name in COMMANDS:
         os.symlink(os.path.abspath(__file__), os.path.join(folder, name))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(os.path.join(folder, "socket"))
         server.listen()
-        while True:
-            connection, _ = server.accept()
+        server.settimeout(5)
+        while os.getppid() == parent:
+            try:
+                connection, _ = server.accept()
+            except TimeoutError:
+                continue
             if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 status = run(*socket.recv_fds(connection, MOST, 3)[:2])
                 connection.send(str(status).encode())
                 os._exit(status)
