@@ -5,8 +5,7 @@
 
 takes the options of speed.py.  Updates (forward, backward, clipping, Adam) are watched for their matrix products: which
 shapes, laid out how, how often.  Then, in turns, the updates are timed, and every kind of product alone on numbers of
-its own, over and over; the sum of these is what the machine needs for the products (those that nn/packed.py speeds up
-count as torch.mm does them).  The optimizer has none: its floor is what it must read and write (the gradient's norm,
+its own, over and over; the sum of these is what the machine needs for the products.  The optimizer has none: its floor is what it must read and write (the gradient's norm,
 its clipping, Adam's four numbers a parameter) at the rate at which the machine copies memory.  The gap is an update
 over the sum of both.  ``step`` is what PyTorch takes to clip and for Adam, ``loss`` fairseq's criterion, forward and
 backward, on given logits: neither is ours.
@@ -18,7 +17,7 @@ import time
 from collections import Counter
 
 import torch
-from speed import PACKED, Trainer, load, parse
+from speed import Trainer, load, parse
 from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -35,11 +34,7 @@ class Products(TorchDispatchMode):
         self.seen = Counter()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function.overloadpacket in PACKED:
-            value, _, matrix, *_ = args
-            operands = tuple((part.dtype, part.shape, part.stride()) for part in (value, matrix.t()))
-            self.seen[aten.mm.default, operands] += 1
-        elif function.overloadpacket in PRODUCTS:
+        if function.overloadpacket in PRODUCTS:
             operands = tuple((value.dtype, value.shape, value.stride()) for value in args)
             self.seen[function, operands] += 1
         return function(*args, **(kwargs or {}))

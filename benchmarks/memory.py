@@ -28,6 +28,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=100, help="sentences a batch")
     parser.add_argument("--embed", type=int, default=256)
     parser.add_argument("--hidden", type=int, default=1024)
+    parser.add_argument("--flags", default="", help="more options of the model, such as \"--recompute-steps 32\"")
     return parser.parse_args()
 
 
@@ -71,7 +72,7 @@ def main():
         for length in arguments.lengths:
             line = ["--characters", "--batch", str(arguments.batch), "--length", str(length)]
             line += ["--embed", str(arguments.embed), "--hidden", str(arguments.hidden)]
-            line += ["--spread", "0", "--more", f"{arch}=--dropout 0"]
+            line += ["--spread", "0", "--more", f"{arch}=--dropout 0 {arguments.flags}"]
             taken, size = peak(arch, line)
             print(
                 f"{arch:12s} {size / 1e6:6.1f} M parameters, {arguments.batch} x {length} characters: "

@@ -27,14 +27,11 @@ from fairseq.models import build_model
 from torch.utils.flop_counter import FlopCounterMode
 
 import fairseq_attnvariants
-from fairseq_attnvariants.nn.packed import AVAILABLE
 from fairseq_attnvariants.tasks import CharacterDictionary
 
-# products with a matrix that nn/packed.py has rearranged
-PACKED = {}
-if AVAILABLE:
-    PACKED[torch.ops.mkl._mkl_linear] = lambda value, _, matrix, *more, **extra: 2 * value[0] * value[1] * matrix[0]
 USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
+
+# products with a matrix that nn/packed.py has rearranged
 
 
 def parse(line=None):
@@ -178,7 +175,7 @@ class Trainer:
 
     def multiply_adds(self, sample):
         """Of the forward pass; matrix products in fused layers are counted through their unfused form."""
-        with FlopCounterMode(display=False, custom_mapping=PACKED) as counter, torch.no_grad():
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
             self.forward(sample)
         return counter.get_total_flops() / 2
 

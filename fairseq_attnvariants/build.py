@@ -3,18 +3,28 @@
 The configuration stops here: the parts receive widths and parts.
 """
 
+import importlib.util
+import os
+import shutil
 from typing import Callable, Dict, NamedTuple, Optional, Set, Tuple, Union
 
+import torch
 from torch import nn
 
-from .nn.attention import AdditiveAttention, AttentionViaAttention
+from .nn.attention import (
+    AdditiveAttention,
+    AttentionViaAttention,
+    ContextHistory,
+    ConvolutionHistory,
+    DistanceHistory,
+    History,
+)
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, StackedCell
-from .nn.decoder import Decoder, UpperLayers
+from .nn.decoder import Decoder, InitialState, UpperLayers
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from .nn.history import ContextHistory, ConvolutionHistory, DistanceHistory, History
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
-from .nn.transition import AnyCell, Condition, InitialState, Transition
+from .nn.transition import AnyCell, Condition, Transition
 from .variants import DROPOUT_PLACES, HISTORIES
 
 Encoder = Union[BidirectionalEncoder, HierarchicalEncoder]
@@ -49,6 +59,8 @@ def check(cfg) -> None:
         )
     if cfg.init_std <= 0:
         raise ConfigurationError(f"--init-std must be above 0, not {cfg.init_std}")
+    if cfg.recompute_steps < 0:
+        raise ConfigurationError(f"--recompute-steps must be 0 (off) or above, not {cfg.recompute_steps}")
     for option in DROPOUT_PLACES:
         if not 0 <= getattr(cfg, option) < 1:
             raise ConfigurationError(f"{_flag(option)} must lie in [0, 1), not {getattr(cfg, option)}")
@@ -125,9 +137,9 @@ def histories(cfg) -> Set[str]:
     return names - {"none"}
 
 
-def build_encoder(cfg) -> Encoder:
-    """The encoder that the configuration describes."""
-    words = cfg.encoder_hidden_size, cfg.encoder_layers, cfg.encoder_dropout_out
+def build_encoder(cfg, dropout: nn.Module) -> Encoder:
+    """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
+    words = cfg.encoder_hidden_size, cfg.encoder_layers, dropout, cfg.encoder_dropout_out
     if str(cfg.encoder_type) == "hierarchical":
         cells = str(cfg.encoder_char_cell), str(cfg.encoder_cell)
         return HierarchicalEncoder(*cells, cfg.encoder_embed_dim, cfg.encoder_char_hidden_size, *words)
@@ -184,6 +196,7 @@ def build_decoder(cfg) -> Decoder:
         _readout(cfg, source.context),
         initial_query=InitialState(initial_source, initial_dim, hidden) if own_state else None,
         upper=UpperLayers(str(cfg.decoder_cell), hidden, upper, cfg.decoder_dropout_out) if upper else None,
+        recompute_steps=cfg.recompute_steps,
     )
 
 
@@ -226,21 +239,19 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
     return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
 
 
-def use_kernels(cfg, model: nn.Module) -> Optional[ConfigurationError]:
-    """Let a model compute with the kernels that its configuration asks for.
+def check_compiler(device: torch.device) -> None:
+    """Refuse --compile where torch.compile cannot work.
 
-    Returns:
-        the reason if it cannot, which is one not to train it; it can translate all the same.
+    Raises:
+        ConfigurationError: there is no compiler for the device.
     """
-    if str(cfg.kernels) == "triton":
-        try:
-            from .nn.kernels import use_triton
-        except ImportError as error:
-            return ConfigurationError(
-                f"--kernels triton needs triton ({error}): pip install triton, or leave --kernels plain"
-            )
-        use_triton(model)
-    return None
+    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        raise ConfigurationError("--compile needs triton for CUDA: pip install triton, or leave --compile out")
+    if device.type == "cpu" and not any(map(shutil.which, filter(None, [os.environ.get("CXX"), "g++", "clang++"]))):
+        raise ConfigurationError(
+            "--compile needs a C++ compiler on a CPU, and neither $CXX nor g++ nor clang++ is here: install one, or "
+            "leave --compile out"
+        )
 
 
 def _readout(cfg, context: int) -> Readout:

@@ -1,7 +1,7 @@
 """The architectures as data: each is a delta over another, at its paper's sizes.
 
 A value may be a function of the configuration: widths that a paper derives from others follow them.
-To read what a part means, see :class:`~.config.AttentionRNNConfig`; for the equations, :mod:`.nn`.
+To read what a part means, see :class:`~.options.AttentionRNNConfig`; for the equations, :mod:`.nn`.
 """
 
 from typing import Any, Dict, NamedTuple, Optional
@@ -80,6 +80,7 @@ VARIANTS: Dict[str, Variant] = {
             input_feed=False,
             decoder_condition=False,
             init="normal",
+            gate_bias=0.0,
             encoder_dropout_in=0.0,
             encoder_dropout_out=0.0,
             decoder_dropout_in=0.0,

@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from fairseq.data import Dictionary
 
-from fairseq_attnvariants.config import AttentionRNNConfig
+from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.variants import fill
 

@@ -149,7 +149,7 @@ def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
 
 def test_gates_do_not_depend_on_the_batch(runs, gated, tmp_path, monkeypatch):
     together = values(runs, tmp_path, gated)
-    monkeypatch.setattr("fairseq_attnvariants.nn.decoder.PIECE", 3)
+    monkeypatch.setattr("fairseq_attnvariants.nn.decoder.CHUNK", 3)
     for record, alone in zip(together, values(runs, tmp_path, gated, "--batch-size", "1"), strict=True):
         for name in ("g forward", "g backward", "alpha_s", "alpha_y", "alpha_c"):
             assert record[name] == pytest.approx(alone[name], abs=2e-4)

@@ -9,8 +9,8 @@ import torch
 import yaml
 from corpus import SIZES, USER_DIR, preprocess, run, train_arguments, write_corpus
 
-from fairseq_attnvariants.config import AttentionRNNConfig
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants_cli.main import package_dir
 
 SMOOTHED = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]

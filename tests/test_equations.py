@@ -45,6 +45,6 @@ def test_equals_the_reference(name, options, left):
             words = words if str(model.cfg.encoder_type) == "hierarchical" else real
             torch.testing.assert_close(found[:, words], word_weights)
             assert found[:, ~words].eq(0).all()
-        assert terms.keys() == model.cost_terms.keys()
+        assert list(terms) == model.cost_terms
         for name, term in terms.items():
             torch.testing.assert_close(extra[name][0][row, : len(term)], term)

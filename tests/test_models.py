@@ -12,7 +12,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from omegaconf import OmegaConf
 
 from fairseq_attnvariants.build import ConfigurationError
-from fairseq_attnvariants.config import AttentionRNNConfig
+from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.variants import VARIANTS, fill
 
@@ -121,13 +121,14 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
         for step, change in enumerate(map(torch.tensor, changes)):
             output, _ = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
             torch.testing.assert_close(output[:, 0], full[rows, step])
-            memories.append(model.decoder.get_incremental_state(state, "state")["memory"])
+            layers, memory, _ = model.decoder.get_incremental_state(state, "state")["state"]
+            memories.append(memory)
             rows = rows[change]
             model.decoder.reorder_incremental_state_scripting(state, change)
             encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
     assert memories[0].keys is memories[1].keys
     assert [len(memory.keys) for memory in memories] == [3, 3, 2, 3]
-    assert memories[0].projected == (memories[0].upper is None)  # with one level, readers are spared their products
+    assert (layers is model.decoder.layers) == (memory.upper is not None)  # with one level, readers are spared products
 
 
 @pytest.mark.parametrize("options", [{}, DEEP], ids=["plain", "deep"])
@@ -144,7 +145,7 @@ def test_steps_are_the_same_in_pieces(name, options, monkeypatch):
         return [*made, *gradients]
 
     whole = run()
-    monkeypatch.setattr("fairseq_attnvariants.nn.decoder.PIECE", 2)
+    monkeypatch.setattr("fairseq_attnvariants.nn.decoder.CHUNK", 2)
     torch.testing.assert_close(run(), whole)
 
 

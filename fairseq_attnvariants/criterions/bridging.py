@@ -22,11 +22,14 @@ class BridgingConfig(LabelSmoothedCrossEntropyCriterionConfig):
     )
 
 
-@register_criterion("label_smoothed_cross_entropy_with_bridging", dataclass=BridgingConfig)
+NAME = "label_smoothed_cross_entropy_with_bridging"
+
+
+@register_criterion(NAME, dataclass=BridgingConfig)
 class LabelSmoothedCrossEntropyWithBridging(LabelSmoothedCrossEntropyWithCosts):
     """Adds the distance of the mapped source embedding to the target's; it is logged per target token."""
 
-    term, unit, names = "bridged", "ntokens", ("bridging_loss",)
+    name, term, unit, names = NAME, "bridged", "ntokens", ("bridging_loss",)
     needs = "a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
 
     def __init__(  # fairseq reads the names of the options from the signature

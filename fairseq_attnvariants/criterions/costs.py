@@ -6,8 +6,6 @@ from fairseq import metrics
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from torch import Tensor
 
-from ..models.attention_rnn import COST_TERMS
-
 
 class Cost(NamedTuple):
     """One weighted term of a loss."""
@@ -23,6 +21,8 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     In validation the costs are measured and logged, and ``loss`` is the tokens' alone.
     """
 
+    name: str
+    """what the criterion is registered as"""
     term: str
     """what the costs are made of, a key of the model's output"""
     unit: str
@@ -44,7 +44,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         """
         if self.term not in getattr(model, "cost_terms", ()):
             raise ValueError(
-                f"--criterion {COST_TERMS[self.term]} needs a model with {self.needs}; "
+                f"--criterion {self.name} needs a model with {self.needs}; "
                 "use --criterion label_smoothed_cross_entropy for this one"
             )
         net_output = model(**sample["net_input"], with_cost_terms=True)

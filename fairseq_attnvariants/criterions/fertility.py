@@ -17,11 +17,14 @@ class FertilityConfig(LabelSmoothedCrossEntropyCriterionConfig):
     left_over_weight: float = field(default=1.0, metadata={"help": "weight of the left-over cost, ||sd_T||"})
 
 
-@register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=FertilityConfig)
+NAME = "label_smoothed_cross_entropy_with_fertility"
+
+
+@register_criterion(NAME, dataclass=FertilityConfig)
 class LabelSmoothedCrossEntropyWithFertility(LabelSmoothedCrossEntropyWithCosts):
     """Adds the costs of a condition's path; they are logged per sentence."""
 
-    term, unit, names = "conditions", "nsentences", ("decay_loss", "left_loss")
+    name, term, unit, names = NAME, "conditions", "nsentences", ("decay_loss", "left_loss")
     needs = "a condition, such as --arch conddec or --decoder-condition"
 
     def __init__(  # fairseq reads the names of the options from the signature

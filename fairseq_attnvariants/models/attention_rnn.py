@@ -7,6 +7,7 @@ from typing import Dict, List, Optional, Tuple, Union
 
 import torch
 from fairseq import utils
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import (
     FairseqEncoder,
     FairseqEncoderDecoderModel,
@@ -18,14 +19,15 @@ from fairseq.modules import FairseqDropout
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from ..build import ConfigurationError, build_bridge, build_decoder, build_encoder, check, use_kernels
-from ..config import AttentionRNNConfig
+from ..build import ConfigurationError, build_bridge, build_decoder, build_encoder, check, check_compiler
 from ..hub import Pretrained
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
-from ..nn.init import Scheme, embedding_, initial_values, matrix_
+from ..nn.fast.projected import for_hypotheses
+from ..nn.init import Scheme, initialise
 from ..nn.state import Encoded, Memory, State, reorder, serve
+from ..options import AttentionRNNConfig
 from ..variants import VARIANTS, fill
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
@@ -34,10 +36,6 @@ from .warm_start import WarmStart, warm_start
 logger = logging.getLogger(__name__)
 
 BASE = "rnnsearch"
-COST_TERMS = {
-    "conditions": "label_smoothed_cross_entropy_with_fertility",
-    "bridged": "label_smoothed_cross_entropy_with_bridging",
-}
 
 
 @register_model("attention_rnn", dataclass=AttentionRNNConfig)
@@ -52,8 +50,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         super().__init__(encoder, decoder)
         self.cfg = cfg
         self.told = False
+        self.compiled = False
         self.warm_started: Union[WarmStart, Exception, None] = None
-        self.untrainable = use_kernels(cfg, self)
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
@@ -81,24 +79,20 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
                 "--compute-dtype bfloat16: this processor has no bfloat16 instructions, so training will be slower "
                 "than in float32"
             )
-        with initial_values(Scheme(str(cfg.init) == "uniform", cfg.init_std)):
-            target_embedding = embedding(
-                target, cfg.decoder_embed_dim, cfg.decoder_embed_path, cfg.decoder_freeze_embed, "--decoder-embed-path"
-            )
-            source_embedding = target_embedding
-            if not cfg.share_all_embeddings:
-                source_embedding = embedding(
-                    source,
-                    cfg.encoder_embed_dim,
-                    cfg.encoder_embed_path,
-                    cfg.encoder_freeze_embed,
-                    "--encoder-embed-path",
-                )
-            model = cls(
-                cfg,
-                Encoder(source, source_embedding, build_encoder(cfg), cfg),
-                IncrementalDecoder(target, target_embedding, build_decoder(cfg), build_bridge(cfg), cfg),
-            )
+        if cfg.kernels and str(cfg.kernels) != "plain":
+            logger.warning("--kernels is ignored: there are no kernels by hand any more, --compile took their place")
+        source_embedding = embedding(source, cfg.encoder_embed_dim)
+        target_embedding = source_embedding
+        if not cfg.share_all_embeddings:
+            target_embedding = embedding(target, cfg.decoder_embed_dim)
+        model = cls(
+            cfg,
+            Encoder(source, source_embedding, cfg),
+            IncrementalDecoder(target, target_embedding, build_decoder(cfg), build_bridge(cfg), cfg),
+        )
+        initialise(model, Scheme(str(cfg.init) == "uniform", cfg.init_std, cfg.gate_bias))
+        pretrained(source_embedding, source, cfg.encoder_embed_path, cfg.encoder_freeze_embed, "--encoder-embed-path")
+        pretrained(target_embedding, target, cfg.decoder_embed_path, cfg.decoder_freeze_embed, "--decoder-embed-path")
         if cfg.warm_start:
             # its checkpoint may be gone, and is not needed, where this model's own is about to be loaded
             try:
@@ -124,27 +118,53 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
 
         With ``with_cost_terms`` the dictionary also holds what :attr:`cost_terms` names, for the criterions.
         """
-        if self.training and self.untrainable is not None:
-            raise self.untrainable
-        if self.training and self.warm_started is not None:
+        if self.training:
+            self.before_training(src_tokens.device, with_cost_terms)
+        with self.autocast(src_tokens.device):
+            encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **kwargs)
+            logits, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **kwargs)
+            if self.decoder.bridge is not None and with_cost_terms:
+                # the whole embeddings: what is compared with e(y) has nothing dropped out (003 eq. 3)
+                embedded, padding = self.encoder.embed_tokens(src_tokens), src_tokens.eq(self.encoder.dictionary.pad())
+                extra["bridged"] = [self.decoder.bridge(embedded, extra["attn"][0], padding)]
+            elif self.decoder.bridge is not None and self.training:
+                logits = with_gradient(logits, self.decoder.bridge.projection.weight)
+        if not with_cost_terms:
+            extra.pop("conditions", None)
+        return logits, extra
+
+    @property
+    def cost_terms(self) -> List[str]:
+        """What a criterion can make a cost of: keys of the output."""
+        has = {"conditions": self.cfg.decoder_condition, "bridged": self.decoder.bridge is not None}
+        return [term for term, there in has.items() if there]
+
+    def before_training(self, device: torch.device, with_cost_terms: bool) -> None:
+        """Once, at the first batch: say what is to be said, refuse what cannot train, compile.
+
+        Raises:
+            ConfigurationError: --compile without a compiler, or a warm start that failed.
+        """
+        if self.warm_started is not None:
             start, self.warm_started = self.warm_started, None
             if isinstance(start, Exception):
                 raise start
             logger.info(start)
-        if self.training and self.cost_terms and not (with_cost_terms or self.told):
+        if self.cfg.compile and not self.compiled:
+            check_compiler(device)
+            self.compiled = True
+            self.decoder.layers.transition.compile(dynamic=True)
+        if self.cost_terms and not (with_cost_terms or self.told):
             self.told = True
-            names = " or ".join(f"--criterion {criterion}" for criterion in self.cost_terms.values())
-            logger.warning(f"this model is being trained without the costs that its paper adds; {names} adds them")
-        with self.autocast(src_tokens.device):
-            return super().forward(
-                src_tokens, src_lengths, prev_output_tokens, with_cost_terms=with_cost_terms, **kwargs
+            names = [
+                name
+                for name, criterion in CRITERION_REGISTRY.items()
+                if getattr(criterion, "term", None) in self.cost_terms
+            ]
+            logger.warning(
+                "this model is being trained without the costs that its paper adds; "
+                f"{' or '.join(f'--criterion {name}' for name in names)} adds them"
             )
-
-    @property
-    def cost_terms(self) -> Dict[str, str]:
-        """What a criterion can make a cost of, by its key in the output: the criterion's name."""
-        has = {"conditions": self.cfg.decoder_condition, "bridged": self.decoder.bridge is not None}
-        return {term: criterion for term, criterion in COST_TERMS.items() if has[term]}
 
     def autocast(self, device: torch.device):
         """Matrix products in bfloat16 while training, where the configuration asks for it.
@@ -165,14 +185,13 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
 class Encoder(FairseqEncoder):
     """Embeds source tokens and encodes them."""
 
-    def __init__(self, dictionary, embed_tokens: nn.Embedding, encoder: nn.Module, cfg):
+    def __init__(self, dictionary, embed_tokens: nn.Embedding, cfg):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
-        self.layers = encoder
         self.dropout_in = FairseqDropout(cfg.encoder_dropout_in, module_name="encoder_dropout_in")
-        self.dropout_out = FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out")
+        self.layers = build_encoder(cfg, FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out"))
         self.max_source_positions = cfg.max_source_positions
-        self.space = dictionary.space() if isinstance(encoder, HierarchicalEncoder) else None
+        self.space = dictionary.space() if isinstance(self.layers, HierarchicalEncoder) else None
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **kwargs) -> Dict[str, List[Tensor]]:
@@ -195,9 +214,6 @@ class Encoder(FairseqEncoder):
         if self.space is not None:
             word_ends = src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos())
         encoded: Encoded = self.layers(embedded, src_tokens.eq(self.dictionary.pad()), word_ends)
-        encoded = encoded._replace(annotations=self.dropout_out(encoded.annotations))
-        if encoded.upper_annotations is not None:
-            encoded = encoded._replace(upper_annotations=self.dropout_out(encoded.upper_annotations))
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
@@ -232,11 +248,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.dropout_out = FairseqDropout(cfg.decoder_dropout_out, module_name="decoder_dropout_out")
         self.max_target_positions = cfg.max_target_positions
         self.output_projection = nn.Linear(cfg.decoder_out_embed_dim, len(dictionary))
-        nn.init.zeros_(self.output_projection.bias)
         if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
             self.output_projection.weight = embed_tokens.weight
-        else:
-            matrix_(self.output_projection.weight)
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -245,38 +258,29 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         encoder_out: Dict[str, List[Tensor]],
         incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
         features_only: bool = False,
-        with_cost_terms: bool = False,
         **kwargs,
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
         """Logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``.
 
-        Attention via attention also returns ``word_attn``, the higher level's weights, ``B x T x W``.
-        With ``with_cost_terms`` also, where the model has them, ``conditions``, CondDec's ``sd_0 .. sd_T``, ``B x
-        (T+1) x 2n``, and ``bridged``, the mapped source embeddings ``W x_{t*}``, ``B x T x m``.
+        Attention via attention also returns ``word_attn``, the higher level's weights, ``B x T x W``, and CondDec
+        ``conditions``, its ``sd_0 .. sd_T``, ``B x (T+1) x 2n``.
         """
         if incremental_state is None:
-            memory, state = self._start(encoder_out)
+            layers, memory, state = self._start(encoder_out)
         else:
             prev_output_tokens = prev_output_tokens[:, -1:]
-            memory, state = self._resume(incremental_state, encoder_out)
-        decoded = self.layers(self.dropout_in(self.embed_tokens(prev_output_tokens)), memory, state)
+            kept = self.get_incremental_state(incremental_state, self.STATE)
+            layers, memory, state = self._start(encoder_out, search=True) if kept is None else kept["state"]
+        decoded = layers(self.dropout_in(self.embed_tokens(prev_output_tokens)), memory, state)
         if incremental_state is not None:
-            self._keep(incremental_state, memory, decoded.state)
+            self._keep(incremental_state, layers, memory, decoded.state)
         features = self.dropout_out(decoded.features)
-        extra: Dict[str, List[Optional[Tensor]]] = {"attn": [decoded.weights]}
-        if decoded.upper_weights is not None:
-            extra["word_attn"] = [decoded.upper_weights]
-        if with_cost_terms and decoded.conditions is not None:
-            extra["conditions"] = [decoded.conditions]
-        if with_cost_terms and self.bridge is not None:
-            encoded, rows = _encoded(encoder_out)
-            encoded = encoded if rows is None else reorder(encoded, rows)
-            extra["bridged"] = [self.bridge(encoded.embeddings, decoded.weights, encoded.padding_mask)]
-        elif self.training and self.bridge is not None:
-            # several processes wait for the gradient of every parameter
-            features = features + 0.0 * self.bridge.projection.weight.sum()
-        if self.training and decoded.state.query is not None:
-            features = features + 0.0 * decoded.state.query.sum()  # a single step makes it and does not read it
+        if self.training and decoded.state.query is not None and prev_output_tokens.size(1) == 1:
+            features = with_gradient(features, decoded.state.query)  # a single step makes it and does not read it
+        entries = {"attn": decoded.weights, "word_attn": decoded.upper_weights, "conditions": decoded.conditions}
+        extra: Dict[str, List[Optional[Tensor]]] = {
+            name: [value] for name, value in entries.items() if value is not None
+        }
         return (features if features_only else self.output_layer(features)), extra
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
@@ -289,10 +293,11 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor) -> None:
         """Select rows ``new_order`` of the memory and of the state."""
-        if self.get_incremental_state(incremental_state, self.STATE) is not None:
-            memory, state = self._resume(incremental_state, {})
+        kept = self.get_incremental_state(incremental_state, self.STATE)
+        if kept is not None:
+            layers, memory, state = kept["state"]
             hypotheses = len(state.hidden) // len(memory.keys)
-            self._keep(incremental_state, serve(memory, hypotheses, new_order), reorder(state, new_order))
+            self._keep(incremental_state, layers, serve(memory, hypotheses, new_order), reorder(state, new_order))
 
     def max_positions(self) -> int:
         """The longest target."""
@@ -303,17 +308,17 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         check_fingerprint(self, state_dict, name, "target")
         return state_dict
 
-    def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> Tuple[Memory, State]:
+    def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> Tuple[Decoder, Memory, State]:
         encoded, rows = _encoded(encoder_out)
-        memory, state = self.layers.start(encoded, search and rows is not None and len(rows) > len(encoded.final))
-        return (memory, state) if rows is None else (serve(memory, 1, rows), reorder(state, rows))
+        layers, (memory, state) = self.layers, self.layers.start(encoded)
+        if rows is None:
+            return layers, memory, state
+        if search and len(rows) > len(encoded.final):
+            layers, memory, state = for_hypotheses(layers, memory, state)
+        return layers, serve(memory, 1, rows), reorder(state, rows)
 
-    def _resume(self, incremental_state, encoder_out) -> Tuple[Memory, State]:
-        kept = self.get_incremental_state(incremental_state, self.STATE)
-        return self._start(encoder_out, search=True) if kept is None else (kept["memory"], kept["state"])
-
-    def _keep(self, incremental_state, memory: Memory, state: State) -> None:
-        self.set_incremental_state(incremental_state, self.STATE, {"memory": memory, "state": state})
+    def _keep(self, incremental_state, layers: Decoder, memory: Memory, state: State) -> None:
+        self.set_incremental_state(incremental_state, self.STATE, {"state": (layers, memory, state)})
 
 
 def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Tuple[Encoded, Optional[Tensor]]:
@@ -323,24 +328,34 @@ def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Tuple[Encoded, Optional[Te
     return Encoded(**entries), rows
 
 
-def embedding(dictionary, width: Optional[int], path: Optional[str], freeze: bool, flag: str) -> nn.Embedding:
-    """An embedding matrix, N(0, 0.01²) or read from a file, whose padding row is zero.
+def with_gradient(value: Tensor, unused: Tensor) -> Tensor:
+    """``value``, with a gradient of zero for what it does not depend on.
+
+    Several processes wait for the gradient of every parameter.
+    """
+    return value + torch.where(torch.ones_like(unused, dtype=torch.bool), 0.0, unused).sum().to(value.dtype)
+
+
+def embedding(dictionary, width: int) -> nn.Embedding:
+    """A matrix with a row for each symbol; padding's is zero."""
+    return nn.Embedding(len(dictionary), width, dictionary.pad())
+
+
+def pretrained(layer: nn.Embedding, dictionary, path: Optional[str], freeze: bool, flag: str) -> None:
+    """Read embeddings from a file, if there is a path, and freeze the layer if asked to.
 
     Raises:
         ConfigurationError: the file's vectors have another width; ``flag`` names the option.
     """
-    assert width is not None
-    layer = nn.Embedding(len(dictionary), width, dictionary.pad())
-    embedding_(layer.weight)
-    nn.init.zeros_(layer.weight[dictionary.pad()])
     if path:
         vectors = utils.parse_embedding(path)
         found = {vector.numel() for vector in vectors.values()}
-        if found != {width}:
-            raise ConfigurationError(f"{flag} {path} has vectors of width {sorted(found)}, but the model's is {width}")
+        if found != {layer.embedding_dim}:
+            raise ConfigurationError(
+                f"{flag} {path} has vectors of width {sorted(found)}, but the model's is {layer.embedding_dim}"
+            )
         utils.load_embedding(vectors, dictionary, layer)
     layer.weight.requires_grad_(not freeze)
-    return layer
 
 
 def complete(cfg) -> None:

@@ -1,145 +1,135 @@
-"""Additive attention over a sentence's annotations, of one level or of two.
+"""Additive attention over a sentence's annotations, of one level or of two, and what it knows of earlier steps.
 
-Shapes: ``B`` batch, ``N`` rows of states (``B``, or in beam search all hypotheses), ``S`` source length,
-``A`` attention width, ``a`` annotation width.
+The score is ``e_ij = v·tanh(query + key) + term``; the recurrent paths of 001 (:class:`History`) add to one of the
+three.  RNNAtt is none of them: it replaces the query, see :class:`~.transition.Transition`.
+
+Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from itertools import repeat
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from .history import DistanceHistory, History, real_positions
-from .init import matrix_, square_
-from .loop import LoopLinear, Notes, current_loop, weighted_sum
+from .cells import ContextLinear
 from .state import Encoded, Memory, State, grouped
 
-BLOCK = 2**18  # numbers, of which a CPU works on so many at once: a megabyte, which its cache holds
+
+class History(nn.Module):
+    """A recurrent path; each method returns None where the path adds nothing.  Paths compose: their terms add up."""
+
+    def query_term(self, state: State) -> Optional[Tensor]:
+        """Added to the projected query, ``N x A``."""
+        return None
+
+    def key_features(self, memory: Memory, state: State) -> Optional[Tuple[Tensor, Tensor]]:
+        """Features ``B x k x S x f`` and a matrix ``A x f`` whose product is added to the keys."""
+        return None
+
+    def energy_term(self, memory: Memory, state: State) -> Optional[Tensor]:
+        """Added to the energies, ``B x k x S``, float32."""
+        return None
 
 
-class Energies:
-    """The energies ``v·tanh(query + keys + matrix features)`` and their derivative, which recomputes the tanh.
+class ContextHistory(History):
+    """RecAtt (001 §4.1): the score reads the previous context, ``+ V c_{i-1}``."""
 
-    Kept alive it would be the largest tensor of training: batch x source x target x width.  ``query`` is ``N x A`` and
-    ``keys`` ``B x S x A``; ``features``, ``N x S x k``, and ``matrix``, ``A x k``, may both be None.
+    def __init__(self, annotation_dim: int, attention_dim: int):
+        super().__init__()
+        self.projection = ContextLinear(annotation_dim, attention_dim, bias=False)
+
+    def query_term(self, state: State) -> Tensor:
+        return self.projection(state.context)  # N x A
+
+
+class DistanceHistory(History):
+    """HybridAtt1 (001 §6.2): ``e'_ij = σ(j - m_{i-1}) exp(e_ij)`` with ``m_{i-1} = Σ_j j w_{i-1,j}``.
+
+    In log space: ``log σ(j - m_{i-1})`` is added to the energy.  ``j`` counts real tokens from 1, and ``m_0 = 0``.
     """
 
-    @staticmethod
-    def forward(
-        query: Tensor, keys: Tensor, vector: Tensor, features: Optional[Tensor], matrix: Optional[Tensor]
-    ) -> Tensor:
-        energies = query.new_empty(len(query), keys.size(1), dtype=energy_dtype(vector))
-        for place, energies_, query_, keys_, features_ in blocks(keys, energies, query, keys, features):
-            hidden = Energies.hidden(place, query_, keys_, features_, matrix)
-            energies_.copy_(torch.matmul(hidden, vector.to(hidden.dtype)))
-        return energies
-
-    @staticmethod
-    def hidden(
-        hidden: Tensor, query: Tensor, keys: Tensor, features: Optional[Tensor], matrix: Optional[Tensor]
-    ) -> Tensor:
-        """``tanh(query + keys + matrix features)``, ``N x S x A``, in the place given first."""
-        torch.add(keys.unsqueeze(1), grouped(query, keys).unsqueeze(2), out=grouped(hidden, keys))
-        if features is not None and matrix is not None:
-            hidden += torch.matmul(features.to(hidden.dtype), matrix.to(hidden.dtype).t())
-        return hidden.tanh_()
-
-    @staticmethod
-    def backward(
-        grad: Tensor,
-        query: Tensor,
-        keys: Tensor,
-        vector: Tensor,
-        features: Optional[Tensor],
-        matrix: Optional[Tensor],
-        grad_keys: Tensor,
-    ) -> Tuple[Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
-        """Gradients of query, vector, features and matrix; that of the keys is added to ``grad_keys``."""
-        scale = vector.to(keys.dtype)
-        grad_query, grad_vector = torch.empty_like(query), torch.zeros_like(vector)
-        grad_features = None if features is None else torch.empty_like(features)
-        grad_matrix = None if matrix is None else torch.zeros_like(matrix)
-        whole = grad.to(keys.dtype).unsqueeze(2), query, keys, features, grad_query, grad_keys, grad_features
-        for place, grad_, query_, keys_, features_, grad_query_, grad_keys_, grad_features_ in blocks(keys, *whole):
-            hidden = Energies.hidden(place, query_, keys_, features_, matrix)
-            grad_vector += torch.mv(hidden.flatten(0, 1).t(), grad_.flatten())
-            # v (1 - tanh²), in place
-            slope = torch.addcmul(scale, hidden.mul_(hidden), scale, value=-1, out=hidden)
-            grad_query_.copy_(torch.bmm(grad_.transpose(1, 2), slope).squeeze(1))
-            if features_ is not None and matrix is not None:
-                grad_features_.copy_(grad_ * torch.matmul(slope, matrix.to(slope.dtype)))
-                grad_matrix += slope.flatten(0, 1).t() @ (grad_ * features_).to(slope.dtype).flatten(0, 1)
-            for rows, grad_rows in zip(grouped(slope, keys_).unbind(1), grouped(grad_, keys_).unbind(1)):
-                grad_keys_.addcmul_(rows, grad_rows)  # once, except in a beam
-        return grad_query, grad_vector, grad_features, grad_matrix
+    def energy_term(self, memory: Memory, state: State) -> Tensor:
+        positions = memory.positions.unsqueeze(1)  # B x 1 x S
+        centre = (positions * grouped(state.weights, positions)).sum(2, keepdim=True)  # B x k x 1
+        return F.logsigmoid(positions - centre)  # B x k x S
 
 
-def blocks(keys: Tensor, *tensors: Optional[Tensor]) -> Iterator[Tuple[Any, ...]]:
-    """Tensors that have rows for each sentence, cut into pieces of a few sentences; None has pieces of None.
+class ConvolutionHistory(History):
+    """HybridAtt2 (001 §6.3): the score reads the previous weights around ``j``, ``+ L (Q * w_{i-1})_j``.
 
-    Before the pieces comes the place for a tanh of each of their keys and hypotheses, always the same, so that it stays
-    in the cache until all is done with it.
-    """
-    sentences, hypotheses = len(keys), max(len(rows) for rows in tensors if rows is not None) // len(keys)
-    few = sentences if keys.is_cuda else max(1, BLOCK // (hypotheses * keys[0].numel()))
-    place = keys.new_empty(hypotheses * min(few, sentences), *keys.shape[1:])
-    pieces = (repeat(None) if rows is None else rows.split(few * (len(rows) // sentences)) for rows in tensors)
-    for begin, *cut in zip(range(0, sentences, few), *pieces):
-        yield place[: hypotheses * (sentences - begin)], *cut
-
-
-class _AdditiveEnergies(Function):
-    """Energies, differentiable; ``arithmetic`` is :class:`Energies` or has its interface, ``arguments`` are its.
-
-    In a time loop the gradient of the keys is added to what ``notes`` sum up.
+    ``filters`` filters of ``width`` (odd) weights, centred, zero-padded, without bias; ``w_0`` is uniform over real
+    positions.  Gradients flow through the weights.
     """
 
-    @staticmethod
-    def forward(ctx, arithmetic, notes: Optional[Notes], *arguments: Optional[Tensor]):
-        ctx.arithmetic, ctx.notes = arithmetic, notes
-        ctx.save_for_backward(*arguments)
-        return arithmetic.forward(*arguments)
+    def __init__(self, filters: int, width: int, attention_dim: int):
+        super().__init__()
+        self.filters = nn.Conv1d(1, filters, width, padding=width // 2, bias=False)
+        self.projection = nn.Linear(filters, attention_dim, bias=False)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad: Tensor):
-        keys = ctx.saved_tensors[1]
-        grad_keys = torch.zeros_like(keys) if ctx.notes is None else ctx.notes.sum()
-        grad_query, *gradients = ctx.arithmetic.backward(grad, *ctx.saved_tensors, grad_keys)
-        return None, None, grad_query, grad_keys if ctx.notes is None else None, *gradients
+    def key_features(self, memory: Memory, state: State) -> Tuple[Tensor, Tensor]:
+        weights = grouped(state.weights, memory.keys)  # B x k x S
+        first = weights.sum(2, keepdim=True).eq(0)
+        weights = torch.where(first, uniform_weights(memory.padding_mask).to(weights).unsqueeze(1), weights)
+        features = self.filters(weights.to(self.filters.weight.dtype).flatten(0, 1).unsqueeze(1))  # N x f x S
+        return grouped(features.transpose(1, 2), memory.keys), self.projection.weight
+
+
+def uniform_weights(padding_mask: Tensor) -> Tensor:
+    """``w_0``: uniform over real positions and zero on padding, ``B x S``, float32."""
+    real = (~padding_mask).float()
+    return real / real.sum(1, keepdim=True).clamp(min=1)
+
+
+def real_positions(padding_mask: Tensor) -> Tensor:
+    """``j``: real tokens counted from 1, whichever side the padding is on, ``B x S``, float32."""
+    return torch.cumsum(~padding_mask, dim=1).float()
 
 
 def additive_energies(
-    arithmetic: Any,
-    query: Tensor,
-    keys: Tensor,
-    vector: Tensor,
-    features: Optional[Tensor] = None,
-    matrix: Optional[Tensor] = None,
+    query: Tensor, keys: Tensor, vector: Tensor, features: Optional[Tensor] = None, matrix: Optional[Tensor] = None
 ) -> Tensor:
-    """``e_ij = v·tanh(query + keys + matrix features)``, ``N x S``, float32; see :class:`Energies`."""
-    loop, notes = current_loop(), None
-    if loop is not None:
-        keys, notes = loop.constant(keys, Notes)
-    return _AdditiveEnergies.apply(arithmetic, notes, query, keys, vector, features, matrix)
+    """``e_ij = v·tanh(query + keys + matrix features)`` (001 §3.2, 002 eq. 6), float32 or better.
+
+    Args:
+        query: ``B x k x A``.
+        keys: ``B x S x A``.
+        vector: ``v``, ``A``.
+        features, matrix: ``B x k x S x f`` and ``A x f``, or None.
+
+    Returns:
+        ``B x k x S``.
+    """
+    hidden = query.unsqueeze(2) + keys.unsqueeze(1)  # B x k x S x A
+    if features is not None and matrix is not None:
+        hidden = hidden + F.linear(features, matrix)
+    with torch.autocast(hidden.device.type, enabled=False):
+        return torch.tanh(exactly(hidden)) @ exactly(vector)
 
 
-def energy_dtype(vector: Tensor) -> torch.dtype:
+def recomputed(function: Any, *arguments: Any) -> Any:
+    """Of a function, keep only the arguments for the backward pass, which calls it again.
+
+    What :func:`additive_energies` has in between would be the largest tensor of training, kept once a step.
+    """
+    if not torch.is_grad_enabled():
+        return function(*arguments)
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+
+def exactly(value: Tensor) -> Tensor:
     """Energies and softmax are float32, or float64 where the parameters are."""
-    return torch.promote_types(vector.dtype, torch.float32)
+    return value.to(torch.promote_types(value.dtype, torch.float32))
 
 
 def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
     """Softmax over real source positions; padding beside any gets exactly zero.
 
-    ``N x S``, float32, of energies ``N x S`` and a mask ``B x S``.
+    ``B x k x S``, of energies ``B x k x S`` and a mask ``B x S``.
     """
     lowest = torch.finfo(energies.dtype).min
-    masked = grouped(energies, padding_mask).masked_fill(padding_mask.unsqueeze(1), lowest)
-    return torch.softmax(masked, dim=2).flatten(0, 1)
+    return torch.softmax(energies.masked_fill(padding_mask.unsqueeze(1), lowest), dim=2)
 
 
 class Attended(NamedTuple):
@@ -153,6 +143,11 @@ class Attended(NamedTuple):
     """of the higher level, where there are two, ``N x W``, float32."""
 
 
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """``Σ_j w_j v_j``, ``N x a``, of weights ``N x S`` and values ``B x S x a``."""
+    return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
+
+
 class AdditiveAttention(nn.Module):
     """Bahdanau's attention (001 §3.2, 002 eq. 6-7): ``e_ij = v·tanh(W q + U s_j + b)``, ``c_i = Σ_j w_ij s_j``.
 
@@ -164,8 +159,6 @@ class AdditiveAttention(nn.Module):
         guide_dim: width of a guide, a second part of the query (004 §3.2), or 0 without one.
     """
 
-    arithmetic: Any = Energies
-
     def __init__(
         self,
         query_dim: int,
@@ -175,21 +168,17 @@ class AdditiveAttention(nn.Module):
         guide_dim: int = 0,
     ):
         super().__init__()
-        self.query = square_(LoopLinear(query_dim, attention_dim, bias=False))
-        self.guide = square_(nn.Linear(guide_dim, attention_dim, bias=False)) if guide_dim else None
-        self.key = square_(nn.Linear(annotation_dim, attention_dim))
-        self.vector = nn.Parameter(matrix_(torch.empty(attention_dim)))
+        self.query = nn.Linear(query_dim, attention_dim, bias=False)
+        self.guide = nn.Linear(guide_dim, attention_dim, bias=False) if guide_dim else None
+        self.key = nn.Linear(annotation_dim, attention_dim)
+        self.vector = nn.Parameter(torch.empty(attention_dim))
         self.histories = nn.ModuleDict(histories or {})
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
-        reads_positions = any(isinstance(history, DistanceHistory) for history in self.histories.values())
-        return Memory(
-            self.key(encoded.annotations),
-            encoded.annotations,
-            encoded.padding_mask,
-            real_positions(encoded.padding_mask) if reads_positions else None,
-        )
+        annotations, padding_mask = encoded.annotations, encoded.padding_mask
+        positions = real_positions(padding_mask)
+        return Memory(self.key(annotations), annotations, padding_mask, positions, encoded.embeddings)
 
     def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once.
@@ -200,18 +189,18 @@ class AdditiveAttention(nn.Module):
             state: of the previous step, for the recurrent paths.
             guide: projected already, ``N x A``, or None.
         """
-        projected = self.query(query, guide)
+        projected = _plus(self.query(query), guide)  # N x A
+        features: Tuple[Any, Any] = (None, None)
         bias: Optional[Tensor] = None
-        features: Tuple[Optional[Tensor], Optional[Tensor]] = (None, None)
         for history in self.histories.values():
             assert isinstance(history, History)
-            projected = _plus(projected, history.query_term(memory, state))
+            projected = _plus(projected, history.query_term(state))
             features = history.key_features(memory, state) or features
             bias = _plus(bias, history.energy_term(memory, state))
-        energies = _plus(additive_energies(self.arithmetic, projected, memory.keys, self.vector, *features), bias)
-        weights = masked_softmax(energies, memory.padding_mask)
-        context = weighted_sum(weights, memory.values)
-        return Attended(context.to(query.dtype), weights)
+        rows = grouped(projected, memory.keys)  # B x k x A
+        energies = _plus(recomputed(additive_energies, rows, memory.keys, self.vector, *features), bias)  # B x k x S
+        weights = masked_softmax(energies, memory.padding_mask).flatten(0, 1)  # N x S
+        return Attended(weighted_sum(weights, memory.values).to(query.dtype), weights)
 
 
 class AttentionViaAttention(nn.Module):
@@ -235,16 +224,16 @@ class AttentionViaAttention(nn.Module):
         """What every step reads, once a sentence."""
         annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
         assert annotations is not None and padding_mask is not None
-        guides = None if self.lower.guide is None else self.lower.guide(annotations)
-        upper = Memory(self.upper.key(annotations), annotations, padding_mask, guides=guides)
-        return self.lower.memory(encoded)._replace(upper=upper)
+        upper = self.upper.memory(encoded._replace(annotations=annotations, padding_mask=padding_mask))
+        guides = None if self.lower.guide is None else self.lower.guide(annotations)  # B x W x A
+        return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
         """Attend once to each level; as :meth:`AdditiveAttention.forward`."""
         assert memory.upper is not None
-        context, upper_weights, _ = self.upper(query, memory.upper, state)
+        context, upper_weights, _ = self.upper(query, memory.upper, state)  # N x 2n
         guides = memory.upper.guides
-        guide = None if guides is None else weighted_sum(upper_weights, guides)
+        guide = None if guides is None else weighted_sum(upper_weights, guides)  # N x A
         detail, weights, _ = self.lower(query, memory, state, guide)
         return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
 

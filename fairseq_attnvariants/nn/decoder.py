@@ -1,55 +1,87 @@
-"""The decoder: a transition in a time loop, and everything that does not need to be in it around it.
+"""The decoder: steps in a loop, and before and after it everything that does not need to be in it.
 
-Shapes: ``B`` batch, ``T`` target length, ``S`` source length, ``m`` embedding width, ``n`` hidden width,
-``a`` annotation width, ``k`` readout width.
+Shapes as in :mod:`.state`; ``f`` is the width of the readout's features.
 """
 
+from functools import partial
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from .context import ContextLinear, context_of, project, put_beside
+from .fast.deferred import in_loop
+from .fast.stacks import Stack, kept_as_steps
 from .layers import recurrent_layers
-from .loop import Record, time_loop
 from .readout import Readout
 from .state import Encoded, Memory, State
-from .transition import InitialState, Transition
+from .transition import Transition, Words
 
-PIECE = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
-RECORDED = ("hidden", "context", "weights", "upper_weights", "condition")  # of a state, what is read after the loop
+CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
+OTHERS = ("weights", "upper_weights", "condition")  # of the steps' states, beside what the readout reads
 
 
 class Decoded(NamedTuple):
     """What a run over ``T`` steps leaves."""
 
     features: Tensor
-    """what the vocabulary layer reads, ``B x T x k``."""
+    """what the vocabulary layer reads, ``N x T x f``."""
     weights: Tensor
-    """attention ``w_tj``, ``B x T x S``, float32."""
+    """attention ``w_tj``, ``N x T x S``, float32."""
     upper_weights: Optional[Tensor]
-    """of the higher level, where there are two, ``B x T x W``, float32."""
+    """of the higher level, where there are two, ``N x T x W``, float32."""
     conditions: Optional[Tensor]
-    """CondDec's ``sd_0 .. sd_T``, ``B x (T+1) x 2n``."""
+    """CondDec's ``sd_0 .. sd_T``, ``N x (T+1) x 2n``."""
     state: State
     """after the last step."""
 
 
+class InitialState(nn.Module):
+    """``h_0`` from the source, one affine map and tanh.
+
+    ``first``: of the backward state at the first word (001, Bahdanau 2015); ``linear``: the same without tanh (004);
+    ``mean``: of the mean of the real annotations (002, 003).
+
+    Args:
+        source: ``first``, ``linear`` or ``mean``.
+        source_dim: width of what is read.
+        state_dim: width of the state.
+        copies: how many layers start from it.
+    """
+
+    def __init__(self, source: str, source_dim: int, state_dim: int, copies: int = 1):
+        super().__init__()
+        self.source = source
+        self.copies = copies
+        self.projection = nn.Linear(source_dim, state_dim)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """``B x (copies · state_dim)``."""
+        state = self.projection(self.summary(encoded)).to(encoded.final.dtype)
+        return (state if self.source == "linear" else torch.tanh(state)).repeat(1, self.copies)
+
+    def summary(self, encoded: Encoded) -> Tensor:
+        """What ``h_0`` is made of, ``B x source_dim``."""
+        if self.source != "mean":
+            return encoded.final.chunk(2, dim=1)[1]
+        annotations, padding_mask = encoded.annotations, encoded.padding_mask
+        if encoded.upper_annotations is not None and encoded.upper_padding_mask is not None:
+            annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
+        lengths = (~padding_mask).sum(1, keepdim=True).clamp(min=1)
+        return annotations.sum(1) / lengths.to(annotations.dtype)
+
+
 class UpperLayers(nn.Module):
-    """Layers above the transition.  They feed nothing back to it, so they run fused, over all steps at once."""
+    """Layers above the transition.  They feed nothing back to it, so they run over all steps at once."""
 
     def __init__(self, kind: str, hidden: int, layers: int, dropout: float):
         super().__init__()
-        self.kind = kind
         self.layers = layers
         self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout)
 
     def forward(self, outputs: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
-        """``B x T x n`` and ``B x layers x state width`` to the same shapes."""
-        parts = [part.contiguous() for part in state.transpose(0, 1).chunk(2 if self.kind == "lstm" else 1, dim=-1)]
-        outputs, final = self.rnn(outputs, tuple(parts) if self.kind == "lstm" else parts[0])
-        if isinstance(final, tuple):
-            final = torch.cat(final, dim=-1)
+        """``N x T x n`` and ``N x layers x state width`` to the same shapes."""
+        outputs, final = self.rnn(outputs, state.transpose(0, 1))
         return outputs, final.transpose(0, 1)
 
 
@@ -62,6 +94,8 @@ class Decoder(nn.Module):
         readout: makes the features.
         initial_query: makes ``q_0`` (RNNAtt), with weights of its own.
         upper: layers above the transition.
+        recompute_steps: keep, for the backward pass, only the states of every so many steps, and compute those between
+            them again; 0 keeps all.
     """
 
     def __init__(
@@ -71,6 +105,7 @@ class Decoder(nn.Module):
         readout: Readout,
         initial_query: Optional[InitialState] = None,
         upper: Optional[UpperLayers] = None,
+        recompute_steps: int = 0,
     ):
         super().__init__()
         self.transition = transition
@@ -78,28 +113,22 @@ class Decoder(nn.Module):
         self.readout = readout
         self.initial_query = initial_query
         self.upper = upper
-        self.context_readers = [module for module in self.modules() if isinstance(module, ContextLinear)]
-        put_beside(self.context_readers)
+        self.recompute_steps = recompute_steps
 
-    def start(self, encoded: Encoded, shared: bool = False) -> Tuple[Memory, State]:
+    def start(self, encoded: Encoded) -> Tuple[Memory, State]:
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
         memory = self.transition.attention.memory(encoded)
-        if shared:
-            memory = project(memory, self.context_readers)
-        if self.transition.after is not None and "attended" in self.transition.after.inputs:
-            memory = memory._replace(embeddings=encoded.embeddings)
         hidden = self.initial(encoded)
-        exact = torch.promote_types(hidden.dtype, torch.float32)
-        batch, length = encoded.padding_mask.shape
-        width = memory.values.size(2)
         upper = encoded.upper_annotations
+        width = memory.values.size(2) + (0 if upper is None else upper.size(2))
+        weights = hidden.new_zeros(memory.padding_mask.shape, dtype=torch.promote_types(hidden.dtype, torch.float32))
         state = State(
             hidden=hidden,
-            context=hidden.new_zeros(batch, width if upper is None else width + upper.size(2)),
-            weights=hidden.new_zeros(batch, length, dtype=exact),
-            upper_weights=None if upper is None else hidden.new_zeros(batch, upper.size(1), dtype=exact),
+            context=hidden.new_zeros(len(hidden), width),
+            weights=weights,
             query=None if self.initial_query is None else self.initial_query(encoded),
             condition=None if self.transition.condition is None else encoded.final,
+            upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
             upper=None if self.upper is None else hidden.unsqueeze(1).expand(-1, self.upper.layers, -1),
         )
         return memory, state
@@ -108,33 +137,47 @@ class Decoder(nn.Module):
         """Run over ``T`` known previous words.
 
         Args:
-            target: embeddings ``y_0 .. y_{T-1}``, ``B x T x m``.
+            target: embeddings ``y_0 .. y_{T-1}``, ``N x T x m``.
             memory, state: from :meth:`start`, or the state that an earlier run left.
         """
-        pieces: List[Decoded] = []
-        with time_loop():
-            for several in target.split(PIECE, dim=1):
-                pieces.append(self._several(several, memory, pieces[-1].state if pieces else state))
-        features, weights, upper_weights, conditions, states = zip(*pieces)
+        run, size = self.steps, CHUNK
+        if self.recompute_steps and torch.is_grad_enabled():
+            run, size = partial(checkpoint, self.steps, use_reentrant=False), self.recompute_steps
+        chunks: List[Decoded] = []
+        for chunk in target.split(size, dim=1):
+            chunks.append(run(chunk, memory, chunks[-1].state if chunks else state))
+        features, weights, upper_weights, conditions, states = zip(*chunks)
         if state.condition is not None:
             conditions = (state.condition.unsqueeze(1), *conditions)
-        return Decoded(_joined(features), _joined(weights), _joined(upper_weights), _joined(conditions), states[-1])
+        joined = (_joined(parts) for parts in (features, weights, upper_weights, conditions))
+        return Decoded(*joined, states[-1])
 
-    def _several(self, target: Tensor, memory: Memory, state: State) -> Decoded:
+    def steps(self, target: Tensor, memory: Memory, state: State) -> Decoded:
         """As :meth:`forward`, at once; the conditions are without ``sd_0``."""
-        record = Record(target.size(1), RECORDED)
-        projected = self.transition.project(target)
-        gates = None if projected.condition is None else projected.condition.unbind(1)
-        for t, cell in enumerate(projected.cell.unbind(1)):
-            state = record.add(self.transition(cell, gates and gates[t], memory, state))
-        hidden = self.transition.last.output(record.read("hidden"))
+        words = self.transition.project(target)
+        cells = words.cell.unbind(1)
+        gates = [None] * len(cells) if words.condition is None else words.condition.unbind(1)
+        states = []
+        transition = in_loop(self.transition)
+        for word in map(Words, cells, gates):
+            state = transition(word, memory, state)
+            states.append(state)
+        hiddens, contexts = (Stack([getattr(state, name) for state in states]) for name in ("hidden", "context"))
+        hidden = self.transition.last.output(hiddens.whole)  # N x T x n
         if self.upper is not None and state.upper is not None:
             hidden, above = self.upper(hidden, state.upper)
             state = state._replace(upper=above)
-        features = self.readout(hidden, target, context_of(memory, record.read("context")))
-        return Decoded(features, record.read("weights"), record.read("upper_weights"), record.read("condition"), state)
+        with kept_as_steps(hiddens, contexts):
+            features = self.readout(hidden, target, contexts.whole)  # N x T x f
+        others = (_stacked([getattr(state, name) for state in states]) for name in OTHERS)
+        return Decoded(features, *others, state)
 
 
-def _joined(pieces: Sequence[Optional[Tensor]]) -> Any:
-    """Pieces of all steps after one another; None if there are none."""
-    return pieces[0] if len(pieces) == 1 or pieces[0] is None else torch.cat(pieces, dim=1)  # type: ignore[arg-type]
+def _stacked(steps: Sequence[Optional[Tensor]]) -> Any:
+    """What every step made, ``N x T x ...``; None if it made none."""
+    return None if steps[0] is None else torch.stack(steps, dim=1)  # type: ignore[arg-type]
+
+
+def _joined(chunks: Sequence[Optional[Tensor]]) -> Any:
+    """Chunks of all steps after one another; None if there are none."""
+    return chunks[0] if len(chunks) == 1 or chunks[0] is None else torch.cat(chunks, dim=1)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """The encoders: bidirectional over tokens, and hierarchical over characters and words.
 
-Shapes: ``B`` batch, ``S`` source length, ``W`` words, ``m`` embedding width, ``n`` hidden width of a direction.
+Shapes as in :mod:`.state`; padding may stand left or right.
 """
 
 from typing import Optional, Tuple
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .layers import recurrent_layers
+from .layers import Layers, recurrent_layers
 from .state import Encoded
 
 
@@ -21,7 +21,7 @@ class BidirectionalEncoder(nn.Module):
         input_dim: embedding width ``m``.
         hidden: width ``n`` of each direction.
         layers: number of bidirectional layers; each reads both directions of the one below.
-        dropout: between layers.
+        dropout: of the states, between layers and in the annotations.
         bridge: whether annotations carry the embeddings (source-side bridging).
         levels: 2 makes the lowest layer a level of its own, with the others as the higher one (004 §3.2).
     """
@@ -32,17 +32,18 @@ class BidirectionalEncoder(nn.Module):
         input_dim: int,
         hidden: int,
         layers: int,
-        dropout: float = 0.0,
+        dropout: nn.Module,
+        between: float = 0.0,
         bridge: bool = False,
         levels: int = 1,
     ):
         super().__init__()
         self.bridge = bridge
-        self.between = nn.Dropout(dropout)
+        self.dropout = dropout
         lowest = layers if levels == 1 else 1
-        self.rnn = recurrent_layers(kind, input_dim, hidden, lowest, dropout, bidirectional=True)
+        self.rnn = recurrent_layers(kind, input_dim, hidden, lowest, between, bidirectional=True)
         self.upper = (
-            None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, dropout, bidirectional=True)
+            None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, between, bidirectional=True)
         )
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
@@ -50,18 +51,18 @@ class BidirectionalEncoder(nn.Module):
 
         Args:
             embedded: ``B x S x m``.
-            padding_mask: True at padding, ``B x S``; padding may stand left or right.
+            padding_mask: True at padding, ``B x S``.
             word_ends: not read.
         """
-        annotations, final = run(self.rnn, embedded, padding_mask)
-        upper = None
+        states, final = run(self.rnn, embedded, padding_mask)  # B x S x 2n
+        annotations, upper = self.dropout(states), None
         if self.upper is not None:
-            upper, final = run(self.upper, self.between(annotations), padding_mask)
+            upper, final = run(self.upper, annotations, padding_mask)
+            upper = self.dropout(upper)
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.bridge:
-            annotations = torch.cat([annotations, embedded], dim=-1)
-        upper_mask = None if upper is None else padding_mask
-        return Encoded(annotations, padding_mask, torch.cat([final[-2], final[-1]], dim=1), embedded, upper, upper_mask)
+            annotations = torch.cat([annotations, embedded], dim=-1)  # B x S x (2n + m)
+        return Encoded(annotations, padding_mask, both(final), embedded, upper, None if upper is None else padding_mask)
 
 
 class HierarchicalEncoder(nn.Module):
@@ -76,7 +77,8 @@ class HierarchicalEncoder(nn.Module):
         character_hidden: width of the character RNN.
         hidden: width ``n`` of each direction of the word RNN.
         layers: number of the word RNN's layers; each reads both directions of the one below.
-        dropout: between layers.
+        dropout: of both annotations.
+        between: dropout rate between layers.
     """
 
     def __init__(
@@ -87,31 +89,39 @@ class HierarchicalEncoder(nn.Module):
         character_hidden: int,
         hidden: int,
         layers: int,
-        dropout: float = 0.0,
+        dropout: nn.Module,
+        between: float = 0.0,
     ):
         super().__init__()
+        self.dropout = dropout
         self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1)
-        self.words = recurrent_layers(kind, character_hidden, hidden, layers, dropout, bidirectional=True)
+        self.words = recurrent_layers(kind, character_hidden, hidden, layers, between, bidirectional=True)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.
 
         Args:
             embedded: ``B x S x m``.
-            padding_mask: True at padding, ``B x S``; padding may stand left or right.
+            padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
-        annotations, _ = run(self.characters, embedded, padding_mask)
-        words, words_mask = gather(annotations, word_ends)
-        upper, final = run(self.words, words, words_mask)
+        states, _ = run(self.characters, embedded, padding_mask)  # B x S x a
+        words, words_mask = gather(states, word_ends)
+        upper, final = run(self.words, words, words_mask)  # B x W x 2n
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
-        return Encoded(annotations, padding_mask, torch.cat([final[-2], final[-1]], dim=1), embedded, upper, words_mask)
+        annotations, upper = self.dropout(states), self.dropout(upper)
+        return Encoded(annotations, padding_mask, both(final), embedded, upper, words_mask)
 
 
-def run(rnn: nn.Module, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+def both(final: Tensor) -> Tensor:
+    """``[→s_S; ←s_1]`` of the top layer, ``B x 2n``, of last outputs ``d x B x n``."""
+    return torch.cat([final[-2], final[-1]], dim=1)
+
+
+def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
     """Layers over a padded batch.
 
-    Outputs ``B x S x d``, zero at padding, and last states ``layers·directions x B x n``.
+    Outputs ``B x S x width``, zero at padding, and last outputs ``d x B x n``, for ``d`` layers times directions.
     """
     batch, length = padding_mask.shape
     real = ~padding_mask
@@ -123,13 +133,13 @@ def run(rnn: nn.Module, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
     packed = PackedSequence(inputs.flatten(0, 1).index_select(0, places), sizes, order, order.argsort())
     outputs, final = rnn(packed)
     states = outputs.data.new_zeros(batch * length, outputs.data.size(1)).index_copy(0, places, outputs.data)
-    return states.view(batch, length, -1), final[0] if isinstance(final, tuple) else final
+    return states.view(batch, length, -1), rnn.cell.output(final)
 
 
 def gather(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
-    """The chosen columns of each row of ``B x S x d``, packed to the left, and a mask that is True at the padding.
+    """The chosen columns of each row of ``B x S x width``, packed to the left, and a mask that is True at the padding.
 
-    ``B x W x d`` and ``B x W``, where ``W`` is the largest number that a row has; ``chosen`` is ``B x S``.
+    ``B x W x width`` and ``B x W``, where ``W`` is the largest number that a row has; ``chosen`` is ``B x S``.
     """
     counts = chosen.sum(1)
     width = max(1, int(counts.max()))

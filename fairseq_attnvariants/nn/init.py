@@ -1,87 +1,61 @@
 """Initial values.
 
-Recurrent matrices are orthogonal, a matrix for each gate, and biases 0.  Everything else follows a scheme:
-
-``normal`` (dl4mt's, which blocks' is close to): square matrices orthogonal, others and embeddings N(0, 0.01²);
-``uniform`` (Zhao & Zhang): matrices U(±√(6 / (in + out))), embeddings U(±0.01).
-
-The scheme and the deviation can be set for everything that is built within :func:`initial_values`.
+Square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), biases 0 (dl4mt's, which blocks' is close to);
+or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao & Zhang).  A part that starts otherwise says so in
+its ``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates) and the readout.
 """
 
 import math
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Iterator, NamedTuple
+from typing import Callable, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 
 class Scheme(NamedTuple):
-    """How matrices and embeddings start."""
+    """How parameters start."""
 
     uniform: bool = False
+    """matrices as Zhao & Zhang's, not as dl4mt's"""
     deviation: float = 0.01
-    """of the normal scheme: 0.01 was chosen for the papers' widths, smaller models learn sooner from larger values"""
+    """of dl4mt's: 0.01 was chosen for the papers' widths, smaller models learn sooner from larger values"""
+    gate_bias: float = 0.0
+    """of a GRU's reset and update gate"""
+
+    def matrix_(self, weight: Tensor) -> None:
+        """Fill a matrix ``out x in``, or a vector, which is a matrix of one row."""
+        if self.uniform:
+            rows, columns = (1, weight.numel()) if weight.dim() == 1 else (weight.size(0), weight[0].numel())
+            bound = math.sqrt(6 / (rows + columns))
+            nn.init.uniform_(weight, -bound, bound)
+        else:
+            nn.init.normal_(weight, std=self.deviation)
+
+    def square_(self, weight: Tensor) -> None:
+        """As :meth:`matrix_`, but a square one of dl4mt's is orthogonal."""
+        orthogonal = not self.uniform and weight.dim() == 2 and weight.size(0) == weight.size(1)
+        nn.init.orthogonal_(weight) if orthogonal else self.matrix_(weight)
+
+    def embedding_(self, weight: Tensor) -> None:
+        """Fill an embedding matrix."""
+        nn.init.uniform_(weight, -0.01, 0.01) if self.uniform else self.matrix_(weight)
 
 
-_SCHEME: ContextVar[Scheme] = ContextVar("scheme", default=Scheme())  # noqa: B039 (immutable)
+def by_gate(fill: Callable[[Tensor], object], weight: Tensor, hidden: int) -> None:
+    """Fill each gate's ``hidden x in`` rows of ``k·hidden x in`` by themselves."""
+    for block in weight.split(hidden):
+        fill(block)
 
 
-@contextmanager
-def initial_values(scheme: Scheme) -> Iterator[None]:
-    """Parts built inside start as ``scheme`` says."""
-    token = _SCHEME.set(scheme)
-    try:
-        yield
-    finally:
-        _SCHEME.reset(token)
-
-
-def embedding_(weight: Tensor) -> Tensor:
-    """Fill an embedding matrix; returns it."""
-    scheme = _SCHEME.get()
-    return nn.init.uniform_(weight, -0.01, 0.01) if scheme.uniform else nn.init.normal_(weight, std=scheme.deviation)
-
-
-def matrix_(weight: Tensor) -> Tensor:
-    """Fill a matrix ``out x in``, or a vector, which is a matrix of one row; returns it."""
-    scheme = _SCHEME.get()
-    if not scheme.uniform:
-        return nn.init.normal_(weight, std=scheme.deviation)
-    rows, columns = (1, weight.numel()) if weight.dim() == 1 else (weight.size(0), weight[0].numel())
-    bound = math.sqrt(6 / (rows + columns))
-    return nn.init.uniform_(weight, -bound, bound)
-
-
-def linear_(linear: nn.Linear) -> nn.Linear:
-    """:func:`matrix_` for the matrix and 0 for the bias; returns the layer."""
-    matrix_(linear.weight)
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
-    return linear
-
-
-def square_(linear: nn.Linear) -> nn.Linear:
-    """As :func:`linear_`, but in the normal scheme a square matrix is orthogonal; returns the layer."""
-    linear_(linear)
-    if linear.in_features == linear.out_features and not _SCHEME.get().uniform:
-        nn.init.orthogonal_(linear.weight)
-    return linear
-
-
-def gates_(weight: Tensor, hidden: int) -> Tensor:
-    """Fill the ``hidden x in`` matrices of a cell's gates, each as :func:`square_` does; returns the tensor."""
-    orthogonal = weight.size(1) == hidden and not _SCHEME.get().uniform
-    with torch.no_grad():
-        for block in weight.split(hidden):
-            nn.init.orthogonal_(block) if orthogonal else matrix_(block)
-    return weight
-
-
-def recurrent_(weight: Tensor) -> Tensor:
-    """Fill ``k·n x n`` with ``k`` orthogonal ``n x n`` matrices, one a gate."""
-    with torch.no_grad():
-        for block in weight.split(weight.size(1)):
-            nn.init.orthogonal_(block)
-    return weight
+@torch.no_grad()
+def initialise(model: nn.Module, scheme: Scheme) -> None:
+    """Fill every parameter of a model."""
+    for name, parameter in model.named_parameters():
+        nn.init.zeros_(parameter) if "bias" in name.split(".")[-1] else scheme.square_(parameter)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            scheme.embedding_(module.weight)
+            if module.padding_idx is not None:
+                nn.init.zeros_(module.weight[module.padding_idx])
+        elif hasattr(module, "initialise"):
+            module.initialise(scheme)

@@ -2,7 +2,7 @@
 
 The readout has no part in the recurrence, so it runs once over all steps, after the loop.
 
-Shapes: ``B`` batch, ``T`` target length, ``n`` hidden width, ``m`` embedding width, ``a`` annotation width.
+Shapes as in :mod:`.state`.
 """
 
 from typing import Optional
@@ -10,8 +10,8 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from .context import Context, ContextLinear
-from .init import linear_
+from .cells import ContextLinear
+from .init import Scheme
 
 
 class AdaptiveWeighting(nn.Module):
@@ -30,21 +30,26 @@ class AdaptiveWeighting(nn.Module):
     def __init__(self, hidden: int, target: int, context: int, width: int, swapped: bool = False):
         super().__init__()
         self.swapped = swapped
-        self.hidden = linear_(nn.Linear(hidden, width, bias=False))
-        self.target = linear_(nn.Linear(target, width, bias=False))
-        self.context = linear_(ContextLinear(context, width, bias=False))
-        self.part = linear_(nn.Linear(width, width, bias=False))
-        self.whole = linear_(nn.Linear(width, width))
-        self.score = linear_(nn.Linear(width, width, bias=False))
+        self.hidden = nn.Linear(hidden, width, bias=False)
+        self.target = nn.Linear(target, width, bias=False)
+        self.context = ContextLinear(context, width, bias=False)
+        self.part = nn.Linear(width, width, bias=False)
+        self.whole = nn.Linear(width, width)
+        self.score = nn.Linear(width, width, bias=False)
 
-    def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Context) -> Tensor:
-        """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x B x T x width``."""
-        others = self.hidden(hidden), self.target(target), self.context(context)
+    def initialise(self, scheme: Scheme) -> None:
+        """The second set of projections starts as the readout's own."""
+        for layer in (self.hidden, self.target, self.context):
+            scheme.matrix_(layer.weight)
+
+    def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+        """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x N x T x width``."""
+        others = self.hidden(hidden), self.target(target), self.context(context)  # N x T x width
         if self.swapped:
             judged, whole = torch.stack(others), parts.sum(0)
         else:
             judged, whole = parts, others[0] + others[1] + others[2]
-        energies = self.score(torch.tanh(self.part(judged) + self.whole(whole)))
+        energies = self.score(torch.tanh(self.part(judged) + self.whole(whole)))  # 3 x N x T x width
         return torch.softmax(energies, dim=0)
 
 
@@ -64,30 +69,30 @@ class Readout(nn.Module):
     ):
         super().__init__()
         self.weighting = weighting
-        self.hidden = linear_(nn.Linear(hidden, width))
-        self.target = linear_(nn.Linear(target, width, bias=False))
-        self.context = linear_(ContextLinear(context, width, bias=False))
+        self.hidden = nn.Linear(hidden, width)
+        self.target = nn.Linear(target, width, bias=False)
+        self.context = ContextLinear(context, width, bias=False)
 
-    def forward(self, hidden: Tensor, target: Tensor, context: Context) -> Tensor:
+    def initialise(self, scheme: Scheme) -> None:
+        """None of the readout's matrices is orthogonal, square or not."""
+        for layer in (self.hidden, self.target, self.context):
+            scheme.matrix_(layer.weight)
+
+    def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """Features of every step.
 
         Args:
-            hidden: ``s_t``, ``B x T x n``.
-            target: ``y_{t-1}``, ``B x T x m``.
-            context: ``c_t``, ``B x T x a``, or its projections.
+            hidden: ``s_t``, ``N x T x n``.
+            target: ``y_{t-1}``, ``N x T x m``.
+            context: ``c_t``, ``N x T x a``.
 
         Returns:
-            ``B x T x width / pieces``.
+            ``N x T x width / pieces``.
         """
         if self.weighting is None:
-            # in place, because all steps at once are large
-            return self.finish(self.hidden(hidden).add_(self.target(target)).add_(self.context(context)))
-        parts = self.parts(hidden, target, context)
+            return self.finish(self.hidden(hidden) + self.target(target) + self.context(context))
+        parts = torch.stack([self.hidden(hidden), self.target(target), self.context(context)])  # 3 x N x T x width
         return self.finish((self.weighting(parts, hidden, target, context) * parts).sum(0))
-
-    def parts(self, hidden: Tensor, target: Tensor, context: Context) -> Tensor:
-        """``p_s, p_y, p_c``: the three maps, ``3 x B x T x width``."""
-        return torch.stack([self.hidden(hidden), self.target(target), self.context(context)])
 
     def finish(self, total: Tensor) -> Tensor:
         """What follows the sum."""
@@ -122,7 +127,7 @@ class FeedForwardReadout(Readout):
         self, hidden: int, target: int, context: int, width: int, weighting: Optional[AdaptiveWeighting] = None
     ):
         super().__init__(hidden, target, context, width, weighting)
-        self.second = linear_(nn.Linear(width, width // 2))
+        self.second = nn.Linear(width, width // 2)
 
     def finish(self, total: Tensor) -> Tensor:
         return torch.relu(self.second(torch.relu(total)))

@@ -2,7 +2,9 @@
 
 Both are named tuples of batch-first tensors, so that beam search can reorder every entry the same way.
 
-Shapes: ``B`` batch (times beam), ``S`` source length, ``a`` annotation width, ``n`` hidden width.
+Shapes, here and in all of :mod:`.nn`: ``B`` sentences, ``N`` rows of states (``B``, or in beam search all hypotheses),
+``S`` source length, ``T`` target length, ``m`` embedding width, ``n`` hidden width, ``a`` annotation width, ``A``
+attention width, ``W`` length of the higher level where there are two.
 """
 
 from typing import NamedTuple, Optional, TypeVar
@@ -40,58 +42,56 @@ class Memory(NamedTuple):
     """
 
     keys: Tensor
-    """``U s_j + b``, ``B x S x attention width``."""
+    """``U s_j + b``, ``B x S x A``."""
     values: Tensor
-    """``s_j``, ``B x S x a``; or what the readers of the context make of it, if ``projected``."""
+    """``s_j``, ``B x S x a``; in search, perhaps, what the readers of the context make of it (:mod:`.fast`)."""
     padding_mask: Tensor
     """True at padding, ``B x S``."""
-    positions: Optional[Tensor] = None
-    """``j``, counting real tokens from 1, ``B x S``, float; only where attention reads it."""
-    embeddings: Optional[Tensor] = None
-    """``x_j``, ``B x S x m``; only where a cell reads the most attended word's."""
+    positions: Tensor
+    """``j``, counting real tokens from 1, ``B x S``, float32."""
+    embeddings: Tensor
+    """``x_j``, ``B x S x m``."""
     guides: Optional[Tensor] = None
-    """``W h_j``, projected for the query to the level below, ``B x S x its attention width``."""
+    """``W h_j``, projected for the query to the level below, ``B x W x its A``."""
     upper: Optional["Memory"] = None
     """of the higher level, where there are two."""
-    projected: bool = False
-    """see :mod:`.context`."""
 
 
 class State(NamedTuple):
     """Everything a step hands to the next."""
 
     hidden: Tensor
-    """state of the transition's cell, ``B x state width``."""
+    """``h_{i-1}``, of all cells that step, ``N x state width``."""
     context: Tensor
-    """``c_{i-1}``, ``B x a``, or its projections as the memory has them; zero before the first step."""
+    """``c_{i-1}``, ``N x a``; zero before the first step."""
     weights: Tensor
-    """``w_{i-1}``, ``B x S``, float32; zero before the first step."""
+    """``w_{i-1}``, ``N x S``, float32; zero before the first step."""
     query: Optional[Tensor] = None
-    """``q_{i-1}``, the attention's own state (RNNAtt), ``B x n``."""
+    """``q_{i-1}``, the attention's own state (RNNAtt), ``N x n``."""
     condition: Optional[Tensor] = None
-    """``sd_{i-1}``, the condition (CondDec), ``B x 2n``."""
+    """``sd_{i-1}``, the condition (CondDec), ``N x 2n``."""
     upper_weights: Optional[Tensor] = None
-    """weights of the higher level, ``B x W``, float32; zero before the first step."""
+    """weights of the higher level, ``N x W``, float32; zero before the first step."""
     upper: Optional[Tensor] = None
-    """states of the layers above the transition, ``B x (layers-1) x state width``."""
+    """states of the layers above the transition, ``N x (layers-1) x state width``."""
 
 
-Tuple_ = TypeVar("Tuple_", Encoded, Memory, State)
+Entries = TypeVar("Entries", Encoded, Memory, State)
 
 
-def reorder(entries: Tuple_, order: Tensor) -> Tuple_:
+def reorder(entries: Entries, order: Tensor) -> Entries:
     """Select rows ``order`` of every tensor."""
 
     def select(entry):
         if isinstance(entry, tuple):
             return reorder(entry, order)
-        return entry.index_select(0, order) if isinstance(entry, Tensor) else entry
+        return entry if entry is None else entry.index_select(0, order)
 
     return type(entries)._make(select(entry) for entry in entries)
 
 
 def grouped(rows: Tensor, sentences: Tensor) -> Tensor:
-    """Rows of states beside the sentence that they belong to: ``B·k x ...`` as ``B x k x ...``."""
+    """Rows of states beside the sentence that they belong to: ``N x ...`` as ``B x N/B x ...``."""
     return rows.view(len(sentences), -1, *rows.shape[1:])
 
 

@@ -10,21 +10,18 @@ The architectures differ in the order of a few parts, so one step serves them al
     CondDec              a condition is added to the last cell's state
     target-side bridge   the last cell also reads x_{t*}, the embedding of the most attended word
 
-Shapes: ``B`` batch, ``T`` target length, ``n`` hidden width, ``a`` annotation width.
+Shapes as in :mod:`.state`.
 """
 
-from typing import NamedTuple, Optional, Union
+from typing import Dict, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
 
 from .attention import AdditiveAttention, AttentionViaAttention
 from .bridging import most_attended, select
-from .cells import Cell, StackedCell
-from .context import Context, ContextLinear, context_of
-from .init import linear_, square_
-from .loop import LoopLinear
-from .state import Encoded, Memory, State, grouped
+from .cells import Cell, ContextLinear, StackedCell
+from .state import Memory, State, grouped
 
 AnyCell = Union[Cell, StackedCell]
 
@@ -42,28 +39,28 @@ class Condition(nn.Module):
 
     def __init__(self, target_dim: int, hidden: int, context_dim: int, condition_dim: int):
         super().__init__()
-        self.target = linear_(nn.Linear(target_dim, condition_dim))
-        self.hidden = square_(LoopLinear(hidden, condition_dim, bias=False))
-        self.context = square_(ContextLinear(context_dim, condition_dim, bias=False))
-        self.output = square_(LoopLinear(condition_dim, hidden, bias=False))
+        self.target = nn.Linear(target_dim, condition_dim)
+        self.hidden = nn.Linear(hidden, condition_dim, bias=False)
+        self.context = ContextLinear(context_dim, condition_dim, bias=False)
+        self.output = nn.Linear(condition_dim, hidden, bias=False)
 
-    def decay(self, target: Tensor, hidden: Tensor, context: Context, condition: Tensor) -> Tensor:
-        """``sd_i``, ``B x condition_dim``; ``target`` is already projected, ``W^d y_{i-1} + b``."""
-        gate = self.context(context, self.hidden(hidden, target))
+    def decay(self, target: Tensor, hidden: Tensor, context: Tensor, condition: Tensor) -> Tensor:
+        """``sd_i``, ``N x 2n``; ``target`` is already projected, ``W^d y_{i-1} + b``."""
+        gate = target + self.hidden(hidden) + self.context(context)  # N x 2n
         return torch.sigmoid(gate.to(condition.dtype)) * condition
 
     def forward(self, condition: Tensor) -> Tensor:
-        """``tanh(V^h sd_i)``, ``B x n``."""
+        """``tanh(V^h sd_i)``, ``N x n``."""
         return torch.tanh(self.output(condition).to(condition.dtype))
 
 
-class Projected(NamedTuple):
-    """Projections of the target embeddings, made for the whole sentence before the loop."""
+class Words(NamedTuple):
+    """What depends on the target words alone, projected before the loop."""
 
     cell: Tensor
-    """for the cell that reads the target, ``B x T x gates·n``."""
+    """``W y + b`` of the cell that reads the words, ``N x gates·n``; of ``T`` steps, ``N x T x gates·n``."""
     condition: Optional[Tensor]
-    """for the condition's gate, ``B x T x condition width``."""
+    """``W^d y + b`` of the condition's gate, ``N x 2n`` or ``N x T x 2n``."""
 
 
 class Transition(nn.Module):
@@ -94,7 +91,7 @@ class Transition(nn.Module):
 
     @property
     def first(self) -> AnyCell:
-        """The cell that reads the target embedding (and the previous context, with input feeding)."""
+        """The cell that reads the target word (and the previous context, with input feeding)."""
         return self.before or self.last
 
     @property
@@ -104,84 +101,53 @@ class Transition(nn.Module):
         assert cell is not None
         return cell
 
-    def project(self, target: Tensor) -> Projected:
-        """Project the target embeddings ``B x T x m`` of all steps at once."""
-        return Projected(
-            self.first.project("target", target),
-            None if self.condition is None else self.condition.target(target),
-        )
+    def project(self, target: Tensor) -> Words:
+        """Project target embeddings ``N x T x m`` of all steps at once."""
+        condition = None if self.condition is None else self.condition.target(target)
+        return Words(self.first.inputs["target"](target), condition)
 
-    def forward(self, cell: Tensor, condition: Optional[Tensor], memory: Memory, state: State) -> State:
+    def forward(self, words: Words, memory: Memory, state: State) -> State:
         """One step.
 
         Args:
-            cell, condition: this step's rows of :class:`Projected`.
-            memory: of the sentence.
+            words: this step's words, projected.
+            memory: of the sentences.
             state: of the previous step.
 
         Returns:
             the next state; its ``context`` and ``weights`` are this step's.
         """
-        previous = hidden = state.hidden
-        projected = self.first.add(cell, "previous_context", context_of(memory, state.context))
+        previous = hidden = state.hidden  # N x state width
+        word: Optional[Tensor] = words.cell  # N x gates·n
+        fed = {"previous_context": state.context} if "previous_context" in self.first.inputs else {}
+
         if self.before is not None:
-            hidden = self.before(projected, hidden)
-            projected = None
-        query = self.first.output(hidden) if state.query is None else state.query
-        summed, weights, upper_weights = self.attention(query, memory, state)
-        context = context_of(memory, summed)
+            hidden = self.before(hidden, word, **fed)
+            word, fed = None, {}
+        query = self.first.output(hidden) if state.query is None else state.query  # N x n
+        context, weights, upper_weights = self.attention(query, memory, state)  # N x a, N x S, N x W
         if self.after is not None:
-            projected = self.after.add(projected, "context", context)
-            if memory.embeddings is not None:
-                positions = most_attended(grouped(weights, memory.padding_mask), memory.padding_mask.unsqueeze(1))
-                attended = select(memory.embeddings, positions).flatten(0, 1)
-                projected = self.after.add(projected, "attended", attended)
-            hidden = self.after(projected, hidden)
+            hidden = self.after(hidden, word, **fed, context=context, **self.attended(weights, memory))
 
         own = state.query
         if self.query_cell is not None and own is not None:
-            read = self.query_cell.add(None, "hidden", self.last.output(previous))
-            own = self.query_cell(self.query_cell.add(read, "context", context), own)
-
-        left = state.condition
-        if self.condition is not None and left is not None and condition is not None:
-            left = self.condition.decay(condition, previous, context, left)
-            hidden = hidden + self.condition(left)
+            own = self.query_cell(own, hidden=self.last.output(previous), context=context)  # q_i
+        condition = state.condition
+        if self.condition is not None and words.condition is not None and condition is not None:
+            condition = self.condition.decay(words.condition, previous, context, condition)  # sd_i
+            hidden = hidden + self.condition(condition)
         return state._replace(
-            hidden=hidden, context=summed, weights=weights, upper_weights=upper_weights, query=own, condition=left
+            hidden=hidden,
+            context=context,
+            weights=weights,
+            upper_weights=upper_weights,
+            query=own,
+            condition=condition,
         )
 
-
-class InitialState(nn.Module):
-    """``h_0`` from the source, one affine map and tanh.
-
-    ``first``: of the backward state at the first word (001, Bahdanau 2015); ``linear``: the same without tanh (004);
-    ``mean``: of the mean of the real annotations (002, 003).
-
-    Args:
-        source: ``first``, ``linear`` or ``mean``.
-        source_dim: width of what is read.
-        state_dim: width of the state.
-        copies: how many layers start from it.
-    """
-
-    def __init__(self, source: str, source_dim: int, state_dim: int, copies: int = 1):
-        super().__init__()
-        self.source = source
-        self.copies = copies
-        self.projection = square_(nn.Linear(source_dim, state_dim))
-
-    def forward(self, encoded: Encoded) -> Tensor:
-        """``B x (copies · state_dim)``."""
-        state = self.projection(self.summary(encoded)).to(encoded.final.dtype)
-        return (state if self.source == "linear" else torch.tanh(state)).repeat(1, self.copies)
-
-    def summary(self, encoded: Encoded) -> Tensor:
-        """What ``h_0`` is made of, ``B x source_dim``."""
-        if self.source != "mean":
-            return encoded.final[:, encoded.final.size(1) // 2 :]
-        annotations, padding_mask = encoded.annotations, encoded.padding_mask
-        if encoded.upper_annotations is not None and encoded.upper_padding_mask is not None:
-            annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
-        lengths = (~padding_mask).sum(1, keepdim=True).clamp(min=1)
-        return annotations.sum(1) / lengths.to(annotations.dtype)
+    def attended(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:
+        """``x_{t*}`` (003 §2.2), where the last cell reads it, ``N x m``."""
+        if "attended" not in self.last.inputs:
+            return {}
+        positions = most_attended(grouped(weights, memory.padding_mask), memory.padding_mask)  # B x k
+        return {"attended": select(memory.embeddings, positions).flatten(0, 1)}

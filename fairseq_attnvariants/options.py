@@ -18,7 +18,6 @@ READOUT = ChoiceEnum(["maxout", "tanh", "relu"])
 INIT = ChoiceEnum(["normal", "uniform"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
-KERNELS = ChoiceEnum(["plain", "triton"])
 
 
 def option(help: str, default=None):
@@ -110,6 +109,9 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_dropout_in: Optional[float] = option("dropout after the target embeddings")
     decoder_dropout_out: Optional[float] = option("dropout after the readout, and between decoder layers")
 
+    gate_bias: Optional[float] = option(
+        "initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start"
+    )
     init: Optional[INIT] = option(  # type: ignore[valid-type]
         "initial values of matrices that are not orthogonal: 'normal', with --init-std, or 'uniform' between "
         "±√(6 / (in + out))"
@@ -141,10 +143,18 @@ class AttentionRNNConfig(FairseqDataclass):
         "Needs a processor with bfloat16 instructions to pay off",
         "float32",
     )
-    kernels: KERNELS = option(  # type: ignore[valid-type]
-        "'triton': fused kernels for the elementwise work of a step, on CUDA (not timed by us yet); elsewhere 'plain' "
-        "serves all the same",
-        "plain",
+    search_dtype: COMPUTE_DTYPE = option(  # type: ignore[valid-type]
+        "number type of the decoder's matrix products in search, for --model-overrides; see --compute-dtype",
+        "float32",
     )
+    recompute_steps: int = option(
+        "keep, for the backward pass, the decoder's states of every so many steps only, and compute what is between them "
+        "again: less memory for long texts, and more time; 0 keeps everything",
+        0,
+    )
+    compile: bool = option(
+        "let torch.compile make fewer and larger kernels of a decoder step in training; needs a compiler", False
+    )
+    kernels: Optional[str] = option("ignored: --compile took its place")
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
