@@ -3,12 +3,12 @@
     python benchmarks/floor.py DATA                # a folder made by fairseq-preprocess, widths 256 and 512
     python benchmarks/floor.py --paper-size        # random text, widths 620 and 1000, vocabulary 30,000
 
-takes the options of speed.py.  Updates (forward, backward, clipping, Adam) are watched for their matrix products: which
-shapes, laid out how, how often.  Then, in turns, the updates are timed, and every kind of product alone on numbers of
-its own, over and over; the sum of these is what the machine needs for the products.  The optimizer has none: its floor is what it must read and write (the gradient's norm,
-its clipping, Adam's four numbers a parameter) at the rate at which the machine copies memory.  The gap is an update
-over the sum of both.  ``step`` is what PyTorch takes to clip and for Adam, ``loss`` fairseq's criterion, forward and
-backward, on given logits: neither is ours.
+takes the options of speed.py. Updates (forward, backward, clipping, Adam) are watched for their matrix products:
+which shapes, laid out how, how often. Then, in turns, the updates are timed, and every kind of product alone on
+numbers of its own, over and over; the sum of these is what the machine needs for the products. The optimizer has
+none: its floor is what it must read and write (the gradient's norm, its clipping, Adam's four numbers a parameter) at
+the rate at which the machine copies memory. The gap is an update over the sum of both. ``step`` is what PyTorch takes
+to clip and for Adam, ``loss`` fairseq's criterion, forward and backward, on given logits: neither is ours.
 """
 
 import statistics

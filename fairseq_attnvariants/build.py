@@ -6,7 +6,7 @@ The configuration stops here: the parts receive widths and parts.
 import importlib.util
 import os
 import shutil
-from typing import Callable, Dict, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple, Union
 
 import torch
 from torch import nn
@@ -139,12 +139,17 @@ def histories(cfg) -> Set[str]:
 
 def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
-    words = cfg.encoder_hidden_size, cfg.encoder_layers, dropout, cfg.encoder_dropout_out
+    words: Dict[str, Any] = dict(
+        kind=str(cfg.encoder_cell),
+        input_dim=cfg.encoder_embed_dim,
+        hidden=cfg.encoder_hidden_size,
+        layers=cfg.encoder_layers,
+        dropout=dropout,
+        between=cfg.encoder_dropout_out,
+    )
     if str(cfg.encoder_type) == "hierarchical":
-        cells = str(cfg.encoder_char_cell), str(cfg.encoder_cell)
-        return HierarchicalEncoder(*cells, cfg.encoder_embed_dim, cfg.encoder_char_hidden_size, *words)
-    levels = 2 if cfg.attention_via else 1
-    return BidirectionalEncoder(str(cfg.encoder_cell), cfg.encoder_embed_dim, *words, cfg.bridge_source, levels)
+        return HierarchicalEncoder(str(cfg.encoder_char_cell), cfg.encoder_char_hidden_size, **words)
+    return BidirectionalEncoder(**words, bridge=cfg.bridge_source, levels=2 if cfg.attention_via else 1)
 
 
 class Widths(NamedTuple):

@@ -148,8 +148,8 @@ class AttentionRNNConfig(FairseqDataclass):
         "float32",
     )
     recompute_steps: int = option(
-        "keep, for the backward pass, the decoder's states of every so many steps only, and compute what is between them "
-        "again: less memory for long texts, and more time; 0 keeps everything",
+        "keep, for the backward pass, the decoder's states of every so many steps only, and compute what is between "
+        "them again: less memory for long texts, and more time; 0 keeps everything",
         0,
     )
     compile: bool = option(

@@ -16,8 +16,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from fairseq.data import Dictionary
 
-from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.variants import fill
 
 SMALL = dict(encoder_embed_dim=6, encoder_hidden_size=8, decoder_embed_dim=5, decoder_hidden_size=7)

@@ -12,8 +12,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from omegaconf import OmegaConf
 
 from fairseq_attnvariants.build import ConfigurationError
-from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.variants import VARIANTS, fill
 
 ALL = list(VARIANTS)

@@ -10,7 +10,7 @@ import torch
 from conftest import Task, batch, build, dictionary
 
 from fairseq_attnvariants.build import ConfigurationError
-from fairseq_attnvariants.config import AttentionRNNConfig
+from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.variants import HISTORIES
 
 DRAWN = 6_000  # compositions, of which one in ten fits together

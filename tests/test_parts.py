@@ -7,13 +7,18 @@ from reference import adaptive_gru
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from fairseq_attnvariants.nn import packed
-from fairseq_attnvariants.nn.attention import AdditiveAttention, Energies, additive_energies, masked_softmax
-from fairseq_attnvariants.nn.cells import AdaptiveGates, AdaptiveGRUCell, GRUCell, GRUGates, LSTMCell, LSTMGates, Step
+from fairseq_attnvariants.nn.attention import (
+    AdditiveAttention,
+    DistanceHistory,
+    additive_energies,
+    masked_softmax,
+    real_positions,
+    recomputed,
+    uniform_weights,
+)
+from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, GRUCell, LSTMCell
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
-from fairseq_attnvariants.nn.history import DistanceHistory, real_positions, uniform_weights
-from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Sweep
-from fairseq_attnvariants.nn.loop import MANY, LoopLinear, time_loop, weighted_sum
+from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Direction, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State
 from fairseq_attnvariants.variants import VARIANTS
@@ -23,40 +28,36 @@ def double(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-@pytest.mark.parametrize("block", [1, 24, 2**18])
 @pytest.mark.parametrize("hypotheses", [1, 2])
-def test_gradient_of_the_energies(block, hypotheses, monkeypatch):
-    monkeypatch.setattr("fairseq_attnvariants.nn.attention.BLOCK", block)
-    inputs = double(3 * hypotheses, 3), double(3, 4, 3), double(3)
-    assert torch.autograd.gradcheck(additive_energies, (Energies, *inputs))
-    features = double(3 * hypotheses, 4, 2), double(3, 2)
-    assert torch.autograd.gradcheck(additive_energies, (Energies, *inputs, *features))
+def test_gradient_of_the_energies(hypotheses):
+    """The backward pass computes what is between again."""
+    inputs = double(3, hypotheses, 3), double(3, 4, 3), double(3)
+
+    def energies(*inputs):
+        return recomputed(additive_energies, *inputs)
+
+    assert torch.autograd.gradcheck(energies, inputs)
+    assert torch.autograd.gradcheck(energies, (*inputs, double(3, hypotheses, 4, 2), double(3, 2)))
 
 
-def test_energies_do_not_depend_on_the_blocks(monkeypatch):
-    inputs = torch.randn(6, 5), torch.randn(3, 4, 5), torch.randn(5)
-    whole = additive_energies(Energies, *inputs)
-    monkeypatch.setattr("fairseq_attnvariants.nn.attention.BLOCK", 1)
-    torch.testing.assert_close(additive_energies(Energies, *inputs), whole)
+CELLS = pytest.mark.parametrize("cell", [GRUCell, AdaptiveGRUCell, LSTMCell])
 
 
-ARITHMETIC = pytest.mark.parametrize(
-    "arithmetic,gates,width", [(GRUGates, 3, 1), (AdaptiveGates, 4, 1), (LSTMGates, 4, 2)]
-)
+@CELLS
+def test_gradient_of_a_step(cell):
+    inputs = double(2, 3 * cell.gates), double(2, 3 * cell.gates), double(2, cell({"x": 1}, 3).state_dim)
+    assert torch.autograd.gradcheck(cell.step, inputs)
 
 
-@ARITHMETIC
-def test_gradient_of_the_gates(arithmetic, gates, width):
-    inputs = double(2, 3 * gates), double(2, 3 * gates), double(2, 3 * width)
-    kept = torch.empty(2, 3 * arithmetic.keeps, dtype=torch.double)
-    assert torch.autograd.gradcheck(lambda *inputs: Step.apply(arithmetic, *inputs, kept.clone()), inputs)
-
-
-@ARITHMETIC
+@CELLS
 @pytest.mark.parametrize("reverse", [False, True])
-def test_gradient_of_a_sweep(arithmetic, gates, width, reverse):
-    inputs = double(6, 2 * gates), double(2 * gates, 2), double(2 * gates), double(3, 2 * width)
-    assert torch.autograd.gradcheck(Sweep.apply, (arithmetic, [3, 2, 1], reverse, *inputs))
+def test_gradient_of_a_sweep(cell, reverse):
+    inputs = double(cell.gates * 2, 3), double(cell.gates * 2), double(cell.gates * 2, 2), double(6, 3)
+
+    def swept(weight, bias, recurrent, data, initial):
+        return sweep(cell, Direction(weight, bias, recurrent), data, [3, 2, 1], initial, reverse)
+
+    assert torch.autograd.gradcheck(swept, (*inputs, double(3, cell({"x": 1}, 2).state_dim)))
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
@@ -95,45 +96,7 @@ def test_cells_equal_pytorchs(cell, torch_cell):
     x, state = torch.randn(2, 3), torch.randn(2, ours.state_dim)
     expected = theirs(x, state if cell is GRUCell else tuple(state.chunk(2, 1)))
     expected = expected if cell is GRUCell else torch.cat(expected, dim=1)
-    torch.testing.assert_close(ours(ours.project("x", x), state), expected)
-
-
-@pytest.mark.skipif(not packed.AVAILABLE, reason="a PyTorch without MKL has no packed products")
-@pytest.mark.parametrize("name", list(VARIANTS))
-def test_packed_products_are_products(name, monkeypatch):
-    """Batches whose sentences end at different steps have steps with fewer rows too."""
-    model = build(name, scale=0.5).eval()
-    source, lengths, previous = batch()
-    products, mkl = [], torch.ops.mkl._mkl_linear
-
-    def run(least):
-        monkeypatch.setattr(packed, "LEAST", least)
-        output, _ = model(source, lengths, previous)
-        return output, *torch.autograd.grad(output.square().sum(), list(model.parameters()), allow_unused=True)
-
-    expected = run(2**18)
-    monkeypatch.setattr(torch.ops.mkl, "_mkl_linear", lambda *operands: products.append(operands) or mkl(*operands))
-    for value, plain in zip(run(1), expected):
-        torch.testing.assert_close(value, plain, rtol=1e-4, atol=1e-5)
-    assert products
-
-
-def test_gradients_formed_after_the_loop():
-    """Over more steps than are noted at a time, and after a backward pass that stopped before the weights."""
-    layer, values, start = LoopLinear(4, 4).double(), double(2, 5, 4), double(2, 4)
-
-    def run():
-        state = start
-        for _ in range(2 * MANY + 5):
-            state = torch.tanh(layer(state, weighted_sum(torch.softmax(state @ torch.ones(4, 5).double(), 1), values)))
-        return state.square().sum()
-
-    expected = torch.autograd.grad(run(), [*layer.parameters(), values, start])
-    with time_loop():
-        loss = run()
-    (early,) = torch.autograd.grad(loss, start, retain_graph=True)
-    torch.testing.assert_close(early, expected[-1])
-    torch.testing.assert_close(torch.autograd.grad(loss, [*layer.parameters(), values, start]), expected)
+    torch.testing.assert_close(ours(state, x=x), expected)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -145,11 +108,14 @@ def test_swept_layers_equal_pytorchs(kind, theirs, bidirectional):
     packed = pack_padded_sequence(torch.randn(3, 5, 3), torch.tensor([2, 5, 3]), batch_first=True, enforce_sorted=False)
     (found, last), (expected, final) = ours(packed), theirs(packed)
     torch.testing.assert_close(found.data, expected.data)
-    torch.testing.assert_close(last, final)
-    whole, initial = torch.randn(3, 5, 3), torch.randn(4 if bidirectional else 2, 3, 4)
-    initial = initial if kind is GRU else (initial, torch.randn_like(initial))
-    for mine, other in zip(ours(whole, initial), theirs(whole, initial)):
-        torch.testing.assert_close(mine, other)
+    torch.testing.assert_close(last, final if kind is GRU else torch.cat(final, dim=-1))
+    whole, initial = torch.randn(3, 5, 3), torch.randn(4 if bidirectional else 2, 3, 4 if kind is GRU else 8)
+    (found, last), (expected, final) = (
+        ours(whole, initial),
+        theirs(whole, initial if kind is GRU else tuple(part.contiguous() for part in initial.chunk(2, dim=-1))),
+    )
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(last, final if kind is GRU else torch.cat(final, dim=-1))
 
 
 def test_adaptive_gru_equals_the_plain_one_where_it_must():
@@ -160,9 +126,13 @@ def test_adaptive_gru_equals_the_plain_one_where_it_must():
             base = dict(plain.named_parameters())[name].uniform_(-1, 1)
             parameter.zero_()[: len(base)] = 2 * base
     x, h = torch.randn(2, 3), torch.randn(2, 4)
-    projected = plain.project("x", x)
-    update = torch.sigmoid(projected[:, 4:8] + plain.recurrent(h)[:, 4:8])
-    torch.testing.assert_close(adaptive(adaptive.project("x", x), h), plain(projected, h) - update * h / 2)
+    update = torch.sigmoid((plain.inputs["x"](x) + plain.recurrent(h))[:, 4:8])
+    torch.testing.assert_close(adaptive(h, x=x), plain(h, x=x) - update * h / 2)
+
+
+def test_a_cell_refuses_an_input_that_it_does_not_have():
+    with pytest.raises(KeyError, match="contxt"):
+        GRUCell({"context": 3}, 4)(torch.zeros(2, 4), contxt=torch.zeros(2, 3))
 
 
 def test_shares_of_stacked_adaptive_layers():
@@ -205,6 +175,8 @@ def test_attention_by_hand():
         keys=torch.tensor([[[0.3], [0.3], [9.0]]]),
         values=torch.tensor([[[2.0], [4.0], [100.0]]]),
         padding_mask=torch.tensor([[False, False, True]]),
+        positions=torch.tensor([[1.0, 2.0, 2.0]]),
+        embeddings=torch.zeros(1, 3, 1),
     )
     context, weights, _ = attention(torch.zeros(1, 1), memory, None)
     torch.testing.assert_close(context, torch.tensor([[3.0]]))
@@ -212,17 +184,17 @@ def test_attention_by_hand():
 
 
 def test_softmax_survives_extreme_energies():
-    energies = torch.tensor([[1e30, -1e30, 5.0]])
+    energies = torch.tensor([[[1e30, -1e30, 5.0]]])
     weights = masked_softmax(energies, torch.tensor([[False, False, True]]))
-    torch.testing.assert_close(weights, torch.tensor([[1.0, 0.0, 0.0]]))
+    torch.testing.assert_close(weights, torch.tensor([[[1.0, 0.0, 0.0]]]))
 
 
 def test_distance_history_by_hand():
     """001 section 6.2 on weights (1/2, 1/2): the centre is 1.5, so position 2 gains over position 1."""
     padding = torch.tensor([[True, False, False]])
-    memory = Memory(torch.zeros(1), torch.zeros(1), padding, real_positions(padding))
+    memory = Memory(torch.zeros(1), torch.zeros(1), padding, real_positions(padding), torch.zeros(1))
     state = State(torch.zeros(1), torch.zeros(1), torch.tensor([[0.0, 0.5, 0.5]]))
-    term = DistanceHistory().energy_term(memory, state)[0, 1:].exp()
+    term = DistanceHistory().energy_term(memory, state)[0, 0, 1:].exp()
     torch.testing.assert_close(term, torch.sigmoid(torch.tensor([-0.5, 0.5])))
 
 
@@ -235,7 +207,7 @@ def test_positions_and_first_weights_ignore_padding():
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
-    encoder = BidirectionalEncoder(kind, 3, 4, layers)
+    encoder = BidirectionalEncoder(kind, 3, 4, layers, torch.nn.Identity())
     embedded = torch.randn(2, 5, 3)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
     right = encoder(embedded, padding)

@@ -45,6 +45,7 @@ class Cell(nn.Module):
     def initialise(self, scheme: Scheme) -> None:
         """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
         for layer in self.inputs.values():
+            assert isinstance(layer, nn.Linear)
             by_gate(scheme.square_, layer.weight, self.hidden)
             if layer.bias is not None:
                 self.initialise_bias(layer.bias, self.hidden, scheme)

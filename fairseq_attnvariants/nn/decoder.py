@@ -149,8 +149,8 @@ class Decoder(nn.Module):
         features, weights, upper_weights, conditions, states = zip(*chunks)
         if state.condition is not None:
             conditions = (state.condition.unsqueeze(1), *conditions)
-        joined = (_joined(parts) for parts in (features, weights, upper_weights, conditions))
-        return Decoded(*joined, states[-1])
+        joined = [_joined(parts) for parts in (features, weights, upper_weights, conditions)]
+        return Decoded._make([*joined, states[-1]])
 
     def steps(self, target: Tensor, memory: Memory, state: State) -> Decoded:
         """As :meth:`forward`, at once; the conditions are without ``sd_0``."""
@@ -169,8 +169,8 @@ class Decoder(nn.Module):
             state = state._replace(upper=above)
         with kept_as_steps(hiddens, contexts):
             features = self.readout(hidden, target, contexts.whole)  # N x T x f
-        others = (_stacked([getattr(state, name) for state in states]) for name in OTHERS)
-        return Decoded(features, *others, state)
+        others = [_stacked([getattr(state, name) for state in states]) for name in OTHERS]
+        return Decoded._make([features, *others, state])
 
 
 def _stacked(steps: Sequence[Optional[Tensor]]) -> Any:

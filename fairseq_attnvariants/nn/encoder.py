@@ -21,7 +21,8 @@ class BidirectionalEncoder(nn.Module):
         input_dim: embedding width ``m``.
         hidden: width ``n`` of each direction.
         layers: number of bidirectional layers; each reads both directions of the one below.
-        dropout: of the states, between layers and in the annotations.
+        dropout: of the annotations.
+        between: dropout rate between layers.
         bridge: whether annotations carry the embeddings (source-side bridging).
         levels: 2 makes the lowest layer a level of its own, with the others as the higher one (004 §3.2).
     """
@@ -72,9 +73,9 @@ class HierarchicalEncoder(nn.Module):
     the character state at the end of each word.
 
     Args:
-        character_kind, kind: cells of the character RNN and of the word RNN.
+        character_kind, character_hidden: cell and width of the character RNN.
+        kind: cell of the word RNN.
         input_dim: width ``m`` of the characters' embeddings.
-        character_hidden: width of the character RNN.
         hidden: width ``n`` of each direction of the word RNN.
         layers: number of the word RNN's layers; each reads both directions of the one below.
         dropout: of both annotations.
@@ -84,9 +85,9 @@ class HierarchicalEncoder(nn.Module):
     def __init__(
         self,
         character_kind: str,
+        character_hidden: int,
         kind: str,
         input_dim: int,
-        character_hidden: int,
         hidden: int,
         layers: int,
         dropout: nn.Module,

@@ -1,12 +1,12 @@
 """Initial values.
 
-Square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), biases 0 (dl4mt's, which blocks' is close to);
-or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao & Zhang).  A part that starts otherwise says so in
-its ``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates) and the readout.
+Square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), biases 0 (dl4mt's, which blocks' is close
+to); or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao & Zhang).  A part that starts otherwise says so
+in its ``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates) and the readout.
 """
 
 import math
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,14 @@ class Scheme(NamedTuple):
         nn.init.uniform_(weight, -0.01, 0.01) if self.uniform else self.matrix_(weight)
 
 
+@runtime_checkable
+class Initialised(Protocol):
+    """A part that has initial values of its own."""
+
+    def initialise(self, scheme: Scheme) -> None:
+        """Fill the part's parameters, which are as everything else starts so far."""
+
+
 def by_gate(fill: Callable[[Tensor], object], weight: Tensor, hidden: int) -> None:
     """Fill each gate's ``hidden x in`` rows of ``k·hidden x in`` by themselves."""
     for block in weight.split(hidden):
@@ -57,5 +65,5 @@ def initialise(model: nn.Module, scheme: Scheme) -> None:
             scheme.embedding_(module.weight)
             if module.padding_idx is not None:
                 nn.init.zeros_(module.weight[module.padding_idx])
-        elif hasattr(module, "initialise"):
+        elif isinstance(module, Initialised):
             module.initialise(scheme)

@@ -136,26 +136,20 @@ class FusedLayers(Layers, nn.RNNBase):
         if lstm and start is not None:
             start = tuple(part.contiguous() for part in start.chunk(2, dim=-1))
         with torch.autocast("cuda", enabled=False):  # it would run them in float16 whatever type it was given
-            outputs, final = self.fused(inputs.to(weight.dtype), start)
+            outputs, final = super(Layers, self).forward(inputs.to(weight.dtype), start)
         return outputs, torch.cat(final, dim=-1) if lstm else final
-
-    def fused(self, inputs: Any, initial: Any) -> Any:
-        """PyTorch's layers."""
-        raise NotImplementedError
 
 
 class GRU(FusedLayers, nn.GRU):
     """Layers of :class:`~.cells.GRUCell`; PyTorch's has a second bias, on the recurrent product."""
 
     cell = GRUCell
-    fused = nn.GRU.forward
 
 
-class LSTM(FusedLayers, nn.LSTM):
+class LSTM(FusedLayers, nn.LSTM):  # type: ignore[misc]
     """Layers of :class:`~.cells.LSTMCell`."""
 
     cell = LSTMCell
-    fused = nn.LSTM.forward
 
 
 class AdaptiveGRU(Layers):

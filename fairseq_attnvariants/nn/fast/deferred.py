@@ -11,9 +11,9 @@ from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold

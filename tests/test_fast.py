@@ -1,0 +1,95 @@
+"""What is there for speed alone gives what the plain way gives."""
+
+import pytest
+import torch
+from conftest import batch, build
+
+from fairseq_attnvariants.nn.fast import deferred
+from fairseq_attnvariants.variants import VARIANTS
+
+ALL = list(VARIANTS)
+
+
+def gradients(model, *more):
+    source, lengths, previous = batch(target_lengths=(5, 3, 5))
+    output, extra = model(source, lengths, previous, with_cost_terms=True)
+    made = [output, *(values[0] for values in extra.values())]
+    return torch.autograd.grad(sum(value.square().sum() for value in made), [*model.parameters(), *more])
+
+
+@pytest.mark.parametrize("many", [2, 32])
+@pytest.mark.parametrize("name", ALL)
+def test_deferred_gradients_are_gradients(name, many, monkeypatch):
+    model = build(name, scale=0.5, decoder_layers=2).double().eval()
+    monkeypatch.setattr(deferred, "MANY", many)
+    found = gradients(model)
+    noted = []
+    monkeypatch.setattr(deferred.Notes, "add", lambda *note: noted.append(note))
+    monkeypatch.setattr(deferred, "AVAILABLE", False)
+    torch.testing.assert_close(found, gradients(model))
+    assert not noted
+
+
+def chain(matrix, start, steps=7):
+    """A small loop: what comes out, with deferred gradients."""
+    product, state = deferred.Deferred(matrix), start
+    for _ in range(steps):
+        state = torch.tanh(product(state))
+    return state.square().sum()
+
+
+def test_a_backward_pass_that_stops_early_leaves_nothing_to_the_next(monkeypatch):
+    monkeypatch.setattr(deferred, "MANY", 3)
+    matrix = torch.randn(4, 4, dtype=torch.double, requires_grad=True)
+    start = torch.randn(2, 4, dtype=torch.double, requires_grad=True)
+    plain = start
+    for _ in range(7):
+        plain = torch.tanh(plain @ matrix.t())
+    expected = torch.autograd.grad(plain.square().sum(), [matrix, start])
+    out = chain(matrix, start)
+    torch.autograd.grad(out, start, retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(out, [matrix, start], retain_graph=True), expected)
+    torch.testing.assert_close(torch.autograd.grad(out, [matrix, start]), expected)
+    assert torch.autograd.gradcheck(chain, (matrix, start))
+
+
+def test_gradients_in_bfloat16_lose_nothing_over_many_steps():
+    """Sums of thin products in bfloat16 drop what is small beside the sum; one product does not."""
+    matrix, steps = torch.zeros(8, 8, requires_grad=True), 300
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        product = deferred.Deferred(matrix)
+        out = sum(product(torch.ones(2, 8)).float().sum() for _ in range(steps))
+    (grad,) = torch.autograd.grad(out, matrix)
+    torch.testing.assert_close(grad, torch.full((8, 8), 2.0 * steps), rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_recomputed_steps_are_the_same(name):
+    """Outputs and gradients, with another number of steps in each chunk, and with dropout."""
+    found = []
+    for recompute in (0, 2, 100):
+        model = build(name, scale=0.5, decoder_layers=2, dropout=0.0, recompute_steps=recompute).double().train()
+        found.append(gradients(model))
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
+
+
+def test_recomputed_steps_drop_out_the_same():
+    """One chunk draws in the order in which the whole does."""
+    found = []
+    for recompute in (0, 100):
+        model = build("ava_deep", scale=0.5, dropout=0.5, recompute_steps=recompute).double().train()
+        torch.manual_seed(3)
+        found.append(gradients(model))
+    torch.testing.assert_close(*found)
+
+
+def test_stacks_are_not_kept():
+    """Of what the readout reads, the steps' own tensors are all that is kept."""
+    model = build("rnnsearch", scale=0.5)
+    source, lengths, previous = batch(target_lengths=(9, 9, 9))
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.shape) or tensor, lambda t: t):
+        model(source, lengths, previous)
+    context = 2 * 8  # of the small model
+    assert not [shape for shape in kept if shape[-1] == context and shape.numel() == 3 * 10 * context]
