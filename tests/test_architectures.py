@@ -190,13 +190,7 @@ class TestSearch:
             close(reference["attention"][: len(scores)], attention.t())
 
 
-def failing(names, error, reason):
-    """All architectures, of which some are known to fail for now."""
-    mark = pytest.mark.xfail(strict=True, raises=error, reason=reason)
-    return pytest.mark.parametrize("arch", [pytest.param(arch, marks=[mark] * (arch in names)) for arch in ALL])
-
-
-@failing(("hybridatt1", "hybridatt2"), AssertionError, "weights returned and weights remembered are one tensor")
+@pytest.mark.parametrize("arch", ALL)
 def test_ensemble(arch, trained, data):
     """Scores are of the models' mean, whatever their order."""
     both = [Systems(paths, data) for paths in (trained(arch), trained(arch)[::-1])]
@@ -224,7 +218,7 @@ def test_averages(arch, trained, data, tmp_path):
     assert Systems([str(tmp_path / "average.pt")], data).search()
 
 
-@failing(("rnnatt", "conddec_rnnatt", "bridge_direct"), AssertionError, "zero times infinity")
+@pytest.mark.parametrize("arch", ["rnnatt", "conddec_rnnatt", "bridge_direct"])
 def test_what_is_not_read_does_not_overflow(arch):
     """One step in float16 of a batch whose states add up to more than float16 holds, with parameters that do, too."""
     sentences, hidden = 1200, 64
