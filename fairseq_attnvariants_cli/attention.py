@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
-from .options import add_model_options, add_pieces_option, add_target_options, forced, names
+from .options import add_model_options, add_pieces_option, add_target_options, forced, length, names
 from .pictures import add_dark_option, font_families, picture
 from .pieces import SPACE, join_attention, join_sentence
 
@@ -155,7 +155,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_pieces_option(parser)
     parser.add_argument("--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
     parser.add_argument(
-        "--width", metavar="INCHES", type=float, default=10, help="heat maps beyond go below (default: %(default)s)"
+        "--width", metavar="INCHES", type=length, default=10, help="heat maps beyond go below (default: %(default)s)"
     )
     parser.add_argument("--scale-rows", action="store_true", help="scale each target word's weights to the largest")
     add_dark_option(parser)

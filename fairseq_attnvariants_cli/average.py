@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from .files import UserError, write_bytes
+from .options import positive
 
 
 def run(options: argparse.Namespace) -> None:
@@ -37,8 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", metavar="CHECKPOINT", nargs="*", help="the checkpoints to average")
     parser.add_argument("--folder", metavar="DIR", help="or where they are chosen from")
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--last", metavar="N", type=int, help="the last N")
-    choice.add_argument("--best", metavar="N", type=int, help="the best N by the run's --best-checkpoint-metric")
+    choice.add_argument("--last", metavar="N", type=positive, help="the last N")
+    choice.add_argument("--best", metavar="N", type=positive, help="the best N by the run's --best-checkpoint-metric")
     parser.add_argument(
         "--by", choices=("epochs", "updates"), default="epochs", help="what --last counts (default: %(default)s)"
     )

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Iterable, List, Tuple
 
 from .alignments import count_links
-from .files import UserError
+from .options import natural
 from .tables import Row, add_table_options, tables
 from .tagged import Aligned, add_aligned_options, read_aligned
 
@@ -31,8 +31,6 @@ def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[
 
 def run(options: argparse.Namespace) -> None:
     """Read, count, print the table."""
-    if options.limit < 0:
-        raise UserError("--limit must not be negative")
     with tables(options.json, tags=options.table) as write:
         write("tags", *confusion(read_aligned(options), options.limit))
 
@@ -52,6 +50,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     for side in ("source", "target"):
         parser.add_argument(f"--{side}-tags", metavar="FILE", required=True, help=f"a tag for each {side} word")
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=0, help="tags of each side, the most frequent first (default: all)"
+        "--limit",
+        metavar="N",
+        type=natural,
+        default=0,
+        help="tags of each side, the most frequent first (default: all)",
     )
     add_table_options(parser)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Sequence, TextIO,
 import numpy as np
 
 from .files import UserError, write_whole
-from .options import add_model_options, add_pieces_option, add_target_options, forced
+from .options import add_model_options, add_pieces_option, add_target_options, forced, natural
 from .pictures import add_dark_option, font_families, picture
 from .pieces import join_sentence, join_values
 from .tables import Row, add_table_options, tables
@@ -96,8 +96,6 @@ def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Decode, average, print the tables, draw."""
-    if options.limit < 0:
-        raise UserError("--limit must not be negative")
     given = forced(options)
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
@@ -160,7 +158,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     for side in SIDES:
         parser.add_argument(f"--{side}-tags", metavar="FILE", help=f"a tag for each {side} word, EOS left out")
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=20, help="words or tags in a table, 0 for all (default: %(default)s)"
+        "--limit",
+        metavar="N",
+        type=natural,
+        default=20,
+        help="words or tags in a table, 0 for all (default: %(default)s)",
     )
     add_table_options(parser, *(f"--{side}-table" for side in SIDES))
     parser.add_argument("--values", metavar="FILE", help="write each word's gates, a JSON object for each sentence")

@@ -7,7 +7,7 @@ import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, NoReturn, Optional, Sequence
 
 from .files import UserError, standard_output
 
@@ -56,13 +56,17 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except (UserError, ImportError, OSError) as error:
-        print(f"{PROGRAM} {arguments[0]}: {error}", file=sys.stderr)
+        print(f"{' '.join([PROGRAM, *arguments[:1]])}: {error}".replace("\n", " "), file=sys.stderr)
         return 2
     return 0
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help goes to standard output or is refused, where argparse is silent about a full disk."""
+    """A parser that refuses in one sentence, and says so where its help cannot be written."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse options."""
+        raise UserError(f"{message} (see {self.prog} --help)")
 
     def print_help(self, file: Any = None) -> None:
         """Print it."""

@@ -114,8 +114,6 @@ class Forced(NamedTuple):
 
 def limits(options: argparse.Namespace) -> Limits:
     """The size of batches that the options ask for."""
-    if options.batch_size < 1 or options.max_tokens < 1:
-        raise UserError("--batch-size and --max-tokens must be at least 1")
     return Limits(options.batch_size, options.max_tokens)
 
 

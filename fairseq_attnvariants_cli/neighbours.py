@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Sequence,
 import numpy as np
 
 from .files import UserError
-from .options import add_system_options
+from .options import add_system_options, positive
 from .tables import add_table_options, tables
 from .wordtable import read_lexicon
 
@@ -87,8 +87,6 @@ def neighbours(
 
 def run(options: argparse.Namespace) -> None:
     """Load, map, print the table."""
-    if options.count < 1 or options.top < 1:
-        raise UserError("--count and --top must be at least 1")
     lexicon = read_lexicon(options.lexicon) if options.lexicon else None
     with tables(options.json, neighbours=options.table) as write:
         from .model import load
@@ -113,7 +111,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_system_options(parser, ensemble=False)
     parser.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")
-    parser.add_argument("--count", metavar="N", type=int, default=10, help="or how many (default: %(default)s)")
-    parser.add_argument("--top", metavar="K", type=int, default=1, help="target words for each (default: %(default)s)")
+    parser.add_argument("--count", metavar="N", type=positive, default=10, help="or how many (default: %(default)s)")
+    parser.add_argument(
+        "--top", metavar="K", type=positive, default=1, help="target words for each (default: %(default)s)"
+    )
     parser.add_argument("--lexicon", metavar="TABLE", help="table of the verb lexicon, to stand beside them")
     add_table_options(parser)

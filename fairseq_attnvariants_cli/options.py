@@ -1,11 +1,28 @@
 """Options that several verbs have."""
 
 import argparse
+import math
 import os
-from typing import List, Sequence
+from typing import Any, Callable, List, Sequence
 
 from .files import UserError
 from .pieces import STYLES
+
+
+def at_least(least: float, kind: Callable[[str], Any] = int) -> Callable[[str], Any]:
+    """An option's type: numbers from ``least`` on."""
+
+    def parse(text: str) -> Any:
+        value = kind(text)
+        if not least <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"{text} is not at least {least}")
+        return value
+
+    parse.__name__ = kind.__name__  # for what argparse says
+    return parse
+
+
+natural, positive, amount, length = at_least(0), at_least(1), at_least(0, float), at_least(1, float)
 
 
 def add_system_options(
@@ -41,8 +58,8 @@ def add_model_options(
 
 def add_batch_options(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`~.model.limits` reads."""
-    parser.add_argument("--batch-size", metavar="N", type=int, default=64, help="sentences (default: %(default)s)")
-    parser.add_argument("--max-tokens", metavar="N", type=int, default=4000, help="tokens (default: %(default)s)")
+    parser.add_argument("--batch-size", metavar="N", type=positive, default=64, help="sentences (default: %(default)s)")
+    parser.add_argument("--max-tokens", metavar="N", type=positive, default=4000, help="tokens (default: %(default)s)")
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
@@ -55,11 +72,13 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`~.model.generate` reads, under fairseq's names and with its defaults."""
-    parser.add_argument("--beam", metavar="N", type=int, default=5, help="width (default: %(default)s)")
-    parser.add_argument("--lenpen", metavar="X", type=float, default=1, help="length penalty (default: %(default)s)")
-    parser.add_argument("--max-len-a", metavar="A", type=float, default=0, help="a translation of a source of x tokens")
+    parser.add_argument("--beam", metavar="N", type=positive, default=5, help="width (default: %(default)s)")
+    parser.add_argument("--lenpen", metavar="X", type=amount, default=1, help="length penalty (default: %(default)s)")
     parser.add_argument(
-        "--max-len-b", metavar="B", type=int, default=200, help="has up to Ax + B tokens (default: 200)"
+        "--max-len-a", metavar="A", type=amount, default=0, help="a translation of a source of x tokens"
+    )
+    parser.add_argument(
+        "--max-len-b", metavar="B", type=positive, default=200, help="has up to Ax + B tokens (default: 200)"
     )
 
 

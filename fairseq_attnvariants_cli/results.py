@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 from .files import UserError, read_lines, write_whole
 from .measures import TOKENIZERS, metrics, scores
-from .options import add_batch_options, add_pieces_option, add_search_options
+from .options import add_batch_options, add_pieces_option, add_search_options, positive
 from .pictures import font_families, picture
 from .tables import Cell, add_table_options, tables
 
@@ -289,7 +289,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--tokenize", metavar="NAME", choices=TOKENIZERS, default="none", help="sacrebleu's tokeniser (default: none)"
     )
     parser.add_argument("--baseline", metavar="SYSTEM", help="the system to compare with, by its name in the table")
-    parser.add_argument("--bootstrap", metavar="N", type=int, default=1000, help="resamples (default: %(default)s)")
+    parser.add_argument(
+        "--bootstrap", metavar="N", type=positive, default=1000, help="resamples (default: %(default)s)"
+    )
     add_table_options(parser)
     parser.add_argument("--curves", metavar="FILE", help="draw learning curves from fairseq's logs")
     parser.add_argument("--curve-measure", metavar="NAME", default="ppl", help="as the log names it (default: ppl)")

@@ -10,7 +10,7 @@ from sacrebleu.metrics.base import Metric
 
 from .files import UserError, read_parallel
 from .measures import LONGEST_TER, TOKENIZERS, References, Systems, metrics, scores, warn_of_tokenised
-from .options import add_name_option, names
+from .options import add_name_option, names, natural, positive
 from .pictures import add_dark_option, font_families, picture
 from .tables import Cell, add_table_options, tables
 
@@ -69,10 +69,8 @@ def draw_groups(groups: Sequence[Group], names: Sequence[str]) -> "Figure":
 
 def run(options: argparse.Namespace) -> None:
     """Read, score, print the tables, draw."""
-    if options.bootstrap < 0 or options.chrf_beta < 1:
-        raise UserError("--bootstrap must not be negative, and --chrf-beta at least 1")
-    if any(low >= high for low, high in zip([0, *options.boundaries], options.boundaries)):
-        raise UserError("--boundaries must be positive and grow")
+    if any(low >= high for low, high in zip(options.boundaries, options.boundaries[1:])):
+        raise UserError("--boundaries must grow")
     if (options.plot or options.group_table) and not options.source:
         raise UserError("--plot and --group-table need --source, whose words are counted")
     shown = names(options, options.systems)
@@ -122,7 +120,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", metavar="FILE", nargs="+", required=True, help="one reference or several")
     parser.add_argument("--source", metavar="FILE", help="the source text in words, for the table by length")
     parser.add_argument(
-        "--boundaries", metavar="N", type=int, nargs="+", default=BOUNDARIES, help="of the groups (default: 10 20 ..50)"
+        "--boundaries",
+        metavar="N",
+        type=positive,
+        nargs="+",
+        default=BOUNDARIES,
+        help="of the groups (default: 10 20 ..50)",
     )
     parser.add_argument(
         "--tokenize",
@@ -131,8 +134,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="sacrebleu's tokeniser: 13a (default), none for text that is tokenised, intl, zh, char, ...",
     )
     parser.add_argument("--lowercase", action="store_true", help="case-insensitive BLEU and chrF (TER always is)")
-    parser.add_argument("--chrf-beta", metavar="N", type=int, default=2, help="weight of recall (default: %(default)s)")
-    parser.add_argument("--bootstrap", metavar="N", type=int, default=0, help="resamples, such as 1000 (default: none)")
+    parser.add_argument(
+        "--chrf-beta", metavar="N", type=positive, default=2, help="weight of recall (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--bootstrap", metavar="N", type=natural, default=0, help="resamples, such as 1000 (default: none)"
+    )
     add_table_options(parser, "--table", "--group-table")
     parser.add_argument("--plot", metavar="FILE", help="draw the table by length as .png, .svg or .pdf")
     add_dark_option(parser)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, List, NamedTuple, Sequence
 import numpy as np
 
 from .files import UserError
-from .options import add_model_options, add_target_options, forced
+from .options import add_model_options, add_target_options, amount, forced, natural
 from .pieces import SPACE
 from .tables import add_table_options, tables
 
@@ -67,8 +67,8 @@ def check(system: "System") -> None:
 def run(options: argparse.Namespace) -> None:
     """Translate, or decode the reference; count, print the tables."""
     given = forced(options)
-    if options.words < 0 or (options.word_table and not options.words):
-        raise UserError("--words must not be negative, and --word-table needs it")
+    if options.word_table and not options.words:
+        raise UserError("--word-table needs --words")
     with tables(options.json, words=options.word_table, share=options.table) as write:
         from .model import force, generate, limits, load, read_text
 
@@ -107,21 +107,21 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threshold",
         metavar="X",
-        type=float,
+        type=amount,
         default=0.5,
         help="a character counts if it gets a weight over X (default: %(default)s)",
     )
     parser.add_argument(
         "--characters",
         metavar="N",
-        type=int,
+        type=natural,
         default=3,
         help="a word is similar if more than N characters count (default: %(default)s)",
     )
     parser.add_argument(
         "--words",
         metavar="N",
-        type=int,
+        type=natural,
         default=0,
         help="list N similar words, those with the most such characters first, each with its translation",
     )

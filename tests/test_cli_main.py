@@ -154,6 +154,22 @@ def test_every_verb_with_a_table_has_json(capsys):
             assert ("--json" in text) == ("table FILE" in text), verb
 
 
+@pytest.mark.parametrize("line, message", [
+    ("", "fairseq-attnvariants: the following arguments are required: VERB (see fairseq-attnvariants --help)"),
+    ("nothing", "fairseq-attnvariants nothing: argument VERB: invalid choice: 'nothing'"),
+    ("eos data", "the following arguments are required: --path (see fairseq-attnvariants eos --help)"),
+    ("eos data --path x --beam 0", "argument --beam: 0 is not at least 1"),
+    ("eos data --path x --beam few", "argument --beam: invalid int value: 'few'"),
+    ("eos data --path x --max-len-b 0", "argument --max-len-b: 0 is not at least 1"),
+    ("similarity data --path x --threshold nan", "argument --threshold: nan is not at least 0"),
+    ("attention data --path x --output p.png --width inf", "argument --width: inf is not at least 1"),
+])  # fmt: skip
+def test_options_are_refused_in_one_sentence(capfd, line, message):
+    assert main(line.split()) == 2
+    out, error = capfd.readouterr()
+    assert out == "" and message in error and error.count("\n") == 1
+
+
 @pytest.mark.parametrize("verb", ["eos", "attention", "score", "compare"])
 def test_systems_have_names(here, capsys, verb):
     lines = {"eos": "eos data --path a --path b", "attention": "attention data --path a --path b --output p.png"}

@@ -92,7 +92,7 @@ def test_chosen_words(runs, gated, capfd):
 @pytest.mark.parametrize(
     "more, message",
     [
-        (["--top", "0"], "--count and --top must be at least 1"),
+        (["--top", "0"], "argument --top: 0 is not at least 1"),
         (["--words", "zebra"], "'zebra' is not in the source dictionary"),
         (["--lexicon", "nowhere"], "nowhere cannot be read"),
     ],

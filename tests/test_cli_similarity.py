@@ -96,8 +96,8 @@ def test_models_without_characters_or_with_one_level_are_refused(runs, capfd):
 
 @pytest.mark.parametrize("more, message", [
     (["--reference", "b", "--generate"], "give --reference or --generate, not both"),
-    (["--words", "-1"], "--words must not be negative"),
-    (["--word-table", "words.csv"], "--word-table needs it"),
+    (["--words", "-1"], "argument --words: -1 is not at least 0"),
+    (["--word-table", "words.csv"], "--word-table needs --words"),
 ])  # fmt: skip
 def test_options_without_effect_are_refused(characters, capfd, more, message):
     assert main(arguments(characters, *more)) == 2

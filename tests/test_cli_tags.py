@@ -153,4 +153,6 @@ def test_target_tags_are_compared_with_the_target(command, tmp_path, capfd):
 
 def test_a_negative_limit_is_refused(command, tmp_path, capfd):
     assert main(command("confusion", "--limit", "-1")) == 2
-    assert "--limit must not be negative" in capfd.readouterr().err and "table.csv" not in os.listdir(tmp_path)
+    assert "argument --limit: -1 is not at least 0" in capfd.readouterr().err and "table.csv" not in os.listdir(
+        tmp_path
+    )
