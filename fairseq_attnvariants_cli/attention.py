@@ -149,7 +149,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name "
         "ours --source bpe.test.en --line 17 --remove-bpe --output attention.pdf"
     )
-    add_model_options(parser, several=True, aliases=("--title",))
+    add_model_options(parser, several=True)
     parser.add_argument("--line", metavar="N", type=int, default=1, help="of the text, from 1 (default: %(default)s)")
     add_target_options(parser)
     add_pieces_option(parser)

@@ -11,10 +11,10 @@ import numpy as np
 from sacrebleu.metrics.base import Metric
 
 from .files import UserError, read_lines, write_whole
-from .generated import is_generated, read_generated
+from .generated import best_in_words, is_generated, read_generated
 from .measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
 from .options import add_name_option, add_pieces_option, names
-from .pieces import join_attention, join_tokens, word_numbers
+from .pieces import join_tokens
 
 FAINT = 0.05  # attention weights below are not shown
 BOOTSTRAP = 1000  # resamples
@@ -48,15 +48,10 @@ def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
             k: Output(None, None, Translation(join_tokens(line.split(), style), None)) for k, line in enumerate(lines)
         }
     outputs = {}
-    for number, (_, text, reference, (best, *_)) in read_generated(lines, path).items():
-        source, target, attention = text.split(), best.text.split(), best.attention
-        if attention is not None:
-            attention = join_attention(attention, word_numbers(source, style), word_numbers(target, style))
-        outputs[number] = Output(
-            join_tokens(source, style),
-            None if reference is None else join_tokens(reference.split(), style),
-            Translation(join_tokens(target, style), attention),
-        )
+    for number, sentence in read_generated(lines, path).items():
+        source, target, attention = best_in_words(sentence, style)
+        reference = None if sentence.reference is None else join_tokens(sentence.reference.split(), style)
+        outputs[number] = Output(source, reference, Translation(target, attention))
     return outputs
 
 

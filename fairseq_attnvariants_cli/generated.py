@@ -1,15 +1,17 @@
 """What ``fairseq-generate`` and ``fairseq-interactive`` print: S-, T-, H-, P- and A- lines of numbered sentences."""
 
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from .alignments import parse_links, parse_soft
 from .files import UserError
+from .pieces import join_attention, join_tokens, word_numbers
 
 LINE = re.compile(r"([STHPA])-([0-9]{1,12})(?:\t(.*))?", flags=re.DOTALL)
 LONGEST = 10_000  # tokens in a line whose alignment is read
+LAST = 10_000_000  # sentence
 
 
 class Line(NamedTuple):
@@ -59,6 +61,8 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
     found: Dict[int, Dict[str, List[Line]]] = {}
     for number, line in enumerate(lines, start=1):
         if match := LINE.fullmatch(line):
+            if int(match[2]) > LAST:
+                raise UserError(f"{path}, line {number}: sentence {match[2]}, where {LAST} is the last that is read")
             labels = found.setdefault(int(match[2]), {label: [] for label in "STHPA"})
             labels[match[1]].append(Line(f"{path}, line {number}", match[3] or ""))
     if not found:
@@ -91,6 +95,15 @@ def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool) -> Sent
                 raise UserError(f"{alignments[k].place}: A-{number}: {error}") from error
         found.append(Hypothesis(place, score, translation, attention))
     return Sentence(sources[0].place, source, references[0].text if references else None, found)
+
+
+def best_in_words(sentence: Sentence, style: Optional[str]) -> Tuple[List[str], List[str], Optional[np.ndarray]]:
+    """The words of a sentence and of its best hypothesis, and the attention between them; ``style`` joins pieces."""
+    best = sentence.hypotheses[0]
+    source, target, attention = sentence.source.split(), best.text.split(), best.attention
+    if attention is not None:
+        attention = join_attention(attention, word_numbers(source, style), word_numbers(target, style))
+    return join_tokens(source, style), join_tokens(target, style), attention
 
 
 def parse_attention(text: str, source: int, target: int) -> np.ndarray:

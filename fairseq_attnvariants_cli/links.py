@@ -8,9 +8,8 @@ import numpy as np
 
 from .alignments import format_links, hard_links
 from .files import UserError, read_lines, write_whole
-from .generated import read_generated
+from .generated import best_in_words, read_generated
 from .options import add_pieces_option
-from .pieces import join_attention, join_tokens, word_numbers
 
 
 class Pair(NamedTuple):
@@ -31,15 +30,14 @@ def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
         UserError: there are no sentences, or one has no alignment of its tokens.
     """
     pairs = {}
-    for number, (_, text, _, (best, *_)) in read_generated(read_lines(path), path, aligned=True).items():
-        if best.attention is None:
+    for number, sentence in read_generated(read_lines(path), path, aligned=True).items():
+        source, target, attention = best_in_words(sentence, style)
+        if attention is None:
             raise UserError(
-                f"{best.place}: the A- line of H-{number} is not about its tokens: run fairseq-generate without "
-                "--remove-bpe"
+                f"{sentence.hypotheses[0].place}: the A- line of H-{number} is not about its tokens: run "
+                "fairseq-generate without --remove-bpe"
             )
-        source, target = text.split(), best.text.split()
-        weights = join_attention(best.attention, word_numbers(source, style), word_numbers(target, style))
-        pairs[number] = Pair(join_tokens(source, style), join_tokens(target, style), weights)
+        pairs[number] = Pair(source, target, attention)
     return pairs
 
 

@@ -25,9 +25,7 @@ def at_least(least: float, kind: Callable[[str], Any] = int) -> Callable[[str], 
 natural, positive, amount, length = at_least(0), at_least(1), at_least(0, float), at_least(1, float)
 
 
-def add_system_options(
-    parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True, aliases: Sequence[str] = ()
-) -> None:
+def add_system_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
     """Add what :func:`~.model.load` reads; ``several`` collects ``--path`` in a list, with a ``--name`` for each."""
     parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess, with the dictionaries")
     parser.add_argument(
@@ -40,15 +38,13 @@ def add_system_options(
         + ("; several times for several models" if several else ""),
     )
     if several:
-        add_name_option(parser, *aliases)
+        add_name_option(parser)
     parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
 
 
-def add_model_options(
-    parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True, aliases: Sequence[str] = ()
-) -> None:
+def add_model_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
     """Add what :func:`~.model.load` and :func:`~.model.read_text` read; see :func:`add_system_options`."""
-    add_system_options(parser, several, ensemble, aliases)
+    add_system_options(parser, several, ensemble)
     text = parser.add_mutually_exclusive_group()
     text.add_argument("--source", metavar="FILE", help="source text, cut into tokens as for fairseq-preprocess")
     text.add_argument("--gen-subset", metavar="NAME", default="test", help="or a split in DATA (default: %(default)s)")
@@ -105,9 +101,9 @@ def add_pieces_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_name_option(parser: argparse.ArgumentParser, *aliases: str) -> None:
-    """Add what :func:`names` reads."""
-    parser.add_argument("--name", *aliases, metavar="TEXT", action="append", help="of each system (default: its path)")
+def add_name_option(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`names` reads; ``--title`` is what ``attention`` once called it."""
+    parser.add_argument("--name", "--title", metavar="TEXT", action="append", help="of each system (default: its path)")
 
 
 def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:

@@ -87,6 +87,15 @@ def test_alignments_of_long_lines_are_refused(folder, soon, capfd, verb):
     assert error.count("\n") == 1 and os.listdir(folder) == ["generated"]
 
 
+def test_a_huge_number_of_a_sentence_is_refused(folder, soon, capfd):
+    """And not a line written for each before it."""
+    (folder / "generated").write_text("S-999999999999\ta\nH-999999999999\t-1\tx\nA-999999999999\t0-0\n")
+    assert main(["links", "generated", "--output", "out"]) == 2
+    error = capfd.readouterr().err
+    assert "generated, line 1: sentence 999999999999, where 10000000 is the last" in error and error.count("\n") == 1
+    assert os.listdir(folder) == ["generated"]
+
+
 # ---- what is no text
 
 
