@@ -27,15 +27,15 @@ def blocks(page):
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory):
+def short(warm, tmp_path_factory):
     """Runs a script in a folder; what it trains, it trains for two updates."""
     commands = tmp_path_factory.mktemp("short")
     for name, more in SHORT.items():
-        (commands / name).write_text(f'#!/bin/sh\nexec "{corpus.SCRIPTS}/{name}" "$@" {more}\n')
+        (commands / name).write_text(f'#!/bin/sh\nexec "{warm}/{name}" "$@" {more}\n')
         (commands / name).chmod(stat.S_IRWXU)
 
     def run(script, folder):
-        path = os.pathsep.join(map(str, (commands, corpus.SCRIPTS, os.environ["PATH"])))
+        path = os.pathsep.join(map(str, (commands, warm, corpus.SCRIPTS, os.environ["PATH"])))
         environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
         (folder / "script").write_text(f"set -e\n{script}")
         command = ["bash", "script"]

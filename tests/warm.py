@@ -13,7 +13,9 @@ import sys
 COMMANDS = {
     "fairseq-preprocess": "fairseq_cli.preprocess:cli_main",
     "fairseq-train": "fairseq_cli.train:cli_main",
+    "fairseq-hydra-train": "fairseq_cli.hydra_train:cli_main",
     "fairseq-generate": "fairseq_cli.generate:cli_main",
+    "fairseq-interactive": "fairseq_cli.interactive:cli_main",
     "fairseq-attnvariants": "fairseq_attnvariants_cli.main:main",
     "sacrebleu": "sacrebleu.sacrebleu:main",
     "subword-nmt": "subword_nmt.subword_nmt:main",
@@ -34,6 +36,8 @@ def ask():
 def serve(folder):
     """Fork for each request, as long as the process lives that started this one."""
     import fairseq_cli.generate  # noqa: F401
+    import fairseq_cli.hydra_train  # noqa: F401
+    import fairseq_cli.interactive  # noqa: F401
     import fairseq_cli.preprocess  # noqa: F401
     import fairseq_cli.train  # noqa: F401
     import sacrebleu  # noqa: F401
