@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = ["fairseq_attnvariants.pth", "fairseq_attnvariants_startup.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
 SOURCES += ["README.md", "LICENSE"]
-PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli"]
+PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli", "hydra_plugins"]
 
 
 def missing():
