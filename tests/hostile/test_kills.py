@@ -88,7 +88,7 @@ def test_kills(request, data, whole, tmp_path):
         rounds += 1
         while not done:
             process = train(data, folder)
-            process.join(rng.uniform(0.1, seconds) if killed < kills else None)
+            process.join(rng.uniform(0.1, 0.7 * seconds) if killed < kills else None)
             done = process.exitcode is not None
             process.kill()
             process.join()
