@@ -148,7 +148,7 @@ def test_shipped_configuration_lists_every_option():
     defaults = AttentionRNNConfig()
     for name in set(shipped) - {"_name"}:
         default = getattr(defaults, name)
-        assert shipped[name] == (str(default) if name in ("compute_dtype", "kernels") else default), name
+        assert shipped[name] == (str(default) if name in ("compute_dtype", "search_dtype") else default), name
 
 
 @pytest.mark.parametrize("arch,criterion", [
