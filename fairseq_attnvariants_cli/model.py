@@ -235,12 +235,20 @@ def read_text(options: argparse.Namespace, system: System, reference: bool = Tru
 def _read_subset(name: str, task, reference: bool) -> Text:
     try:
         task.load_dataset(name)
+        dataset = task.dataset(name)
+        sentences = [Sentence(dataset[k], "", "") for k in range(len(dataset))]
     except Exception as error:  # whatever fairseq's readers make of a damaged file
         raise UserError(f"split {name!r} cannot be loaded: {reason(error)}") from error
-    dataset = task.dataset(name)
-    sentences = [Sentence(dataset[k], "", "") for k in range(len(dataset))]
     if reference and any(sentence.item.get("target") is None for sentence in sentences):
         raise UserError(f"split {name!r} has no target side")
+    for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
+        for number, (item, *_) in enumerate(sentences, start=1):
+            tokens = item.get(side)
+            if tokens is not None and not all(0 <= token < len(dictionary) for token in tokens.tolist()):
+                raise UserError(
+                    f"split {name!r}, line {number}: {side} symbols that the dictionary has not: the data is damaged, or of "
+                    "another dictionary"
+                )
     return Text(f"split {name!r}", sentences, dataset.collater)
 
 

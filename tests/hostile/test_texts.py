@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import time
 
 import pytest
@@ -94,6 +95,22 @@ def test_a_huge_number_of_a_sentence_is_refused(folder, soon, capfd):
     error = capfd.readouterr().err
     assert "generated, line 1: sentence 999999999999, where 10000000 is the last" in error and error.count("\n") == 1
     assert os.listdir(folder) == ["generated"]
+
+
+# ---- damaged data
+
+
+@pytest.mark.parametrize("damage, message", [
+    (lambda content: content[:10], "split 'test' cannot be loaded: "),
+    (lambda content: b"\xff\x7f" * (len(content) // 2), "test', line 1: source symbols that the dictionary has not"),
+])  # fmt: skip
+def test_damaged_binarised_text_is_refused(runs, folder, capfd, damage, message):
+    shutil.copytree(runs.data, folder / "data")
+    damaged = folder / "data" / "test.xx-yy.xx.bin"
+    damaged.write_bytes(damage(damaged.read_bytes()))
+    assert main(["eos", "data", "--path", str(runs.rnnsearch / "checkpoint_best.pt"), "--cpu"]) == 2
+    error = capfd.readouterr().err
+    assert message in error and error.count("\n") == 1
 
 
 # ---- what is no text
