@@ -246,8 +246,8 @@ def _read_subset(name: str, task, reference: bool) -> Text:
             tokens = item.get(side)
             if tokens is not None and not all(0 <= token < len(dictionary) for token in tokens.tolist()):
                 raise UserError(
-                    f"split {name!r}, line {number}: {side} symbols that the dictionary has not: the data is damaged, or of "
-                    "another dictionary"
+                    f"split {name!r}, line {number}: {side} symbols that the dictionary has not: the data is "
+                    "damaged, or of another dictionary"
                 )
     return Text(f"split {name!r}", sentences, dataset.collater)
 
