@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 MEASURES = ("BLEU", "chrF2", "TER")
 GROUPS = ("task", "criterion", "optimizer", "lr_scheduler", "dataset", "optimization", "model")
 # options that do not tell systems apart; for stock models fairseq keeps all options together
-PLACES = re.compile(r"_name|seed|data|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch")
-VALIDATION = re.compile(r"valid on '([^']+)' subset \| (.*)")  # of fairseq's log
+PLACES = re.compile(r"_name|seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch")
+VALIDATION = re.compile(r"valid on '[^']+' subset \| (.*)")  # of fairseq's log
+NUMBER = re.compile(r"(\w+) (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)(?= \||$)")
 
 
 class Run(NamedTuple):
@@ -137,19 +138,20 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> List[R
     results = []
     for position, subset in enumerate(options.gen_subset):
         by_seed: Dict[int, List[Tuple[str, List[str]]]] = defaultdict(list)
-        given = list(read_lines(options.reference[position])) if options.reference else None
+        expected = list(read_lines(options.reference[position])) if options.reference else None
         for name in sorted(found, key=lambda name: name != options.baseline):  # the baseline first
             for run in found[name]:
                 hypotheses, references = translations(run, subset, options)
-                given = given or references
-                if len(hypotheses) != len(given) or (options.reference is None and references != given):
-                    raise UserError(
-                        f"{run.folder}: its reference of {subset!r} is not that of the other runs: give --reference"
-                    )
+                expected = references if expected is None else expected
+                if len(hypotheses) != len(expected):
+                    counts = f"{len(hypotheses)} sentences in the data of {run.folder}, but {len(expected)}"
+                    raise UserError(f"{subset!r} has {counts} in the reference")
+                if options.reference is None and references != expected:
+                    raise UserError(f"{run.folder}: {subset!r} has another text than for other runs: give --reference")
                 by_seed[run.seed].append((name, hypotheses))
         for texts in by_seed.values():
             samples = options.bootstrap if texts[0][0] == options.baseline else 0
-            for score in scores(texts, [given or []], measures, samples):
+            for score in scores(texts, [expected or []], measures, samples):
                 results.append(Result(score.system, subset, score.measure, score.score, score.p))
     return results
 
@@ -184,8 +186,8 @@ def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
     for path in [*run.folder.glob("*.log"), *run.checkpoint.parent.glob("*.log")]:
         for line in read_lines(str(path)):
             if match := VALIDATION.search(line):
-                numbers = dict(entry.rsplit(" ", 1) for entry in match[2].split(" | "))
-                if measure in numbers:
+                numbers = dict(NUMBER.findall(match[1]))
+                if {measure, "num_updates"} <= numbers.keys():
                     points[int(numbers["num_updates"])] = float(numbers[measure])
     return sorted(points.items())
 

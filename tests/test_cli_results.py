@@ -98,6 +98,20 @@ def test_one_sentence(arguments, message, sweep, tmp_path, monkeypatch, capfd):
     assert message in error and "Traceback" not in error and not list(tmp_path.iterdir())
 
 
+def test_a_reference_of_another_length(sweep, tmp_path, capfd):
+    for text in ("", "ant\n"):
+        (tmp_path / "reference").write_text(text)
+        assert main(["results", str(sweep), "--reference", str(tmp_path / "reference"), *SEARCH]) == 2
+        assert f"'test' has 12 sentences in the data of {sweep}" in capfd.readouterr().err
+
+
+def test_a_log_that_was_cut_off(sweep, tmp_path):
+    line = "valid | epoch 001 | valid on 'valid' subset | loss 3.5 | ppl 1e+06 | num_updates 7 | best_loss nan"
+    (tmp_path / "train.log").write_text(f"{line}\n{line[:70]}\n{line[:-22]}")
+    [run, *_] = find_runs([str(sweep)], "checkpoint_best.pt")
+    assert curve(run._replace(folder=tmp_path, checkpoint=tmp_path / "x"), "ppl") == [(7, 1e6)]
+
+
 def test_the_same_run_twice(sweep, capfd):
     assert main(["results", str(sweep), str(sweep), *SEARCH]) == 2
     assert "leave one out" in capfd.readouterr().err
