@@ -121,14 +121,14 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
         for step, change in enumerate(map(torch.tensor, changes)):
             output, _ = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
             torch.testing.assert_close(output[:, 0], full[rows, step])
-            layers, memory, _ = model.decoder.get_incremental_state(state, "state")["state"]
-            memories.append(memory)
+            run = model.decoder.get_incremental_state(state, "state")["run"]
+            memories.append(run.memory)
             rows = rows[change]
             model.decoder.reorder_incremental_state_scripting(state, change)
             encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
     assert memories[0].keys is memories[1].keys
     assert [len(memory.keys) for memory in memories] == [3, 3, 2, 3]
-    assert (layers is model.decoder.layers) == (memory.upper is not None)  # with one level, readers are spared products
+    assert (run.layers is model.decoder.layers) == (run.memory.upper is not None)
 
 
 @pytest.mark.parametrize("options", [{}, DEEP], ids=["plain", "deep"])
@@ -164,6 +164,29 @@ def test_beam_search_scores_are_the_models(name):
         scores = torch.log_softmax(output[0], -1).gather(1, tokens[:, None])[:, 0]
         torch.testing.assert_close(best["positional_scores"], scores, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(best["attention"], extra["attn"][0][0].t(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_search_in_bfloat16_gives_nearly_the_same(name):
+    """A step of a beam in bfloat16; forced decoding stays as it is, whatever the option says."""
+    source, lengths, previous = batch(target_lengths=(6, 6, 6))
+    rows, found = torch.tensor([0, 0, 1, 1, 2, 2]), []
+    for dtype in ("float32", "bfloat16"):
+        model = build(name, scale=0.3, search_dtype=dtype).eval()
+        with torch.no_grad():
+            full, _ = model(source, lengths, previous)
+            encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
+            state, steps = {}, []
+            for step in range(previous.size(1)):
+                output, extra = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
+                steps.append(output)
+            assert output.dtype == extra["attn"][0].dtype == torch.float32
+            found += [full, torch.cat(steps, dim=1)]
+    plain, searched, same, reduced = found
+    assert same.equal(plain)
+    torch.testing.assert_close(searched, plain[rows])
+    torch.testing.assert_close(reduced, searched, rtol=0.05, atol=0.05)
+    assert not reduced.equal(searched)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

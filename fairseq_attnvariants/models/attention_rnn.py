@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import logging
-from typing import Dict, List, Optional, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from fairseq import utils
@@ -25,6 +25,7 @@ from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
 from ..nn.fast.projected import for_hypotheses
+from ..nn.fast.reduced import reduced, reduced_memory
 from ..nn.init import Scheme, initialise
 from ..nn.state import Encoded, Memory, State, reorder, serve
 from ..options import AttentionRNNConfig
@@ -74,11 +75,12 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
                 "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
                 "--task char_translation, for fairseq-preprocess too"
             )
-        if str(cfg.compute_dtype) == "bfloat16" and not fast_bfloat16():
-            logger.warning(
-                "--compute-dtype bfloat16: this processor has no bfloat16 instructions, so training will be slower "
-                "than in float32"
-            )
+        for option in ("compute_dtype", "search_dtype"):
+            if str(getattr(cfg, option)) == "bfloat16" and not fast_bfloat16():
+                flag = "--" + option.replace("_", "-")
+                logger.warning(
+                    f"{flag} bfloat16 is slower than float32 on this processor, which has no instructions for it"
+                )
         if cfg.kernels and str(cfg.kernels) != "plain":
             logger.warning("--kernels is ignored: there are no kernels by hand any more, --compile took their place")
         assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.gate_bias is not None  # filled
@@ -251,6 +253,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.output_projection = nn.Linear(cfg.decoder_out_embed_dim, len(dictionary))
         if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
             self.output_projection.weight = embed_tokens.weight
+        self.reduced_search = str(cfg.search_dtype) == "bfloat16"
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -267,14 +270,13 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         ``conditions``, its ``sd_0 .. sd_T``, ``B x (T+1) x 2n``.
         """
         if incremental_state is None:
-            layers, memory, state = self._start(encoder_out)
+            run = self._start(encoder_out)
         else:
             prev_output_tokens = prev_output_tokens[:, -1:]
-            kept = self.get_incremental_state(incremental_state, self.STATE)
-            layers, memory, state = self._start(encoder_out, search=True) if kept is None else kept["state"]
-        decoded = layers(self.dropout_in(self.embed_tokens(prev_output_tokens)), memory, state)
+            run = self._kept(incremental_state) or self._start(encoder_out, search=True)
+        decoded = run.layers(self.dropout_in(self.embed_tokens(prev_output_tokens)), run.memory, run.state)
         if incremental_state is not None:
-            self._keep(incremental_state, layers, memory, decoded.state)
+            self._keep(incremental_state, run._replace(state=decoded.state))
         features = self.dropout_out(decoded.features)
         if self.training and decoded.state.query is not None and prev_output_tokens.size(1) == 1:
             features = with_gradient(features, decoded.state.query)  # a single step makes it and does not read it
@@ -282,7 +284,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         extra: Dict[str, List[Optional[Tensor]]] = {
             name: [value] for name, value in entries.items() if value is not None
         }
-        return (features if features_only else self.output_layer(features)), extra
+        return (features if features_only else run.output(features)), extra
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
         """As :meth:`forward`, but the readout's features instead of logits."""
@@ -294,11 +296,11 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor) -> None:
         """Select rows ``new_order`` of the memory and of the state."""
-        kept = self.get_incremental_state(incremental_state, self.STATE)
-        if kept is not None:
-            layers, memory, state = kept["state"]
-            hypotheses = len(state.hidden) // len(memory.keys)
-            self._keep(incremental_state, layers, serve(memory, hypotheses, new_order), reorder(state, new_order))
+        run = self._kept(incremental_state)
+        if run is not None:
+            hypotheses = len(run.state.hidden) // len(run.memory.keys)
+            memory, state = serve(run.memory, hypotheses, new_order), reorder(run.state, new_order)
+            self._keep(incremental_state, run._replace(memory=memory, state=state))
 
     def max_positions(self) -> int:
         """The longest target."""
@@ -309,17 +311,33 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         check_fingerprint(self, state_dict, name, "target")
         return state_dict
 
-    def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> Tuple[Decoder, Memory, State]:
+    def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> "Run":
         encoded, rows = _encoded(encoder_out)
-        layers, (memory, state) = self.layers, self.layers.start(encoded)
-        if rows is None:
-            return layers, memory, state
-        if search and len(rows) > len(encoded.final):
+        layers, output, (memory, state) = self.layers, self.output_projection, self.layers.start(encoded)
+        if search and rows is not None and len(rows) > len(encoded.final):
             layers, memory, state = for_hypotheses(layers, memory, state)
-        return layers, serve(memory, 1, rows), reorder(state, rows)
+        if search and self.reduced_search:
+            layers, output, memory = reduced(layers), reduced(output), reduced_memory(memory)
+        if rows is not None:
+            memory, state = serve(memory, 1, rows), reorder(state, rows)
+        return Run(layers, output, memory, state)
 
-    def _keep(self, incremental_state, layers: Decoder, memory: Memory, state: State) -> None:
-        self.set_incremental_state(incremental_state, self.STATE, {"state": (layers, memory, state)})
+    def _kept(self, incremental_state) -> Optional["Run"]:
+        kept = self.get_incremental_state(incremental_state, self.STATE)
+        return None if kept is None else kept["run"]
+
+    def _keep(self, incremental_state, run: "Run") -> None:
+        self.set_incremental_state(incremental_state, self.STATE, {"run": run})
+
+
+class Run(NamedTuple):
+    """What decodes some sentences, and where it stands."""
+
+    layers: Decoder
+    output: nn.Module
+    """from features to logits"""
+    memory: Memory
+    state: State
 
 
 def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Tuple[Encoded, Optional[Tensor]]:

@@ -103,7 +103,7 @@ def additive_energies(
     """
     hidden = query.unsqueeze(2) + keys.unsqueeze(1)  # B x k x S x A
     if features is not None and matrix is not None:
-        hidden = hidden + F.linear(features, matrix)
+        hidden = hidden + F.linear(features.to(matrix.dtype), matrix)
     with torch.autocast(hidden.device.type, enabled=False):
         return torch.tanh(exactly(hidden)) @ exactly(vector)
 

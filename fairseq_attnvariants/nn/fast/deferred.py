@@ -5,7 +5,6 @@ bfloat16 that sum loses what is small beside it.  Here each step only notes the 
 notes is the gradient.
 """
 
-import copy
 from functools import partial
 from typing import Any, Callable, List, Optional, Tuple
 
@@ -14,6 +13,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from .twins import twin
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold
@@ -115,17 +116,13 @@ def product(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor],
 
 def in_loop(module: Any) -> Any:
     """The module, or where it pays a copy for the steps of one loop that shares the parameters."""
-    return _copy(module) if pays(next(module.parameters())) else module
+    return twin(module, _replacement) if pays(next(module.parameters())) else module
+
+
+def _replacement(part: nn.Module) -> Optional[nn.Module]:
+    return Deferred(part.weight, part.bias) if isinstance(part, nn.Linear) else None
 
 
 def pays(weight: Tensor) -> bool:
     """Whether gradients are deferred: in training, on a CPU."""
     return AVAILABLE and torch.is_grad_enabled() and weight.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
-def _copy(module: Any) -> Any:
-    if isinstance(module, nn.Linear):
-        return Deferred(module.weight, module.bias)
-    twin = copy.copy(module)
-    twin._modules = {name: None if part is None else _copy(part) for name, part in module._modules.items()}
-    return twin

@@ -5,9 +5,8 @@ steps of many hypotheses share one sentence: there the annotations are projected
 and what attention sums up are the projections.
 """
 
-import copy
 from itertools import accumulate
-from typing import Any, Iterator, Tuple
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from torch.nn import functional as F
 from ..cells import ContextLinear
 from ..decoder import Decoder
 from ..state import Memory, State
+from .twins import twin
 
 
 class Share(nn.Module):
@@ -45,15 +45,8 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Deco
     shares = map(Share, readers, accumulate(reader.out_features for reader in readers))
     values = F.linear(memory.values, torch.cat([reader.weight for reader in readers]))  # B x S x Σ out
     context = state.context.new_zeros(len(state.context), values.size(2))
-    return with_shares(decoder, shares), memory._replace(values=values), state._replace(context=context)
 
+    def share(part: nn.Module) -> Optional[nn.Module]:
+        return next(shares) if isinstance(part, ContextLinear) else None
 
-def with_shares(module: Any, shares: Iterator[Share]) -> Any:
-    """A copy of a module that shares everything but the readers of the context in it, whose places the shares take."""
-    if isinstance(module, ContextLinear):
-        return next(shares)
-    twin = copy.copy(module)
-    twin._modules = {
-        name: None if part is None else with_shares(part, shares) for name, part in module._modules.items()
-    }
-    return twin
+    return twin(decoder, share), memory._replace(values=values), state._replace(context=context)

@@ -1,0 +1,18 @@
+"""Copies of modules that share their parameters and compute in another way; the modules know nothing of it."""
+
+import copy
+from typing import Any, Callable, Optional
+
+from torch import nn
+
+
+def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -> Any:
+    """A copy of a module that shares everything but the parts in it that have a replacement."""
+    other = replacement(module)
+    if other is not None:
+        return other
+    copied = copy.copy(module)
+    copied._modules = {
+        name: None if part is None else twin(part, replacement) for name, part in module._modules.items()
+    }
+    return copied
