@@ -254,6 +254,46 @@ def test_initial_values():
     assert all(not p.any() for n, p in parameters.items() if n.endswith("bias") or "bias_" in n)
 
 
+def test_what_is_square_in_the_adaptive_output_starts_orthogonal():
+    """As the authors start W_m, W_r and W_p; the second set of projections starts as the readout's own."""
+    weighting = build("adaptive_output", decoder_embed_dim=32, decoder_hidden_size=32).decoder.layers.readout.weighting
+    for layer in (weighting.part, weighting.whole, weighting.score):
+        torch.testing.assert_close(layer.weight @ layer.weight.t(), torch.eye(32), rtol=0, atol=1e-4)
+    assert 0.008 < weighting.hidden.weight.std() < 0.012
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "adaptive_both", "rnnatt", "ava"])
+def test_gate_bias(name):
+    """Of the reset and the update gate of every GRU, and of nothing else."""
+    plain, biased = (dict(build(name, gate_bias=bias).named_parameters()) for bias in (0.0, 1.5))
+    changed = {name for name in plain if "bias" in name and not plain[name].equal(biased[name])}
+    cells = {n for n in plain if ".inputs." in n and n.endswith("bias") or "bias_ih" in n}
+    assert changed == {n for n in cells if "characters" not in n}  # an LSTM
+    for parameter in changed:
+        width = {"encoder": 8, "decoder": 7}[parameter.split(".")[0]]
+        difference = biased[parameter] - plain[parameter]
+        assert difference[: 2 * width].eq(1.5).all() and difference[2 * width :].eq(0).all(), parameter
+
+
+def test_embeddings_in_annotations_are_dropped_out_once():
+    """Each half of the annotations by its own rate; it was (1 - 0.3)² that stayed of the embeddings."""
+    model = build("bridge_source", encoder_dropout_in=0.3, encoder_dropout_out=0.3, encoder_embed_dim=64).train()
+    source, lengths, _ = batch(lengths=(40,) * 40, target_lengths=(1,) * 40)
+    annotations = model.encoder(source, lengths)["annotations"][0]
+    assert 0.28 < annotations[..., -64:].eq(0).float().mean() < 0.32
+    assert 0.27 < annotations[..., :-64].eq(0).float().mean() < 0.33
+
+
+def test_the_direct_bridge_maps_whole_embeddings():
+    """What is compared with the whole e(y) has nothing dropped out, and the attention that chooses it has."""
+    model = build("bridge_direct", scale=0.5, encoder_dropout_in=0.5).train()
+    source, lengths, previous = batch()
+    _, extra = model(source, lengths, previous, with_cost_terms=True)
+    chosen = extra["attn"][0].masked_fill(source.eq(1).unsqueeze(1), -1).argmax(2)
+    words = model.encoder.embed_tokens(source.gather(1, chosen))
+    torch.testing.assert_close(extra["bridged"][0], words @ model.decoder.bridge.projection.weight.t())
+
+
 def test_dropout_sets_the_places_that_are_not_given():
     cfg = AttentionRNNConfig()
     fill(cfg, "rnnsearch")

@@ -51,7 +51,6 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         super().__init__(encoder, decoder)
         self.cfg = cfg
         self.told = False
-        self.compiled = False
         self.warm_started: Union[WarmStart, Exception, None] = None
 
     @classmethod
@@ -153,10 +152,9 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             if isinstance(start, Exception):
                 raise start
             logger.info(start)
-        if self.cfg.compile and not self.compiled:
+        if self.cfg.compile and not self.decoder.layers.compiled:
             check_compiler(device)
-            self.compiled = True
-            self.decoder.layers.transition.compile(dynamic=True)
+            self.decoder.layers.compile_step()
         if self.cost_terms and not (with_cost_terms or self.told):
             self.told = True
             names = [

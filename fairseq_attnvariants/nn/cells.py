@@ -92,8 +92,7 @@ class Cell(nn.Module):
         """
         total = projected
         for name, value in inputs.items():
-            term = self.inputs[name](value)  # N x gates·n
-            total = term if total is None else total + term
+            total = self.inputs[name](value) if total is None else total + self.inputs[name](value)  # N x gates·n
         assert total is not None
         recurrent = self.recurrent(self.output(state))  # N x gates·n
         return self.step(total.to(state.dtype), recurrent.to(state.dtype), state)

@@ -114,6 +114,12 @@ class Decoder(nn.Module):
         self.initial_query = initial_query
         self.upper = upper
         self.recompute_steps = recompute_steps
+        self.compiled = False
+
+    def compile_step(self) -> None:
+        """Let ``torch.compile`` make of a step what it can, for sentences of any length."""
+        self.compiled = True
+        self.transition.compile(dynamic=True)
 
     def start(self, encoded: Encoded) -> Tuple[Memory, State]:
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
@@ -158,7 +164,7 @@ class Decoder(nn.Module):
         cells = words.cell.unbind(1)
         gates = [None] * len(cells) if words.condition is None else words.condition.unbind(1)
         states = []
-        transition = in_loop(self.transition)
+        transition = self.transition if self.compiled else in_loop(self.transition)
         for word in map(Words, cells, gates):
             state = transition(word, memory, state)
             states.append(state)

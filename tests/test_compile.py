@@ -1,0 +1,37 @@
+"""A compiled step is the step, for sentences of any length, and is compiled once."""
+
+import shutil
+
+import pytest
+import torch
+from conftest import batch, build
+
+from fairseq_attnvariants.build import ConfigurationError
+from fairseq_attnvariants.variants import VARIANTS
+
+
+def run(model, source, lengths, previous):
+    output, extra = model(source, lengths, previous, with_cost_terms=True)
+    made = [output, *(values[0] for values in extra.values())]
+    loss = sum(value.square().mean() for value in made)
+    return [*made, *torch.autograd.grad(loss, list(model.parameters()))]
+
+
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_a_compiled_step_is_the_step(name):
+    batches = [batch(lengths, lengths, seed=sum(lengths)) for lengths in ((5, 3, 2), (9, 8), (4, 12, 6, 7), (7, 2, 3))]
+    plain, compiled = (build(name, scale=0.3, compile=on).train() for on in (False, True))
+    torch._dynamo.reset()
+    for number, sample in enumerate(batches):
+        with torch._dynamo.config.patch(error_on_recompile=number > 0):
+            found = run(compiled, *sample)
+        torch.testing.assert_close(found, run(plain, *sample), rtol=1e-4, atol=1e-5)
+    assert compiled.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_refused_without_a_compiler(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    model = build("rnnsearch", compile=True)
+    model.eval()(*batch())  # translates all the same
+    with pytest.raises(ConfigurationError, match="--compile needs a C\\+\\+ compiler"):
+        model.train()(*batch())
