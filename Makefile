@@ -40,8 +40,9 @@ demo-char: .venv/.demo
 	$(PIP) -e ".[demo]"
 	@touch $@
 
+# two processes of one thread each: more threads than cores wait for one another
 test: install
-	.venv/bin/python -m pytest
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile
 
 check: install
 	.venv/bin/ruff check .

@@ -1,5 +1,7 @@
 """What is there for speed alone gives what the plain way gives."""
 
+import gc
+
 import pytest
 import torch
 from conftest import batch, build
@@ -89,7 +91,19 @@ def test_stacks_are_not_kept():
     model = build("rnnsearch", scale=0.5)
     source, lengths, previous = batch(target_lengths=(9, 9, 9))
     kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.shape) or tensor, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: kept.append(tensor.shape) or tensor.detach(), lambda t: t
+    ):
         model(source, lengths, previous)
     context = 2 * 8  # of the small model
     assert not [shape for shape in kept if shape[-1] == context and shape.numel() == 3 * 10 * context]
+
+
+def test_a_graph_is_freed_with_its_outputs():
+    """What the graph keeps does not hold the graph."""
+    model = build("rnnsearch", scale=0.5)
+    output = model(*batch())
+    assert [o for o in gc.get_objects() if isinstance(o, deferred.Notes)]
+    del output
+    gc.collect()
+    assert not [o for o in gc.get_objects() if isinstance(o, deferred.Notes)]

@@ -65,15 +65,17 @@ class ConvolutionHistory(History):
 
     def __init__(self, filters: int, width: int, attention_dim: int):
         super().__init__()
-        self.filters = nn.Conv1d(1, filters, width, padding=width // 2, bias=False)
+        self.half = width // 2
+        self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product: S stays free for --compile
         self.projection = nn.Linear(filters, attention_dim, bias=False)
 
     def key_features(self, memory: Memory, state: State) -> Tuple[Tensor, Tensor]:
         weights = grouped(state.weights, memory.keys)  # B x k x S
         first = weights.sum(2, keepdim=True).eq(0)
         weights = torch.where(first, uniform_weights(memory.padding_mask).to(weights).unsqueeze(1), weights)
-        features = self.filters(weights.to(self.filters.weight.dtype).flatten(0, 1).unsqueeze(1))  # N x f x S
-        return grouped(features.transpose(1, 2), memory.keys), self.projection.weight
+        filters = self.filters.weight.squeeze(1)  # f x r
+        windows = F.pad(weights, (self.half, self.half)).unfold(2, filters.size(1), 1)  # B x k x S x r
+        return F.linear(windows.to(filters.dtype), filters), self.projection.weight  # B x k x S x f
 
 
 def uniform_weights(padding_mask: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 Shapes as in :mod:`.state`; ``f`` is the width of the readout's features.
 """
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .fast.deferred import in_loop
-from .fast.stacks import Stack, kept_as_steps
+from .fast.stacks import kept_as_steps, stack
 from .layers import recurrent_layers
 from .readout import Readout
 from .state import Encoded, Memory, State
@@ -168,12 +169,13 @@ class Decoder(nn.Module):
         for word in map(Words, cells, gates):
             state = transition(word, memory, state)
             states.append(state)
-        hiddens, contexts = (Stack([getattr(state, name) for state in states]) for name in ("hidden", "context"))
+        hiddens, contexts = (stack([getattr(state, name) for state in states]) for name in ("hidden", "context"))
         hidden = self.transition.last.output(hiddens.whole)  # N x T x n
         if self.upper is not None and state.upper is not None:
             hidden, above = self.upper(hidden, state.upper)
             state = state._replace(upper=above)
-        with kept_as_steps(hiddens, contexts):
+        # what is recomputed keeps nothing at all
+        with nullcontext() if self.recompute_steps else kept_as_steps(hiddens, contexts):
             features = self.readout(hidden, target, contexts.whole)  # N x T x f
         others = [_stacked([getattr(state, name) for state in states]) for name in OTHERS]
         return Decoded._make([features, *others, state])

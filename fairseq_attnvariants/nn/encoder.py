@@ -107,7 +107,7 @@ class HierarchicalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
-        # computed again in the backward pass: its steps are many, and their number is quickly computed
+        # computed again in the backward pass: there are many characters, and their states are quickly computed
         states, _ = recomputed(run, self.characters, embedded, padding_mask)  # B x S x a
         words, words_mask = gather(states, word_ends)
         upper, final = run(self.words, words, words_mask)  # B x W x 2n
