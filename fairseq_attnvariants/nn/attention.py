@@ -65,7 +65,7 @@ class ConvolutionHistory(History):
 
     def __init__(self, filters: int, width: int, attention_dim: int):
         super().__init__()
-        self.half = width // 2
+        self.margin = width // 2
         self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product: S stays free for --compile
         self.projection = nn.Linear(filters, attention_dim, bias=False)
 
@@ -74,7 +74,7 @@ class ConvolutionHistory(History):
         first = weights.sum(2, keepdim=True).eq(0)
         weights = torch.where(first, uniform_weights(memory.padding_mask).to(weights).unsqueeze(1), weights)
         filters = self.filters.weight.squeeze(1)  # f x r
-        windows = F.pad(weights, (self.half, self.half)).unfold(2, filters.size(1), 1)  # B x k x S x r
+        windows = F.pad(weights, (self.margin, self.margin)).unfold(2, filters.size(1), 1)  # B x k x S x r
         return F.linear(windows.to(filters.dtype), filters), self.projection.weight  # B x k x S x f
 
 
