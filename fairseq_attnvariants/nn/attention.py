@@ -107,7 +107,7 @@ def additive_energies(
     if features is not None and matrix is not None:
         hidden = hidden + F.linear(features.to(matrix.dtype), matrix)
     with torch.autocast(hidden.device.type, enabled=False):
-        return torch.tanh(exactly(hidden)) @ exactly(vector)
+        return exactly(hidden).tanh_() @ exactly(vector)  # in place, because it is large
 
 
 def recomputed(function: Any, *arguments: Any) -> Any:
