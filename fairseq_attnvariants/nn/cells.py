@@ -92,7 +92,8 @@ class Cell(nn.Module):
         """
         total = projected
         for name, value in inputs.items():
-            total = self.inputs[name](value) if total is None else total + self.inputs[name](value)  # N x gates·n
+            term = self.inputs[name](value)  # N x gates·n
+            total = term if total is None else term.add_(total)
         assert total is not None
         recurrent = self.recurrent(self.output(state))  # N x gates·n
         return self.step(total.to(state.dtype), recurrent.to(state.dtype), state)
@@ -114,9 +115,10 @@ class GRUCell(Cell):
     def step(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         reset_x, update_x, candidate_x = inputs.chunk(3, dim=-1)  # N x n
         reset_h, update_h, candidate_h = recurrent.chunk(3, dim=-1)  # N x n
-        reset = torch.sigmoid(reset_x + reset_h)
-        update = torch.sigmoid(update_x + update_h)
-        candidate = torch.tanh(candidate_x + reset * candidate_h.contiguous())  # a copy, so that only it is kept
+        reset = (reset_x + reset_h).sigmoid_()
+        update = (update_x + update_h).sigmoid_()
+        # a copy of a part, so that for the backward pass it is kept and not the whole
+        candidate = torch.addcmul(candidate_x, reset, candidate_h.contiguous()).tanh_()
         return torch.lerp(candidate, previous, update)
 
 

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .attention import recomputed
 from .layers import Layers, recurrent_layers
 from .state import Encoded
 
@@ -107,8 +106,7 @@ class HierarchicalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
-        # computed again in the backward pass: there are many characters, and their states are quickly computed
-        states, _ = recomputed(run, self.characters, embedded, padding_mask)  # B x S x a
+        states, _ = run(self.characters, embedded, padding_mask)  # B x S x a
         words, words_mask = gather(states, word_ends)
         upper, final = run(self.words, words, words_mask)  # B x W x 2n
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)

@@ -29,7 +29,7 @@ class Share(nn.Module):
     def forward(self, context: Tensor) -> Tensor:
         """``W_k c + b``, ``... x out``, of all readers' ``... x Σ out``."""
         own = context[..., self.share]
-        return own if self.bias is None else own + self.bias
+        return own.clone() if self.bias is None else own + self.bias
 
 
 def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
