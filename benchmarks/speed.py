@@ -31,8 +31,6 @@ from fairseq_attnvariants.tasks import CharacterDictionary
 
 USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 
-# products with a matrix that nn/packed.py has rearranged
-
 
 def parse(line=None):
     """The options of a command line: this program's own, or a list of words."""

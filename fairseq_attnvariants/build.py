@@ -250,6 +250,8 @@ def check_compiler(device: torch.device) -> None:
     Raises:
         ConfigurationError: there is no compiler for the device.
     """
+    if not hasattr(nn.Module, "compile"):
+        raise ConfigurationError(f"--compile needs torch 2.2 or later, not {torch.__version__}")
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         raise ConfigurationError("--compile needs triton for CUDA: pip install triton, or leave --compile out")
     if device.type == "cpu" and not any(map(shutil.which, filter(None, [os.environ.get("CXX"), "g++", "clang++"]))):

@@ -93,7 +93,7 @@ class Cell(nn.Module):
         total = projected
         for name, value in inputs.items():
             term = self.inputs[name](value)  # N x gates·n
-            total = term if total is None else term.add_(total)
+            total = term if total is None else term.add_(total)  # in place: the term is nobody else's
         assert total is not None
         recurrent = self.recurrent(self.output(state))  # N x gates·n
         return self.step(total.to(state.dtype), recurrent.to(state.dtype), state)

@@ -1,0 +1,96 @@
+"""What each fast way brings: updates and searches with it and, in turn, without it.
+
+    OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --archs rnnsearch dl4mt
+    OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --compute-dtype bfloat16
+
+takes the options of speed.py.  What is printed is the median, over the rounds, of the time without it over the time
+with it, and the smallest and the largest; below 1 it costs time, and is there for memory.
+"""
+
+import statistics
+import sys
+import time
+from contextlib import ExitStack, nullcontext
+from unittest.mock import patch
+
+import torch
+from speed import Trainer, generator_of, load, parse, timed
+from tabulate import tabulate
+from torch import nn
+
+from fairseq_attnvariants.models import attention_rnn
+from fairseq_attnvariants.nn import attention, decoder, layers
+from fairseq_attnvariants.nn.fast import deferred
+from fairseq_attnvariants.nn.state import reorder
+
+
+def pytorchs(self, inputs, initial=None):
+    """A stack of PyTorch's own layers, with the interface of ours."""
+    outputs, final = super(layers.Layers, self).forward(inputs)
+    return outputs, torch.cat(final, dim=-1) if isinstance(final, tuple) else final
+
+
+def kept(function, *arguments):
+    """Nothing is computed again."""
+    return function(*arguments)
+
+
+# what is put in the place of each
+UPDATES = {
+    "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
+    "sweeps over the source": [(layers.FusedLayers, "forward", pytorchs)],
+    "energies computed again": [(attention, "recomputed", kept)],
+    "stacks kept as steps": [(decoder, "kept_as_steps", lambda *_: nullcontext())],
+}
+SEARCHES = {
+    "annotations projected once": [(attention_rnn, "for_hypotheses", lambda *same: same)],
+    "memory shared by hypotheses": [(attention_rnn, "serve", lambda memory, _, order: reorder(memory, order))],
+}
+
+
+def ratios(run, switches, arguments, clock):
+    """Times without each of the switches over the time with all, of each round."""
+    found = {name: [] for name in switches}
+    for turn in range(arguments.rounds + 1):
+        whole = run(clock)
+        for name, patches in switches.items():
+            with ExitStack() as patched:
+                for target, attribute, value in patches:
+                    patched.enter_context(patch.object(target, attribute, value))
+                if turn:  # the first round warms up
+                    found[name].append(run(clock) / whole)
+        print(f"\rround {turn} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
+    return found
+
+
+def main():
+    arguments = parse()
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    device = torch.device("cpu")
+    task, samples = load(arguments)
+    rows = []
+    for arch in arguments.archs:
+        trainer = Trainer(arch, arguments, task, device)
+        search = generator_of(trainer.model, task, arguments)
+
+        def updates(clock, trainer=trainer):
+            return timed(trainer.update, samples, device, clock)
+
+        def searches(clock, search=search):
+            return timed(search, samples[:1], device, clock)
+
+        fused = any(isinstance(module, nn.RNNBase) for module in trainer.model.modules())
+        switches = {name: patches for name, patches in UPDATES.items() if fused or "sweeps" not in name}
+        found = ratios(updates, switches, arguments, clock)
+        if not arguments.train_only:
+            found.update(ratios(searches, SEARCHES, arguments, clock))
+        rows += [
+            (arch, name, f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
+            for name, values in found.items()
+        ]
+    print(f"\n{arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}, torch {torch.__version__}")
+    print(tabulate(rows, ["architecture", "without", "takes so many times as long"], tablefmt="github"))
+
+
+if __name__ == "__main__":
+    main()
