@@ -27,6 +27,8 @@ def values():
                 tried[name] = [False, True]
             elif isinstance(one, type) and issubclass(one, enum.Enum):
                 tried[name] = [choice.value for choice in one]
+    for name in ("compile", "search_dtype"):  # slow, and not quite the same: they have tests of their own
+        del tried[name]
     return tried
 
 

@@ -82,7 +82,11 @@ def start(*arguments, **options):
     command = [sys.executable, "-m", "fairseq_attnvariants_cli", *arguments]
     environment = {**os.environ, "PYTHONPATH": PACKAGES, **options.pop("environment", {})}
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    return subprocess.Popen(command, env=environment, **{**pipes, **options})
+
+    def interruptible():  # also where the tests run in the background of a shell, which ignores SIGINT
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return subprocess.Popen(command, env=environment, preexec_fn=interruptible, **{**pipes, **options})
 
 
 def refused(process, message):
