@@ -145,12 +145,9 @@ class Attended(NamedTuple):
     """of the higher level, where there are two, ``N x W``, float32."""
 
 
-class WeightedSum(nn.Module):
-    """``Σ_j w_j v_j``."""
-
-    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
-        return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """``Σ_j w_j v_j``, ``N x a``, of weights ``N x S`` and values ``B x S x a``."""
+    return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
 class AdditiveAttention(nn.Module):
@@ -178,7 +175,6 @@ class AdditiveAttention(nn.Module):
         self.key = nn.Linear(annotation_dim, attention_dim)
         self.vector = nn.Parameter(torch.empty(attention_dim))
         self.histories = nn.ModuleDict(histories or {})
-        self.sum = WeightedSum()
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
@@ -206,7 +202,7 @@ class AdditiveAttention(nn.Module):
         rows = grouped(projected, memory.keys)  # B x k x A
         energies = _plus(recomputed(additive_energies, rows, memory.keys, self.vector, *features), bias)  # B x k x S
         weights = masked_softmax(energies, memory.padding_mask).flatten(0, 1)  # N x S
-        return Attended(self.sum(weights, memory.values).to(query.dtype), weights)
+        return Attended(weighted_sum(weights, memory.values).to(query.dtype), weights)
 
 
 class AttentionViaAttention(nn.Module):
@@ -225,7 +221,6 @@ class AttentionViaAttention(nn.Module):
         super().__init__()
         self.upper = upper
         self.lower = lower
-        self.guide_sum = WeightedSum()
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
@@ -240,7 +235,7 @@ class AttentionViaAttention(nn.Module):
         assert memory.upper is not None
         context, upper_weights, _ = self.upper(query, memory.upper, state)  # N x 2n
         guides = memory.upper.guides
-        guide = None if guides is None else self.guide_sum(upper_weights, guides)  # N x A
+        guide = None if guides is None else weighted_sum(upper_weights, guides)  # N x A
         detail, weights, _ = self.lower(query, memory, state, guide)
         return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
 

@@ -1,8 +1,8 @@
-"""Gradients of a loop's constants, formed once after its backward pass.
+"""Gradients of a loop's matrices, formed once after its backward pass.
 
-Autograd forms the gradient of a matrix, or of the values that attention sums up, at every step, as a thin product, and
-adds it to the sum of the others; in bfloat16 that sum loses what is small beside it.  Here each step only notes the two
-factors, and one product of many notes is the gradient.
+Autograd forms the gradient of a matrix at every step, as a thin product, and adds it to the sum of the others; in
+bfloat16 that sum loses what is small beside it.  Here each step only notes the two factors, and one product of many
+notes is the gradient.
 """
 
 from functools import partial
@@ -14,8 +14,6 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from ..attention import WeightedSum
-from ..state import grouped
 from .twins import twin
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later
@@ -23,7 +21,7 @@ MANY = 32  # notes that are made a gradient of at once, which bounds the memory 
 
 
 class Notes:
-    """What the steps of a backward pass note of a constant: their numbers, and the factors of its gradient.
+    """What the steps of a backward pass note of a matrix: their numbers, inputs, and gradients of outputs.
 
     Steps are differentiated from the last to the first; so a number that is not below the one before it begins another
     backward pass, and what an unfinished one has left is dropped.
@@ -35,21 +33,21 @@ class Notes:
         self.noted: List[Tuple[Tensor, Tensor]] = []
         self.total: Optional[Tensor] = None
 
-    def add(self, step: int, left: Tensor, right: Tensor) -> None:
-        """Note factors ``... x rows x out`` and ``... x rows x in``: the gradient is the sum of ``left.T @ right``."""
+    def add(self, step: int, value: Tensor, grad: Tensor) -> None:
+        """Note an input ``N x in`` and the gradient of its output, ``N x out``."""
         if step >= self.lowest:
             self.noted, self.total = [], None
         self.lowest = step
-        self.noted.append((left, right))
+        self.noted.append((value, grad))
         if len(self.noted) == MANY:
             self.total, self.noted = self.sum(), []
 
     def sum(self) -> Optional[Tensor]:
-        """The gradient so far, ``... x out x in``; None before the first note."""
+        """The gradient so far, ``out x in``; None before the first note."""
         if not self.noted:
             return self.total
-        left, right = (torch.cat(factors, dim=-2) for factors in zip(*self.noted))
-        product = left.transpose(-1, -2) @ right
+        values, grads = map(torch.cat, zip(*self.noted))
+        product = grads.t() @ values
         return product if self.total is None else product.add_(self.total)
 
     def gradient(self) -> Optional[Tensor]:
@@ -60,13 +58,13 @@ class Notes:
 
 
 class _Constant(Function):
-    """Hands a constant to all steps; its gradient is what they noted."""
+    """Hands a matrix to all steps; its gradient is what they noted."""
 
     @staticmethod
-    def forward(ctx: Any, constant: Tensor, notes: Notes) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, notes: Notes) -> Tensor:
         ctx.notes = notes
         ctx.set_materialize_grads(False)
-        return constant.view_as(constant)
+        return weight.view_as(weight)
 
     @staticmethod
     @once_differentiable
@@ -89,33 +87,8 @@ class _Product(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         value, weight = ctx.saved_tensors
-        ctx.notes.add(ctx.step, grad, value)
+        ctx.notes.add(ctx.step, value, grad)
         return grad @ weight, None, None
-
-
-class _Sum(Function):
-    """``Σ_j w_j v_j``, which notes what the gradient of the values needs."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, values: Tensor, notes: Notes) -> Tensor:
-        ctx.save_for_backward(weights, values)
-        ctx.notes, ctx.step = notes, notes.steps
-        notes.steps += 1
-        return torch.bmm(weights, values)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        weights, values = ctx.saved_tensors
-        ctx.notes.add(ctx.step, weights, grad)
-        return torch.bmm(grad, values.transpose(1, 2)), None, None
-
-
-def constant(tensor: Tensor, notes: Notes) -> Tensor:
-    """The tensor as products take it, and as one that has its gradient from the notes."""
-    if torch.is_autocast_enabled(tensor.device.type):
-        tensor = tensor.to(torch.get_autocast_dtype(tensor.device.type))
-    return _Constant.apply(tensor, notes)
 
 
 class Deferred(nn.Module):
@@ -125,29 +98,15 @@ class Deferred(nn.Module):
         super().__init__()
         self.notes = Notes()
         self.weight = weight
-        self.constants = constant(weight, self.notes), bias  # a tuple, so that neither is a parameter
+        if torch.is_autocast_enabled(weight.device.type):
+            weight = weight.to(torch.get_autocast_dtype(weight.device.type))
+        self.constants = _Constant.apply(weight, self.notes), bias  # a tuple, so that neither is a parameter
 
     def forward(self, value: Tensor) -> Tensor:
         """``N x out``, of ``N x in``."""
         weight, bias = self.constants
         product = _Product.apply(value, weight, self.notes)
         return product if bias is None else product + bias
-
-
-class DeferredSum(nn.Module):
-    """``Σ_j w_j v_j`` in one run of a loop over unchanged values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes = Notes()
-        self.values: Optional[Tensor] = None
-
-    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
-        if self.values is None:
-            self.values = constant(values, self.notes)
-        rows = grouped(weights, values).to(self.values.dtype)
-        return _Sum.apply(rows, self.values, self.notes).flatten(0, 1)
 
 
 def product(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:
@@ -161,8 +120,6 @@ def in_loop(module: Any) -> Any:
 
 
 def _replacement(part: nn.Module) -> Optional[nn.Module]:
-    if isinstance(part, WeightedSum):
-        return DeferredSum()
     return Deferred(part.weight, part.bias) if isinstance(part, nn.Linear) else None
 
 
