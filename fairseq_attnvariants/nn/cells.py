@@ -29,6 +29,7 @@ class Cell(nn.Module):
     """
 
     gates: int
+    parts = 1  # of a state, each of width n; the first is the output
 
     def __init__(self, inputs: Dict[str, int], hidden: int):
         super().__init__()
@@ -72,12 +73,12 @@ class Cell(nn.Module):
     @property
     def state_dim(self) -> int:
         """Width of the state."""
-        return self.hidden
+        return self.parts * self.hidden
 
-    @staticmethod
-    def output(state: Tensor) -> Tensor:
+    @classmethod
+    def output(cls, state: Tensor) -> Tensor:
         """What other parts read of a state: ``h``, ``... x n``."""
-        return state
+        return state.chunk(cls.parts, dim=-1)[0]
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
         """One step.
@@ -147,18 +148,11 @@ class LSTMCell(Cell):
     """Long short-term memory; the state is ``[h; c]``, ``N x 2n``, and the forget gate's bias starts at 1."""
 
     gates = 4
-
-    @property
-    def state_dim(self) -> int:
-        return 2 * self.hidden
+    parts = 2
 
     @staticmethod
     def initialise_bias(bias: Tensor, hidden: int, scheme: Scheme) -> None:
         nn.init.ones_(bias[hidden : 2 * hidden])
-
-    @staticmethod
-    def output(state: Tensor) -> Tensor:
-        return state.chunk(2, dim=-1)[0]
 
     @staticmethod
     def step(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .attention import exactly
 from .fast.deferred import in_loop
 from .fast.stacks import kept_as_steps, stack
 from .layers import recurrent_layers
@@ -128,7 +129,7 @@ class Decoder(nn.Module):
         hidden = self.initial(encoded)
         upper = encoded.upper_annotations
         width = memory.values.size(2) + (0 if upper is None else upper.size(2))
-        weights = hidden.new_zeros(memory.padding_mask.shape, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        weights = exactly(hidden.new_zeros(memory.padding_mask.shape))
         state = State(
             hidden=hidden,
             context=hidden.new_zeros(len(hidden), width),

@@ -87,8 +87,7 @@ class Layers(nn.Module):
             data, sizes = inputs.transpose(0, 1).flatten(0, 1), [inputs.size(0)] * inputs.size(1)
         layers = self.directions()
         if initial is None:
-            width = self.hidden_size * (2 if self.cell is LSTMCell else 1)
-            initial = data.new_zeros(len(layers) * len(layers[0]), sizes[0], width)
+            initial = data.new_zeros(len(layers) * len(layers[0]), sizes[0], self.cell.parts * self.hidden_size)
         finals: List[Tensor] = []
         for depth, directions in enumerate(layers):
             data = F.dropout(data, self.dropout, self.training) if depth else data

@@ -98,15 +98,18 @@ class Deferred(nn.Module):
         super().__init__()
         self.notes = Notes()
         self.weight = weight
-        if torch.is_autocast_enabled(weight.device.type):
-            weight = weight.to(torch.get_autocast_dtype(weight.device.type))
-        self.constants = _Constant.apply(weight, self.notes), bias  # a tuple, so that neither is a parameter
+        self.bias = bias
+        self.constant: Optional[Tensor] = None  # made at the first step: not every matrix of a part is read in the loop
 
     def forward(self, value: Tensor) -> Tensor:
         """``N x out``, of ``N x in``."""
-        weight, bias = self.constants
-        product = _Product.apply(value, weight, self.notes)
-        return product if bias is None else product + bias
+        if self.constant is None:
+            weight, device = self.weight, self.weight.device.type
+            if torch.is_autocast_enabled(device):
+                weight = weight.to(torch.get_autocast_dtype(device))
+            self.constant = _Constant.apply(weight, self.notes)
+        product = _Product.apply(value, self.constant, self.notes)
+        return product if self.bias is None else product + self.bias
 
 
 def product(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:

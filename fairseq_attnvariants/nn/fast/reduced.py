@@ -3,6 +3,7 @@
 A matrix is converted once for all steps of a search.
 """
 
+from functools import cached_property
 from typing import Any, Optional
 
 import torch
@@ -18,12 +19,17 @@ class Reduced(nn.Module):
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
-        self.register_buffer("weight", linear.weight.bfloat16(), persistent=False)
+        self.exact = linear.weight
         self.bias = linear.bias
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The matrix in bfloat16, converted when it is first read: a search does not read all of a part."""
+        return self.exact.bfloat16()
 
     def forward(self, value: Tensor) -> Tensor:
         """``... x out``, of ``... x in``."""
-        product = F.linear(value.bfloat16(), self.weight).to(torch.float32)  # type: ignore[arg-type]
+        product = F.linear(value.bfloat16(), self.weight).to(torch.float32)
         return product if self.bias is None else product + self.bias
 
 
