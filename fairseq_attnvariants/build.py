@@ -6,23 +6,18 @@ The configuration stops here: the parts receive widths and parts.
 import importlib.util
 import os
 import shutil
+from functools import partial
 from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple, Union
 
 import torch
 from torch import nn
 
-from .nn.attention import (
-    AdditiveAttention,
-    AttentionViaAttention,
-    ContextHistory,
-    ConvolutionHistory,
-    DistanceHistory,
-    History,
-)
+from .nn.attention import AdditiveAttention, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, StackedCell
 from .nn.decoder import Decoder, InitialState, UpperLayers
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
+from .nn.histories import ContextHistory, ConvolutionHistory, DistanceHistory, History
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
 from .nn.transition import AnyCell, Condition, Transition
 from .variants import DROPOUT_PLACES, HISTORIES
@@ -146,6 +141,7 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
         layers=cfg.encoder_layers,
         dropout=dropout,
         between=cfg.encoder_dropout_out,
+        norm=str(cfg.layer_norm) != "none",
     )
     if str(cfg.encoder_type) == "hierarchical":
         return HierarchicalEncoder(str(cfg.encoder_char_cell), cfg.encoder_char_hidden_size, **words)
@@ -184,7 +180,7 @@ def build_decoder(cfg) -> Decoder:
     target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, _widths(cfg)
     initial_source = str(cfg.initial_state)
     initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
-    own_state = "state" in histories(cfg)
+    own_state, norm = "state" in histories(cfg), _decoder_norm(cfg)
     before, after = _cells(cfg, source)
     inside = cfg.decoder_layers if after is None else 1  # layers that step within the transition
     upper = cfg.decoder_layers - inside
@@ -192,22 +188,26 @@ def build_decoder(cfg) -> Decoder:
         before,
         _attention(cfg, source),
         after,
-        query_cell=CELLS["gru"]({"hidden": hidden, "context": source.context}, hidden) if own_state else None,
+        query_cell=CELLS["gru"]({"hidden": hidden, "context": source.context}, hidden, norm) if own_state else None,
         condition=Condition(target, hidden, source.context, source.final) if cfg.decoder_condition else None,
     )
     return Decoder(
         transition,
-        InitialState(initial_source, initial_dim, transition.last.state_dim // inside, inside),
+        InitialState(initial_source, initial_dim, transition.last.state_dim // inside, inside, norm),
         _readout(cfg, source.context),
-        initial_query=InitialState(initial_source, initial_dim, hidden) if own_state else None,
-        upper=UpperLayers(str(cfg.decoder_cell), hidden, upper, cfg.decoder_dropout_out) if upper else None,
+        initial_query=InitialState(initial_source, initial_dim, hidden, norm=norm) if own_state else None,
+        upper=UpperLayers(str(cfg.decoder_cell), hidden, upper, cfg.decoder_dropout_out, norm) if upper else None,
         recompute_steps=cfg.recompute_steps,
     )
 
 
+def _decoder_norm(cfg) -> bool:
+    return str(cfg.layer_norm) == "all"
+
+
 def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     """The cells before and after attention."""
-    cell, hidden = CELLS[str(cfg.decoder_cell)], cfg.decoder_hidden_size
+    cell, hidden = partial(CELLS[str(cfg.decoder_cell)], norm=_decoder_norm(cfg)), cfg.decoder_hidden_size
     first = {"target": cfg.decoder_embed_dim}
     if cfg.input_feed:
         first["previous_context"] = source.context
@@ -226,15 +226,15 @@ def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
 
 
 def _attention(cfg, source: Widths) -> Attention:
-    hidden, paths = cfg.decoder_hidden_size, histories(cfg)
+    hidden, paths, norm = cfg.decoder_hidden_size, histories(cfg), _decoder_norm(cfg)
     if not cfg.attention_via:
         terms = _score_terms(cfg, paths, source, cfg.attention_dim)
-        return AdditiveAttention(hidden, source.lower, cfg.attention_dim, terms)
+        return AdditiveAttention(hidden, source.lower, cfg.attention_dim, terms, norm=norm)
     terms = _score_terms(cfg, paths, source, cfg.attention_via_dim)
     guide = 0 if cfg.attention_via_unguided else source.upper
     return AttentionViaAttention(
-        AdditiveAttention(hidden, source.upper, cfg.attention_dim),
-        AdditiveAttention(hidden, source.lower, cfg.attention_via_dim, terms, guide),
+        AdditiveAttention(hidden, source.upper, cfg.attention_dim, norm=norm),
+        AdditiveAttention(hidden, source.lower, cfg.attention_via_dim, terms, guide, norm),
     )
 
 
@@ -265,7 +265,7 @@ def _readout(cfg, context: int) -> Readout:
     kind = READOUTS[str(cfg.readout)]
     widths = cfg.decoder_hidden_size, cfg.decoder_embed_dim, context, kind.pieces * cfg.decoder_out_embed_dim
     weighting = AdaptiveWeighting(*widths, swapped=cfg.adaptive_output_swapped) if cfg.adaptive_output else None
-    return kind(*widths, weighting)
+    return kind(*widths, weighting, _decoder_norm(cfg))
 
 
 def _score_terms(cfg, paths: Set[str], source: Widths, width: int) -> Dict[str, History]:

@@ -16,6 +16,7 @@ TRANSITION = ChoiceEnum(["simple", "conditional", "late"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
 READOUT = ChoiceEnum(["maxout", "tanh", "relu"])
 INIT = ChoiceEnum(["normal", "uniform"])
+LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
 
@@ -109,6 +110,10 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_dropout_in: Optional[float] = option("dropout after the target embeddings")
     decoder_dropout_out: Optional[float] = option("dropout after the readout, and between decoder layers")
 
+    layer_norm: Optional[LAYER_NORM] = option(  # type: ignore[valid-type]
+        "layer normalisation of nothing ('none'), of the cells of the 'encoder', or of 'all': the decoder's cells, its "
+        "initial state, attention's projected query and keys, and the readout's three maps, too"
+    )
     gate_bias: Optional[float] = option(
         "initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start"
     )

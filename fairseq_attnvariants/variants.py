@@ -79,6 +79,7 @@ VARIANTS: Dict[str, Variant] = {
             attention_filter_width=11,
             input_feed=False,
             decoder_condition=False,
+            layer_norm="none",
             init="normal",
             gate_bias=0.0,
             encoder_dropout_in=0.0,

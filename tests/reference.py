@@ -13,29 +13,59 @@ def matrix(model, name):
     return dict(model.named_parameters())[name].detach().double()
 
 
-def gru(x, h, w, u, b, b_u=None):
+def plain(side, sums):
+    return sums
+
+
+def normalised(values, gain, bias):
+    """Ba et al. 2016, with Nematus's 1e-5."""
+    mean = sum(values) / len(values)
+    variance = sum((v - mean) ** 2 for v in values) / len(values)
+    return gain * (values - mean) / torch.sqrt(variance + 1e-5) + bias
+
+
+def optional_norm(model, name, parts=None):
+    """Normalises parts of a row, if the model has the norm of this name."""
+    if name + ".weight" not in dict(model.named_parameters()):
+        return lambda values: values
+    gain, bias = matrix(model, name + ".weight"), matrix(model, name + ".bias")
+
+    def norm(values):
+        widths = parts or [len(values)]
+        return torch.cat([normalised(*rows) for rows in zip(*(v.split(widths) for v in (values, gain, bias)))])
+
+    return norm
+
+
+def cell_norm(model, prefix, kind, n):
+    """Of a cell's sums: the gates of a GRU together, its candidate, and g; all four of an LSTM."""
+    parts = [k * n for k in {"gru": (2, 1), "adaptive_gru": (2, 1, 1), "lstm": (4,)}[kind]]
+    return lambda side, sums: optional_norm(model, f"{prefix}.{side}_norm", parts)(sums)
+
+
+def gru(x, h, w, u, b, b_u=None, norm=plain):
     """One GRU step; rows of w and u hold r, z, candidate."""
     n = h.numel()
-    wx, uh = w @ x + b, u @ h + (0 if b_u is None else b_u)
+    wx, uh = norm("input", w @ x + b), norm("recurrent", u @ h + (0 if b_u is None else b_u))
     r, z = torch.sigmoid(wx[:n] + uh[:n]), torch.sigmoid(wx[n : 2 * n] + uh[n : 2 * n])
     candidate = torch.tanh(wx[2 * n :] + r * uh[2 * n :])
     return z * h + (1 - z) * candidate
 
 
-def adaptive_gru(x, h, w, u, b):
+def adaptive_gru(x, h, w, u, b, norm=plain):
     """002 eq. 13-17 with the reset gate after the product; rows of w and u hold r, z, candidate, g."""
     n = h.numel()
-    wx, uh = (w @ x + b).split(n), (u @ h).split(n)
+    wx, uh = norm("input", w @ x + b).split(n), norm("recurrent", u @ h).split(n)
     g = torch.sigmoid(wx[3] + uh[3])
     r, z = (torch.sigmoid((1 - g) * wx[k] + g * uh[k]) for k in (0, 1))
     candidate = torch.tanh((1 - g) * wx[2] + g * (r * uh[2]))
     return g * z * h + (1 - z) * candidate
 
 
-def lstm(x, state, w, u, b):
+def lstm(x, state, w, u, b, norm=plain):
     n = u.size(1)
     h, c = state[:n], state[n:]
-    total = w @ x + u @ h + b
+    total = norm("input", w @ x + b) + norm("recurrent", u @ h)
     i, f, g, o = total.split(n)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
@@ -50,18 +80,19 @@ def layers(model, prefix, kind, inputs, count, bidirectional=True):
         runs, last = [], []
         for direction in range(2 if bidirectional else 1):
             p = lambda name: matrix(model, f"{prefix}.{name}")  # noqa: B023, E731
-            if kind == "adaptive_gru":
+            name = f"{prefix}.cells.{layer}.{direction}"
+            if any(parameter.startswith(name) for parameter, _ in model.named_parameters()):
                 names = [f"cells.{layer}.{direction}." + name for name in ("inputs.input.", "recurrent.")]
                 w, u, b = p(names[0] + "weight"), p(names[1] + "weight"), [p(names[0] + "bias")]
             else:
                 suffix = f"_l{layer}" + direction * "_reverse"
                 w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
             if kind == "lstm":
-                b = [b[0] + b[1]]
+                b = [sum(b)]
             n = u.size(1)
             state, outputs = torch.zeros(2 * n if kind == "lstm" else n).double(), {}
             for j in range(len(inputs))[:: -1 if direction else 1]:
-                state = STEPS[kind](inputs[j], state, w, u, *b)
+                state = STEPS[kind](inputs[j], state, w, u, *b, norm=cell_norm(model, name, kind, n))
                 outputs[j] = state[:n]
             last.append(state[:n])
             runs.append([outputs[j] for j in range(len(inputs))])
@@ -94,7 +125,8 @@ def logits(model, cfg, source, previous):
     x, s, upper, (last_forward, first_backward) = encode(model, cfg, source)
     top = s if upper is None else upper
     summary = sum(top) / len(top) if str(cfg.initial_state) == "mean" else first_backward
-    state = p("initial.projection.weight") @ summary + p("initial.projection.bias")
+    norm = lambda name, values: optional_norm(model, D + name)(values)  # noqa: E731
+    state = norm("initial.norm", p("initial.projection.weight") @ summary + p("initial.projection.bias"))
     if str(cfg.initial_state) != "linear":
         state = torch.tanh(state)
     late = str(cfg.decoder_transition) == "late"
@@ -103,6 +135,7 @@ def logits(model, cfg, source, previous):
     q = None
     if "state" in paths:
         q = p("initial_query.projection.weight") @ summary + p("initial_query.projection.bias")
+        q = norm("initial_query.norm", q)
         q = q if str(cfg.initial_state) == "linear" else torch.tanh(q)
     sd = torch.cat([last_forward, first_backward])
     c, w = torch.zeros(len(s[0]) + (0 if upper is None else len(upper[0]))).double(), None
@@ -112,8 +145,9 @@ def logits(model, cfg, source, previous):
         weight = torch.cat([p(f"transition.{name}.inputs.{key}.weight") for key in inputs], dim=1)
         first = next(iter(inputs))
         u, b = p(f"transition.{name}.recurrent.weight"), p(f"transition.{name}.inputs.{first}.bias")
-        step = STEPS["gru" if name == "query_cell" else str(cfg.decoder_cell)]
-        return step(torch.cat(list(inputs.values())), state, weight, u, b)
+        kind = "gru" if name == "query_cell" else str(cfg.decoder_cell)
+        norms = cell_norm(model, f"{D}transition.{name}", kind, u.size(1))
+        return STEPS[kind](torch.cat(list(inputs.values())), state, weight, u, b, norm=norms)
 
     def attend(query, c, w):
         if upper is None:
@@ -130,10 +164,10 @@ def logits(model, cfg, source, previous):
         else:
             m, before = sum((j + 1) * w[j] for j in range(len(s))), w
         for j in range(len(s)):
-            inner = p(f"{A}.query.weight") @ query
+            inner = norm(f"{A}.query_norm", p(f"{A}.query.weight") @ query)
             if guide is not None:
                 inner = inner + p(f"{A}.guide.weight") @ guide
-            inner = inner + p(f"{A}.key.weight") @ s[j] + p(f"{A}.key.bias")
+            inner = inner + norm(f"{A}.key_norm", p(f"{A}.key.weight") @ s[j] + p(f"{A}.key.bias"))
             if "context" in paths:
                 inner = inner + p(f"{A}.histories.context.projection.weight") @ c
             if "convolution" in paths:
@@ -197,14 +231,15 @@ def logits(model, cfg, source, previous):
         read = {"hidden": hidden if late else state[:n], "target": y, "context": c}
         parts = {k: p(f"readout.{k}.weight") @ value for k, value in read.items()}
         parts["hidden"] = parts["hidden"] + p("readout.hidden.bias")
+        parts = {k: norm(f"readout.{k}_norm", value) for k, value in parts.items()}
         if cfg.adaptive_output:
             W = "readout.weighting."
             others = {k: p(f"{W}{k}.weight") @ value for k, value in read.items()}
             judged, summed = (others, parts) if cfg.adaptive_output_swapped else (parts, others)
             whole = p(W + "whole.weight") @ sum(summed.values()) + p(W + "whole.bias")
             energy = {k: p(W + "score.weight") @ torch.tanh(p(W + "part.weight") @ judged[k] + whole) for k in read}
-            norm = sum(e.exp() for e in energy.values())
-            total = sum(energy[k].exp() / norm * parts[k] for k in read)
+            whole = sum(e.exp() for e in energy.values())
+            total = sum(energy[k].exp() / whole * parts[k] for k in read)
         else:
             total = sum(parts.values())
         if str(cfg.readout) == "maxout":

@@ -24,6 +24,11 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("conddec", dict(attention_via=True, encoder_layers=2, bridge_source=True)),
     ("rnnsearch", dict(decoder_transition="late", encoder_layers=2)),
     ("dl4mt", dict(adaptive_output=True, adaptive_output_swapped=True)),
+    ("dl4mt", dict(layer_norm="all", attention_history="state")),
+    ("rnnsearch", dict(layer_norm="all", input_feed=True, encoder_layers=2, decoder_cell="lstm", encoder_cell="lstm")),
+    ("adaptive_both", dict(layer_norm="all")),
+    ("ava", dict(layer_norm="all", decoder_layers=2, encoder_char_cell="gru")),
+    ("conddec", dict(layer_norm="encoder")),
 ]
 
 

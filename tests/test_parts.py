@@ -9,15 +9,14 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_attnvariants.nn.attention import (
     AdditiveAttention,
-    DistanceHistory,
     additive_energies,
     masked_softmax,
     real_positions,
     recomputed,
-    uniform_weights,
 )
 from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, GRUCell, LSTMCell
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
+from fairseq_attnvariants.nn.histories import DistanceHistory, uniform_weights
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Direction, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Memory, State

@@ -1,7 +1,7 @@
 """Additive attention over a sentence's annotations, of one level or of two, and what it knows of earlier steps.
 
-The score is ``e_ij = v·tanh(query + key) + term``; the recurrent paths of 001 (:class:`History`) add to one of the
-three.  RNNAtt is none of them: it replaces the query, see :class:`~.transition.Transition`.
+The score is ``e_ij = v·tanh(query + key) + term``; what attention knows of earlier steps (:mod:`.histories`) adds to
+one of the three.
 
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
@@ -13,75 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from .cells import ContextLinear
+from .histories import History
+from .layer_norm import exactly, layer_norm
 from .state import Encoded, Memory, State, grouped
-
-
-class History(nn.Module):
-    """A recurrent path; each method returns None where the path adds nothing.  Paths compose: their terms add up."""
-
-    def query_term(self, state: State) -> Optional[Tensor]:
-        """Added to the projected query, ``N x A``."""
-        return None
-
-    def key_features(self, memory: Memory, state: State) -> Optional[Tuple[Tensor, Tensor]]:
-        """Features ``B x k x S x f`` and a matrix ``A x f`` whose product is added to the keys."""
-        return None
-
-    def energy_term(self, memory: Memory, state: State) -> Optional[Tensor]:
-        """Added to the energies, ``B x k x S``, float32."""
-        return None
-
-
-class ContextHistory(History):
-    """RecAtt (001 §4.1): the score reads the previous context, ``+ V c_{i-1}``."""
-
-    def __init__(self, annotation_dim: int, attention_dim: int):
-        super().__init__()
-        self.projection = ContextLinear(annotation_dim, attention_dim, bias=False)
-
-    def query_term(self, state: State) -> Tensor:
-        return self.projection(state.context)  # N x A
-
-
-class DistanceHistory(History):
-    """HybridAtt1 (001 §6.2): ``e'_ij = σ(j - m_{i-1}) exp(e_ij)`` with ``m_{i-1} = Σ_j j w_{i-1,j}``.
-
-    In log space: ``log σ(j - m_{i-1})`` is added to the energy.  ``j`` counts real tokens from 1, and ``m_0 = 0``.
-    """
-
-    def energy_term(self, memory: Memory, state: State) -> Tensor:
-        positions = memory.positions.unsqueeze(1)  # B x 1 x S
-        centre = (positions * grouped(state.weights, positions)).sum(2, keepdim=True)  # B x k x 1
-        return F.logsigmoid(positions - centre)  # B x k x S
-
-
-class ConvolutionHistory(History):
-    """HybridAtt2 (001 §6.3): the score reads the previous weights around ``j``, ``+ L (Q * w_{i-1})_j``.
-
-    ``filters`` filters of ``width`` (odd) weights, centred, zero-padded, without bias; ``w_0`` is uniform over real
-    positions.  Gradients flow through the weights.
-    """
-
-    def __init__(self, filters: int, width: int, attention_dim: int):
-        super().__init__()
-        self.margin = width // 2
-        self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product: S stays free for --compile
-        self.projection = nn.Linear(filters, attention_dim, bias=False)
-
-    def key_features(self, memory: Memory, state: State) -> Tuple[Tensor, Tensor]:
-        weights = grouped(state.weights, memory.keys)  # B x k x S
-        first = weights.sum(2, keepdim=True).eq(0)
-        weights = torch.where(first, uniform_weights(memory.padding_mask).to(weights).unsqueeze(1), weights)
-        filters = self.filters.weight.squeeze(1)  # f x r
-        windows = F.pad(weights, (self.margin, self.margin)).unfold(2, filters.size(1), 1)  # B x k x S x r
-        return F.linear(windows.to(filters.dtype), filters), self.projection.weight  # B x k x S x f
-
-
-def uniform_weights(padding_mask: Tensor) -> Tensor:
-    """``w_0``: uniform over real positions and zero on padding, ``B x S``, float32."""
-    real = (~padding_mask).float()
-    return real / real.sum(1, keepdim=True).clamp(min=1)
 
 
 def real_positions(padding_mask: Tensor) -> Tensor:
@@ -120,11 +54,6 @@ def recomputed(function: Any, *arguments: Any) -> Any:
     return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
 
 
-def exactly(value: Tensor) -> Tensor:
-    """Energies and softmax are float32, or float64 where the parameters are."""
-    return value.to(torch.promote_types(value.dtype, torch.float32))
-
-
 def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
     """Softmax over real source positions; padding beside any gets exactly zero.
 
@@ -159,6 +88,7 @@ class AdditiveAttention(nn.Module):
         attention_dim: width ``A`` of the score's hidden layer.
         histories: recurrent paths that add their terms to the score, at most one of them to the keys.
         guide_dim: width of a guide, a second part of the query (004 §3.2), or 0 without one.
+        norm: layer normalisation of the projected query and keys.
     """
 
     def __init__(
@@ -168,6 +98,7 @@ class AdditiveAttention(nn.Module):
         attention_dim: int,
         histories: Optional[Dict[str, History]] = None,
         guide_dim: int = 0,
+        norm: bool = False,
     ):
         super().__init__()
         self.query = nn.Linear(query_dim, attention_dim, bias=False)
@@ -175,12 +106,14 @@ class AdditiveAttention(nn.Module):
         self.key = nn.Linear(annotation_dim, attention_dim)
         self.vector = nn.Parameter(torch.empty(attention_dim))
         self.histories = nn.ModuleDict(histories or {})
+        self.query_norm = layer_norm(norm, attention_dim)
+        self.key_norm = layer_norm(norm, attention_dim)
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
         annotations, padding_mask = encoded.annotations, encoded.padding_mask
         positions = real_positions(padding_mask)
-        return Memory(self.key(annotations), annotations, padding_mask, positions, encoded.embeddings)
+        return Memory(self.key_norm(self.key(annotations)), annotations, padding_mask, positions, encoded.embeddings)
 
     def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once.
@@ -191,7 +124,7 @@ class AdditiveAttention(nn.Module):
             state: of the previous step, for the recurrent paths.
             guide: projected already, ``N x A``, or None.
         """
-        projected = _plus(self.query(query), guide)  # N x A
+        projected = _plus(self.query_norm(self.query(query)), guide)  # N x A
         features: Tuple[Any, Any] = (None, None)
         bias: Optional[Tensor] = None
         for history in self.histories.values():

@@ -5,12 +5,13 @@ target embeddings) is projected once, before the loop, and only what depends on 
 it.  A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from .init import Scheme, by_gate
+from .layer_norm import LayerNorm, layer_norm
 
 
 class ContextLinear(nn.Linear):
@@ -26,12 +27,14 @@ class Cell(nn.Module):
     Args:
         inputs: width of each named input; the first one's matrix carries the bias.
         hidden: hidden width ``n``.
+        norm: layer normalisation of the inputs' sum and of the recurrent product.
     """
 
     gates: int
+    normalised: Tuple[int, ...]  # how many adjoining gates are normalised together
     parts = 1  # of a state, each of width n; the first is the output
 
-    def __init__(self, inputs: Dict[str, int], hidden: int):
+    def __init__(self, inputs: Dict[str, int], hidden: int, norm: bool = False):
         super().__init__()
         self.hidden = hidden
         kinds = [ContextLinear if name in CONTEXTS else nn.Linear for name in inputs]
@@ -42,15 +45,19 @@ class Cell(nn.Module):
             }
         )
         self.recurrent = nn.Linear(hidden, self.gates * hidden, bias=False)
+        parts = [gates * hidden for gates in self.normalised]
+        self.input_norm = layer_norm(norm, *parts)
+        self.recurrent_norm = layer_norm(norm, *parts)
 
     def initialise(self, scheme: Scheme) -> None:
         """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
         for layer in self.inputs.values():
             assert isinstance(layer, nn.Linear)
             by_gate(scheme.square_, layer.weight, self.hidden)
-            if layer.bias is not None:
-                self.initialise_bias(layer.bias, self.hidden, scheme)
         by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden)
+        normalised = isinstance(self.input_norm, LayerNorm)  # its bias is the gates', because it takes away any before
+        carrier: Any = self.input_norm if normalised else next(iter(self.inputs.values()))
+        self.initialise_bias(carrier.bias, self.hidden, scheme)
 
     @staticmethod
     def initialise_bias(bias: Tensor, hidden: int, scheme: Scheme) -> None:
@@ -80,12 +87,17 @@ class Cell(nn.Module):
         """What other parts read of a state: ``h``, ``... x n``."""
         return state.chunk(cls.parts, dim=-1)[0]
 
+    def project(self, name: str, value: Tensor) -> Tensor:
+        """An input that is known before the loop, ``... x gates·n``; normalised, if it is the only one."""
+        term = self.inputs[name](value)
+        return self.input_norm(term) if len(self.inputs) == 1 else term
+
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
         """One step.
 
         Args:
             state: previous state, ``N x state width``.
-            projected: sum of the inputs that were projected before, ``N x gates·n``.
+            projected: from :meth:`project`, ``N x gates·n``.
             inputs: the others, by name, ``N x width``.
 
         Returns:
@@ -96,7 +108,8 @@ class Cell(nn.Module):
             term = self.inputs[name](value)  # N x gates·n
             total = term if total is None else term.add_(total)  # in place: the term is nobody else's
         assert total is not None
-        recurrent = self.recurrent(self.output(state))  # N x gates·n
+        total = self.input_norm(total) if inputs else total
+        recurrent = self.recurrent_norm(self.recurrent(self.output(state)))  # N x gates·n
         return self.step(total.to(state.dtype), recurrent.to(state.dtype), state)
 
 
@@ -107,6 +120,7 @@ class GRUCell(Cell):
     """
 
     gates = 3
+    normalised = 2, 1
 
     @staticmethod
     def initialise_bias(bias: Tensor, hidden: int, scheme: Scheme) -> None:
@@ -131,6 +145,7 @@ class AdaptiveGRUCell(Cell):
     """
 
     gates = 4
+    normalised = 2, 1, 1
     initialise_bias = staticmethod(GRUCell.initialise_bias)
 
     @staticmethod
@@ -148,6 +163,7 @@ class LSTMCell(Cell):
     """Long short-term memory; the state is ``[h; c]``, ``N x 2n``, and the forget gate's bias starts at 1."""
 
     gates = 4
+    normalised = (4,)
     parts = 2
 
     @staticmethod
@@ -187,6 +203,10 @@ class StackedCell(nn.Module):
     def inputs(self) -> nn.ModuleDict:
         """The lowest cell's."""
         return self.cells[0].inputs  # type: ignore[return-value]
+
+    def project(self, name: str, value: Tensor) -> Tensor:
+        """The lowest cell's."""
+        return self.cells[0].project(name, value)  # type: ignore[operator]
 
     def output(self, state: Tensor) -> Tensor:
         """The highest cell's."""

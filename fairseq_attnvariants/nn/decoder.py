@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .attention import exactly
 from .fast.deferred import in_loop
 from .fast.stacks import kept_as_steps, stack
+from .layer_norm import exactly, layer_norm
 from .layers import recurrent_layers
 from .readout import Readout
 from .state import Encoded, Memory, State
@@ -49,17 +49,19 @@ class InitialState(nn.Module):
         source_dim: width of what is read.
         state_dim: width of the state.
         copies: how many layers start from it.
+        norm: layer normalisation of the affine map.
     """
 
-    def __init__(self, source: str, source_dim: int, state_dim: int, copies: int = 1):
+    def __init__(self, source: str, source_dim: int, state_dim: int, copies: int = 1, norm: bool = False):
         super().__init__()
         self.source = source
         self.copies = copies
         self.projection = nn.Linear(source_dim, state_dim)
+        self.norm = layer_norm(norm, state_dim)
 
     def forward(self, encoded: Encoded) -> Tensor:
         """``B x (copies · state_dim)``."""
-        state = self.projection(self.summary(encoded)).to(encoded.final.dtype)
+        state = self.norm(self.projection(self.summary(encoded))).to(encoded.final.dtype)
         return (state if self.source == "linear" else torch.tanh(state)).repeat(1, self.copies)
 
     def summary(self, encoded: Encoded) -> Tensor:
@@ -76,10 +78,10 @@ class InitialState(nn.Module):
 class UpperLayers(nn.Module):
     """Layers above the transition.  They feed nothing back to it, so they run over all steps at once."""
 
-    def __init__(self, kind: str, hidden: int, layers: int, dropout: float):
+    def __init__(self, kind: str, hidden: int, layers: int, dropout: float, norm: bool = False):
         super().__init__()
         self.layers = layers
-        self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout)
+        self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout, norm=norm)
 
     def forward(self, outputs: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
         """``N x T x n`` and ``N x layers x state width`` to the same shapes."""

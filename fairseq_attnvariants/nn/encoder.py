@@ -3,7 +3,7 @@
 Shapes as in :mod:`.state`; padding may stand left or right.
 """
 
-from typing import Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ class BidirectionalEncoder(nn.Module):
         between: dropout rate between layers.
         bridge: whether annotations carry the embeddings (source-side bridging).
         levels: 2 makes the lowest layer a level of its own, with the others as the higher one (004 §3.2).
+        norm: layer normalisation of the cells.
     """
 
     def __init__(
@@ -37,15 +38,15 @@ class BidirectionalEncoder(nn.Module):
         between: float = 0.0,
         bridge: bool = False,
         levels: int = 1,
+        norm: bool = False,
     ):
         super().__init__()
         self.bridge = bridge
         self.dropout = dropout
         lowest = layers if levels == 1 else 1
-        self.rnn = recurrent_layers(kind, input_dim, hidden, lowest, between, bidirectional=True)
-        self.upper = (
-            None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, between, bidirectional=True)
-        )
+        common: Dict[str, Any] = dict(dropout=between, bidirectional=True, norm=norm)
+        self.rnn = recurrent_layers(kind, input_dim, hidden, lowest, **common)
+        self.upper = None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, **common)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
         """Encode a batch.
@@ -80,6 +81,7 @@ class HierarchicalEncoder(nn.Module):
         layers: number of the word RNN's layers; each reads both directions of the one below.
         dropout: of both annotations.
         between: dropout rate between layers.
+        norm: layer normalisation of all cells.
     """
 
     def __init__(
@@ -92,11 +94,12 @@ class HierarchicalEncoder(nn.Module):
         layers: int,
         dropout: nn.Module,
         between: float = 0.0,
+        norm: bool = False,
     ):
         super().__init__()
         self.dropout = dropout
-        self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1)
-        self.words = recurrent_layers(kind, character_hidden, hidden, layers, between, bidirectional=True)
+        self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1, norm=norm)
+        self.words = recurrent_layers(kind, character_hidden, hidden, layers, between, bidirectional=True, norm=norm)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.

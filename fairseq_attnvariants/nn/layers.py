@@ -6,20 +6,20 @@ length, and for the cell that PyTorch does not have, the equations of :mod:`.cel
 Shapes as in :mod:`.state`; ``d`` is the number of layers times directions.
 """
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import AdaptiveGRUCell, Cell, GRUCell, LSTMCell
+from .cells import CELLS, AdaptiveGRUCell, Cell, GRUCell, LSTMCell
 from .fast.deferred import product
 from .init import Scheme, by_gate
 
 
 class Direction(NamedTuple):
-    """The parameters of one direction of a layer."""
+    """The parameters of one direction of a layer, and what normalises."""
 
     input: Tensor
     """``gates·n x input width``"""
@@ -27,6 +27,8 @@ class Direction(NamedTuple):
     recurrent: Tensor
     """``gates·n x n``"""
     recurrent_bias: Optional[Tensor] = None
+    input_norm: Callable[[Tensor], Tensor] = nn.Identity()
+    recurrent_norm: Callable[[Tensor], Tensor] = nn.Identity()
 
 
 def sweep(
@@ -47,12 +49,13 @@ def sweep(
     Returns:
         the outputs ``sum(sizes) x n`` and the last states ``B x state width``.
     """
-    steps = F.linear(data, direction.input, direction.input_bias).split(sizes)
+    steps = direction.input_norm(F.linear(data, direction.input, direction.input_bias)).split(sizes)
     recurrent = product(direction.recurrent, direction.recurrent_bias)
     outputs: List[Tensor] = []
     for inputs in reversed(steps) if reverse else steps:
         running, resting = state.split([len(inputs), len(state) - len(inputs)])
-        running = cell.step(inputs.to(state.dtype), recurrent(cell.output(running)).to(state.dtype), running)
+        term = direction.recurrent_norm(recurrent(cell.output(running)))
+        running = cell.step(inputs.to(state.dtype), term.to(state.dtype), running)
         outputs.append(cell.output(running))
         state = torch.cat([running, resting]) if len(resting) else running
     return torch.cat(outputs[::-1] if reverse else outputs), state
@@ -151,28 +154,37 @@ class LSTM(FusedLayers, nn.LSTM):  # type: ignore[misc]
     cell = LSTMCell
 
 
-class AdaptiveGRU(Layers):
-    """Layers of :class:`~.cells.AdaptiveGRUCell` (002 eq. 13-17).
+class CellLayers(Layers):
+    """Layers of cells that PyTorch has no kernels for.
 
     Args:
+        cell: the kind of cell.
         input_dim: width of the input.
         hidden: width ``n`` of each direction.
         layers: number of layers.
         dropout: between layers.
         bidirectional: whether there is a backward direction.
+        norm: layer normalisation.
     """
 
-    cell = AdaptiveGRUCell
-
-    def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float = 0.0, bidirectional: bool = False):
+    def __init__(
+        self,
+        cell: Type[Cell],
+        input_dim: int,
+        hidden: int,
+        layers: int,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        norm: bool = False,
+    ):
         super().__init__()
+        self.cell = cell
         self.hidden_size = hidden
         self.dropout = dropout
         directions = 2 if bidirectional else 1
         self.cells = nn.ModuleList(
             nn.ModuleList(
-                AdaptiveGRUCell({"input": directions * hidden if layer else input_dim}, hidden)
-                for _ in range(directions)
+                cell({"input": directions * hidden if layer else input_dim}, hidden, norm) for _ in range(directions)
             )
             for layer in range(layers)
         )
@@ -183,8 +195,15 @@ class AdaptiveGRU(Layers):
     @staticmethod
     def direction(cell: Any) -> Direction:
         """The parameters of one cell."""
-        layer = cell.inputs["input"]
-        return Direction(layer.weight, layer.bias, cell.recurrent.weight)
+        layer, norms = cell.inputs["input"], (cell.input_norm, cell.recurrent_norm)
+        return Direction(layer.weight, layer.bias, cell.recurrent.weight, None, *norms)
+
+
+class AdaptiveGRU(CellLayers):
+    """Layers of :class:`~.cells.AdaptiveGRUCell` (002 eq. 13-17)."""
+
+    def __init__(self, *sizes: Any, **options: Any):
+        super().__init__(AdaptiveGRUCell, *sizes, **options)
 
     def shares(self, inputs: Tensor) -> Tensor:
         """``g_t`` (002 eq. 13) of the forward and the backward direction of each layer, from the lowest.
@@ -204,19 +223,28 @@ class AdaptiveGRU(Layers):
                 states = states.view(*data.shape[:2], -1).transpose(0, 1)  # B x T x n
                 # zero before the first step, which in reverse is the last column
                 before = F.pad(states[:, 1:], (0, 0, 0, 1)) if reverse else F.pad(states[:, :-1], (0, 0, 1, 0))
-                sums = F.linear(inputs, direction.input, direction.input_bias) + F.linear(before, direction.recurrent)
-                found.append(torch.sigmoid(sums.chunk(4, dim=-1)[3]))
+                read = direction.input_norm(F.linear(inputs, direction.input, direction.input_bias))
+                known = direction.recurrent_norm(F.linear(before, direction.recurrent))
+                found.append(torch.sigmoid((read + known).chunk(4, dim=-1)[3]))
                 outputs.append(states)
             inputs = torch.cat(outputs, dim=-1)
         return torch.stack(found)
 
 
 def recurrent_layers(
-    kind: str, input_dim: int, hidden: int, layers: int, dropout: float = 0.0, bidirectional: bool = False
+    kind: str,
+    input_dim: int,
+    hidden: int,
+    layers: int,
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+    norm: bool = False,
 ) -> Layers:
     """Batch-first recurrent layers of a kind of cell, ``gru``, ``adaptive_gru`` or ``lstm``."""
     between = dropout if layers > 1 else 0.0
     if kind == "adaptive_gru":
-        return AdaptiveGRU(input_dim, hidden, layers, between, bidirectional)
+        return AdaptiveGRU(input_dim, hidden, layers, between, bidirectional, norm)
+    if norm:
+        return CellLayers(CELLS[kind], input_dim, hidden, layers, between, bidirectional, norm)
     fused = {"gru": GRU, "lstm": LSTM}[kind]
     return fused(input_dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)

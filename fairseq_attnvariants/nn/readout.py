@@ -5,13 +5,14 @@ The readout has no part in the recurrence, so it runs once over all steps, after
 Shapes as in :mod:`.state`.
 """
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
 
 from .cells import ContextLinear
 from .init import Scheme
+from .layer_norm import layer_norm
 
 
 class AdaptiveWeighting(nn.Module):
@@ -60,18 +61,26 @@ class Readout(nn.Module):
         hidden, target, context: widths of ``s``, ``y`` and ``c``.
         width: width of the sum, :attr:`pieces` times that of the features.
         weighting: makes the weights of the three maps, or None for a plain sum.
+        norm: layer normalisation of each of the three maps.
     """
 
     pieces = 1
 
     def __init__(
-        self, hidden: int, target: int, context: int, width: int, weighting: Optional[AdaptiveWeighting] = None
+        self,
+        hidden: int,
+        target: int,
+        context: int,
+        width: int,
+        weighting: Optional[AdaptiveWeighting] = None,
+        norm: bool = False,
     ):
         super().__init__()
         self.weighting = weighting
         self.hidden = nn.Linear(hidden, width)
         self.target = nn.Linear(target, width, bias=False)
         self.context = ContextLinear(context, width, bias=False)
+        self.hidden_norm, self.target_norm, self.context_norm = (layer_norm(norm, width) for _ in range(3))
 
     def initialise(self, scheme: Scheme) -> None:
         """None of the readout's matrices is orthogonal, square or not."""
@@ -89,9 +98,12 @@ class Readout(nn.Module):
         Returns:
             ``N x T x width / pieces``.
         """
+        state = self.hidden_norm(self.hidden(hidden))  # N x T x width, as the others
+        word = self.target_norm(self.target(target))
+        source = self.context_norm(self.context(context))
         if self.weighting is None:
-            return self.finish(self.hidden(hidden) + self.target(target) + self.context(context))
-        parts = torch.stack([self.hidden(hidden), self.target(target), self.context(context)])  # 3 x N x T x width
+            return self.finish(state + word + source)
+        parts = torch.stack([state, word, source])  # 3 x N x T x width
         return self.finish((self.weighting(parts, hidden, target, context) * parts).sum(0))
 
     def finish(self, total: Tensor) -> Tensor:
@@ -123,10 +135,8 @@ class FeedForwardReadout(Readout):
 
     pieces = 2
 
-    def __init__(
-        self, hidden: int, target: int, context: int, width: int, weighting: Optional[AdaptiveWeighting] = None
-    ):
-        super().__init__(hidden, target, context, width, weighting)
+    def __init__(self, hidden: int, target: int, context: int, width: int, *parts: Any, **options: Any):
+        super().__init__(hidden, target, context, width, *parts, **options)
         self.second = nn.Linear(width, width // 2)
 
     def finish(self, total: Tensor) -> Tensor:

@@ -104,7 +104,7 @@ class Transition(nn.Module):
     def project(self, target: Tensor) -> Words:
         """Project target embeddings ``N x T x m`` of all steps at once."""
         condition = None if self.condition is None else self.condition.target(target)
-        return Words(self.first.inputs["target"](target), condition)
+        return Words(self.first.project("target", target), condition)
 
     def forward(self, words: Words, memory: Memory, state: State) -> State:
         """One step.

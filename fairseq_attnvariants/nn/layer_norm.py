@@ -1,0 +1,40 @@
+"""Layer normalisation (Ba et al. 2016), where Nematus has it."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .init import Scheme
+
+
+class LayerNorm(nn.Module):
+    """``gain ∘ (x - mean) / deviation + bias`` of parts of a row, each with the mean and the deviation of its own.
+
+    Args:
+        parts: their widths.
+    """
+
+    def __init__(self, *parts: int):
+        super().__init__()
+        self.parts = parts
+        self.weight = nn.Parameter(torch.ones(sum(parts)))
+        self.bias = nn.Parameter(torch.zeros(sum(parts)))
+
+    def initialise(self, scheme: Scheme) -> None:
+        """A gain of 1; the bias is 0 so far."""
+        nn.init.ones_(self.weight)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """``... x Σ parts``, float32 or better."""
+        pieces = (value.split(self.parts, dim=-1) for value in (exactly(values), self.weight, self.bias))
+        return torch.cat([F.layer_norm(x, gain.shape, gain, bias) for x, gain, bias in zip(*pieces)], dim=-1)
+
+
+def layer_norm(wanted: bool, *parts: int) -> nn.Module:
+    """Normalisation of parts of these widths, or nothing."""
+    return LayerNorm(*parts) if wanted else nn.Identity()
+
+
+def exactly(value: Tensor) -> Tensor:
+    """Float32, or float64 where the value is: for energies, softmax and normalisation."""
+    return value.to(torch.promote_types(value.dtype, torch.float32))
