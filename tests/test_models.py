@@ -262,12 +262,15 @@ def test_what_is_square_in_the_adaptive_output_starts_orthogonal():
     assert 0.008 < weighting.hidden.weight.std() < 0.012
 
 
+@pytest.mark.parametrize("norm", ["none", "all"])
 @pytest.mark.parametrize("name", ["rnnsearch", "adaptive_both", "rnnatt", "ava"])
-def test_gate_bias(name):
-    """Of the reset and the update gate of every GRU, and of nothing else."""
-    plain, biased = (dict(build(name, gate_bias=bias).named_parameters()) for bias in (0.0, 1.5))
+def test_gate_bias(name, norm):
+    """Of the reset and the update gate of every GRU, where layer normalisation cannot take it away, and nowhere else."""
+    models = (build(name, gate_bias=bias, layer_norm=norm) for bias in (0.0, 1.5))
+    plain, biased = (dict(model.named_parameters()) for model in models)
     changed = {name for name in plain if "bias" in name and not plain[name].equal(biased[name])}
-    cells = {n for n in plain if ".inputs." in n and n.endswith("bias") or "bias_ih" in n}
+    places = (".inputs.", "bias_ih") if norm == "none" else ("input_norm",)
+    cells = {n for n in plain if any(place in n for place in places) and "bias" in n}
     assert changed == {n for n in cells if "characters" not in n}  # an LSTM
     for parameter in changed:
         width = {"encoder": 8, "decoder": 7}[parameter.split(".")[0]]
