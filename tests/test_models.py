@@ -265,7 +265,7 @@ def test_what_is_square_in_the_adaptive_output_starts_orthogonal():
 @pytest.mark.parametrize("norm", ["none", "all"])
 @pytest.mark.parametrize("name", ["rnnsearch", "adaptive_both", "rnnatt", "ava"])
 def test_gate_bias(name, norm):
-    """Of the reset and the update gate of every GRU, where layer normalisation cannot take it away, and nowhere else."""
+    """Of the reset and the update gate of every GRU, after layer normalisation if there is any, and nowhere else."""
     models = (build(name, gate_bias=bias, layer_norm=norm) for bias in (0.0, 1.5))
     plain, biased = (dict(model.named_parameters()) for model in models)
     changed = {name for name in plain if "bias" in name and not plain[name].equal(biased[name])}
