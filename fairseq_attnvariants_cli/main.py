@@ -32,7 +32,7 @@ VERBS = {
     "similarity": "the share of source words that are similar to their translations, from attention via attention",
     "gates": "what adaptive weighting weighs, by word or by tag",
     "neighbours": "the target words nearest to source words that the direct bridge has mapped",
-    "score": "BLEU, chrF, TER and 1-gram BLEU, with paired bootstrap and by source length",
+    "score": "BLEU, chrF, TER, 1-gram BLEU and accuracy, with paired bootstrap and by source length",
     "compare": "a page with the translations of several systems side by side",
     "results": "one table of many runs: scores over seeds, significance, learning curves",
     "average": "average the parameters of several checkpoints",

@@ -4,7 +4,8 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Metric, Signature
+from sacrebleu.metrics.base import Score as MetricScore
 from sacrebleu.significance import PairedTest
 
 from .files import UserError, reason
@@ -28,6 +29,31 @@ class Score(NamedTuple):
     signature: str
 
 
+class Accuracy(Metric):
+    """The share of lines that are, without spaces around them, equal to one of their references, in percent."""
+
+    _SIGNATURE_TYPE = Signature
+
+    def __init__(self, lowercase: bool = False):
+        super().__init__()
+        self.lowercase = lowercase
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return sent.strip().lower() if self.lowercase else sent.strip()
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> Dict[str, Any]:
+        return {"references": refs}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[int]:
+        return [int(hypothesis in ref_kwargs["references"]), 1]
+
+    def _aggregate_and_compute(self, stats: List[List[int]]) -> MetricScore:
+        return self._compute_score_from_stats([sum(column) for column in zip(*stats)])
+
+    def _compute_score_from_stats(self, stats: Sequence[Any]) -> MetricScore:
+        return MetricScore("accuracy", 100 * float(stats[0]) / float(stats[1]))
+
+
 def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> List[Tuple[str, Metric]]:
     """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
 
@@ -44,6 +70,7 @@ def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> 
         (f"chrF{beta}", CHRF(beta=beta, lowercase=lowercase)),
         ("TER", TER()),
         ("1-gram BLEU", BLEU(max_ngram_order=1, **options)),
+        ("accuracy", Accuracy(lowercase)),
     ]
 
 

@@ -107,9 +107,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Describe the verb and its options."""
     parser.description = (
         "Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, "
-        "1-gram precision and 1-gram BLEU, which is that precision times the brevity penalty. With --bootstrap also "
-        "95% intervals, and p of the paired bootstrap against the first system. With --source also BLEU by the number "
-        "of words in the source."
+        "1-gram precision and 1-gram BLEU, which is that precision times the brevity penalty, and accuracy, the share "
+        "of lines that are equal to a reference. With --bootstrap also 95% intervals, and p of the paired bootstrap "
+        "against the first system. With --source also BLEU by the number of words in the source."
     )
     parser.epilog = (
         "example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none "

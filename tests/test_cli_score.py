@@ -32,10 +32,18 @@ def test_measures_are_those_of_sacrebleu_with_its_signatures():
     rows = scores(SYSTEMS, REFERENCES, metrics("char", True, 3))
     bleu = BLEU(tokenize="char", lowercase=True).corpus_score(SYSTEMS[0][1], REFERENCES)
     assert values(rows)["BLEU", "one"] == bleu.score
-    assert [row.measure for row in rows[::2]] == ["BLEU", "chrF3", "TER", "1-gram precision", "1-gram BLEU"]
+    assert [row.measure for row in rows[::2]] == ["BLEU", "chrF3", "TER", "1-gram precision", "1-gram BLEU", "accuracy"]
     assert "case:lc|eff:no|tok:char|smooth:exp" in rows[0].signature and "nc:6|nw:0" in rows[2].signature
     assert all(row.interval is row.p is None for row in rows)
     assert values(rows)["TER", "two"] == pytest.approx(100 / 9)
+
+
+def test_accuracy_by_hand():
+    references = [["a b", "c", "d"], ["x", "C", "e "]]
+    systems = [("one", [" a b", "x", "e"]), ("two", ["x", "c", "D"])]
+    found = values(scores(systems, references, metrics("none", False, 2)))
+    assert found["accuracy", "one"] == found["accuracy", "two"] == pytest.approx(100 * 2 / 3)
+    assert values(scores(systems, references, metrics("none", True, 2)))["accuracy", "two"] == 100
 
 
 def test_bootstrap_is_paired_against_the_first_system():
@@ -94,8 +102,8 @@ def command(tmp_path):
 def test_verb_prints_and_writes_both_tables(command, tmp_path, capfd):
     assert main([*command(), "--group-table", str(tmp_path / "groups.csv"), "--bootstrap", "20"]) == 0
     rows = json.loads((tmp_path / "scores.json").read_text())
-    assert len(rows) == 10 and rows[-1]["measure"] == "1-gram BLEU" and rows[-1]["system"].endswith("two")
-    assert rows[-1]["score"] == pytest.approx(100 * 8 / 9) and 0 < rows[-1]["p"] <= 1
+    assert len(rows) == 12 and rows[-1]["measure"] == "accuracy" and rows[-1]["system"].endswith("two")
+    assert rows[-1]["score"] == pytest.approx(50) and 0 < rows[-1]["p"] <= 1
     with open(tmp_path / "groups.csv") as stream:
         groups = list(csv.reader(stream))
     assert [row[:2] for row in groups] == [["words", "sentences"], ["0 to 4", "1"], ["over 4", "1"]]

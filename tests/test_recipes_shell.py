@@ -12,7 +12,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RECIPES = ["baselines", "alignment", "distortion_fertility", "adaptive_weighting"]
-RECIPES += ["bridging", "attention_via_attention"]
+RECIPES += ["bridging", "attention_via_attention", "scan"]
 CORPORA = ["TEXT", "NIST", "NEWS", "wmt15", "wmt17"]
 SETS = ["val", "test_2016_flickr", "czenali", *(f"nist0{year}" for year in (2, 3, 4, 5, 6, 8)), "liu"]
 SETS += ["newstest2013", "newstest2014", *(f"newstest{year}.tc" for year in (2014, 2015, 2016))]
@@ -50,6 +50,10 @@ def put(path, text):
     path.chmod(0o755)
 
 
+def read_pair(prefix):
+    return [Path(f"{prefix}.{side}").read_text().splitlines() for side in ("xx", "yy")]
+
+
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
     """A copy of ``examples/`` and, in each recipe's folder, the texts that it starts from."""
@@ -76,6 +80,11 @@ def examples(tmp_path_factory):
         (folder / recipe / "nist06.pos.zh").write_text("".join("N " * length + "\n" for length in test))
         links = [" ".join(f"{i}-{i}" for i in range(length)) for length in train]
         (folder / recipe / "train.links").write_text("\n".join([*links, ""]))
+    (folder / "scan" / "SCAN").mkdir()
+    for split in ("train", "test"):
+        lines = ["IN: {} OUT: {}".format(*pair) for pair in zip(*read_pair(text / split))]
+        for task in ("simple", "length"):
+            (folder / "scan" / "SCAN" / f"tasks_{split}_{task}.txt").write_text("\n".join([*lines, ""]))
     put(folder / "adaptive_weighting" / "download.sh", "")
     put(folder / "attention_via_attention" / "download.sh", "")
     return folder

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SCAN's commands and actions for fairseq.
+#   prepare.sh TRAIN TEST OUT      TRAIN and TEST are SCAN's files, "IN: command OUT: actions" a line
+# OUT is made in one go: {train,valid,test}.{in,out} and bin/; every 20th line of TRAIN is for validation.
+set -euo pipefail
+if [ $# -ne 3 ]; then echo "usage: prepare.sh TRAIN TEST OUT" >&2; exit 2; fi
+out=${3%/}
+if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
+rm -rf "$out.part"
+mkdir -p "$out.part"
+split() {  # split PREFIX: SCAN's lines to PREFIX.in and PREFIX.out
+  awk -F ' OUT: ' -v prefix="$1" '{ sub("^IN: ", "", $1); print $1 > (prefix ".in"); print $2 > (prefix ".out") }'
+}
+awk 'NR % 20 != 0' "$1" | split "$out.part/train"
+awk 'NR % 20 == 0' "$1" | split "$out.part/valid"
+split "$out.part/test" < "$2"
+fairseq-preprocess --source-lang in --target-lang out --trainpref "$out.part/train" --validpref "$out.part/valid" \
+  --testpref "$out.part/test" --destdir "$out.part/bin"
+mv "$out.part" "$out"
