@@ -99,8 +99,10 @@ def test_words(script, words, text, tmp_path):
 
 def test_bpe(script, text, tmp_path):
     data, out = tmp_path / "prepared", tmp_path / "out"
-    script("common/prepare_bpe.sh", "paper", text, data, "xx", "yy", LOWER="yes")
-    assert (data / "test.yy1").read_text().islower()
+    script("common/prepare_bpe.sh", "paper", text, data, "xx", "yy", LOWER="yes", JOIN="3")
+    lines = (text / "test.yy1").read_text().lower().splitlines()
+    joined = [" ".join(lines[first : first + 3]) for first in range(0, len(lines), 3)]
+    assert (data / "test.yy1").read_text().splitlines() == joined
     script("adaptive_weighting/train.sh", "small", data / "bin", out, "adaptive_both", *TINY)
     printed = script("common/evaluate.sh", "bpe", data, out, "xx", "yy", "--cpu").stdout
     assert "BLEU" in printed and "@@" not in (out / "test.txt").read_text()

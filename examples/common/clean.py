@@ -1,4 +1,4 @@
-"""Copies parallel text, lowercased or cut to sentences of a length: ``clean.py [options] IN OUT LANGUAGE...``.
+"""Copies parallel text, lowercased, joined or cut to sentences of a length: ``clean.py [options] IN OUT LANGUAGE...``.
 
 ``IN`` and ``OUT`` are prefixes: ``IN.LANGUAGE`` are read, of which two or more are parallel.
 """
@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("languages", nargs="+")
     parser.add_argument("--lower", action="store_true", help="lowercase")
     parser.add_argument("--longest", type=int, default=0, help="keep those with 1 to so many words a side; 0: keep all")
+    parser.add_argument("--join", type=int, default=1, help="make one line of so many neighbouring ones")
     options = vars(parser.parse_args())
     read, write = ([f"{options[end]}.{language}" for language in options["languages"]] for end in ("in", "out"))
     try:
@@ -24,11 +25,13 @@ def main() -> None:
             # only line feeds end a line
             reading = [files.enter_context(open(path, encoding="utf-8", newline="\n")) for path in read]
             writing = [files.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in write]
-            for pair in itertools.zip_longest(*reading):
-                if None in pair:
+            pairs = itertools.zip_longest(*reading)
+            while joined := list(itertools.islice(pairs, options["join"])):
+                if any(None in pair for pair in joined):
                     sys.exit(f"clean.py: {' and '.join(read)} do not have equally many lines")
-                if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in pair):
-                    for stream, line in zip(writing, pair):
+                lines = [" ".join(line.rstrip("\n") for line in side) + "\n" for side in zip(*joined)]
+                if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in lines):
+                    for stream, line in zip(writing, lines):
                         stream.write(line.lower() if options["lower"] else line)
     except (OSError, UnicodeError) as error:
         sys.exit(f"clean.py: {error}")

@@ -4,6 +4,7 @@
 # CORPUS  folder with train.SOURCE, train.TARGET and the same for val and test, in words. TRAIN, VALID and TEST in the
 #         environment name other files; TEST="newstest2014 newstest2015" makes two test sets, test and test1.
 #         More references of a test set are beside it as test.TARGET1, test.TARGET2 and so on.
+#         JOIN=3 in the environment makes one sentence of every three neighbouring ones.
 #         LOWER=yes in the environment lowercases all text, so that all scores are case-insensitive.
 # OUT     is made in one go: train.*, valid.*, test.*, the text that was used, and bin/ for fairseq.
 if [ $# -ne 5 ] || [[ $1 != small && $1 != paper ]]; then
@@ -16,18 +17,18 @@ if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
 # begin LONGEST: writes the text, lowercased if small, and goes to its folder. Training pairs with an empty side or more
 # than LONGEST words are left out; 0 keeps all.
 begin() {
-  local lower=() name split file languages number=0
-  [[ $size = paper && ${LOWER-} != yes ]] || lower=(--lower)
+  local options=(--join "${JOIN:-1}") name split file languages number=0
+  [[ $size = paper && ${LOWER-} != yes ]] || options+=(--lower)
   rm -rf "$out.part"
   mkdir -p "$out.part"
-  python "$common/clean.py" "$corpus/${TRAIN:-train}" "$out.part/train" "$source" "$target" "${lower[@]}" \
+  python "$common/clean.py" "$corpus/${TRAIN:-train}" "$out.part/train" "$source" "$target" "${options[@]}" \
     --longest "$1"
-  python "$common/clean.py" "$corpus/${VALID:-val}" "$out.part/valid" "$source" "$target" "${lower[@]}"
+  python "$common/clean.py" "$corpus/${VALID:-val}" "$out.part/valid" "$source" "$target" "${options[@]}"
   tests=()
   for name in ${TEST:-test}; do
     split=test${tests:+$((number += 1))} languages=("$source" "$target")
     for file in "$corpus/$name.$target"[1-9]; do [ ! -e "$file" ] || languages+=("${file##*.}"); done
-    python "$common/clean.py" "$corpus/$name" "$out.part/$split" "${languages[@]}" "${lower[@]}"
+    python "$common/clean.py" "$corpus/$name" "$out.part/$split" "${languages[@]}" "${options[@]}"
     tests+=("$split")
   done
   out=$(cd "$out.part/.." && pwd)/${out##*/}
