@@ -12,18 +12,17 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple, Union
 import torch
 from torch import nn
 
-from .nn.attention import AdditiveAttention, AttentionViaAttention
+from .nn.attention import SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, StackedCell
 from .nn.decoder import Decoder, InitialState, UpperLayers
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.histories import ContextHistory, ConvolutionHistory, DistanceHistory, History
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
-from .nn.transition import AnyCell, Condition, Transition
+from .nn.transition import AnyAttention, AnyCell, Condition, Transition
 from .variants import DROPOUT_PLACES, HISTORIES
 
 Encoder = Union[BidirectionalEncoder, HierarchicalEncoder]
-Attention = Union[AdditiveAttention, AttentionViaAttention]
 
 
 class ConfigurationError(ValueError):
@@ -225,16 +224,17 @@ def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     return StackedCell([cell(first, hidden), *above], cfg.decoder_dropout_out), None
 
 
-def _attention(cfg, source: Widths) -> Attention:
+def _attention(cfg, source: Widths) -> AnyAttention:
+    score = SCORES["additive"]
     hidden, paths, norm = cfg.decoder_hidden_size, histories(cfg), _decoder_norm(cfg)
     if not cfg.attention_via:
         terms = _score_terms(cfg, paths, source, cfg.attention_dim)
-        return AdditiveAttention(hidden, source.lower, cfg.attention_dim, terms, norm=norm)
+        return score(hidden, source.lower, cfg.attention_dim, terms, norm=norm)
     terms = _score_terms(cfg, paths, source, cfg.attention_via_dim)
     guide = 0 if cfg.attention_via_unguided else source.upper
     return AttentionViaAttention(
-        AdditiveAttention(hidden, source.upper, cfg.attention_dim, norm=norm),
-        AdditiveAttention(hidden, source.lower, cfg.attention_via_dim, terms, guide, norm),
+        score(hidden, source.upper, cfg.attention_dim, norm=norm),
+        score(hidden, source.lower, cfg.attention_via_dim, terms, guide, norm),
     )
 
 

@@ -32,11 +32,12 @@ def test_gradient_of_the_energies(hypotheses):
     """The backward pass computes what is between again."""
     inputs = double(3, hypotheses, 3), double(3, 4, 3), double(3)
 
-    def energies(*inputs):
-        return recomputed(additive_energies, *inputs)
+    def energies(query, keys, vector, *features):
+        return recomputed(additive_energies, query, keys, vector, *zip(features[::2], features[1::2]))
 
     assert torch.autograd.gradcheck(energies, inputs)
-    assert torch.autograd.gradcheck(energies, (*inputs, double(3, hypotheses, 4, 2), double(3, 2)))
+    features = double(3, hypotheses, 4, 2), double(3, 2), double(3, hypotheses, 4, 1), double(3, 1)
+    assert torch.autograd.gradcheck(energies, (*inputs, *features))
 
 
 CELLS = pytest.mark.parametrize("cell", [GRUCell, AdaptiveGRUCell, LSTMCell])

@@ -1,19 +1,19 @@
-"""Additive attention over a sentence's annotations, of one level or of two, and what it knows of earlier steps.
+"""Attention over a sentence's annotations, of one level or of two.
 
-The score is ``e_ij = v·tanh(query + key) + term``; what attention knows of earlier steps (:mod:`.histories`) adds to
-one of the three.
+A score compares the query with a key for each annotation, such as ``e_ij = v·tanh(query + key) + term``; what attention
+knows of earlier steps (:mod:`.histories`) adds to one of the three.
 
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from .histories import History
+from .histories import History, KeyFeatures
 from .layer_norm import exactly, layer_norm
 from .state import Encoded, Memory, State, grouped
 
@@ -23,23 +23,21 @@ def real_positions(padding_mask: Tensor) -> Tensor:
     return torch.cumsum(~padding_mask, dim=1).float()
 
 
-def additive_energies(
-    query: Tensor, keys: Tensor, vector: Tensor, features: Optional[Tensor] = None, matrix: Optional[Tensor] = None
-) -> Tensor:
-    """``e_ij = v·tanh(query + keys + matrix features)`` (001 §3.2, 002 eq. 6), float32 or better.
+def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
+    """``e_ij = v·tanh(query + keys + Σ matrix features)`` (001 §3.2, 002 eq. 6), float32 or better.
 
     Args:
         query: ``B x k x A``.
         keys: ``B x S x A``.
         vector: ``v``, ``A``.
-        features, matrix: ``B x k x S x f`` and ``A x f``, or None.
+        features: of the histories, each ``B x k x S x f`` and a matrix ``A x f``.
 
     Returns:
         ``B x k x S``.
     """
     hidden = query.unsqueeze(2) + keys.unsqueeze(1)  # B x k x S x A
-    if features is not None and matrix is not None:
-        hidden = hidden + F.linear(features.to(matrix.dtype), matrix)
+    for values, matrix in features:
+        hidden = hidden + F.linear(values.to(matrix.dtype), matrix)
     with torch.autocast(hidden.device.type, enabled=False):
         return exactly(hidden).tanh_() @ exactly(vector)  # in place, because it is large
 
@@ -79,14 +77,16 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
-class AdditiveAttention(nn.Module):
-    """Bahdanau's attention (001 §3.2, 002 eq. 6-7): ``e_ij = v·tanh(W q + U s_j + b)``, ``c_i = Σ_j w_ij s_j``.
+class Attention(nn.Module):
+    """``w_i = softmax(e_i)`` of a score's energies ``e_ij``, and ``c_i = Σ_j w_ij s_j`` (001 §3.2, 002 eq. 6-7).
+
+    A score is a subclass, in :data:`SCORES`.
 
     Args:
         query_dim: width of the query.
         annotation_dim: width ``a`` of the annotations.
-        attention_dim: width ``A`` of the score's hidden layer.
-        histories: recurrent paths that add their terms to the score, at most one of them to the keys.
+        attention_dim: width ``A`` of the projected query and keys.
+        histories: recurrent paths that add their terms to the score.
         guide_dim: width of a guide, a second part of the query (004 §3.2), or 0 without one.
         norm: layer normalisation of the projected query and keys.
     """
@@ -104,10 +104,19 @@ class AdditiveAttention(nn.Module):
         self.query = nn.Linear(query_dim, attention_dim, bias=False)
         self.guide = nn.Linear(guide_dim, attention_dim, bias=False) if guide_dim else None
         self.key = nn.Linear(annotation_dim, attention_dim)
-        self.vector = nn.Parameter(torch.empty(attention_dim))
         self.histories = nn.ModuleDict(histories or {})
         self.query_norm = layer_norm(norm, attention_dim)
         self.key_norm = layer_norm(norm, attention_dim)
+
+    def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
+        """``e_ij``, ``B x k x S``, float32 or better.
+
+        Args:
+            query: projected, ``B x k x A``.
+            keys: ``B x S x A``.
+            features: to be added to the keys, each ``B x k x S x f`` and a matrix ``A x f``.
+        """
+        raise NotImplementedError
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
@@ -125,17 +134,28 @@ class AdditiveAttention(nn.Module):
             guide: projected already, ``N x A``, or None.
         """
         projected = _plus(self.query_norm(self.query(query)), guide)  # N x A
-        features: Tuple[Any, Any] = (None, None)
+        features: List[KeyFeatures] = []
         bias: Optional[Tensor] = None
         for history in self.histories.values():
             assert isinstance(history, History)
             projected = _plus(projected, history.query_term(state))
-            features = history.key_features(memory, state) or features
+            features += filter(None, [history.key_features(memory, state)])
             bias = _plus(bias, history.energy_term(memory, state))
         rows = grouped(projected, memory.keys)  # B x k x A
-        energies = _plus(recomputed(additive_energies, rows, memory.keys, self.vector, *features), bias)  # B x k x S
+        energies = _plus(self.energies(rows, memory.keys, *features), bias)  # B x k x S
         weights = masked_softmax(energies, memory.padding_mask).flatten(0, 1)  # N x S
         return Attended(weighted_sum(weights, memory.values).to(query.dtype), weights)
+
+
+class AdditiveAttention(Attention):
+    """Bahdanau's score, ``e_ij = v·tanh(W q + U s_j + b)`` (001 §3.2, 002 eq. 6)."""
+
+    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
+        super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
+        self.vector = nn.Parameter(torch.empty(attention_dim))
+
+    def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
+        return recomputed(additive_energies, query, keys, self.vector, *features)
 
 
 class AttentionViaAttention(nn.Module):
@@ -150,7 +170,7 @@ class AttentionViaAttention(nn.Module):
             independent) and the recurrent paths.
     """
 
-    def __init__(self, upper: AdditiveAttention, lower: AdditiveAttention):
+    def __init__(self, upper: Attention, lower: Attention):
         super().__init__()
         self.upper = upper
         self.lower = lower
@@ -164,13 +184,16 @@ class AttentionViaAttention(nn.Module):
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
-        """Attend once to each level; as :meth:`AdditiveAttention.forward`."""
+        """Attend once to each level; as :meth:`Attention.forward`."""
         assert memory.upper is not None
         context, upper_weights, _ = self.upper(query, memory.upper, state)  # N x 2n
         guides = memory.upper.guides
         guide = None if guides is None else weighted_sum(upper_weights, guides)  # N x A
         detail, weights, _ = self.lower(query, memory, state, guide)
         return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
+
+
+SCORES = {"additive": AdditiveAttention}
 
 
 def _plus(term, other):

@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from .cells import ContextLinear
 from .state import Memory, State, grouped
 
+KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
+
 
 class History(nn.Module):
     """A recurrent path; each method returns None where the path adds nothing.  Paths compose: their terms add up."""
@@ -22,7 +24,7 @@ class History(nn.Module):
         """Added to the projected query, ``N x A``."""
         return None
 
-    def key_features(self, memory: Memory, state: State) -> Optional[Tuple[Tensor, Tensor]]:
+    def key_features(self, memory: Memory, state: State) -> Optional[KeyFeatures]:
         """Features ``B x k x S x f`` and a matrix ``A x f`` whose product is added to the keys."""
         return None
 
@@ -67,7 +69,7 @@ class ConvolutionHistory(History):
         self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product: S stays free for --compile
         self.projection = nn.Linear(filters, attention_dim, bias=False)
 
-    def key_features(self, memory: Memory, state: State) -> Tuple[Tensor, Tensor]:
+    def key_features(self, memory: Memory, state: State) -> KeyFeatures:
         weights = grouped(state.weights, memory.keys)  # B x k x S
         first = weights.sum(2, keepdim=True).eq(0)
         weights = torch.where(first, uniform_weights(memory.padding_mask).to(weights).unsqueeze(1), weights)

@@ -18,11 +18,12 @@ from typing import Dict, NamedTuple, Optional, Union
 import torch
 from torch import Tensor, nn
 
-from .attention import AdditiveAttention, AttentionViaAttention
+from .attention import Attention, AttentionViaAttention
 from .bridging import most_attended, select
 from .cells import Cell, ContextLinear, StackedCell
 from .state import Memory, State, grouped
 
+AnyAttention = Union[Attention, AttentionViaAttention]
 AnyCell = Union[Cell, StackedCell]
 
 
@@ -77,7 +78,7 @@ class Transition(nn.Module):
     def __init__(
         self,
         before: Optional[AnyCell],
-        attention: Union[AdditiveAttention, AttentionViaAttention],
+        attention: AnyAttention,
         after: Optional[AnyCell],
         query_cell: Optional[Cell] = None,
         condition: Optional[Condition] = None,
