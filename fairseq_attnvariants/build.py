@@ -14,7 +14,7 @@ from torch import nn
 
 from .nn.attention import SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
-from .nn.cells import CELLS, StackedCell
+from .nn.cells import CELLS, ContextGatedCell, StackedCell
 from .nn.decoder import Decoder, InitialState, UpperLayers
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.histories import ContextHistory, ConvolutionHistory, DistanceHistory, History
@@ -96,8 +96,15 @@ def check(cfg) -> None:
         )
     if cfg.attention_via_unguided and not cfg.attention_via:
         raise ConfigurationError("--attention-via-unguided changes --attention-via, which is not given: add it")
-    if late and (cfg.decoder_condition or cfg.bridge_target):
+    gated = str(cfg.context_gate) != "none"
+    if gated and str(cfg.decoder_cell) == "lstm":
+        raise ConfigurationError(
+            "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell "
+            "lstm, which has a memory beside its state; use --decoder-cell gru or adaptive_gru"
+        )
+    if late and (cfg.decoder_condition or cfg.bridge_target or gated):
         option = "--decoder-condition" if cfg.decoder_condition else "--bridge-target"
+        option = "--context-gate" if gated else option
         raise ConfigurationError(
             f"{option} changes the cell that reads the context, and with --decoder-transition late there is none after "
             "attention; use simple or conditional"
@@ -206,7 +213,9 @@ def _decoder_norm(cfg) -> bool:
 
 def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     """The cells before and after attention."""
-    cell, hidden = partial(CELLS[str(cfg.decoder_cell)], norm=_decoder_norm(cfg)), cfg.decoder_hidden_size
+    kind, hidden, gate = CELLS[str(cfg.decoder_cell)], cfg.decoder_hidden_size, str(cfg.context_gate)
+    cell: Any = partial(kind, norm=_decoder_norm(cfg))
+    reader = cell if gate == "none" else partial(ContextGatedCell, kind, gate, norm=_decoder_norm(cfg))
     first = {"target": cfg.decoder_embed_dim}
     if cfg.input_feed:
         first["previous_context"] = source.context
@@ -214,9 +223,9 @@ def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     if cfg.bridge_target:
         last["attended"] = cfg.encoder_embed_dim
     if str(cfg.decoder_transition) == "simple":
-        return None, cell({**first, **last}, hidden)
+        return None, reader({**first, **last}, hidden)
     if str(cfg.decoder_transition) == "conditional":
-        return cell(first, hidden), cell(last, hidden)
+        return cell(first, hidden), reader(last, hidden)
     if cfg.decoder_layers == 1:
         return cell(first, hidden), None
     # attention reads the highest layer's state, so all layers step before it

@@ -13,6 +13,7 @@ from omegaconf import II
 CELL = ChoiceEnum(["gru", "adaptive_gru", "lstm"])
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late"])
+CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
 READOUT = ChoiceEnum(["maxout", "tanh", "relu"])
 INIT = ChoiceEnum(["normal", "uniform"])
@@ -75,6 +76,10 @@ class AttentionRNNConfig(FairseqDataclass):
         "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "
         "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late' steps all layers "
         "and then attends from the highest one's state (ava)"
+    )
+    context_gate: Optional[CONTEXT_GATE] = option(  # type: ignore[valid-type]
+        "a gate in the GRU that reads the context scales what it reads of the source ('source'), the word and its "
+        "state ('target'), or the ones up and the others down ('both')"
     )
     initial_state: Optional[INITIAL_STATE] = option(  # type: ignore[valid-type]
         "the decoder starts from the backward state at the first word, through tanh ('first') or not ('linear'), or "

@@ -64,6 +64,7 @@ VARIANTS: Dict[str, Variant] = {
             decoder_layers=1,
             decoder_cell="gru",
             decoder_transition="simple",
+            context_gate="none",
             initial_state="first",
             readout="maxout",
             decoder_out_embed_dim=maxout_width,
@@ -120,6 +121,7 @@ VARIANTS: Dict[str, Variant] = {
     "bridge_source": Variant("Kuang et al., section 2.1", "rnnsearch_star", dict(bridge_source=True)),
     "bridge_target": Variant("Kuang et al., section 2.2", "rnnsearch_star", dict(bridge_target=True)),
     "bridge_direct": Variant("Kuang et al., section 2.3", "bridge_source", dict(bridge_direct="hard")),
+    "context_gate": Variant("Tu et al. 2017", "dl4mt", dict(context_gate="both", attention_dim=hidden_width)),
     "ava": Variant(
         "Zhao and Zhang, section 3 (shallow, compared with RNNsearch)",
         "rnnsearch",

@@ -142,12 +142,42 @@ def logits(model, cfg, source, previous):
     conditions = [sd]
 
     def cell(name, inputs, state):
+        if name == "after" and str(cfg.context_gate) != "none":
+            return gated_cell(inputs, state)
         weight = torch.cat([p(f"transition.{name}.inputs.{key}.weight") for key in inputs], dim=1)
         first = next(iter(inputs))
         u, b = p(f"transition.{name}.recurrent.weight"), p(f"transition.{name}.inputs.{first}.bias")
         kind = "gru" if name == "query_cell" else str(cfg.decoder_cell)
         norms = cell_norm(model, f"{D}transition.{name}", kind, u.size(1))
         return STEPS[kind](torch.cat(list(inputs.values())), state, weight, u, b, norm=norms)
+
+    def gated_cell(inputs, h):
+        """Tu et al. 2017; rows of each input's matrix hold the cell's sums and z."""
+        C, kind = "transition.after.", str(cfg.decoder_cell)
+        sums = {"source": torch.zeros(1).double(), "target": torch.zeros(1).double()}
+        for key, value in inputs.items():
+            side = "source" if key in ("context", "attended") else "target"
+            sums[side] = sums[side] + p(f"{C}{side}.{key}.weight") @ value
+        parts = [k * n for k in {"gru": (2, 1, 1), "adaptive_gru": (2, 1, 1, 1)}[kind]]
+        sums = {
+            side: optional_norm(model, f"{D}{C}{side}_norm", parts)(total) if len(total) > 1 else total
+            for side, total in sums.items()
+        }
+        z = sums["source"][-n:] + sums["target"][-n:] + p(C + "gate.weight") @ h + p(C + "gate.bias")
+        z = torch.sigmoid(z)
+        of_source = 1 if str(cfg.context_gate) == "target" else z
+        of_target = {"source": 1, "target": z, "both": 1 - z}[str(cfg.context_gate)]
+        norm = cell_norm(model, f"{D}{C}cell", kind, n)
+        u, b = p(C + "cell.recurrent.weight"), p(C + "cell.bias")
+        if str(cfg.decoder_transition) == "conditional":
+            h, of_target = of_target * h, 1
+        blocks = lambda side, share: torch.cat([share * part for part in sums[side][:-n].split(n)])  # noqa: E731
+        x = blocks("source", of_source) + b
+        if len(sums["target"]) > 1:
+            x = x + blocks("target", of_target)
+        recurrent = torch.cat([of_target * part for part in norm("recurrent", u @ h).split(n)])
+        sums = {"input": x, "recurrent": recurrent}
+        return STEPS[kind](x, h, torch.eye(len(x)).double(), u, 0, norm=lambda side, _: sums[side])
 
     def attend(query, c, w):
         if upper is None:

@@ -29,6 +29,13 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("adaptive_both", dict(layer_norm="all")),
     ("ava", dict(layer_norm="all", decoder_layers=2, encoder_char_cell="gru")),
     ("conddec", dict(layer_norm="encoder")),
+    ("rnnsearch", dict(context_gate="source")),
+    ("rnnsearch", dict(context_gate="target", decoder_cell="adaptive_gru", bridge_target=True)),
+    ("rnnsearch", dict(context_gate="both", layer_norm="all", input_feed=True)),
+    ("dl4mt", dict(context_gate="source", decoder_cell="adaptive_gru")),
+    ("dl4mt", dict(context_gate="target", layer_norm="all", bridge_target=True)),
+    ("conddec", dict(context_gate="both", attention_history="state", decoder_layers=1)),
+    ("dl4mt", dict(context_gate="both", decoder_cell="adaptive_gru", layer_norm="all")),
 ]
 
 

@@ -14,7 +14,7 @@ from fairseq_attnvariants.nn.attention import (
     real_positions,
     recomputed,
 )
-from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, GRUCell, LSTMCell
+from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, ContextGatedCell, GRUCell, LSTMCell
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.histories import DistanceHistory, uniform_weights
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Direction, sweep
@@ -128,6 +128,25 @@ def test_adaptive_gru_equals_the_plain_one_where_it_must():
     x, h = torch.randn(2, 3), torch.randn(2, 4)
     update = torch.sigmoid((plain.inputs["x"](x) + plain.recurrent(h))[:, 4:8])
     torch.testing.assert_close(adaptive(h, x=x), plain(h, x=x) - update * h / 2)
+
+
+@pytest.mark.parametrize("read", [("target", "context"), ("context",)])
+@pytest.mark.parametrize("kind", ["source", "target"])
+@pytest.mark.parametrize("cell", [GRUCell, AdaptiveGRUCell])
+def test_an_open_context_gate_is_none(cell, kind, read):
+    """With z = 1 what it scales is as it was."""
+    widths = dict.fromkeys(read, 3)
+    plain, gated = cell(widths, 4), ContextGatedCell(cell, kind, widths, 4)
+    with torch.no_grad():
+        for parameter in gated.parameters():
+            parameter.uniform_(-1, 1)
+        gated.gate.bias.fill_(100)
+        for name in read:
+            plain.inputs[name].weight.copy_(gated.inputs[name].weight[:-4])
+        plain.inputs[read[0]].bias.copy_(gated.cell.bias)
+        plain.recurrent.weight.copy_(gated.cell.recurrent.weight)
+    values, h = {name: torch.randn(2, 3) for name in read}, torch.randn(2, 4)
+    torch.testing.assert_close(gated(h, **values), plain(h, **values))
 
 
 def test_a_cell_refuses_an_input_that_it_does_not_have():

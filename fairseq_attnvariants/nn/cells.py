@@ -5,7 +5,7 @@ target embeddings) is projected once, before the loop, and only what depends on 
 it.  A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +19,34 @@ class ContextLinear(nn.Linear):
 
 
 CONTEXTS = ("context", "previous_context")  # inputs that are one
+SOURCE = ("context", "attended")  # inputs that say what of the source this step is about
+
+
+def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
+    """A matrix for each named input of these widths; the first one carries the bias, if there is one."""
+    kinds = [ContextLinear if name in CONTEXTS else nn.Linear for name in widths]
+    return nn.ModuleDict(
+        {
+            name: kind(width, out, bias=bias and number == 0)
+            for number, (kind, (name, width)) in enumerate(zip(kinds, widths.items()))
+        }
+    )
+
+
+def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Optional[Tensor]:
+    """``Σ W x`` of named inputs, and of a total so far, ``N x out``; None of nothing."""
+    for name, value in values.items():
+        term = maps[name](value)  # N x out
+        total = term if total is None else term.add_(total)  # in place: the term is nobody else's
+    return total
 
 
 class Cell(nn.Module):
     """What the cells share: one matrix an input, one recurrent matrix, one bias.
 
     Args:
-        inputs: width of each named input; the first one's matrix carries the bias.
+        inputs: width of each named input; the first one's matrix carries the bias.  A cell without inputs reads only
+            the state, and has a bias of its own.
         hidden: hidden width ``n``.
         norm: layer normalisation of the inputs' sum and of the recurrent product.
     """
@@ -37,16 +58,11 @@ class Cell(nn.Module):
     def __init__(self, inputs: Dict[str, int], hidden: int, norm: bool = False):
         super().__init__()
         self.hidden = hidden
-        kinds = [ContextLinear if name in CONTEXTS else nn.Linear for name in inputs]
-        self.inputs = nn.ModuleDict(
-            {
-                name: kind(width, self.gates * hidden, bias=number == 0)
-                for number, (kind, (name, width)) in enumerate(zip(kinds, inputs.items()))
-            }
-        )
+        self.inputs = input_maps(inputs, self.gates * hidden, bias=True)
+        self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden))
         self.recurrent = nn.Linear(hidden, self.gates * hidden, bias=False)
         parts = [gates * hidden for gates in self.normalised]
-        self.input_norm = layer_norm(norm, *parts)
+        self.input_norm = layer_norm(norm and len(inputs) > 0, *parts)
         self.recurrent_norm = layer_norm(norm, *parts)
 
     def initialise(self, scheme: Scheme) -> None:
@@ -56,7 +72,7 @@ class Cell(nn.Module):
             by_gate(scheme.square_, layer.weight, self.hidden)
         by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden)
         normalised = isinstance(self.input_norm, LayerNorm)  # its bias is the gates', because it takes away any before
-        carrier: Any = self.input_norm if normalised else next(iter(self.inputs.values()))
+        carrier: Any = self.input_norm if normalised else next(iter(self.inputs.values()), self)
         self.initialise_bias(carrier.bias, self.hidden, scheme)
 
     @staticmethod
@@ -103,14 +119,14 @@ class Cell(nn.Module):
         Returns:
             the next state, ``N x state width``.
         """
-        total = projected
-        for name, value in inputs.items():
-            term = self.inputs[name](value)  # N x gates·n
-            total = term if total is None else term.add_(total)  # in place: the term is nobody else's
+        total = add_inputs(self.inputs, projected, inputs)
+        total = self.bias if total is None else self.input_norm(total) if inputs else total
         assert total is not None
-        total = self.input_norm(total) if inputs else total
-        recurrent = self.recurrent_norm(self.recurrent(self.output(state)))  # N x gates·n
-        return self.step(total.to(state.dtype), recurrent.to(state.dtype), state)
+        return self.step(total.to(state.dtype), self.recall(state), state)
+
+    def recall(self, state: Tensor) -> Tensor:
+        """``U h``, ``N x gates·n``."""
+        return self.recurrent_norm(self.recurrent(self.output(state))).to(state.dtype)
 
 
 class GRUCell(Cell):
@@ -176,6 +192,80 @@ class LSTMCell(Cell):
         cell = torch.sigmoid(forget_gate) * previous.chunk(2, dim=-1)[1]
         cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
         return torch.cat([torch.sigmoid(output_gate) * torch.tanh(cell), cell], dim=-1)  # N x 2n
+
+
+class ContextGatedCell(nn.Module):
+    """A GRU with a context gate: how much of its input is of the source, how much of the target (Tu et al. 2017).
+
+    ``z = σ(W_z y + U_z h + C_z c + b_z)``; in every gate and in the candidate it scales ``C c`` (``source``) or ``W y``
+    and ``U h`` (``target``), or ``z`` scales the one and ``1 - z`` the others (``both``).  Where a cell before it has
+    read the word, ``h`` itself is scaled wherever it is read, as the authors' code does.  Biases are not scaled.
+
+    Args:
+        cell: the kind of GRU.
+        kind: ``source``, ``target`` or ``both``.
+        inputs: width of each named input.
+        hidden: hidden width ``n``.
+        norm: layer normalisation of the source's sum, of the target's, and of the recurrent product.
+    """
+
+    SHARES = {"source": lambda z: (z, 1), "target": lambda z: (1, z), "both": lambda z: (z, 1 - z)}
+
+    def __init__(self, cell: Type[Cell], kind: str, inputs: Dict[str, int], hidden: int, norm: bool = False):
+        super().__init__()
+        self.cell = cell({}, hidden, norm)
+        self.shares = self.SHARES[kind]
+        self.widths = [cell.gates * hidden, hidden]  # of what the cell reads, and of z
+        source = {name: width for name, width in inputs.items() if name in SOURCE}
+        target = {name: width for name, width in inputs.items() if name not in SOURCE}
+        self.source, self.target = (input_maps(widths, sum(self.widths), bias=False) for widths in (source, target))
+        self.gate = nn.Linear(hidden, hidden)
+        parts = [gates * hidden for gates in (*cell.normalised, 1)]
+        self.source_norm, self.target_norm = layer_norm(norm, *parts), layer_norm(norm and len(target) > 0, *parts)
+
+    def initialise(self, scheme: Scheme) -> None:
+        """Gate by gate, as :meth:`Cell.initialise`."""
+        for layer in (*self.source.values(), *self.target.values()):
+            by_gate(scheme.square_, layer.weight, self.cell.hidden)  # type: ignore[arg-type]
+
+    @property
+    def state_dim(self) -> int:
+        """Width of the state."""
+        return self.cell.state_dim
+
+    @property
+    def inputs(self) -> Dict[str, nn.Module]:
+        """The source's and the target's."""
+        return {**self.source, **self.target}
+
+    def project(self, name: str, value: Tensor) -> Tensor:
+        """As :meth:`Cell.project`, ``... x (gates + 1)·n``."""
+        term = self.target[name](value)
+        return self.target_norm(term) if len(self.target) == 1 else term
+
+    def output(self, state: Tensor) -> Tensor:
+        """``h``, ``... x n``."""
+        return self.cell.output(state)
+
+    def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
+        """One step, as :meth:`Cell.forward`."""
+        known = {name: inputs.pop(name) for name in [*inputs] if name in self.target}
+        target = add_inputs(self.target, projected, known)  # N x (gates + 1)·n
+        source = add_inputs(self.source, None, inputs)
+        assert source is not None
+        source, gate = self.source_norm(source).to(state.dtype).split(self.widths, dim=1)
+        gate = gate + self.gate(state)  # N x n
+        if target is not None:
+            target = self.target_norm(target) if known else target
+            target, term = target.to(state.dtype).split(self.widths, dim=1)
+            gate = gate + term
+        gate = torch.sigmoid(gate.to(state.dtype))
+        shares = self.shares(gate.repeat(1, self.cell.gates))  # of C c, and of W y and U h, N x gates·n or 1
+        total = self.cell.bias + shares[0] * source
+        if target is None:
+            state = self.shares(gate)[1] * state
+            return self.cell.step(total, self.cell.recall(state), state)
+        return self.cell.step(total + shares[1] * target, shares[1] * self.cell.recall(state), state)
 
 
 class StackedCell(nn.Module):

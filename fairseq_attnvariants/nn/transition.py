@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from .attention import Attention, AttentionViaAttention
 from .bridging import most_attended, select
-from .cells import Cell, ContextLinear, StackedCell
+from .cells import Cell, ContextGatedCell, ContextLinear, StackedCell
 from .state import Memory, State, grouped
 
 AnyAttention = Union[Attention, AttentionViaAttention]
-AnyCell = Union[Cell, StackedCell]
+AnyCell = Union[Cell, ContextGatedCell, StackedCell]
 
 
 class Condition(nn.Module):
