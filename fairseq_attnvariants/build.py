@@ -17,7 +17,15 @@ from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, StackedCell
 from .nn.decoder import Decoder, InitialState, UpperLayers
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from .nn.histories import ContextHistory, ConvolutionHistory, DistanceHistory, History
+from .nn.histories import (
+    ContextHistory,
+    ConvolutionHistory,
+    CoverageGRUHistory,
+    CoverageHistory,
+    DistanceHistory,
+    FertilityHistory,
+    History,
+)
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
 from .nn.transition import AnyAttention, AnyCell, Condition, Transition
 from .variants import DROPOUT_PLACES, HISTORIES
@@ -44,6 +52,7 @@ def check(cfg) -> None:
         "attention_via_dim",
         "attention_filters",
         "attention_filter_width",
+        "attention_coverage_dim",
     ):
         if getattr(cfg, option) < 1:
             raise ConfigurationError(f"{_flag(option)} must be at least 1, not {getattr(cfg, option)}")
@@ -282,6 +291,11 @@ def _score_terms(cfg, paths: Set[str], source: Widths, width: int) -> Dict[str, 
         "context": lambda: ContextHistory(source.context, width),
         "distance": DistanceHistory,
         "convolution": lambda: ConvolutionHistory(cfg.attention_filters, cfg.attention_filter_width, width),
+        "coverage": lambda: CoverageHistory(width),
+        "fertility": lambda: FertilityHistory(source.lower, width),
+        "coverage_gru": lambda: CoverageGRUHistory(
+            source.lower, cfg.decoder_hidden_size, cfg.attention_coverage_dim, width
+        ),
     }
     return {name: make() for name, make in makers.items() if name in paths}
 

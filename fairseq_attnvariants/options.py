@@ -102,10 +102,12 @@ class AttentionRNNConfig(FairseqDataclass):
     input_feed: Optional[bool] = option("feed the previous context to the decoder's first cell (InputFeed)")
     attention_history: Optional[str] = option(
         "what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), "
-        "'state' (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), or 'none'"
+        "'state' (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), 'coverage' (the sum of all earlier "
+        "weights), 'fertility' (that sum over a learned fertility), 'coverage_gru' (a GRU that reads them), or 'none'"
     )
     attention_filters: Optional[int] = option("filters of the convolution over the previous weights (HybridAtt2)")
     attention_filter_width: Optional[int] = option("width of these filters, odd (HybridAtt2)")
+    attention_coverage_dim: Optional[int] = option("width d of the coverage_gru's states, one a source position")
     decoder_condition: Optional[bool] = option("add CondDec's condition to the decoder's cell")
 
     # regularisation

@@ -6,7 +6,7 @@ To read what a part means, see :class:`~.options.AttentionRNNConfig`; for the eq
 
 from typing import Any, Dict, NamedTuple, Optional
 
-HISTORIES = ("context", "state", "distance", "convolution")
+HISTORIES = ("context", "state", "distance", "convolution", "coverage", "fertility", "coverage_gru")
 
 
 class Variant(NamedTuple):
@@ -78,6 +78,7 @@ VARIANTS: Dict[str, Variant] = {
             attention_history="none",
             attention_filters=10,
             attention_filter_width=11,
+            attention_coverage_dim=10,
             input_feed=False,
             decoder_condition=False,
             layer_norm="none",
@@ -94,6 +95,9 @@ VARIANTS: Dict[str, Variant] = {
     "hybridatt2": Variant("Feng et al., section 6.3", "rnnsearch", dict(attention_history="convolution")),
     "recatt": Variant("Feng et al., section 4.1", "rnnsearch", dict(attention_history="context")),
     "rnnatt": Variant("Feng et al., section 4.2", "rnnsearch", dict(attention_history="state")),
+    "coverage": Variant("See et al. 2017, section 2.3", "rnnsearch", dict(attention_history="coverage")),
+    "fertility": Variant("Tu et al. 2016, linguistic coverage", "rnnsearch", dict(attention_history="fertility")),
+    "coverage_gru": Variant("Tu et al. 2016, neural coverage", "rnnsearch", dict(attention_history="coverage_gru")),
     "conddec": Variant("Feng et al., section 5", "rnnsearch", dict(decoder_condition=True)),
     "conddec_recatt": Variant("Feng et al., section 8.1", "conddec", dict(attention_history="context")),
     "conddec_rnnatt": Variant("Feng et al., section 8.1", "conddec", dict(attention_history="state")),

@@ -140,6 +140,8 @@ def logits(model, cfg, source, previous):
     sd = torch.cat([last_forward, first_backward])
     c, w = torch.zeros(len(s[0]) + (0 if upper is None else len(upper[0]))).double(), None
     conditions = [sd]
+    covered = [0.0] * len(s)
+    coverage_states = [torch.zeros(cfg.attention_coverage_dim).double()] * len(s)
 
     def cell(name, inputs, state):
         if name == "after" and str(cfg.context_gate) != "none":
@@ -187,6 +189,18 @@ def logits(model, cfg, source, previous):
         lower, w = attend_to(s, "transition.attention.lower", query, c, w, paths, guide)
         return torch.cat([higher, lower]), w, word_weights
 
+    def remember(w, h):
+        for j in range(len(s)):
+            covered[j] = covered[j] + w[j]
+            if "coverage_gru" in paths:
+                A = f"transition.attention{'' if upper is None else '.lower'}.histories.coverage_gru.cell."
+                read = {"annotation": s[j], "hidden": h, "weight": torch.tensor([w[j]], dtype=torch.float64)}
+                weight = torch.cat([p(f"{A}inputs.{key}.weight") for key in read], dim=1)
+                b = p(A + "inputs.annotation.bias")
+                coverage_states[j] = gru(
+                    torch.cat(list(read.values())), coverage_states[j], weight, p(A + "recurrent.weight"), b
+                )
+
     def attend_to(s, A, query, c, w, paths, guide=None):
         energies = []
         if w is None:
@@ -209,6 +223,13 @@ def logits(model, cfg, source, previous):
                     if 0 <= j + o - centre < len(s)
                 )
                 inner = inner + p(f"{A}.histories.convolution.projection.weight") @ g
+            if "coverage" in paths:
+                inner = inner + p(f"{A}.histories.coverage.projection.weight")[:, 0] * covered[j]
+            if "fertility" in paths:
+                fertility = 2 / (1 + torch.exp(-p(f"{A}.histories.fertility.fertility.weight")[0] @ s[j]))
+                inner = inner + p(f"{A}.histories.fertility.projection.weight")[:, 0] * covered[j] / fertility
+            if "coverage_gru" in paths:
+                inner = inner + p(f"{A}.histories.coverage_gru.projection.weight") @ coverage_states[j]
             energies.append(torch.dot(p(f"{A}.vector"), torch.tanh(inner)))
         scores = [math.exp(e) for e in energies]
         if "distance" in paths:
@@ -245,12 +266,10 @@ def logits(model, cfg, source, previous):
             query = state[:n] if q is None else q
             c, w, word_weights = attend(query, c, w)
             state = cell("after", {**first, "context": c, **attended(w)}, state)
+        before = old[-len(old) // cfg.decoder_layers :][:n] if late else old[:n]
+        remember(w, before)
         if q is not None:
-            q = cell(
-                "query_cell",
-                {"hidden": old[-len(old) // cfg.decoder_layers :][:n] if late else old[:n], "context": c},
-                q,
-            )
+            q = cell("query_cell", {"hidden": before, "context": c}, q)
         if cfg.decoder_condition:
             C = "transition.condition."
             gate = p(C + "target.weight") @ y + p(C + "target.bias")

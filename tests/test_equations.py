@@ -36,6 +36,9 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("dl4mt", dict(context_gate="target", layer_norm="all", bridge_target=True)),
     ("conddec", dict(context_gate="both", attention_history="state", decoder_layers=1)),
     ("dl4mt", dict(context_gate="both", decoder_cell="adaptive_gru", layer_norm="all")),
+    ("dl4mt", dict(attention_history="coverage+fertility+coverage_gru+convolution", decoder_cell="lstm")),
+    ("ava", dict(attention_history="coverage+coverage_gru+distance", decoder_layers=2, attention_coverage_dim=3)),
+    ("bridge_source", dict(attention_history="fertility+coverage_gru+state", decoder_layers=2)),
 ]
 
 

@@ -41,6 +41,9 @@ BEYOND_RNNSEARCH = {
     "hybridatt1": 0,
     "hybridatt2": 10 * 11 + 10 * 1000,
     "recatt": 2000 * 1000,
+    "coverage": 1000,
+    "fertility": 1000 + 2000,
+    "coverage_gru": (2000 + 1000 + 1 + 10) * 30 + 10 * 1000,
     "rnnatt": (3000 + 1000) * 3000 + 1000 * 1000,
     "conddec": (620 + 1000 + 2000) * 2000 + 2000 * 1000,
     "conddec_recatt": (620 + 1000 + 2000) * 2000 + 2000 * 1000 + 2000 * 1000,
@@ -376,7 +379,8 @@ def test_moving_averages_leave_the_fingerprint_alone():
 @pytest.mark.parametrize(
     "options,message",
     [
-        (dict(attention_history="coverage"), "unknown 'coverage'"),
+        (dict(attention_history="memory"), "unknown 'memory'"),
+        (dict(attention_coverage_dim=0), "--attention-coverage-dim"),
         (dict(attention_history="none+context"), "'none'"),
         (dict(attention_filter_width=4), "--attention-filter-width"),
         (dict(decoder_hidden_size=0), "--decoder-hidden-size"),

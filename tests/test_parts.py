@@ -19,7 +19,7 @@ from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.histories import DistanceHistory, uniform_weights
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Direction, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
-from fairseq_attnvariants.nn.state import Memory, State
+from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.variants import VARIANTS
 
 
@@ -239,7 +239,31 @@ def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
     assert right.annotations[1, 3:].eq(0).all()
 
 
-@pytest.mark.parametrize("name", ["recatt", "hybridatt1", "hybridatt2"])
+@pytest.mark.parametrize("name", ["coverage", "fertility", "coverage_gru"])
+def test_coverage_that_nothing_reads_changes_nothing(name):
+    """V = 0 is plain attention."""
+    plain, covered = build("rnnsearch", scale=0.5), build(name, scale=0.5)
+    covered.load_state_dict(plain.state_dict(), strict=False)
+    expected, found = (model.eval()(*batch())[0] for model in (plain, covered))
+    assert not torch.allclose(found, expected)
+    torch.nn.init.zeros_(
+        covered.get_parameter(f"decoder.layers.transition.attention.histories.{name}.projection.weight")
+    )
+    torch.testing.assert_close(covered(*batch())[0], expected)
+
+
+def test_what_was_covered_is_the_sum_of_the_weights_and_zero_at_padding():
+    model = build("coverage_gru", scale=0.5, attention_history="fertility+coverage_gru").eval()
+    source, lengths, previous = batch()
+    decoder, padding = model.decoder.layers, source.eq(1)
+    memory, state = decoder.start(Encoded(**{k: v[0] for k, v in model.encoder(source, lengths).items() if v}))
+    decoded = decoder(model.decoder.embed_tokens(previous), memory, state)
+    torch.testing.assert_close(decoded.state.coverage, decoded.weights.sum(1))
+    assert decoded.state.coverage_state[~padding].all() and not decoded.state.coverage_state[padding].any()
+    assert not decoded.state.coverage[padding].any() and memory.fertility.lt(2).all()
+
+
+@pytest.mark.parametrize("name", ["recatt", "hybridatt1", "hybridatt2", "coverage", "fertility"])
 def test_no_large_tensor_is_kept(name):
     """Nothing of batch x source x width is saved for the backward pass by each step (beside what all share)."""
     model = build(name, attention_dim=32, encoder_hidden_size=16)

@@ -276,8 +276,9 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         if incremental_state is not None:
             self._keep(incremental_state, run._replace(state=decoded.state))
         features = self.dropout_out(decoded.features)
-        if self.training and decoded.state.query is not None and prev_output_tokens.size(1) == 1:
-            features = with_gradient(features, decoded.state.query)  # a single step makes it and does not read it
+        if self.training and prev_output_tokens.size(1) == 1:
+            for unread in filter(torch.is_tensor, (decoded.state.query, decoded.state.coverage_state)):
+                features = with_gradient(features, unread)  # a single step makes it and does not read it
         entries = {"attn": decoded.weights, "word_attn": decoded.upper_weights, "conditions": decoded.conditions}
         extra: Dict[str, List[Optional[Tensor]]] = {
             name: [value] for name, value in entries.items() if value is not None

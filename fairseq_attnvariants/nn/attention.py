@@ -6,14 +6,14 @@ knows of earlier steps (:mod:`.histories`) adds to one of the three.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from .histories import History, KeyFeatures
+from .histories import Histories, History, KeyFeatures, plus
 from .layer_norm import exactly, layer_norm
 from .state import Encoded, Memory, State, grouped
 
@@ -104,7 +104,7 @@ class Attention(nn.Module):
         self.query = nn.Linear(query_dim, attention_dim, bias=False)
         self.guide = nn.Linear(guide_dim, attention_dim, bias=False) if guide_dim else None
         self.key = nn.Linear(annotation_dim, attention_dim)
-        self.histories = nn.ModuleDict(histories or {})
+        self.histories = Histories(histories or {})
         self.query_norm = layer_norm(norm, attention_dim)
         self.key_norm = layer_norm(norm, attention_dim)
 
@@ -121,8 +121,9 @@ class Attention(nn.Module):
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
         annotations, padding_mask = encoded.annotations, encoded.padding_mask
-        positions = real_positions(padding_mask)
-        return Memory(self.key_norm(self.key(annotations)), annotations, padding_mask, positions, encoded.embeddings)
+        keys, positions = self.key_norm(self.key(annotations)), real_positions(padding_mask)
+        memory = Memory(keys, annotations, padding_mask, positions, encoded.embeddings)
+        return memory._replace(**self.histories.memory_entries(annotations))
 
     def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once.
@@ -133,16 +134,10 @@ class Attention(nn.Module):
             state: of the previous step, for the recurrent paths.
             guide: projected already, ``N x A``, or None.
         """
-        projected = _plus(self.query_norm(self.query(query)), guide)  # N x A
-        features: List[KeyFeatures] = []
-        bias: Optional[Tensor] = None
-        for history in self.histories.values():
-            assert isinstance(history, History)
-            projected = _plus(projected, history.query_term(state))
-            features += filter(None, [history.key_features(memory, state)])
-            bias = _plus(bias, history.energy_term(memory, state))
+        projected = plus(self.query_norm(self.query(query)), guide, self.histories.query_term(state))  # N x A
         rows = grouped(projected, memory.keys)  # B x k x A
-        energies = _plus(self.energies(rows, memory.keys, *features), bias)  # B x k x S
+        energies = self.energies(rows, memory.keys, *self.histories.key_features(memory, state))  # B x k x S
+        energies = plus(energies, self.histories.energy_term(memory, state))
         weights = masked_softmax(energies, memory.padding_mask).flatten(0, 1)  # N x S
         return Attended(weighted_sum(weights, memory.values).to(query.dtype), weights)
 
@@ -175,6 +170,11 @@ class AttentionViaAttention(nn.Module):
         self.upper = upper
         self.lower = lower
 
+    @property
+    def histories(self) -> Histories:
+        """The lower level's."""
+        return self.lower.histories
+
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
         annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
@@ -194,10 +194,3 @@ class AttentionViaAttention(nn.Module):
 
 
 SCORES = {"additive": AdditiveAttention}
-
-
-def _plus(term, other):
-    """Sum of two terms, either of which may be None."""
-    if term is None or other is None:
-        return other if term is None else term
-    return term + other

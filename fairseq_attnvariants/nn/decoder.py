@@ -140,6 +140,7 @@ class Decoder(nn.Module):
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
             upper=None if self.upper is None else hidden.unsqueeze(1).expand(-1, self.upper.layers, -1),
+            **self.transition.attention.histories.first_entries(memory),
         )
         return memory, state
 

@@ -1,24 +1,33 @@
-"""What attention knows of earlier steps: the recurrent paths of 001, whose terms add to the score.
+"""What attention knows of earlier steps: the recurrent paths of 001, and coverage, whose terms add to the score.
 
 RNNAtt is none of them: it replaces the query, see :class:`~.transition.Transition`.
 
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .cells import ContextLinear
+from .cells import ContextLinear, GRUCell
+from .layer_norm import exactly
 from .state import Memory, State, grouped
 
 KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
 
 
 class History(nn.Module):
-    """A recurrent path; each method returns None where the path adds nothing.  Paths compose: their terms add up."""
+    """A recurrent path; each method returns None, or no entries, where the path adds nothing."""
+
+    def memory_entries(self, annotations: Tensor) -> Dict[str, Any]:
+        """Its entries of :class:`~.state.Memory`, of ``s_j``, ``B x S x a``."""
+        return {}
+
+    def first_entries(self, memory: Memory) -> Dict[str, Any]:
+        """Its entries of the state before the first step."""
+        return {}
 
     def query_term(self, state: State) -> Optional[Tensor]:
         """Added to the projected query, ``N x A``."""
@@ -31,6 +40,38 @@ class History(nn.Module):
     def energy_term(self, memory: Memory, state: State) -> Optional[Tensor]:
         """Added to the energies, ``B x k x S``, float32."""
         return None
+
+    def next_entries(self, memory: Memory, state: State, weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
+        """Its entries of the next state, once ``w_ij``, ``N x S``, is known; ``hidden`` is ``h_{i-1}``, ``N x n``."""
+        return {}
+
+
+class Histories(nn.ModuleDict):
+    """Several paths as one: their terms add up, and each has entries of its own or the same as another."""
+
+    def memory_entries(self, annotations: Tensor) -> Dict[str, Any]:
+        return self._entries("memory_entries", annotations)
+
+    def first_entries(self, memory: Memory) -> Dict[str, Any]:
+        return self._entries("first_entries", memory)
+
+    def query_term(self, state: State) -> Optional[Tensor]:
+        return plus(*self._all("query_term", state))
+
+    def key_features(self, memory: Memory, state: State) -> List[KeyFeatures]:
+        return [features for features in self._all("key_features", memory, state) if features is not None]
+
+    def energy_term(self, memory: Memory, state: State) -> Optional[Tensor]:
+        return plus(*self._all("energy_term", memory, state))
+
+    def next_entries(self, memory: Memory, state: State, weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
+        return self._entries("next_entries", memory, state, weights, hidden)
+
+    def _all(self, method: str, *arguments: Any) -> List[Any]:
+        return [getattr(history, method)(*arguments) for history in self.values()]
+
+    def _entries(self, method: str, *arguments: Any) -> Dict[str, Any]:
+        return {name: value for entries in self._all(method, *arguments) for name, value in entries.items()}
 
 
 class ContextHistory(History):
@@ -76,6 +117,83 @@ class ConvolutionHistory(History):
         filters = self.filters.weight.squeeze(1)  # f x r
         windows = F.pad(weights, (self.margin, self.margin)).unfold(2, filters.size(1), 1)  # B x k x S x r
         return F.linear(windows.to(filters.dtype), filters), self.projection.weight  # B x k x S x f
+
+
+class CoverageHistory(History):
+    """Coverage (See 2017 eq. 10-11): the score reads how much was attended, ``+ V c_ij``, ``c_ij = Σ_{t<i} w_tj``."""
+
+    def __init__(self, attention_dim: int):
+        super().__init__()
+        self.projection = nn.Linear(1, attention_dim, bias=False)
+
+    def first_entries(self, memory: Memory) -> Dict[str, Any]:
+        return {"coverage": torch.zeros_like(memory.positions)}
+
+    def key_features(self, memory: Memory, state: State) -> KeyFeatures:
+        return self.coverage(memory, state).unsqueeze(3), self.projection.weight  # B x k x S x 1
+
+    def coverage(self, memory: Memory, state: State) -> Tensor:
+        """``c_ij``, ``B x k x S``, float32."""
+        assert state.coverage is not None
+        return grouped(state.coverage, memory.keys)
+
+    def next_entries(self, memory: Memory, state: State, weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
+        assert state.coverage is not None
+        return {"coverage": state.coverage + weights}
+
+
+class FertilityHistory(CoverageHistory):
+    """Linguistic coverage (Tu 2016): ``c_ij = Σ_{t<i} w_tj / Φ_j``, fertility ``Φ_j = N σ(u·s_j)``, ``N = 2``."""
+
+    LARGEST = 2.0
+
+    def __init__(self, annotation_dim: int, attention_dim: int):
+        super().__init__(attention_dim)
+        self.fertility = nn.Linear(annotation_dim, 1, bias=False)
+
+    def memory_entries(self, annotations: Tensor) -> Dict[str, Any]:
+        return {"fertility": self.LARGEST * torch.sigmoid(exactly(self.fertility(annotations).squeeze(2)))}  # B x S
+
+    def coverage(self, memory: Memory, state: State) -> Tensor:
+        assert memory.fertility is not None
+        return super().coverage(memory, state) / memory.fertility.unsqueeze(1)  # B x k x S
+
+
+class CoverageGRUHistory(History):
+    """Neural coverage (Tu 2016): the keys get ``V C_{i-1,j}``, ``C_ij = GRU(C_{i-1,j}; w_ij, s_j, h_{i-1})``.
+
+    ``C_0j = 0``.  Each step has a state of width ``d`` for every source position, which training keeps, ``N x S x d``.
+    """
+
+    def __init__(self, annotation_dim: int, hidden: int, coverage_dim: int, attention_dim: int):
+        super().__init__()
+        self.cell = GRUCell({"annotation": annotation_dim, "hidden": hidden, "weight": 1}, coverage_dim)
+        self.projection = nn.Linear(coverage_dim, attention_dim, bias=False)
+
+    def memory_entries(self, annotations: Tensor) -> Dict[str, Any]:
+        return {"coverage_inputs": self.cell.project("annotation", annotations)}  # B x S x 3d
+
+    def first_entries(self, memory: Memory) -> Dict[str, Any]:
+        return {"coverage_state": memory.values.new_zeros(*memory.positions.shape, self.cell.hidden)}
+
+    def key_features(self, memory: Memory, state: State) -> KeyFeatures:
+        assert state.coverage_state is not None
+        return grouped(state.coverage_state, memory.keys), self.projection.weight  # B x k x S x d
+
+    def next_entries(self, memory: Memory, state: State, weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
+        previous, inputs = state.coverage_state, memory.coverage_inputs
+        assert previous is not None and inputs is not None
+        inputs = inputs.unsqueeze(1) + grouped(self.cell.project("hidden", hidden), inputs).unsqueeze(2)
+        weight = weights.to(previous.dtype).view(-1, 1)  # (N·S) x 1
+        states = self.cell(previous.flatten(0, 1), inputs.flatten(0, 2), weight=weight)  # (N·S) x d
+        padding = memory.padding_mask.unsqueeze(1).unsqueeze(3)  # B x 1 x S x 1
+        return {"coverage_state": grouped(states.view_as(previous), padding).masked_fill(padding, 0.0).flatten(0, 1)}
+
+
+def plus(*terms: Optional[Tensor]) -> Any:
+    """Sum of terms, of which any may be None."""
+    there = [term for term in terms if term is not None]
+    return sum(there[1:], there[0]) if there else None
 
 
 def uniform_weights(padding_mask: Tensor) -> Tensor:

@@ -55,6 +55,10 @@ class Memory(NamedTuple):
     """``W h_j``, projected for the query to the level below, ``B x W x its A``."""
     upper: Optional["Memory"] = None
     """of the higher level, where there are two."""
+    fertility: Optional[Tensor] = None
+    """``Φ_j``, where coverage is divided by it, ``B x S``, float32."""
+    coverage_inputs: Optional[Tensor] = None
+    """``W s_j + b`` of coverage's GRU, ``B x S x 3d``."""
 
 
 class State(NamedTuple):
@@ -74,6 +78,10 @@ class State(NamedTuple):
     """weights of the higher level, ``N x W``, float32; zero before the first step."""
     upper: Optional[Tensor] = None
     """states of the layers above the transition, ``N x (layers-1) x state width``."""
+    coverage: Optional[Tensor] = None
+    """``Σ_{t<i} w_tj``, ``N x S``, float32."""
+    coverage_state: Optional[Tensor] = None
+    """``C_{i-1,j}``, of coverage's GRU, ``N x S x d``; zero before the first step and at padding."""
 
 
 Entries = TypeVar("Entries", Encoded, Memory, State)

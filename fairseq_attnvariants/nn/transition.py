@@ -137,6 +137,7 @@ class Transition(nn.Module):
         if self.condition is not None and words.condition is not None and condition is not None:
             condition = self.condition.decay(words.condition, previous, context, condition)  # sd_i
             hidden = hidden + self.condition(condition)
+        remembered = self.attention.histories.next_entries(memory, state, weights, self.last.output(previous))
         return state._replace(
             hidden=hidden,
             context=context,
@@ -144,6 +145,7 @@ class Transition(nn.Module):
             upper_weights=upper_weights,
             query=own,
             condition=condition,
+            **remembered,
         )
 
     def attended(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:
