@@ -7,7 +7,7 @@ import importlib.util
 import os
 import shutil
 from functools import partial
-from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 import torch
 from torch import nn
@@ -15,6 +15,7 @@ from torch import nn
 from .nn.attention import SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, StackedCell
+from .nn.convolutional import ConvolutionalEncoder
 from .nn.decoder import Decoder, InitialState, UpperLayers
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.histories import (
@@ -30,7 +31,7 @@ from .nn.readout import READOUTS, AdaptiveWeighting, Readout
 from .nn.transition import AnyAttention, AnyCell, Condition, Transition
 from .variants import DROPOUT_PLACES, HISTORIES
 
-Encoder = Union[BidirectionalEncoder, HierarchicalEncoder]
+Encoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
 
 
 class ConfigurationError(ValueError):
@@ -49,6 +50,7 @@ def check(cfg) -> None:
         "decoder_out_embed_dim",
         "attention_dim",
         "encoder_char_hidden_size",
+        "encoder_pooling",
         "attention_via_dim",
         "attention_filters",
         "attention_filter_width",
@@ -62,6 +64,10 @@ def check(cfg) -> None:
         )
     if cfg.init_std <= 0:
         raise ConfigurationError(f"--init-std must be above 0, not {cfg.init_std}")
+    if cfg.encoder_highway_layers < 0:
+        raise ConfigurationError(
+            f"--encoder-highway-layers must be 0 (none) or above, not {cfg.encoder_highway_layers}"
+        )
     if cfg.recompute_steps < 0:
         raise ConfigurationError(f"--recompute-steps must be 0 (off) or above, not {cfg.recompute_steps}")
     for option in DROPOUT_PLACES:
@@ -87,6 +93,7 @@ def check(cfg) -> None:
             "--decoder-embed-path, and freeze both or neither"
         )
     histories(cfg)
+    filters(cfg)
     if cfg.decoder_condition and str(cfg.decoder_cell) == "lstm":
         raise ConfigurationError(
             "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell lstm; "
@@ -118,10 +125,12 @@ def check(cfg) -> None:
             f"{option} changes the cell that reads the context, and with --decoder-transition late there is none after "
             "attention; use simple or conditional"
         )
-    if hierarchical and (cfg.bridge_source or cfg.bridge_target or str(cfg.bridge_direct) != "none"):
+    if str(cfg.encoder_type) != "bidirectional" and (
+        cfg.bridge_source or cfg.bridge_target or str(cfg.bridge_direct) != "none"
+    ):
         raise ConfigurationError(
             "--bridge-source, --bridge-target and --bridge-direct bridge the embeddings of words, and --encoder-type "
-            "hierarchical has embeddings of characters only; use --encoder-type bidirectional"
+            f"{cfg.encoder_type} has embeddings of characters only; use --encoder-type bidirectional"
         )
     if str(cfg.bridge_direct) != "none" and not (cfg.bridge_source or cfg.bridge_direct_alone):
         raise ConfigurationError(
@@ -147,6 +156,17 @@ def histories(cfg) -> Set[str]:
     return names - {"none"}
 
 
+def filters(cfg) -> List[int]:
+    """The numbers in ``--encoder-filters``."""
+    numbers = cfg.encoder_filters.split("-")
+    if not all(number.isdecimal() for number in numbers) or not any(map(int, numbers)):
+        raise ConfigurationError(
+            "--encoder-filters: the numbers of filters of width 1, 2, 3, ..., joined by '-', such as 200-200-250, not "
+            f"'{cfg.encoder_filters}'"
+        )
+    return [int(number) for number in numbers]
+
+
 def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
     words: Dict[str, Any] = dict(
@@ -160,7 +180,12 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     )
     if str(cfg.encoder_type) == "hierarchical":
         return HierarchicalEncoder(str(cfg.encoder_char_cell), cfg.encoder_char_hidden_size, **words)
-    return BidirectionalEncoder(**words, bridge=cfg.bridge_source, levels=2 if cfg.attention_via else 1)
+    words.update(bridge=cfg.bridge_source, levels=2 if cfg.attention_via else 1)
+    if str(cfg.encoder_type) == "bidirectional":
+        return BidirectionalEncoder(**words)
+    sizes, words["input_dim"] = filters(cfg), sum(filters(cfg))
+    above = BidirectionalEncoder(**words)
+    return ConvolutionalEncoder(cfg.encoder_embed_dim, sizes, cfg.encoder_pooling, cfg.encoder_highway_layers, above)
 
 
 class Widths(NamedTuple):

@@ -11,7 +11,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 CELL = ChoiceEnum(["gru", "adaptive_gru", "lstm"])
-ENCODER = ChoiceEnum(["bidirectional", "hierarchical"])
+ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
@@ -57,9 +57,14 @@ class AttentionRNNConfig(FairseqDataclass):
 
     # parts
     encoder_type: Optional[ENCODER] = option(  # type: ignore[valid-type]
-        "'bidirectional' over tokens, or 'hierarchical': over characters, and over words above them (004; needs --task "
-        "char_translation)"
+        "'bidirectional' over tokens; 'hierarchical': over characters, and over words above them (004; needs --task "
+        "char_translation); 'convolutional': over segments of characters, the maxima of convolutions (char2char)"
     )
+    encoder_filters: Optional[str] = option(
+        "how many filters of width 1, 2, 3, ... the convolutional encoder has, joined by '-'"
+    )
+    encoder_pooling: Optional[int] = option("characters in a segment of the convolutional encoder")
+    encoder_highway_layers: Optional[int] = option("highway layers of the convolutional encoder, above its segments")
     encoder_char_cell: Optional[CELL] = option(  # type: ignore[valid-type]
         "cell of the hierarchical encoder's character RNN"
     )

@@ -21,6 +21,7 @@ from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.variants import fill
 
 SMALL = dict(encoder_embed_dim=6, encoder_hidden_size=8, decoder_embed_dim=5, decoder_hidden_size=7)
+SMALL.update(encoder_filters="2-1-3-2", encoder_pooling=3, encoder_highway_layers=2)
 CHARACTERS = dict(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9, decoder_out_embed_dim=6)
 SPACE = 5
 

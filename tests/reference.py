@@ -100,20 +100,51 @@ def layers(model, prefix, kind, inputs, count, bidirectional=True):
     return inputs, last
 
 
+def convolved(model, cfg, x):
+    """Segments of characters: maxima of filters of width 1, 2, ... with zeros beside the sentence, and highways."""
+    E = "encoder.layers."
+    found = [[] for _ in x]
+    for number, width in enumerate(w for w, many in enumerate(map(int, cfg.encoder_filters.split("-")), 1) if many):
+        weight = matrix(model, f"{E}convolutions.{number}.weight")  # filters x m x width
+        bias = matrix(model, f"{E}convolutions.{number}.bias")
+        for j in range(len(x)):
+            places = [(o, j - width // 2 + o) for o in range(width)]
+            total = bias + sum(weight[:, :, o] @ x[place] for o, place in places if 0 <= place < len(x))
+            found[j].append(total.clamp(min=0))
+    characters = [torch.cat(parts) for parts in found]
+    segments = []
+    for start in range(0, len(x), cfg.encoder_pooling):
+        s = torch.stack(characters[start : start + cfg.encoder_pooling]).amax(0)
+        for k in range(cfg.encoder_highway_layers):
+            p = lambda name: matrix(model, f"{E}highways.{k}.{name}")  # noqa: B023, E731
+            t = torch.sigmoid(p("transform.weight") @ s + p("transform.bias"))
+            s = t * (p("candidate.weight") @ s + p("candidate.bias")).clamp(min=0) + (1 - t) * s
+        segments.append(s)
+    return segments
+
+
+def shared(cfg, w, length):
+    """Each character's even share of its segment's weight."""
+    segment = [j // cfg.encoder_pooling for j in range(length)]
+    return [w[g] / segment.count(g) for g in segment]
+
+
 def encode(model, cfg, tokens):
     """Of one unpadded sentence: embeddings, annotations, the higher level's, and both last states."""
-    x = matrix(model, "encoder.embed_tokens.weight")[tokens]
+    x = inputs = matrix(model, "encoder.embed_tokens.weight")[tokens]
     kind, count = str(cfg.encoder_cell), cfg.encoder_layers
     E = "encoder.layers."
+    if str(cfg.encoder_type) == "convolutional":
+        E, inputs = E + "above.", convolved(model, cfg, x)
     if str(cfg.encoder_type) == "hierarchical":
         s, _ = layers(model, E + "characters", str(cfg.encoder_char_cell), x, 1, bidirectional=False)
         words = [s[j] for j, token in enumerate(tokens.tolist()) if token in (SPACE, 2)]
         upper, last = layers(model, E + "words", kind, words, count)
     elif cfg.attention_via:
-        s, _ = layers(model, E + "rnn", kind, x, 1)
+        s, _ = layers(model, E + "rnn", kind, inputs, 1)
         upper, last = layers(model, E + "upper", kind, s, count - 1)
     else:
-        (s, last), upper = layers(model, E + "rnn", kind, x, count), None
+        (s, last), upper = layers(model, E + "rnn", kind, inputs, count), None
     return x, [torch.cat([s[j], *([x[j]] if cfg.bridge_source else [])]) for j in range(len(s))], upper, last
 
 
@@ -300,8 +331,11 @@ def logits(model, cfg, source, previous):
             features = torch.tanh(total)
         projection = matrix(model, "decoder.output_projection.weight")
         outputs.append(projection @ features + matrix(model, "decoder.output_projection.bias"))
-        weights.append(torch.tensor(w, dtype=torch.float64))
-        word_attention.append(torch.tensor(word_weights or [], dtype=torch.float64))
+        of_tokens, of_words = w, word_weights or []
+        if str(cfg.encoder_type) == "convolutional":
+            of_tokens, of_words = (shared(cfg, of, len(x)) if of else [] for of in (w, of_words))
+        weights.append(torch.tensor(of_tokens, dtype=torch.float64))
+        word_attention.append(torch.tensor(of_words, dtype=torch.float64))
         if str(cfg.bridge_direct) != "none":
             soft = str(cfg.bridge_direct) == "soft"
             word = sum(w[j] * x[j] for j in range(len(s))) if soft else x[max(range(len(s)), key=lambda j: w[j])]

@@ -39,6 +39,9 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("dl4mt", dict(attention_history="coverage+fertility+coverage_gru+convolution", decoder_cell="lstm")),
     ("ava", dict(attention_history="coverage+coverage_gru+distance", decoder_layers=2, attention_coverage_dim=3)),
     ("bridge_source", dict(attention_history="fertility+coverage_gru+state", decoder_layers=2)),
+    ("rnnsearch", dict(encoder_type="convolutional", attention_history="context+distance+convolution")),
+    ("dl4mt", dict(encoder_type="convolutional", encoder_layers=2, encoder_pooling=2, encoder_filters="0-3")),
+    ("dl4mt", dict(encoder_type="convolutional", encoder_layers=2, attention_via=True)),
 ]
 
 

@@ -18,6 +18,7 @@ from fairseq_attnvariants.variants import VARIANTS, fill
 
 ALL = list(VARIANTS)
 DEEP = dict(encoder_layers=2, decoder_layers=3)
+CHARACTERS = {"ava", "ava_encs", "ava_deep", "character"}
 
 # Millions, or parameters beyond rnnsearch's, at V = 30,000 (the papers' sizes)
 MILLIONS = {
@@ -51,9 +52,29 @@ BEYOND_RNNSEARCH = {
 }
 
 
+def _character():
+    """Four LSTM layers a side, 1024 wide, embeddings of as much and 304 symbols: 70.2 M (004's table 3: 100 M).
+
+    An LSTM has 4n (in + n + 1) parameters; the encoder's has a second bias, and two directions of 512.
+    """
+
+    def lstm(inputs, n, biases):
+        return 4 * n * (inputs + n + biases)
+
+    encoder = 2 * (lstm(1024, 512, 2) + 3 * lstm(1024, 512, 2))
+    decoder = lstm(1024 + 1024, 1024, 1) + 3 * lstm(1024, 1024, 1)  # the lowest reads the word and the context
+    initial = 2048 * (512 + 1)  # one matrix for all layers
+    attention = 1024 * (1024 + 1024 + 1 + 1)
+    readout = 1024 * (3 * 1024 + 1)
+    return encoder + decoder + initial + attention + readout + 304 * (3 * 1024 + 1)
+
+
+DERIVED = {"character": _character}
+
+
 def parameters(name):
     """The number of parameters at paper size, without allocating them."""
-    words = dictionary(300 if name.startswith("ava") else 29996)
+    words = dictionary(300 if name in CHARACTERS else 29996)
     with torch.device("meta"):
         cfg = AttentionRNNConfig()
         cfg.max_source_positions = cfg.max_target_positions = 1024
@@ -65,7 +86,9 @@ def parameters(name):
 @pytest.mark.parametrize("name", ALL)
 def test_parameter_counts(name):
     count = parameters(name)
-    if name in MILLIONS:
+    if name in DERIVED:
+        assert count == DERIVED[name]()
+    elif name in MILLIONS:
         assert abs(count / 1e6 - MILLIONS[name]) < 0.05
     else:  # biases are within tolerance
         assert 0 <= count - parameters("rnnsearch") - BEYOND_RNNSEARCH[name] <= 8000
@@ -394,6 +417,11 @@ def test_moving_averages_leave_the_fingerprint_alone():
         (dict(encoder_type="hierarchical"), "--attention-via attends"),
         (dict(encoder_type="hierarchical", attention_via=True, bridge_target=True), "characters only"),
         (dict(attention_via=True), "--encoder-layers 2"),
+        (dict(encoder_type="convolutional", bridge_source=True), "characters only"),
+        (dict(encoder_filters="20-x"), "--encoder-filters.*'20-x'"),
+        (dict(encoder_filters="0-0"), "--encoder-filters"),
+        (dict(encoder_pooling=0), "--encoder-pooling"),
+        (dict(encoder_highway_layers=-1), "--encoder-highway-layers"),
         (dict(attention_via_unguided=True), "--attention-via"),
         (dict(decoder_transition="late", decoder_condition=True), "--decoder-condition.*late"),
         (dict(adaptive_output_swapped=True), "--adaptive-output"),

@@ -40,6 +40,7 @@ def compose(options):
     joined = dictionary()
     sizes = dict(encoder_embed_dim=5, encoder_hidden_size=7, decoder_embed_dim=5, decoder_hidden_size=7)
     sizes.update(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9)
+    sizes.update(encoder_filters="2-3", encoder_pooling=2, encoder_highway_layers=1)
     try:
         return build("rnnsearch", Task(joined, joined), scale=0.5, **{**sizes, **options})
     except ConfigurationError as error:

@@ -15,6 +15,7 @@ from fairseq_attnvariants.nn.attention import (
     recomputed,
 )
 from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, ContextGatedCell, GRUCell, LSTMCell
+from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.histories import DistanceHistory, uniform_weights
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Direction, sweep
@@ -237,6 +238,30 @@ def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
     torch.testing.assert_close(right.final[1, :4], right.annotations[1, 2, :4])
     torch.testing.assert_close(right.final[1, 4:], right.annotations[1, 0, 4:])
     assert right.annotations[1, 3:].eq(0).all()
+
+
+def test_segments_start_at_the_first_real_character():
+    """A segment's weight is shared by its real characters; what does not belong to the sentence changes nothing."""
+    encoder = ConvolutionalEncoder(3, [2, 0, 4], 2, 1, BidirectionalEncoder("gru", 6, 5, 1, torch.nn.Identity()))
+    embedded = torch.randn(2, 5, 3)
+    padding = torch.tensor([[False] * 5, [True, True, False, False, False]])
+    left = encoder(embedded, padding)
+    assert left.padding_mask.tolist() == [[False, False, False], [False, False, True]]
+    assert left.shares[0].tolist() == [[0.5, 0.5, 0, 0, 0], [0, 0, 0.5, 0.5, 0], [0, 0, 0, 0, 1]]
+    assert left.shares[1].tolist() == [[0, 0, 0.5, 0.5, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
+    alone = encoder(embedded[1:, 2:], padding[1:, 2:])
+    torch.testing.assert_close(left.annotations[1:, :2], alone.annotations)
+    torch.testing.assert_close(left.final[1:], alone.final)
+    assert left.annotations[1, 2].eq(0).all()
+
+
+def test_initial_values_of_the_convolutional_encoder():
+    """The authors': convolutions as wide as their inputs are few, and highways that carry at first."""
+    encoder = build("rnnsearch", encoder_type="convolutional", encoder_filters="0-0-0-900").encoder.layers
+    (convolution,), highway = encoder.convolutions, encoder.highways[0]
+    bound = (6 * 4) ** -0.5
+    assert 0.98 * bound < convolution.weight.abs().max() <= bound and 0.49 < convolution.bias.abs().max() <= 0.5
+    assert highway.transform.bias.eq(-2).all() and highway.candidate.bias.eq(0).all()
 
 
 @pytest.mark.parametrize("name", ["coverage", "fertility", "coverage_gru"])

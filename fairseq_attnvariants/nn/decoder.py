@@ -16,7 +16,7 @@ from .fast.stacks import kept_as_steps, stack
 from .layer_norm import exactly, layer_norm
 from .layers import recurrent_layers
 from .readout import Readout
-from .state import Encoded, Memory, State
+from .state import Encoded, Memory, State, grouped
 from .transition import Transition, Words
 
 CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
@@ -127,7 +127,7 @@ class Decoder(nn.Module):
 
     def start(self, encoded: Encoded) -> Tuple[Memory, State]:
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
-        memory = self.transition.attention.memory(encoded)
+        memory = self.transition.attention.memory(encoded)._replace(shares=encoded.shares)
         hidden = self.initial(encoded)
         upper = encoded.upper_annotations
         width = memory.values.size(2) + (0 if upper is None else upper.size(2))
@@ -181,8 +181,17 @@ class Decoder(nn.Module):
         # what is recomputed keeps nothing at all
         with nullcontext() if self.recompute_steps else kept_as_steps(hiddens, contexts):
             features = self.readout(hidden, target, contexts.whole)  # N x T x f
-        others = [_stacked([getattr(state, name) for state in states]) for name in OTHERS]
-        return Decoded._make([features, *others, state])
+        weights, upper, conditions = (_stacked([getattr(state, name) for state in states]) for name in OTHERS)
+        return Decoded(features, of_tokens(weights, memory), of_tokens(upper, memory), conditions, state)
+
+
+def of_tokens(weights: Any, memory: Memory) -> Any:
+    """``w_tj`` of tokens, ``N x T x S``; where annotations are of segments, of their weights ``N x T x G``."""
+    if weights is None or memory.shares is None:
+        return weights
+    segments = grouped(weights, memory.shares).flatten(1, 2)  # B x kT x G
+    shared = torch.bmm(segments, memory.shares.to(weights.dtype))  # B x kT x S
+    return shared.view(*weights.shape[:2], -1)
 
 
 def _stacked(steps: Sequence[Optional[Tensor]]) -> Any:

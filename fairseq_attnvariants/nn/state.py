@@ -32,6 +32,9 @@ class Encoded(NamedTuple):
     """of the higher level, ``h^w_j``, ``B x W x a``; zero at padding."""
     upper_padding_mask: Optional[Tensor] = None
     """True at padding, ``B x W``."""
+    shares: Optional[Tensor] = None
+    """where annotations are of segments of the tokens: a token's share of its segment's weight, ``B x G x S``.  Then
+    ``S`` above, but for the embeddings, is the number ``G`` of segments."""
 
 
 class Memory(NamedTuple):
@@ -59,6 +62,8 @@ class Memory(NamedTuple):
     """``Φ_j``, where coverage is divided by it, ``B x S``, float32."""
     coverage_inputs: Optional[Tensor] = None
     """``W s_j + b`` of coverage's GRU, ``B x S x 3d``."""
+    shares: Optional[Tensor] = None
+    """of tokens in their segments' weights, as :attr:`Encoded.shares`."""
 
 
 class State(NamedTuple):

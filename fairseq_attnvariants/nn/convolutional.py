@@ -1,0 +1,99 @@
+"""The encoder of char2char: from characters to segments of a few of them by convolutions (Lee et al. 2017, section 4).
+
+Shapes as in :mod:`.state`; here ``S`` counts characters, ``G = ⌈S / pooling⌉`` segments, and ``k`` is the number of
+filters of all widths.  The annotations are of segments; so is everything that attention computes, but for the weights
+that leave the decoder, which are shared among a segment's characters (:attr:`~.state.Encoded.shares`).
+"""
+
+from typing import Optional, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .encoder import BidirectionalEncoder, gather
+from .init import Scheme
+from .state import Encoded
+
+
+class Convolution(nn.Conv1d):
+    """``relu(W [x_{j-⌊w/2⌋}; ...; x_{j+⌈w/2⌉-1}] + b)`` of every character, zeros beside the sentence."""
+
+    def initialise(self, scheme: Scheme) -> None:
+        """The authors' values: within ±1 / √(inputs of a unit), biases within ±0.5."""
+        bound = self.weight[0].numel() ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        assert self.bias is not None
+        nn.init.uniform_(self.bias, -0.5, 0.5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``B x filters x S`` of ``B x m x S``."""
+        (width,) = self.kernel_size
+        return torch.relu(super().forward(F.pad(inputs, (width // 2, (width - 1) // 2))))
+
+
+class Highway(nn.Module):
+    """``t ∘ relu(W x + b) + (1 - t) ∘ x``, where ``t = σ(W_t x + b_t)`` and ``b_t`` starts at -2 (Lee et al., 4.2)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.candidate = nn.Linear(width, width)
+        self.transform = nn.Linear(width, width)
+
+    def initialise(self, scheme: Scheme) -> None:
+        """At first nearly everything is carried."""
+        nn.init.constant_(self.transform.bias, -2.0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``... x width`` to the same shape."""
+        return torch.lerp(inputs, torch.relu(self.candidate(inputs)), torch.sigmoid(self.transform(inputs)))
+
+
+class ConvolutionalEncoder(nn.Module):
+    """Annotations of segments of characters (Lee et al. 2017, section 4).
+
+    Filters of widths 1, 2, 3, ... go over the characters, the maximum of each over a segment's characters is the
+    segment, and highway layers and an encoder of segments follow.  Segments start at the first real character, and only
+    real characters belong to them, so that padding changes nothing.  (The authors' maximum of a last segment that is
+    not full also covers filters that are centred behind the sentence.)
+
+    Args:
+        input_dim: width ``m`` of the characters' embeddings.
+        filters: how many filters of width 1, 2, 3, ... there are.
+        pooling: characters in a segment.
+        highways: number of highway layers.
+        above: the encoder of segments, whose input is as wide as all filters together.
+    """
+
+    def __init__(
+        self, input_dim: int, filters: Sequence[int], pooling: int, highways: int, above: BidirectionalEncoder
+    ):
+        super().__init__()
+        self.pooling = pooling
+        numbered = enumerate(filters, start=1)
+        self.convolutions = nn.ModuleList(Convolution(input_dim, many, width) for width, many in numbered if many)
+        self.highways = nn.Sequential(*(Highway(sum(filters)) for _ in range(highways)))
+        self.above = above
+
+    def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
+        """Encode a batch.
+
+        Args:
+            embedded: ``B x S x m``.
+            padding_mask: True at padding, ``B x S``.
+            word_ends: not read.
+        """
+        characters, beyond = gather(embedded, ~padding_mask)  # B x S' x m, B x S'; from the first real character on
+        found = [convolution(characters.transpose(1, 2)) for convolution in self.convolutions]
+        whole = torch.cat(found, dim=1).masked_fill(beyond.unsqueeze(1), 0)  # B x k x S'; nothing is below zero
+        segments = F.max_pool1d(whole, self.pooling, ceil_mode=True).transpose(1, 2)  # B x G x k
+        shares = self.shares(padding_mask, segments.size(1))
+        encoded = self.above(self.highways(segments).to(embedded.dtype), shares.sum(2).eq(0))
+        return encoded._replace(embeddings=embedded.masked_fill(padding_mask.unsqueeze(-1), 0), shares=shares)
+
+    def shares(self, padding_mask: Tensor, count: int) -> Tensor:
+        """What of a segment's weight is a character's: evenly among the real ones, ``B x G x S``, float32."""
+        segment = (torch.cumsum(~padding_mask, dim=1) - 1).div(self.pooling, rounding_mode="floor")  # B x S
+        segment = segment.masked_fill(padding_mask, -1)
+        within = segment.unsqueeze(1).eq(torch.arange(count, device=segment.device).view(1, -1, 1))  # B x G x S
+        return within / within.sum(2, keepdim=True).clamp(min=1)
