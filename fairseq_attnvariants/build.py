@@ -14,7 +14,7 @@ from torch import nn
 
 from .nn.attention import SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
-from .nn.cells import CELLS, ContextGatedCell, StackedCell
+from .nn.cells import CELLS, ContextGatedCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
 from .nn.decoder import Decoder, InitialState, UpperLayers
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
@@ -29,7 +29,7 @@ from .nn.histories import (
 )
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
 from .nn.transition import AnyAttention, AnyCell, Condition, Transition
-from .variants import DROPOUT_PLACES, HISTORIES
+from .variants import DROPOUT_PLACES, HISTORIES, least_depth
 
 Encoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
 
@@ -55,12 +55,18 @@ def check(cfg) -> None:
         "attention_filters",
         "attention_filter_width",
         "attention_coverage_dim",
+        "encoder_transition_depth",
     ):
         if getattr(cfg, option) < 1:
             raise ConfigurationError(f"{_flag(option)} must be at least 1, not {getattr(cfg, option)}")
     if cfg.attention_filter_width % 2 == 0:
         raise ConfigurationError(
             f"--attention-filter-width must be odd, so that a filter has a centre, not {cfg.attention_filter_width}"
+        )
+    if cfg.decoder_transition_depth < least_depth(cfg):
+        raise ConfigurationError(
+            f"--decoder-transition-depth must be at least {least_depth(cfg)} with --decoder-transition "
+            f"{cfg.decoder_transition}, which has as many cells, not {cfg.decoder_transition_depth}"
         )
     if cfg.init_std <= 0:
         raise ConfigurationError(f"--init-std must be above 0, not {cfg.init_std}")
@@ -70,7 +76,7 @@ def check(cfg) -> None:
         )
     if cfg.recompute_steps < 0:
         raise ConfigurationError(f"--recompute-steps must be 0 (off) or above, not {cfg.recompute_steps}")
-    for option in DROPOUT_PLACES:
+    for option in (*DROPOUT_PLACES, "encoder_dropout_hidden", "decoder_dropout_hidden"):
         if not 0 <= getattr(cfg, option) < 1:
             raise ConfigurationError(f"{_flag(option)} must lie in [0, 1), not {getattr(cfg, option)}")
     tied = cfg.share_decoder_input_output_embed or cfg.share_all_embeddings
@@ -176,7 +182,9 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
         layers=cfg.encoder_layers,
         dropout=dropout,
         between=cfg.encoder_dropout_out,
+        hidden_dropout=cfg.encoder_dropout_hidden,
         norm=str(cfg.layer_norm) != "none",
+        depth=cfg.encoder_transition_depth,
     )
     if str(cfg.encoder_type) == "hierarchical":
         return HierarchicalEncoder(str(cfg.encoder_char_cell), cfg.encoder_char_hidden_size, **words)
@@ -236,9 +244,15 @@ def build_decoder(cfg) -> Decoder:
         InitialState(initial_source, initial_dim, transition.last.state_dim // inside, inside, norm),
         _readout(cfg, source.context),
         initial_query=InitialState(initial_source, initial_dim, hidden, norm=norm) if own_state else None,
-        upper=UpperLayers(str(cfg.decoder_cell), hidden, upper, cfg.decoder_dropout_out, norm) if upper else None,
+        upper=_upper_layers(cfg, upper) if upper else None,
         recompute_steps=cfg.recompute_steps,
+        hidden_dropout=cfg.decoder_dropout_hidden,
     )
+
+
+def _upper_layers(cfg, layers: int) -> UpperLayers:
+    options = dict(norm=_decoder_norm(cfg), masked=cfg.decoder_dropout_hidden > 0)
+    return UpperLayers(str(cfg.decoder_cell), cfg.decoder_hidden_size, layers, cfg.decoder_dropout_out, **options)
 
 
 def _decoder_norm(cfg) -> bool:
@@ -248,8 +262,10 @@ def _decoder_norm(cfg) -> bool:
 def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     """The cells before and after attention."""
     kind, hidden, gate = CELLS[str(cfg.decoder_cell)], cfg.decoder_hidden_size, str(cfg.context_gate)
-    cell: Any = partial(kind, norm=_decoder_norm(cfg))
-    reader = cell if gate == "none" else partial(ContextGatedCell, kind, gate, norm=_decoder_norm(cfg))
+    norm, further = _decoder_norm(cfg), cfg.decoder_transition_depth - least_depth(cfg)
+    cell: Any = partial(kind, norm=norm)
+    reader = cell if gate == "none" else partial(ContextGatedCell, kind, gate, norm=norm)
+    deep = partial(deepened, kind=kind, further=further, norm=norm)
     first = {"target": cfg.decoder_embed_dim}
     if cfg.input_feed:
         first["previous_context"] = source.context
@@ -257,14 +273,14 @@ def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     if cfg.bridge_target:
         last["attended"] = cfg.encoder_embed_dim
     if str(cfg.decoder_transition) == "simple":
-        return None, reader({**first, **last}, hidden)
+        return None, deep(reader({**first, **last}, hidden))
     if str(cfg.decoder_transition) == "conditional":
-        return cell(first, hidden), reader(last, hidden)
+        return cell(first, hidden), deep(reader(last, hidden))
     if cfg.decoder_layers == 1:
-        return cell(first, hidden), None
+        return deep(cell(first, hidden)), None
     # attention reads the highest layer's state, so all layers step before it
     above = [cell({"below": hidden}, hidden) for _ in range(cfg.decoder_layers - 1)]
-    return StackedCell([cell(first, hidden), *above], cfg.decoder_dropout_out), None
+    return StackedCell([deep(cell(first, hidden)), *above], cfg.decoder_dropout_out), None
 
 
 def _attention(cfg, source: Widths) -> AnyAttention:

@@ -82,6 +82,12 @@ class AttentionRNNConfig(FairseqDataclass):
         "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late' steps all layers "
         "and then attends from the highest one's state (ava)"
     )
+    encoder_transition_depth: Optional[int] = option(
+        "cells that an encoder layer steps one after another for each token; the further ones read only the state"
+    )
+    decoder_transition_depth: Optional[int] = option(
+        "the same of the decoder's lowest layer, all cells counted: at least 2 with --decoder-transition conditional"
+    )
     context_gate: Optional[CONTEXT_GATE] = option(  # type: ignore[valid-type]
         "a gate in the GRU that reads the context scales what it reads of the source ('source'), the word and its "
         "state ('target'), or the ones up and the others down ('both')"
@@ -119,8 +125,12 @@ class AttentionRNNConfig(FairseqDataclass):
     dropout: Optional[float] = option("dropout at every place that is not given separately below")
     encoder_dropout_in: Optional[float] = option("dropout after the source embeddings")
     encoder_dropout_out: Optional[float] = option("dropout after the annotations, and between encoder layers")
+    encoder_dropout_hidden: Optional[float] = option(
+        "dropout within the encoder's recurrences, of the previous state with one mask a sentence; not set by --dropout"
+    )
     decoder_dropout_in: Optional[float] = option("dropout after the target embeddings")
     decoder_dropout_out: Optional[float] = option("dropout after the readout, and between decoder layers")
+    decoder_dropout_hidden: Optional[float] = option("the same as the encoder's, within the decoder's recurrences")
 
     layer_norm: Optional[LAYER_NORM] = option(  # type: ignore[valid-type]
         "layer normalisation of nothing ('none'), of the cells of the 'encoder', or of 'all': the decoder's cells, its "

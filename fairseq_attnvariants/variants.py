@@ -27,6 +27,11 @@ def annotation_width(cfg) -> int:
     return 2 * cfg.encoder_hidden_size
 
 
+def least_depth(cfg) -> int:
+    """The cells of a decoder step that is not deep."""
+    return 2 if str(cfg.decoder_transition) == "conditional" else 1
+
+
 def maxout_width(cfg) -> int:
     """Half the decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if _tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
@@ -67,6 +72,8 @@ VARIANTS: Dict[str, Variant] = {
             decoder_layers=1,
             decoder_cell="gru",
             decoder_transition="simple",
+            encoder_transition_depth=1,
+            decoder_transition_depth=least_depth,
             context_gate="none",
             initial_state="first",
             readout="maxout",
@@ -89,8 +96,10 @@ VARIANTS: Dict[str, Variant] = {
             gate_bias=0.0,
             encoder_dropout_in=0.0,
             encoder_dropout_out=0.0,
+            encoder_dropout_hidden=0.0,
             decoder_dropout_in=0.0,
             decoder_dropout_out=0.5,
+            decoder_dropout_hidden=0.0,
         ),
     ),
     "inputfeed": Variant("Feng et al., section 6.1", "rnnsearch", dict(input_feed=True)),

@@ -74,6 +74,19 @@ def lstm(x, state, w, u, b, norm=plain):
 STEPS = {"gru": gru, "adaptive_gru": adaptive_gru, "lstm": lstm}
 
 
+def depth(model, name):
+    """How many cells there are one after another."""
+    numbers = [n[len(name) :].split(".")[2] for n, _ in model.named_parameters() if n.startswith(name + ".cells.")]
+    return 1 + max(map(int, numbers), default=0)
+
+
+def further(model, name, kind, state):
+    """One step of a cell that reads only the state."""
+    u, b = matrix(model, name + ".recurrent.weight"), matrix(model, name + ".bias")
+    norm = cell_norm(model, name, kind, u.size(1))
+    return STEPS[kind](torch.zeros(1).double(), state, torch.zeros(len(b), 1).double(), u, b, norm=norm)
+
+
 def layers(model, prefix, kind, inputs, count, bidirectional=True):
     """The outputs of stacked layers, and the last output of each direction of the top one."""
     for layer in range(count):
@@ -81,8 +94,10 @@ def layers(model, prefix, kind, inputs, count, bidirectional=True):
         for direction in range(2 if bidirectional else 1):
             p = lambda name: matrix(model, f"{prefix}.{name}")  # noqa: B023, E731
             name = f"{prefix}.cells.{layer}.{direction}"
+            deep = depth(model, name)
+            name += ".cells.0" if deep > 1 else ""
             if any(parameter.startswith(name) for parameter, _ in model.named_parameters()):
-                names = [f"cells.{layer}.{direction}." + name for name in ("inputs.input.", "recurrent.")]
+                names = [name[len(prefix) + 1 :] + part for part in (".inputs.input.", ".recurrent.")]
                 w, u, b = p(names[0] + "weight"), p(names[1] + "weight"), [p(names[0] + "bias")]
             else:
                 suffix = f"_l{layer}" + direction * "_reverse"
@@ -93,6 +108,8 @@ def layers(model, prefix, kind, inputs, count, bidirectional=True):
             state, outputs = torch.zeros(2 * n if kind == "lstm" else n).double(), {}
             for j in range(len(inputs))[:: -1 if direction else 1]:
                 state = STEPS[kind](inputs[j], state, w, u, *b, norm=cell_norm(model, name, kind, n))
+                for k in range(1, deep):
+                    state = further(model, f"{name[:-1]}{k}", kind, state)
                 outputs[j] = state[:n]
             last.append(state[:n])
             runs.append([outputs[j] for j in range(len(inputs))])
@@ -175,8 +192,17 @@ def logits(model, cfg, source, previous):
     coverage_states = [torch.zeros(cfg.attention_coverage_dim).double()] * len(s)
 
     def cell(name, inputs, state):
-        if name == "after" and str(cfg.context_gate) != "none":
-            return gated_cell(inputs, state)
+        deep = depth(model, f"{D}transition.{name}") if name in ("before", "after") or ".cells." in name else 1
+        if str(cfg.decoder_transition) == "late" and cfg.decoder_layers > 1 and ".cells." not in name:
+            deep = 1
+        first = name + ".cells.0" if deep > 1 else name
+        gated = name == "after" and str(cfg.context_gate) != "none"
+        state = gated_cell(first, inputs, state) if gated else plain_cell(first, inputs, state)
+        for k in range(1, deep):
+            state = further(model, f"{D}transition.{name}.cells.{k}", str(cfg.decoder_cell), state)
+        return state
+
+    def plain_cell(name, inputs, state):
         weight = torch.cat([p(f"transition.{name}.inputs.{key}.weight") for key in inputs], dim=1)
         first = next(iter(inputs))
         u, b = p(f"transition.{name}.recurrent.weight"), p(f"transition.{name}.inputs.{first}.bias")
@@ -184,9 +210,9 @@ def logits(model, cfg, source, previous):
         norms = cell_norm(model, f"{D}transition.{name}", kind, u.size(1))
         return STEPS[kind](torch.cat(list(inputs.values())), state, weight, u, b, norm=norms)
 
-    def gated_cell(inputs, h):
+    def gated_cell(name, inputs, h):
         """Tu et al. 2017; rows of each input's matrix hold the cell's sums and z."""
-        C, kind = "transition.after.", str(cfg.decoder_cell)
+        C, kind = f"transition.{name}.", str(cfg.decoder_cell)
         sums = {"source": torch.zeros(1).double(), "target": torch.zeros(1).double()}
         for key, value in inputs.items():
             side = "source" if key in ("context", "attended") else "target"

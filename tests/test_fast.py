@@ -86,6 +86,21 @@ def test_recomputed_steps_drop_out_the_same():
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_recomputed_steps_have_the_masks_of_their_sentence(compiled, monkeypatch):
+    """Pieces of a few steps, kept, computed again, or compiled, leave out of the states what the whole does."""
+    found = []
+    for recompute, size in ((0, 100), (0, 2), (2, 100)):
+        monkeypatch.setattr("fairseq_attnvariants.nn.decoder.CHUNK", size)
+        options = dict(decoder_dropout_hidden=0.5, encoder_dropout_hidden=0.5, recompute_steps=recompute)
+        on = compiled and not recompute and size == 100
+        model = build("rnnatt", scale=0.5, decoder_layers=2, compile=on, **options).double().train()
+        torch.manual_seed(3)
+        found.append(gradients(model))
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
+
+
 def test_stacks_are_not_kept():
     """Of what the readout reads, the steps' own tensors are all that is kept."""
     model = build("rnnsearch", scale=0.5)

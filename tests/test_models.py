@@ -13,6 +13,8 @@ from omegaconf import OmegaConf
 
 from fairseq_attnvariants.build import ConfigurationError
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.nn.cells import RecurrentLinear
+from fairseq_attnvariants.nn.dropout import Masked
 from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.variants import VARIANTS, fill
 
@@ -315,6 +317,48 @@ def test_embeddings_in_annotations_are_dropped_out_once():
     assert 0.27 < annotations[..., :-64].eq(0).float().mean() < 0.33
 
 
+@pytest.mark.parametrize("name", ["rnnatt", "adaptive_both", "context_gate", "ava_deep", "coverage_gru"])
+def test_hidden_dropout_masks_what_recurrent_products_read(name, monkeypatch):
+    """In training, and the same at every step: as if the columns of every recurrent matrix were masked for good."""
+    masks = []
+
+    def noted(self, product, mask):
+        masks.append((product, mask))
+        original(self, product, mask)
+
+    original = Masked.__init__
+    monkeypatch.setattr(Masked, "__init__", noted)
+    deep = dict(encoder_transition_depth=2, decoder_transition_depth=3, decoder_layers=2)
+    options = dict(encoder_dropout_hidden=0.4, decoder_dropout_hidden=0.4, scale=0.5, **deep)
+    model = build(name, **options).double().train()
+    source, lengths, previous = batch(lengths=(5,), target_lengths=(40,))
+    dropped, _ = model(source, lengths, previous)
+    recurrent = [
+        part for name, part in model.named_modules() if isinstance(part, RecurrentLinear) and "histories" not in name
+    ]
+    assert {id(part) for part in recurrent} == {id(part) for part, _ in masks} and len(masks) == len(recurrent)
+    assert len({tuple(mask[0].tolist()) for _, mask in masks}) > 1
+    whole, _ = model.eval()(source, lengths, previous)
+    with torch.no_grad():
+        for part, mask in masks:
+            assert {*mask.unique().tolist()} <= {0, 1 / (1 - 0.4)}
+            part.weight.mul_(mask)
+    masked, _ = model(source, lengths, previous)
+    torch.testing.assert_close(dropped, masked)
+    assert not torch.allclose(dropped, whole)
+
+
+def test_hidden_dropout_differs_by_sentence_and_follows_the_seed():
+    model = build("dl4mt", scale=0.5, encoder_dropout_hidden=0.4, decoder_dropout_hidden=0.4).train()
+    source, lengths, previous = batch(lengths=(5, 5), target_lengths=(6, 6))
+    runs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        runs.append(model(source[:1].repeat(2, 1), lengths, previous[:1].repeat(2, 1))[0])
+    assert runs[0].equal(runs[1]) and not runs[0].equal(runs[2])
+    assert not torch.allclose(runs[0][0], runs[0][1])
+
+
 def test_the_direct_bridge_maps_whole_embeddings():
     """What is compared with the whole e(y) has nothing dropped out, and the attention that chooses it has."""
     model = build("bridge_direct", scale=0.5, encoder_dropout_in=0.5).train()
@@ -425,6 +469,9 @@ def test_moving_averages_leave_the_fingerprint_alone():
         (dict(attention_via_unguided=True), "--attention-via"),
         (dict(decoder_transition="late", decoder_condition=True), "--decoder-condition.*late"),
         (dict(adaptive_output_swapped=True), "--adaptive-output"),
+        (dict(decoder_transition="conditional", decoder_transition_depth=1), "--decoder-transition-depth.*at least 2"),
+        (dict(encoder_transition_depth=0), "--encoder-transition-depth"),
+        (dict(decoder_dropout_hidden=1.0), "--decoder-dropout-hidden"),
         (dict(context_gate="both", decoder_cell="lstm"), "--context-gate.*--decoder-cell gru"),
         (dict(context_gate="both", decoder_transition="late"), "--context-gate.*late"),
     ],

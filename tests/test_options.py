@@ -18,7 +18,13 @@ DRAWN = 6_000  # compositions, of which one in ten fits together
 
 def values():
     """What is tried of every option: a choice's values, a flag on and off, and of these numbers one and more."""
-    tried = {"encoder_layers": [1, 2, 3], "decoder_layers": [1, 2], "attention_history": ["none", *HISTORIES]}
+    tried = {
+        "encoder_layers": [1, 2, 3],
+        "decoder_layers": [1, 2],
+        "encoder_transition_depth": [1, 2],
+        "decoder_transition_depth": [1, 2, 3],
+        "attention_history": ["none", *HISTORIES],
+    }
     tried["attention_history"].append("+".join(HISTORIES))
     for name, kind in typing.get_type_hints(AttentionRNNConfig).items():
         kinds = {kind, *typing.get_args(kind)}

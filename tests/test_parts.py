@@ -18,7 +18,7 @@ from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, ContextGatedCell, GRU
 from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.histories import DistanceHistory, uniform_weights
-from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, Direction, sweep
+from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, CellLayers, fused_direction, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.variants import VARIANTS
@@ -56,7 +56,7 @@ def test_gradient_of_a_sweep(cell, reverse):
     inputs = double(cell.gates * 2, 3), double(cell.gates * 2), double(cell.gates * 2, 2), double(6, 3)
 
     def swept(weight, bias, recurrent, data, initial):
-        return sweep(cell, Direction(weight, bias, recurrent), data, [3, 2, 1], initial, reverse)
+        return sweep(cell, fused_direction(cell, weight, bias, recurrent), data, [3, 2, 1], initial, reverse)
 
     assert torch.autograd.gradcheck(swept, (*inputs, double(3, cell({"x": 1}, 2).state_dim)))
 
@@ -129,6 +129,20 @@ def test_adaptive_gru_equals_the_plain_one_where_it_must():
     x, h = torch.randn(2, 3), torch.randn(2, 4)
     update = torch.sigmoid((plain.inputs["x"](x) + plain.recurrent(h))[:, 4:8])
     torch.testing.assert_close(adaptive(h, x=x), plain(h, x=x) - update * h / 2)
+
+
+def test_further_cells_that_keep_the_state_are_none():
+    """With z = 1 the cells that read only the state hand it on."""
+    plain, deep = (CellLayers(GRUCell, 3, 4, 2, bidirectional=True, depth=depth) for depth in (1, 3))
+    with torch.no_grad():
+        for cells, deeper in zip(plain.cells, deep.cells):
+            for cell, [first, *others] in zip(cells, (direction.cells for direction in deeper)):
+                for parameter, same in zip(cell.parameters(), first.parameters()):
+                    same.copy_(parameter.uniform_(-1, 1))
+                for other in others:
+                    other.bias.zero_()[4:8] = 100
+    inputs = torch.randn(2, 5, 3)
+    torch.testing.assert_close(deep(inputs), plain(inputs))
 
 
 @pytest.mark.parametrize("read", [("target", "context"), ("context",)])

@@ -18,6 +18,10 @@ class ContextLinear(nn.Linear):
     """``W c + b``, an ordinary linear map.  Those that read the context are marked, for :mod:`.fast.projected`."""
 
 
+class RecurrentLinear(nn.Linear):
+    """``U h``, an ordinary linear map.  What reads a cell's own state is marked, for :mod:`.dropout`."""
+
+
 CONTEXTS = ("context", "previous_context")  # inputs that are one
 SOURCE = ("context", "attended")  # inputs that say what of the source this step is about
 
@@ -60,7 +64,7 @@ class Cell(nn.Module):
         self.hidden = hidden
         self.inputs = input_maps(inputs, self.gates * hidden, bias=True)
         self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden))
-        self.recurrent = nn.Linear(hidden, self.gates * hidden, bias=False)
+        self.recurrent = RecurrentLinear(hidden, self.gates * hidden, bias=False)
         parts = [gates * hidden for gates in self.normalised]
         self.input_norm = layer_norm(norm and len(inputs) > 0, *parts)
         self.recurrent_norm = layer_norm(norm, *parts)
@@ -219,7 +223,7 @@ class ContextGatedCell(nn.Module):
         source = {name: width for name, width in inputs.items() if name in SOURCE}
         target = {name: width for name, width in inputs.items() if name not in SOURCE}
         self.source, self.target = (input_maps(widths, sum(self.widths), bias=False) for widths in (source, target))
-        self.gate = nn.Linear(hidden, hidden)
+        self.gate = RecurrentLinear(hidden, hidden)
         parts = [gates * hidden for gates in (*cell.normalised, 1)]
         self.source_norm, self.target_norm = layer_norm(norm, *parts), layer_norm(norm and len(target) > 0, *parts)
 
@@ -268,7 +272,47 @@ class ContextGatedCell(nn.Module):
         return self.cell.step(total + shares[1] * target, shares[1] * self.cell.recall(state), state)
 
 
-class StackedCell(nn.Module):
+class DeepCell(nn.Module):
+    """A deep transition: cells one after another within a step (Pascanu et al. 2014, Miceli Barone et al. 2017).
+
+    ``h^1 = cell_1(x, h^d)`` with the previous step's ``h^d``, and ``h^k = cell_k(h^{k-1})`` reads only the state.
+
+    Args:
+        cells: the first one has the inputs, the others none.
+    """
+
+    def __init__(self, cells: Sequence[nn.Module]):
+        super().__init__()
+        self.cells = nn.ModuleList(cells)
+
+    @property
+    def state_dim(self) -> int:
+        """Width of the state."""
+        return self.cells[-1].state_dim  # type: ignore[return-value]
+
+    @property
+    def inputs(self) -> Any:
+        """The first cell's."""
+        return self.cells[0].inputs
+
+    def project(self, name: str, value: Tensor) -> Tensor:
+        """The first cell's."""
+        return self.cells[0].project(name, value)  # type: ignore[operator]
+
+    def output(self, state: Tensor) -> Tensor:
+        """The last cell's."""
+        return self.cells[-1].output(state)  # type: ignore[operator]
+
+    def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
+        """One step, as :meth:`Cell.forward`."""
+        first, *others = self.cells
+        state = first(state, projected, **inputs)
+        for cell in others:
+            state = cell(state)
+        return state
+
+
+class StackedCell(DeepCell):
     """Cells one above the other as a single cell: each reads the output of the one below.
 
     Its state is all their states, ``N x (layers · state width)``; its inputs are the lowest cell's, its output is the
@@ -279,9 +323,8 @@ class StackedCell(nn.Module):
         dropout: between the cells.
     """
 
-    def __init__(self, cells: Sequence[Cell], dropout: float = 0.0):
-        super().__init__()
-        self.cells = nn.ModuleList(cells)
+    def __init__(self, cells: Sequence[nn.Module], dropout: float = 0.0):
+        super().__init__(cells)
         self.dropout = nn.Dropout(dropout)
 
     @property
@@ -289,18 +332,9 @@ class StackedCell(nn.Module):
         """Width of the state."""
         return sum(cell.state_dim for cell in self.cells)  # type: ignore[misc]
 
-    @property
-    def inputs(self) -> nn.ModuleDict:
-        """The lowest cell's."""
-        return self.cells[0].inputs  # type: ignore[return-value]
-
-    def project(self, name: str, value: Tensor) -> Tensor:
-        """The lowest cell's."""
-        return self.cells[0].project(name, value)  # type: ignore[operator]
-
     def output(self, state: Tensor) -> Tensor:
         """The highest cell's."""
-        return self.cells[-1].output(state.chunk(len(self.cells), dim=-1)[-1])  # type: ignore[operator]
+        return super().output(state.chunk(len(self.cells), dim=-1)[-1])
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
         """One step of every cell, as :meth:`Cell.forward`."""
@@ -312,6 +346,13 @@ class StackedCell(nn.Module):
             states.append(cell(own, below=self.dropout(below)))
             below = cell.output(states[-1])  # type: ignore[operator]
         return torch.cat(states, dim=-1)
+
+
+def deepened(cell: Any, kind: Type[Cell], further: int, norm: bool) -> Any:
+    """The cell, and after it within a step so many of a kind that read only the state."""
+    return (
+        DeepCell([cell, *(kind({}, cell.state_dim // kind.parts, norm) for _ in range(further))]) if further else cell
+    )
 
 
 CELLS = {"gru": GRUCell, "adaptive_gru": AdaptiveGRUCell, "lstm": LSTMCell}

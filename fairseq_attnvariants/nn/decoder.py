@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .dropout import HiddenDropout
 from .fast.deferred import in_loop
 from .fast.stacks import kept_as_steps, stack
 from .layer_norm import exactly, layer_norm
@@ -78,10 +79,10 @@ class InitialState(nn.Module):
 class UpperLayers(nn.Module):
     """Layers above the transition.  They feed nothing back to it, so they run over all steps at once."""
 
-    def __init__(self, kind: str, hidden: int, layers: int, dropout: float, norm: bool = False):
+    def __init__(self, kind: str, hidden: int, layers: int, dropout: float, **options: Any):
         super().__init__()
         self.layers = layers
-        self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout, norm=norm)
+        self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout, **options)
 
     def forward(self, outputs: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
         """``N x T x n`` and ``N x layers x state width`` to the same shapes."""
@@ -100,6 +101,7 @@ class Decoder(nn.Module):
         upper: layers above the transition.
         recompute_steps: keep, for the backward pass, only the states of every so many steps, and compute those between
             them again; 0 keeps all.
+        hidden_dropout: rate of :class:`~.dropout.HiddenDropout`, of all cells.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Decoder(nn.Module):
         initial_query: Optional[InitialState] = None,
         upper: Optional[UpperLayers] = None,
         recompute_steps: int = 0,
+        hidden_dropout: float = 0.0,
     ):
         super().__init__()
         self.transition = transition
@@ -118,6 +121,7 @@ class Decoder(nn.Module):
         self.initial_query = initial_query
         self.upper = upper
         self.recompute_steps = recompute_steps
+        self.hidden_dropout = HiddenDropout(hidden_dropout)
         self.compiled = False
 
     def compile_step(self) -> None:
@@ -151,9 +155,12 @@ class Decoder(nn.Module):
             target: embeddings ``y_0 .. y_{T-1}``, ``N x T x m``.
             memory, state: from :meth:`start`, or the state that an earlier run left.
         """
-        run, size = self.steps, CHUNK
+        decoder = self.hidden_dropout(self, target)
+        if self.compiled and decoder is not self:
+            decoder.compile_step()  # what was compiled for the copies before it serves this one, too
+        run, size = decoder.steps, CHUNK
         if self.recompute_steps and torch.is_grad_enabled():
-            run, size = partial(checkpoint, self.steps, use_reentrant=False), self.recompute_steps
+            run, size = partial(checkpoint, run, use_reentrant=False), self.recompute_steps
         chunks: List[Decoded] = []
         for chunk in target.split(size, dim=1):
             chunks.append(run(chunk, memory, chunks[-1].state if chunks else state))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from .dropout import HiddenDropout
 from .layers import Layers, recurrent_layers
 from .state import Encoded
 
@@ -25,7 +26,8 @@ class BidirectionalEncoder(nn.Module):
         between: dropout rate between layers.
         bridge: whether annotations carry the embeddings (source-side bridging).
         levels: 2 makes the lowest layer a level of its own, with the others as the higher one (004 §3.2).
-        norm: layer normalisation of the cells.
+        hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
+        options: of the layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayers`.
     """
 
     def __init__(
@@ -38,13 +40,15 @@ class BidirectionalEncoder(nn.Module):
         between: float = 0.0,
         bridge: bool = False,
         levels: int = 1,
-        norm: bool = False,
+        hidden_dropout: float = 0.0,
+        **options: Any,
     ):
         super().__init__()
         self.bridge = bridge
         self.dropout = dropout
+        self.hidden_dropout = HiddenDropout(hidden_dropout)
         lowest = layers if levels == 1 else 1
-        common: Dict[str, Any] = dict(dropout=between, bidirectional=True, norm=norm)
+        common: Dict[str, Any] = dict(dropout=between, bidirectional=True, masked=hidden_dropout > 0, **options)
         self.rnn = recurrent_layers(kind, input_dim, hidden, lowest, **common)
         self.upper = None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, **common)
 
@@ -56,10 +60,10 @@ class BidirectionalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: not read.
         """
-        states, final = run(self.rnn, embedded, padding_mask)  # B x S x 2n
+        states, final = run(self.hidden_dropout(self.rnn, embedded), embedded, padding_mask)  # B x S x 2n
         annotations, upper = self.dropout(states), None
         if self.upper is not None:
-            upper, final = run(self.upper, annotations, padding_mask)
+            upper, final = run(self.hidden_dropout(self.upper, annotations), annotations, padding_mask)
             upper = self.dropout(upper)
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.bridge:
@@ -81,7 +85,8 @@ class HierarchicalEncoder(nn.Module):
         layers: number of the word RNN's layers; each reads both directions of the one below.
         dropout: of both annotations.
         between: dropout rate between layers.
-        norm: layer normalisation of all cells.
+        hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
+        options: of all layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayers`.
     """
 
     def __init__(
@@ -94,12 +99,15 @@ class HierarchicalEncoder(nn.Module):
         layers: int,
         dropout: nn.Module,
         between: float = 0.0,
-        norm: bool = False,
+        hidden_dropout: float = 0.0,
+        **options: Any,
     ):
         super().__init__()
         self.dropout = dropout
-        self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1, norm=norm)
-        self.words = recurrent_layers(kind, character_hidden, hidden, layers, between, bidirectional=True, norm=norm)
+        self.hidden_dropout = HiddenDropout(hidden_dropout)
+        options["masked"] = hidden_dropout > 0
+        self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1, **options)
+        self.words = recurrent_layers(kind, character_hidden, hidden, layers, between, bidirectional=True, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.
@@ -109,9 +117,9 @@ class HierarchicalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
-        states, _ = run(self.characters, embedded, padding_mask)  # B x S x a
+        states, _ = run(self.hidden_dropout(self.characters, embedded), embedded, padding_mask)  # B x S x a
         words, words_mask = gather(states, word_ends)
-        upper, final = run(self.words, words, words_mask)  # B x W x 2n
+        upper, final = run(self.hidden_dropout(self.words, words), words, words_mask)  # B x W x 2n
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         annotations, upper = self.dropout(states), self.dropout(upper)
         return Encoded(annotations, padding_mask, both(final), embedded, upper, words_mask)

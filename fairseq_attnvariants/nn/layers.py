@@ -6,6 +6,7 @@ length, and for the cell that PyTorch does not have, the equations of :mod:`.cel
 Shapes as in :mod:`.state`; ``d`` is the number of layers times directions.
 """
 
+from functools import partial
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import torch
@@ -13,22 +14,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import CELLS, AdaptiveGRUCell, Cell, GRUCell, LSTMCell
-from .fast.deferred import product
+from .cells import CELLS, AdaptiveGRUCell, Cell, DeepCell, GRUCell, LSTMCell, deepened
+from .fast.deferred import in_loop, product
 from .init import Scheme, by_gate
 
 
 class Direction(NamedTuple):
-    """The parameters of one direction of a layer, and what normalises."""
+    """One direction of a layer."""
 
-    input: Tensor
-    """``gates·n x input width``"""
-    input_bias: Tensor
-    recurrent: Tensor
-    """``gates·n x n``"""
-    recurrent_bias: Optional[Tensor] = None
-    input_norm: Callable[[Tensor], Tensor] = nn.Identity()
-    recurrent_norm: Callable[[Tensor], Tensor] = nn.Identity()
+    project: Callable[[Tensor], Tensor]
+    """the inputs of all steps, ``... x input width`` to ``... x gates·n``"""
+    step: Callable[[Tensor, Tensor], Tensor]
+    """from a state, ``N x state width``, and a projected input, ``N x gates·n``, to the next state"""
+
+
+def fused_direction(
+    cell: Type[Cell], weight: Tensor, bias: Tensor, recurrent: Tensor, recurrent_bias: Optional[Tensor] = None
+) -> Direction:
+    """Of parameters as PyTorch has them: ``gates·n x input width`` and ``gates·n x n``, a bias each."""
+    recall = product(recurrent, recurrent_bias)
+
+    def step(state: Tensor, inputs: Tensor) -> Tensor:
+        return cell.step(inputs.to(state.dtype), recall(cell.output(state)).to(state.dtype), state)
+
+    return Direction(partial(F.linear, weight=weight, bias=bias), step)
 
 
 def sweep(
@@ -39,8 +48,8 @@ def sweep(
     A sequence that has ended (or, in reverse, not begun) is no row of a step, so padding cannot touch a state.
 
     Args:
-        cell: whose equations.
-        direction: parameters.
+        cell: the kind of cell, which tells the output from the state.
+        direction: what is done.
         data: the inputs of all steps after one another, ``sum(sizes) x input width``.
         sizes: how many sequences have each step; they are sorted by length.
         state: before the first step, ``B x state width``.
@@ -49,13 +58,11 @@ def sweep(
     Returns:
         the outputs ``sum(sizes) x n`` and the last states ``B x state width``.
     """
-    steps = direction.input_norm(F.linear(data, direction.input, direction.input_bias)).split(sizes)
-    recurrent = product(direction.recurrent, direction.recurrent_bias)
+    steps = direction.project(data).split(sizes)
     outputs: List[Tensor] = []
     for inputs in reversed(steps) if reverse else steps:
         running, resting = state.split([len(inputs), len(state) - len(inputs)])
-        term = direction.recurrent_norm(recurrent(cell.output(running)))
-        running = cell.step(inputs.to(state.dtype), term.to(state.dtype), running)
+        running = direction.step(running, inputs)
         outputs.append(cell.output(running))
         state = torch.cat([running, resting]) if len(resting) else running
     return torch.cat(outputs[::-1] if reverse else outputs), state
@@ -125,7 +132,10 @@ class FusedLayers(Layers, nn.RNNBase):
         kinds = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
         return [
-            [Direction(*(getattr(self, f"{kind}_l{layer}{suffix}") for kind in kinds)) for suffix in suffixes]
+            [
+                fused_direction(self.cell, *(getattr(self, f"{kind}_l{layer}{suffix}") for kind in kinds))
+                for suffix in suffixes
+            ]
             for layer in range(self.num_layers)
         ]
 
@@ -165,6 +175,7 @@ class CellLayers(Layers):
         dropout: between layers.
         bidirectional: whether there is a backward direction.
         norm: layer normalisation.
+        depth: cells of a step, see :class:`~.cells.DeepCell`.
     """
 
     def __init__(
@@ -176,6 +187,7 @@ class CellLayers(Layers):
         dropout: float = 0.0,
         bidirectional: bool = False,
         norm: bool = False,
+        depth: int = 1,
     ):
         super().__init__()
         self.cell = cell
@@ -184,19 +196,17 @@ class CellLayers(Layers):
         directions = 2 if bidirectional else 1
         self.cells = nn.ModuleList(
             nn.ModuleList(
-                cell({"input": directions * hidden if layer else input_dim}, hidden, norm) for _ in range(directions)
+                deepened(
+                    cell({"input": directions * hidden if layer else input_dim}, hidden, norm), cell, depth - 1, norm
+                )
+                for _ in range(directions)
             )
             for layer in range(layers)
         )
 
     def directions(self) -> List[List[Direction]]:
-        return [[self.direction(cell) for cell in cells] for cells in self.cells]  # type: ignore[attr-defined]
-
-    @staticmethod
-    def direction(cell: Any) -> Direction:
-        """The parameters of one cell."""
-        layer, norms = cell.inputs["input"], (cell.input_norm, cell.recurrent_norm)
-        return Direction(layer.weight, layer.bias, cell.recurrent.weight, None, *norms)
+        layers: Any = self.cells
+        return [[Direction(partial(cell.project, "input"), in_loop(cell)) for cell in cells] for cells in layers]
 
 
 class AdaptiveGRU(CellLayers):
@@ -215,16 +225,17 @@ class AdaptiveGRU(CellLayers):
             ``d x B x T x n``.
         """
         found = []
-        for directions in self.directions():
+        layers: Any = self.cells
+        for cells, directions in zip(layers, self.directions()):
             data, sizes = inputs.transpose(0, 1), [len(inputs)] * inputs.size(1)  # T x B x width
             start, outputs = inputs.new_zeros(len(inputs), self.hidden_size), []
-            for reverse, direction in enumerate(directions):
+            for reverse, (cell, direction) in enumerate(zip(cells, directions)):
                 states, _ = sweep(self.cell, direction, data.flatten(0, 1), sizes, start, reverse == 1)
                 states = states.view(*data.shape[:2], -1).transpose(0, 1)  # B x T x n
                 # zero before the first step, which in reverse is the last column
                 before = F.pad(states[:, 1:], (0, 0, 0, 1)) if reverse else F.pad(states[:, :-1], (0, 0, 1, 0))
-                read = direction.input_norm(F.linear(inputs, direction.input, direction.input_bias))
-                known = direction.recurrent_norm(F.linear(before, direction.recurrent))
+                first: Any = cell.cells[0] if isinstance(cell, DeepCell) else cell
+                read, known = first.project("input", inputs), first.recall(before)
                 found.append(torch.sigmoid((read + known).chunk(4, dim=-1)[3]))
                 outputs.append(states)
             inputs = torch.cat(outputs, dim=-1)
@@ -239,12 +250,16 @@ def recurrent_layers(
     dropout: float = 0.0,
     bidirectional: bool = False,
     norm: bool = False,
+    depth: int = 1,
+    masked: bool = False,
 ) -> Layers:
-    """Batch-first recurrent layers of a kind of cell, ``gru``, ``adaptive_gru`` or ``lstm``."""
+    """Batch-first recurrent layers of a kind of cell, ``gru``, ``adaptive_gru`` or ``lstm``; ``masked`` if they are to
+    have masks of :mod:`.dropout`."""
     between = dropout if layers > 1 else 0.0
+    sizes = input_dim, hidden, layers, between, bidirectional, norm, depth
     if kind == "adaptive_gru":
-        return AdaptiveGRU(input_dim, hidden, layers, between, bidirectional, norm)
-    if norm:
-        return CellLayers(CELLS[kind], input_dim, hidden, layers, between, bidirectional, norm)
+        return AdaptiveGRU(*sizes)
+    if norm or masked or depth > 1:
+        return CellLayers(CELLS[kind], *sizes)
     fused = {"gru": GRU, "lstm": LSTM}[kind]
     return fused(input_dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from .attention import Attention, AttentionViaAttention
 from .bridging import most_attended, select
-from .cells import Cell, ContextGatedCell, ContextLinear, StackedCell
+from .cells import Cell, ContextGatedCell, ContextLinear, DeepCell
 from .state import Memory, State, grouped
 
 AnyAttention = Union[Attention, AttentionViaAttention]
-AnyCell = Union[Cell, ContextGatedCell, StackedCell]
+AnyCell = Union[Cell, ContextGatedCell, DeepCell]
 
 
 class Condition(nn.Module):
