@@ -20,7 +20,7 @@ from torch import nn
 
 from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.nn import attention, decoder, layers
-from fairseq_attnvariants.nn.fast import deferred
+from fairseq_attnvariants.nn.fast import deferred, loop
 from fairseq_attnvariants.nn.state import reorder
 
 
@@ -30,16 +30,18 @@ def pytorchs(self, inputs, initial=None):
     return outputs, torch.cat(final, dim=-1) if isinstance(final, tuple) else final
 
 
-def kept(function, *arguments):
-    """Nothing is computed again."""
-    return function(*arguments)
+def without(kind):
+    """Loops in which one kind of part stays as it is."""
+    replacement = loop._replacement
+    return [(loop, "_replacement", lambda part: None if isinstance(part, kind) else replacement(part))]
 
 
 # what is put in the place of each
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
+    "of these, those of attention's values": without(attention.WeightedSum),
+    "energies by blocks of sentences": without(attention.Recomputed),
     "sweeps over the source": [(layers.FusedLayers, "forward", pytorchs)],
-    "energies computed again": [(attention, "recomputed", kept)],
     "stacks kept as steps": [(decoder, "kept_as_steps", lambda *_: nullcontext())],
 }
 SEARCHES = {

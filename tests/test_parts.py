@@ -9,14 +9,16 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_attnvariants.nn.attention import (
     AdditiveAttention,
+    Recomputed,
     additive_energies,
     masked_softmax,
     real_positions,
-    recomputed,
 )
 from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, ContextGatedCell, GRUCell, LSTMCell
 from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
+from fairseq_attnvariants.nn.fast import blocks
+from fairseq_attnvariants.nn.fast.blocks import RecomputedBlocks
 from fairseq_attnvariants.nn.histories import DistanceHistory, uniform_weights
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, CellLayers, fused_direction, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
@@ -28,17 +30,21 @@ def double(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
+@pytest.mark.parametrize("kind", [Recomputed, RecomputedBlocks])
 @pytest.mark.parametrize("hypotheses", [1, 2])
-def test_gradient_of_the_energies(hypotheses):
+def test_gradient_of_the_energies(hypotheses, kind, monkeypatch):
     """The backward pass computes what is between again."""
+    monkeypatch.setattr(blocks, "BLOCK", 24)  # two sentences
     inputs = double(3, hypotheses, 3), double(3, 4, 3), double(3)
-
-    def energies(query, keys, vector, *features):
-        return recomputed(additive_energies, query, keys, vector, *zip(features[::2], features[1::2]))
-
-    assert torch.autograd.gradcheck(energies, inputs)
     features = double(3, hypotheses, 4, 2), double(3, 2), double(3, hypotheses, 4, 1), double(3, 1)
-    assert torch.autograd.gradcheck(energies, (*inputs, *features))
+
+    for more in ((), features):
+        recomputed = kind()
+
+        def energies(query, keys, vector, *features, recomputed=recomputed):
+            return recomputed(additive_energies, query, keys, vector, *zip(features[::2], features[1::2]))
+
+        assert torch.autograd.gradcheck(energies, (*inputs, *more))
 
 
 CELLS = pytest.mark.parametrize("cell", [GRUCell, AdaptiveGRUCell, LSTMCell])

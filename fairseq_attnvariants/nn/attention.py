@@ -6,7 +6,7 @@ knows of earlier steps (:mod:`.histories`) adds to one of the three.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -42,14 +42,19 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
         return exactly(hidden).tanh_() @ exactly(vector)  # in place, because it is large
 
 
-def recomputed(function: Any, *arguments: Any) -> Any:
-    """Of a function, keep only the arguments for the backward pass, which calls it again.
+class Recomputed(nn.Module):
+    """Of energies, keeps only the arguments for the backward pass, which computes them again.
 
     What :func:`additive_energies` has in between would be the largest tensor of training, kept once a step.
     """
-    if not torch.is_grad_enabled():
-        return function(*arguments)
-    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+    def forward(
+        self, energies: Callable[..., Tensor], query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures
+    ) -> Tensor:
+        """``B x k x S``, of arguments as those of :func:`additive_energies`."""
+        if not torch.is_grad_enabled():
+            return energies(query, keys, vector, *features)
+        return checkpoint(energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False)
 
 
 def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
@@ -72,9 +77,12 @@ class Attended(NamedTuple):
     """of the higher level, where there are two, ``N x W``, float32."""
 
 
-def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """``Σ_j w_j v_j``, ``N x a``, of weights ``N x S`` and values ``B x S x a``."""
-    return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
+class WeightedSum(nn.Module):
+    """``Σ_j w_j v_j``."""
+
+    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
+        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
+        return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
 class Attention(nn.Module):
@@ -107,6 +115,7 @@ class Attention(nn.Module):
         self.histories = Histories(histories or {})
         self.query_norm = layer_norm(norm, attention_dim)
         self.key_norm = layer_norm(norm, attention_dim)
+        self.sum = WeightedSum()
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         """``e_ij``, ``B x k x S``, float32 or better.
@@ -139,7 +148,7 @@ class Attention(nn.Module):
         energies = self.energies(rows, memory.keys, *self.histories.key_features(memory, state))  # B x k x S
         energies = plus(energies, self.histories.energy_term(memory, state))
         weights = masked_softmax(energies, memory.padding_mask).flatten(0, 1)  # N x S
-        return Attended(weighted_sum(weights, memory.values).to(query.dtype), weights)
+        return Attended(self.sum(weights, memory.values).to(query.dtype), weights)
 
 
 class AdditiveAttention(Attention):
@@ -148,9 +157,10 @@ class AdditiveAttention(Attention):
     def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
         super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
         self.vector = nn.Parameter(torch.empty(attention_dim))
+        self.recomputed = Recomputed()
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        return recomputed(additive_energies, query, keys, self.vector, *features)
+        return self.recomputed(additive_energies, query, keys, self.vector, *features)
 
 
 class AttentionViaAttention(nn.Module):
@@ -169,6 +179,7 @@ class AttentionViaAttention(nn.Module):
         super().__init__()
         self.upper = upper
         self.lower = lower
+        self.guide_sum = WeightedSum()
 
     @property
     def histories(self) -> Histories:
@@ -188,7 +199,7 @@ class AttentionViaAttention(nn.Module):
         assert memory.upper is not None
         context, upper_weights, _ = self.upper(query, memory.upper, state)  # N x 2n
         guides = memory.upper.guides
-        guide = None if guides is None else weighted_sum(upper_weights, guides)  # N x A
+        guide = None if guides is None else self.guide_sum(upper_weights, guides)  # N x A
         detail, weights, _ = self.lower(query, memory, state, guide)
         return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
 

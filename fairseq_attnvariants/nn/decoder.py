@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .dropout import HiddenDropout
-from .fast.deferred import in_loop
+from .fast.loop import in_loop
 from .fast.stacks import kept_as_steps, stack
 from .layer_norm import exactly, layer_norm
 from .layers import recurrent_layers

@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .cells import CELLS, AdaptiveGRUCell, Cell, DeepCell, GRUCell, LSTMCell, deepened
-from .fast.deferred import in_loop, product
+from .fast.deferred import product
+from .fast.loop import in_loop
 from .init import Scheme, by_gate
 
 

@@ -1,8 +1,8 @@
-"""Gradients of a loop's matrices, formed once after its backward pass.
+"""Gradients of what all steps of a loop read, formed once after its backward pass.
 
-Autograd forms the gradient of a matrix at every step, as a thin product, and adds it to the sum of the others; in
-bfloat16 that sum loses what is small beside it.  Here each step only notes the two factors, and one product of many
-notes is the gradient.
+Autograd forms the gradient of a matrix, or of the values that attention sums up, at every step, as a thin product, and
+adds it to the sum of the others; in bfloat16 that sum loses what is small beside it.  Here each step only notes the two
+factors, and one product of many notes is the gradient.
 """
 
 from functools import partial
@@ -14,14 +14,14 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .twins import twin
+from ..state import grouped
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold
 
 
 class Notes:
-    """What the steps of a backward pass note of a matrix: their numbers, inputs, and gradients of outputs.
+    """What the steps of a backward pass note of a constant: their numbers, and the factors of its gradient.
 
     Steps are differentiated from the last to the first; so a number that is not below the one before it begins another
     backward pass, and what an unfinished one has left is dropped.
@@ -33,22 +33,38 @@ class Notes:
         self.noted: List[Tuple[Tensor, Tensor]] = []
         self.total: Optional[Tensor] = None
 
-    def add(self, step: int, value: Tensor, grad: Tensor) -> None:
-        """Note an input ``N x in`` and the gradient of its output, ``N x out``."""
+    def number(self) -> int:
+        """Of the next step."""
+        self.steps += 1
+        return self.steps - 1
+
+    def turn_to(self, step: int) -> None:
+        """A step is about to note something."""
         if step >= self.lowest:
             self.noted, self.total = [], None
         self.lowest = step
-        self.noted.append((value, grad))
+
+    def add(self, step: int, left: Tensor, right: Tensor) -> None:
+        """Note factors ``... x N x out`` and ``... x N x in``: the gradient is the sum of ``left.T @ right``."""
+        self.turn_to(step)
+        self.noted.append((left, right))
         if len(self.noted) == MANY:
             self.total, self.noted = self.sum(), []
 
     def sum(self) -> Optional[Tensor]:
-        """The gradient so far, ``out x in``; None before the first note."""
+        """The gradient so far, ``... x out x in``; None before the first note."""
         if not self.noted:
             return self.total
-        values, grads = map(torch.cat, zip(*self.noted))
-        product = grads.t() @ values
+        left, right = (torch.cat(factors, dim=-2) for factors in zip(*self.noted))
+        product = left.transpose(-1, -2) @ right
         return product if self.total is None else product.add_(self.total)
+
+    def place(self, step: int, like: Tensor) -> Tensor:
+        """The gradient so far, zero at first, to which a step adds itself."""
+        self.turn_to(step)
+        if self.total is None:
+            self.total = torch.zeros_like(like)
+        return self.total
 
     def gradient(self) -> Optional[Tensor]:
         """The gradient of a finished backward pass; nothing stays noted."""
@@ -57,14 +73,14 @@ class Notes:
         return total
 
 
-class _Constant(Function):
-    """Hands a matrix to all steps; its gradient is what they noted."""
+class Constant(Function):
+    """Hands a tensor to all steps; its gradient is what they noted."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, notes: Notes) -> Tensor:
+    def forward(ctx: Any, tensor: Tensor, notes: Notes) -> Tensor:
         ctx.notes = notes
         ctx.set_materialize_grads(False)
-        return weight.view_as(weight)
+        return tensor.view_as(tensor)
 
     @staticmethod
     @once_differentiable
@@ -79,16 +95,40 @@ class _Product(Function):
     def forward(ctx: Any, value: Tensor, weight: Tensor, notes: Notes) -> Tensor:
         value = value.to(weight.dtype)
         ctx.save_for_backward(value, weight)
-        ctx.notes, ctx.step = notes, notes.steps
-        notes.steps += 1
+        ctx.notes, ctx.step = notes, notes.number()
         return value @ weight.t()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         value, weight = ctx.saved_tensors
-        ctx.notes.add(ctx.step, value, grad)
+        ctx.notes.add(ctx.step, grad, value)
         return grad @ weight, None, None
+
+
+class _Sum(Function):
+    """``Σ_j w_j v_j``, which notes what the gradient of the values needs."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, values: Tensor, notes: Notes) -> Tensor:
+        ctx.save_for_backward(weights, values)
+        ctx.notes, ctx.step = notes, notes.number()
+        return torch.bmm(weights, values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        weights, values = ctx.saved_tensors
+        ctx.notes.add(ctx.step, weights, grad)
+        return torch.bmm(grad, values.transpose(1, 2)), None, None
+
+
+def constant(tensor: Tensor, notes: Notes) -> Tensor:
+    """The tensor as products take it, with its gradient from the notes."""
+    device = tensor.device.type
+    if torch.is_autocast_enabled(device):
+        tensor = tensor.to(torch.get_autocast_dtype(device))
+    return Constant.apply(tensor, notes)
 
 
 class Deferred(nn.Module):
@@ -104,26 +144,30 @@ class Deferred(nn.Module):
     def forward(self, value: Tensor) -> Tensor:
         """``N x out``, of ``N x in``."""
         if self.constant is None:
-            weight, device = self.weight, self.weight.device.type
-            if torch.is_autocast_enabled(device):
-                weight = weight.to(torch.get_autocast_dtype(device))
-            self.constant = _Constant.apply(weight, self.notes)
+            self.constant = constant(self.weight, self.notes)
         product = _Product.apply(value, self.constant, self.notes)
         return product if self.bias is None else product + self.bias
+
+
+class DeferredSum(nn.Module):
+    """``Σ_j w_j v_j`` in one run of a loop over unchanged values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes = Notes()
+        self.constant: Optional[Tensor] = None
+
+    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
+        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
+        if self.constant is None:
+            self.constant = constant(values, self.notes)
+        rows = grouped(weights, values).to(self.constant.dtype)
+        return _Sum.apply(rows, self.constant, self.notes).flatten(0, 1)
 
 
 def product(weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:
     """``x -> W x + b`` for the steps of one loop."""
     return Deferred(weight, bias) if pays(weight) else partial(F.linear, weight=weight, bias=bias)
-
-
-def in_loop(module: Any) -> Any:
-    """The module, or where it pays a copy for the steps of one loop that shares the parameters."""
-    return twin(module, _replacement) if pays(next(module.parameters())) else module
-
-
-def _replacement(part: nn.Module) -> Optional[nn.Module]:
-    return Deferred(part.weight, part.bias) if isinstance(part, nn.Linear) else None
 
 
 def pays(weight: Tensor) -> bool:

@@ -1,0 +1,21 @@
+"""Which parts of a module are replaced for the steps of one loop."""
+
+from typing import Any, Optional
+
+from torch import nn
+
+from ..attention import Recomputed, WeightedSum
+from .blocks import RecomputedBlocks
+from .deferred import Deferred, DeferredSum, pays
+from .twins import twin
+
+
+def in_loop(module: Any) -> Any:
+    """The module, or where it pays a copy for the steps of one loop that shares the parameters."""
+    return twin(module, _replacement) if pays(next(module.parameters())) else module
+
+
+def _replacement(part: nn.Module) -> Optional[nn.Module]:
+    if isinstance(part, nn.Linear):
+        return Deferred(part.weight, part.bias)
+    return {WeightedSum: DeferredSum, Recomputed: RecomputedBlocks}.get(type(part), lambda: None)()
