@@ -105,6 +105,15 @@ def check(cfg) -> None:
             "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell lstm; "
             "use --decoder-cell gru or adaptive_gru"
         )
+    for option in ("encoder_char_cell", "encoder_cell", "decoder_cell"):
+        other = "--layer-norm" if str(cfg.layer_norm) != "none" else "--context-gate"
+        if str(getattr(cfg, option)).startswith("doubled") and (
+            other == "--layer-norm" or str(cfg.context_gate) != "none"
+        ):
+            raise ConfigurationError(
+                f"{_flag(option)} {getattr(cfg, option)} is a control that differs from adaptive_gru in how large its sums "
+                f"are at the start, which {other} changes as well: leave one of them out"
+            )
     late, hierarchical = str(cfg.decoder_transition) == "late", str(cfg.encoder_type) == "hierarchical"
     if hierarchical and not cfg.attention_via:
         raise ConfigurationError(

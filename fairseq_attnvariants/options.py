@@ -10,7 +10,7 @@ from typing import Optional
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
-CELL = ChoiceEnum(["gru", "adaptive_gru", "lstm"])
+CELL = ChoiceEnum(["gru", "adaptive_gru", "doubled_gru", "doubled_carry_gru", "lstm"])
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
@@ -75,7 +75,10 @@ class AttentionRNNConfig(FairseqDataclass):
     attention_via_unguided: bool = option(
         "ablation: leave the higher level's context out of the lower one's query, as the authors' code does", False
     )
-    encoder_cell: Optional[CELL] = option("cell of the encoder; 'adaptive_gru' weighs its input against its history")  # type: ignore[valid-type]
+    encoder_cell: Optional[CELL] = option(  # type: ignore[valid-type]
+        "cell of the encoder; 'adaptive_gru' weighs its input against its history; controls for it are 'doubled_gru', "
+        "whose matrices start doubled, and 'doubled_carry_gru', which doubles what is carried over, too"
+    )
     decoder_cell: Optional[CELL] = option("cell of the decoder, see the encoder's")  # type: ignore[valid-type]
     decoder_transition: Optional[TRANSITION] = option(  # type: ignore[valid-type]
         "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "

@@ -3,6 +3,7 @@
 Nothing here calls the package's own mathematics: only its parameters are read, by name.
 """
 
+import functools
 import math
 
 import torch
@@ -39,7 +40,7 @@ def optional_norm(model, name, parts=None):
 
 def cell_norm(model, prefix, kind, n):
     """Of a cell's sums: the gates of a GRU together, its candidate, and g; all four of an LSTM."""
-    parts = [k * n for k in {"gru": (2, 1), "adaptive_gru": (2, 1, 1), "lstm": (4,)}[kind]]
+    parts = [k * n for k in {"gru": (2, 1), "lstm": (4,)}.get(kind, (2, 1, 1))]
     return lambda side, sums: optional_norm(model, f"{prefix}.{side}_norm", parts)(sums)
 
 
@@ -52,14 +53,14 @@ def gru(x, h, w, u, b, b_u=None, norm=plain):
     return z * h + (1 - z) * candidate
 
 
-def adaptive_gru(x, h, w, u, b, norm=plain):
+def adaptive_gru(x, h, w, u, b, norm=plain, carry=1):
     """002 eq. 13-17 with the reset gate after the product; rows of w and u hold r, z, candidate, g."""
     n = h.numel()
     wx, uh = norm("input", w @ x + b).split(n), norm("recurrent", u @ h).split(n)
     g = torch.sigmoid(wx[3] + uh[3])
     r, z = (torch.sigmoid((1 - g) * wx[k] + g * uh[k]) for k in (0, 1))
     candidate = torch.tanh((1 - g) * wx[2] + g * (r * uh[2]))
-    return g * z * h + (1 - z) * candidate
+    return carry * g * z * h + (1 - z) * candidate
 
 
 def lstm(x, state, w, u, b, norm=plain):
@@ -71,7 +72,8 @@ def lstm(x, state, w, u, b, norm=plain):
     return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
 
 
-STEPS = {"gru": gru, "adaptive_gru": adaptive_gru, "lstm": lstm}
+STEPS = {"gru": gru, "adaptive_gru": adaptive_gru, "doubled_gru": adaptive_gru, "lstm": lstm}
+STEPS["doubled_carry_gru"] = functools.partial(adaptive_gru, carry=2)
 
 
 def depth(model, name):

@@ -14,12 +14,20 @@ from fairseq_attnvariants.nn.attention import (
     masked_softmax,
     real_positions,
 )
-from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, ContextGatedCell, GRUCell, LSTMCell
+from fairseq_attnvariants.nn.cells import (
+    AdaptiveGRUCell,
+    ContextGatedCell,
+    DoubledCarryGRUCell,
+    DoubledGRUCell,
+    GRUCell,
+    LSTMCell,
+)
 from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.fast import blocks
 from fairseq_attnvariants.nn.fast.blocks import RecomputedBlocks
 from fairseq_attnvariants.nn.histories import DistanceHistory, uniform_weights
+from fairseq_attnvariants.nn.init import Scheme
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, CellLayers, fused_direction, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
@@ -135,6 +143,22 @@ def test_adaptive_gru_equals_the_plain_one_where_it_must():
     x, h = torch.randn(2, 3), torch.randn(2, 4)
     update = torch.sigmoid((plain.inputs["x"](x) + plain.recurrent(h))[:, 4:8])
     torch.testing.assert_close(adaptive(h, x=x), plain(h, x=x) - update * h / 2)
+    control = DoubledCarryGRUCell({"x": 3}, 4)
+    control.load_state_dict(adaptive.state_dict())
+    torch.testing.assert_close(control(h, x=x), plain(h, x=x))
+
+
+def test_controls_of_the_adaptive_gru_start_doubled():
+    """Only what is weighed, and with the same draws."""
+    found = []
+    for kind in (AdaptiveGRUCell, DoubledGRUCell, DoubledCarryGRUCell):
+        torch.manual_seed(1)
+        cell = kind({"x": 3}, 4)
+        with torch.no_grad():
+            cell.initialise(Scheme(gate_bias=1.0))
+        found.append([parameter.clone() for parameter in cell.parameters()])
+    for adaptive, doubled, carry in zip(*found):
+        assert doubled.equal(carry) and doubled[:12].equal(2 * adaptive[:12]) and doubled[12:].equal(adaptive[12:])
 
 
 def test_further_cells_that_keep_the_state_are_none():
@@ -177,7 +201,7 @@ def test_a_cell_refuses_an_input_that_it_does_not_have():
 
 def test_shares_of_stacked_adaptive_layers():
     """Against the equation, word by word; the layers above read both directions of the ones below."""
-    layers = AdaptiveGRU(3, 4, layers=2, bidirectional=True).double().eval()
+    layers = AdaptiveGRU(AdaptiveGRUCell, 3, 4, layers=2, bidirectional=True).double().eval()
     inputs = torch.randn(1, 5, 3, dtype=torch.float64)
     rows, expected = inputs[0], []
     for cells in layers.cells:

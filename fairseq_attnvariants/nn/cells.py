@@ -166,17 +166,44 @@ class AdaptiveGRUCell(Cell):
 
     gates = 4
     normalised = 2, 1, 1
+    start = 1  # factor of the initial values of what is weighed
     initialise_bias = staticmethod(GRUCell.initialise_bias)
 
-    @staticmethod
-    def step(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+    def initialise(self, scheme: Scheme) -> None:
+        """As every cell, times :attr:`start`."""
+        super().initialise(scheme)
+        for parameter in self.parameters():
+            parameter[: 3 * self.hidden] *= self.start
+
+    @classmethod
+    def step(cls, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         reset_x, update_x, candidate_x, share_x = inputs.chunk(4, dim=-1)  # N x n
         reset_h, update_h, candidate_h, share_h = recurrent.chunk(4, dim=-1)  # N x n
         share = torch.sigmoid(share_x + share_h)
         reset = torch.sigmoid(torch.lerp(reset_x, reset_h, share))  # lerp: (1-g) ∘ x + g ∘ h
         update = torch.sigmoid(torch.lerp(update_x, update_h, share))
         candidate = torch.tanh(torch.lerp(candidate_x, reset * candidate_h, share))
-        return torch.lerp(candidate, share * previous, update)
+        return torch.lerp(candidate, cls.carried(share, previous), update)
+
+    @staticmethod
+    def carried(share: Tensor, previous: Tensor) -> Tensor:
+        """``g ∘ h``, of which the update gate keeps a part, ``N x n``."""
+        return share * previous
+
+
+class DoubledGRUCell(AdaptiveGRUCell):
+    """A control: ``W`` and ``U`` start doubled, so that ``g = 1/2`` leaves the sums of gates and candidate as a GRU's."""
+
+    start = 2
+
+
+class DoubledCarryGRUCell(DoubledGRUCell):
+    """A second control: the carry is doubled as well, ``2 g ∘ z ∘ h``, so that at ``g = 1/2`` a step is a GRU's."""
+
+    @staticmethod
+    def carried(share: Tensor, previous: Tensor) -> Tensor:
+        """``2 g ∘ h``, ``N x n``."""
+        return 2 * share * previous
 
 
 class LSTMCell(Cell):
@@ -355,4 +382,10 @@ def deepened(cell: Any, kind: Type[Cell], further: int, norm: bool) -> Any:
     )
 
 
-CELLS = {"gru": GRUCell, "adaptive_gru": AdaptiveGRUCell, "lstm": LSTMCell}
+CELLS = {
+    "gru": GRUCell,
+    "adaptive_gru": AdaptiveGRUCell,
+    "doubled_gru": DoubledGRUCell,
+    "doubled_carry_gru": DoubledCarryGRUCell,
+    "lstm": LSTMCell,
+}

@@ -18,7 +18,7 @@ class BidirectionalEncoder(nn.Module):
     """Annotations ``s_j = [→s_j; ←s_j]`` (001 §3.2), or ``[→s_j; ←s_j; x_j]`` (003 §2.1).
 
     Args:
-        kind: ``gru``, ``adaptive_gru`` or ``lstm``.
+        kind: of cell, a key of :data:`~.cells.CELLS`.
         input_dim: embedding width ``m``.
         hidden: width ``n`` of each direction.
         layers: number of bidirectional layers; each reads both directions of the one below.

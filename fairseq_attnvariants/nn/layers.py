@@ -211,10 +211,7 @@ class CellLayers(Layers):
 
 
 class AdaptiveGRU(CellLayers):
-    """Layers of :class:`~.cells.AdaptiveGRUCell` (002 eq. 13-17)."""
-
-    def __init__(self, *sizes: Any, **options: Any):
-        super().__init__(AdaptiveGRUCell, *sizes, **options)
+    """Layers of :class:`~.cells.AdaptiveGRUCell` (002 eq. 13-17), or of a control for it."""
 
     def shares(self, inputs: Tensor) -> Tensor:
         """``g_t`` (002 eq. 13) of the forward and the backward direction of each layer, from the lowest.
@@ -254,12 +251,12 @@ def recurrent_layers(
     depth: int = 1,
     masked: bool = False,
 ) -> Layers:
-    """Batch-first recurrent layers of a kind of cell, ``gru``, ``adaptive_gru`` or ``lstm``; ``masked`` if they are to
+    """Batch-first recurrent layers of a kind of cell, a key of ``CELLS``; ``masked`` if they are to
     have masks of :mod:`.dropout`."""
     between = dropout if layers > 1 else 0.0
     sizes = input_dim, hidden, layers, between, bidirectional, norm, depth
-    if kind == "adaptive_gru":
-        return AdaptiveGRU(*sizes)
+    if issubclass(CELLS[kind], AdaptiveGRUCell):
+        return AdaptiveGRU(CELLS[kind], *sizes)
     if norm or masked or depth > 1:
         return CellLayers(CELLS[kind], *sizes)
     fused = {"gru": GRU, "lstm": LSTM}[kind]
