@@ -12,10 +12,12 @@ allow_stock_checkpoints()
 from . import criterions, models, tasks  # noqa: E402
 from .compat.evaluation import guard_evaluation  # noqa: E402
 from .compat.names import guard_names  # noqa: E402
+from .compat.overrides import guard_overrides  # noqa: E402
 from .compat.training import guard_training  # noqa: E402
 
 guard_evaluation()
 guard_names()
+guard_overrides()
 guard_training()
 
 __all__ = ["criterions", "models", "tasks"]

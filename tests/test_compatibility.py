@@ -55,3 +55,11 @@ def test_training_goes_on(name, files, expected, tmp_path):
     assert checkpoint_utils.load_checkpoint_to_cpu(path)["optimizer_history"][-1]["num_updates"] == old.UPDATES + 1
     close(old.parameters(path), expected[name]["updated"])
     assert (old.parameters(path) - old.parameters(files / f"{name}.pt")).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_options_of_later_versions_can_be_overridden(dtype, files):
+    """fairseq itself leaves out what the saved configuration does not have."""
+    overrides = {"data": str(files / "data" / "words"), "search_dtype": dtype}
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(files / "dl4mt.pt")], overrides)
+    assert str(model.cfg.search_dtype) == dtype and model.decoder.reduced_search == (dtype == "bfloat16")
