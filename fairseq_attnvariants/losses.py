@@ -1,20 +1,22 @@
 """Sums over a batch that the criterions weigh.  They know nothing of fairseq.
 
-Shapes: ``B`` batch, ``T`` target length, ``n`` encoder's hidden width.
+Shapes: ``B`` batch, ``T`` target length, ``S`` source length, ``n`` encoder's hidden width.
 """
 
-from typing import Tuple
+from typing import Optional
 
 import torch
 from torch import Tensor
 
+from .nn.layer_norm import exactly
+
 EPSILON = 1e-12
 
 
-def smooth_norm(vectors: Tensor) -> Tensor:
-    """``||x||_2`` over the last dimension, float32; a small ε inside the root keeps its gradient finite at 0."""
-    vectors = vectors.float() if vectors.dtype in (torch.float16, torch.bfloat16) else vectors
-    return (vectors.square().sum(-1) + EPSILON).sqrt()
+def norms(vectors: Tensor, squared: bool = False) -> Tensor:
+    """``||x||`` or ``||x||²`` over the last dimension; a small ε inside the root keeps its gradient finite at 0."""
+    squares = exactly(vectors).square().sum(-1)
+    return squares if squared else (squares + EPSILON).sqrt()
 
 
 def embedding_distance(bridged: Tensor, target: Tensor, target_mask: Tensor, squared: bool = True) -> Tensor:
@@ -26,29 +28,55 @@ def embedding_distance(bridged: Tensor, target: Tensor, target_mask: Tensor, squ
         target_mask: True at real target tokens, ``B x T``.
         squared: sum the squared norms; else the norms.
     """
-    difference = bridged.float() - target.float() if bridged.dtype != torch.float64 else bridged - target
-    norms = difference.square().sum(-1) if squared else smooth_norm(difference)
-    return (norms * target_mask).sum()
+    return (norms(exactly(bridged) - exactly(target), squared) * target_mask).sum()
 
 
-def fertility_costs(conditions: Tensor, target_mask: Tensor) -> Tuple[Tensor, Tensor]:
-    """CondDec's costs (001 §5), summed over sentences.
+def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -> Tensor:
+    """CondDec's step-decay cost, ``1/T Σ_i ||sd_i - sd_{i-1}||``, summed over sentences of ``T`` real steps (001 §5).
 
-    Step-decay: ``1/T Σ_i ||sd_i - sd_{i-1}||_2``; left-over: ``||sd_T||_2``, with ``T`` the sentence's real steps.
+    Of steps in one direction the plain norms cost the same however long each is; their squares cost least where all are
+    equal.
 
     Args:
         conditions: ``sd_0 .. sd_T``, ``B x (T+1) x 2n``.
         target_mask: True at real target tokens, EOS included, ``B x T``; a row without any costs nothing.
-
-    Returns:
-        the step-decay and the left-over costs, two scalars.
+        squared: sum the squared norms.
     """
-    lengths = target_mask.sum(1)
-    steps = smooth_norm(conditions[:, 1:] - conditions[:, :-1]) * target_mask
-    decay = (steps.sum(1) / lengths.clamp(min=1)).sum()
+    steps = norms(conditions[:, 1:] - conditions[:, :-1], squared) * target_mask  # B x T
+    return (steps.sum(1) / target_mask.sum(1).clamp(min=1)).sum()
+
+
+def left_over(conditions: Tensor, target_mask: Tensor) -> Tensor:
+    """CondDec's left-over cost, ``||sd_T||``, summed over sentences (001 §5); arguments as for :func:`step_decay`."""
     # the last real column: where padding stands on the right it is the length
     columns = torch.arange(1, target_mask.size(1) + 1, device=target_mask.device)
     last = (columns * target_mask).amax(1)
-    final = conditions[torch.arange(conditions.size(0), device=conditions.device), last]
-    left = (smooth_norm(final) * (lengths > 0)).sum()
-    return decay, left
+    final = conditions[torch.arange(conditions.size(0), device=conditions.device), last]  # B x 2n
+    return (norms(final) * target_mask.any(1)).sum()
+
+
+def coverage(weights: Tensor, target_mask: Tensor) -> Tensor:
+    """The coverage loss, ``Σ_i Σ_j min(w_ij, c_ij)`` with ``c_ij = Σ_{t<i} w_tj`` (See et al. 2017, eq. 12).
+
+    Args:
+        weights: ``B x T x S``, zero at the source's padding.
+        target_mask: True at real target tokens, ``B x T``.
+    """
+    before = weights.cumsum(1) - weights  # B x T x S
+    return (torch.minimum(weights, before) * target_mask.unsqueeze(2)).sum()
+
+
+def alignment(weights: Tensor, links: Optional[Tensor], shares: Optional[Tensor]) -> Tensor:
+    """Guided alignment (Chen et al. 2016, Liu et al. 2016): ``-Σ log w_ij`` over links, a target word's averaged.
+
+    The logarithm stops at that of a small ε, because windows and sparse normalisers give weights of exactly zero.
+
+    Args:
+        weights: ``B x T x S``.
+        links: of the batch, as fairseq's ``alignments``: source column and ``row · T + step``, ``L x 2``; or None.
+        shares: one over the number of links of a link's target word, ``L``.
+    """
+    if links is None or shares is None:
+        return weights.new_zeros(())
+    linked = weights.flatten(0, 1)[links[:, 1], links[:, 0]]  # L
+    return -(linked.clamp(min=EPSILON).log() * shares).sum()

@@ -237,8 +237,8 @@ class TestBadInput:
         assert f"--warm-start {path}: " in self.failure(process) and advice in self.failure(process)
 
     def test_unknown_part(self, data, tmp_path):
-        arguments = train_arguments(data, tmp_path, "--attention-history", "coverage")
-        assert "unknown 'coverage'" in self.failure(run("fairseq-train", *arguments, check=False))
+        arguments = train_arguments(data, tmp_path, "--attention-history", "memory")
+        assert "unknown 'memory'" in self.failure(run("fairseq-train", *arguments, check=False))
 
     def test_checkpoint_of_another_architecture(self, data, trained, tmp_path):
         more = ["--restore-file", trained / "checkpoint_best.pt", "--max-update", "31"]

@@ -4,13 +4,15 @@ import math
 
 import pytest
 import torch
-from conftest import Task
-
-from fairseq_attnvariants.criterions import (
-    LabelSmoothedCrossEntropyWithBridging,
-    LabelSmoothedCrossEntropyWithFertility,
+from conftest import Task, batch, build
+from fairseq import metrics
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
+from fairseq.criterions.label_smoothed_cross_entropy_with_alignment import (
+    LabelSmoothedCrossEntropyCriterionWithAlignment,
 )
-from fairseq_attnvariants.losses import embedding_distance, fertility_costs
+from fairseq.data.language_pair_dataset import collate
+
+from fairseq_attnvariants.losses import alignment, coverage, embedding_distance, left_over, step_decay
 
 
 def test_fertility_costs_by_hand():
@@ -21,21 +23,49 @@ def test_fertility_costs_by_hand():
             [[6.0, 8.0], [0.0, 0.0], [50.0, 50.0]],  # moves by 10; nothing is left over
         ]
     )
-    decay, left = fertility_costs(conditions, torch.tensor([[True, True], [True, False]]))
-    torch.testing.assert_close(decay, torch.tensor((3.0 + 3.0) / 2 + 10.0))
-    torch.testing.assert_close(left, torch.tensor(1.0), rtol=1e-5, atol=1e-5)
+    mask = torch.tensor([[True, True], [True, False]])
+    torch.testing.assert_close(step_decay(conditions, mask), torch.tensor((3.0 + 3.0) / 2 + 10.0))
+    torch.testing.assert_close(step_decay(conditions, mask, squared=True), torch.tensor((9.0 + 9.0) / 2 + 100.0))
+    torch.testing.assert_close(left_over(conditions, mask), torch.tensor(1.0), rtol=1e-5, atol=1e-5)
+
+
+def test_only_squared_steps_cost_least_when_they_are_equal():
+    even, uneven = torch.tensor([[[4.0], [3.0], [2.0]], [[4.0], [4.0], [2.0]]]).split(1)
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    torch.testing.assert_close(step_decay(even, mask), step_decay(uneven, mask))
+    assert step_decay(even, mask, squared=True) < step_decay(uneven, mask, squared=True)
+
+
+def test_coverage_by_hand():
+    """See et al. 2017, eq. 12; the second sentence has one target word, so nothing was covered before."""
+    weights = torch.tensor(
+        [[[0.5, 0.5, 0.0], [0.9, 0.1, 0.0], [0.0, 0.2, 0.8]], [[1.0, 0, 0], [1.0, 0, 0], [1.0, 0, 0]]]
+    )
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    torch.testing.assert_close(coverage(weights, mask), torch.tensor((0.5 + 0.1) + (0.0 + 0.2 + 0.0)))
+
+
+def test_alignment_by_hand():
+    """Step 0, and step 3, the second of row 1, whose two links count half each; a weight of zero costs a lot."""
+    weights = torch.tensor([[[0.5, 0.5], [0.0, 1.0]], [[0.3, 0.7], [0.25, 0.75]]], requires_grad=True)
+    links, shares = torch.tensor([[1, 0], [0, 3], [1, 3]]), torch.tensor([1.0, 0.5, 0.5])
+    expected = -math.log(0.5) - 0.5 * math.log(0.25) - 0.5 * math.log(0.75)
+    torch.testing.assert_close(alignment(weights, links, shares), torch.tensor(expected))
+    cost = alignment(weights, torch.tensor([[0, 1]]), torch.ones(1))
+    cost.backward()
+    assert 20 < cost < 40 and weights.grad.isfinite().all() and alignment(weights, None, None) == 0
 
 
 def test_gradients_are_finite_when_the_condition_does_not_move():
     conditions = torch.zeros(2, 4, 3, requires_grad=True)
-    decay, left = fertility_costs(conditions, torch.ones(2, 3, dtype=torch.bool))
-    (decay + left).backward()
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    (step_decay(conditions, mask) + left_over(conditions, mask)).backward()
     assert conditions.grad.isfinite().all()
 
 
 def test_a_row_without_real_tokens_costs_nothing():
-    decay, left = fertility_costs(torch.randn(1, 3, 2), torch.zeros(1, 2, dtype=torch.bool))
-    assert decay == 0 and left == 0
+    conditions, mask = torch.randn(1, 3, 2), torch.zeros(1, 2, dtype=torch.bool)
+    assert step_decay(conditions, mask) == 0 and left_over(conditions, mask) == 0
 
 
 @pytest.mark.parametrize("squared,expected", [(True, 25.0 + 4.0), (False, 5.0 + 2.0)])
@@ -47,17 +77,16 @@ def test_embedding_distance_by_hand(squared, expected):
 
 
 class Model(torch.nn.Module):
-    """Uniform predictions over ``V`` words, and a given cost term."""
+    """Uniform predictions over ``V`` words, and what costs are made of."""
 
-    def __init__(self, size, name, term):
+    def __init__(self, size, **terms):
         super().__init__()
-        self.size, self.cost_terms, self.term = size, {name: ""}, term
+        self.size, self.cost_terms, self.terms = size, list(terms), {name: [value] for name, value in terms.items()}
         self.decoder = torch.nn.Module()
         self.decoder.embed_tokens = torch.nn.Embedding.from_pretrained(torch.zeros(size, 2))
 
     def forward(self, prev_output_tokens, with_cost_terms):
-        (name,) = self.cost_terms
-        return torch.zeros(*prev_output_tokens.shape, self.size), {name: [self.term]}
+        return torch.zeros(*prev_output_tokens.shape, self.size), self.terms
 
     def get_normalized_probs(self, net_output, log_probs):
         return torch.log_softmax(net_output[0], -1)
@@ -66,43 +95,142 @@ class Model(torch.nn.Module):
         return sample["target"]
 
 
-def criterion_value(kind, name, term, training=True, sentence_avg=False, **options):
-    """The criterion on targets of 2 and 1 tokens, padded to 2."""
+def criterion(kind, **options):
+    """A criterion of this ending, for data of which the first pair has links if ``datasets`` say so."""
+    name = "label_smoothed_cross_entropy_with_" + kind
+    cfg = CRITERION_DATACLASS_REGISTRY[name]()
+    for option, value in {"label_smoothing": 0.1, "sentence_avg": False, "datasets": {}, **options}.items():
+        setattr(cfg, option, value)
     task = Task()
+    task.datasets = cfg.datasets
+    return CRITERION_REGISTRY[name].build_criterion(cfg, task)
+
+
+def criterion_value(kind, training=True, terms=None, **options):
+    """The criterion on targets of 2 and 1 tokens, padded to 2."""
     target = torch.tensor([[4, 2], [2, 1]])
     sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
-    criterion = kind(task, sentence_avg, 0.1, 0, False, **options)
-    model = Model(len(task.target_dictionary), name, term).train(training)
-    loss, size, log = criterion(model, sample)
+    model = Model(len(Task().target_dictionary), **terms or {}).train(training)
+    loss, size, log = criterion(kind, **options)(model, sample)
     tokens = 3 * math.log(model.size)  # whatever the smoothing, where all words are equally likely
     assert log["nll_loss"] == pytest.approx(tokens) and log["ntokens"] == 3 and log["nsentences"] == 2
     return loss.item() - tokens, size, log
 
 
-def test_fertility_criterion_by_hand():
-    conditions = torch.tensor([[[3.0, 4.0], [0.0, 4.0], [0.0, 1.0]], [[6.0, 8.0], [0.0, 0.0], [50.0, 50.0]]])
-    weights = dict(step_decay_weight=2.0, left_over_weight=0.5)
-    given = LabelSmoothedCrossEntropyWithFertility, "conditions", conditions
-    costs, size, log = criterion_value(*given, **weights)
-    assert costs == pytest.approx(2.0 * 13.0 + 0.5 * 1.0, abs=1e-4) and size == 3
-    assert (log["decay_loss"].item(), log["left_loss"].item()) == pytest.approx((13.0, 1.0), abs=1e-4)
-    costs, size, log = criterion_value(*given, training=False, sentence_avg=True, **weights)
-    assert costs == pytest.approx(0, abs=1e-5) and size == 2 and log["decay_loss"].item() == pytest.approx(13.0)
+CONDITIONS = torch.tensor([[[3.0, 4.0], [0.0, 4.0], [0.0, 1.0]], [[6.0, 8.0], [0.0, 0.0], [50.0, 50.0]]])
+BRIDGED = torch.tensor([[[3.0, 4.0], [0.0, 2.0]], [[1.0, 0.0], [70.0, 70.0]]])
+ATTENTION = torch.tensor([[[0.5, 0.5], [0.25, 0.75]], [[1.0, 0.0], [1.0, 0.0]]])
 
 
+@pytest.mark.parametrize("kind", ["fertility", "costs"])
+@pytest.mark.parametrize("norm,decay", [("plain", 13.0), ("squared", 109.0)])
+def test_fertility_criterion_by_hand(kind, norm, decay):
+    given = dict(terms=dict(conditions=CONDITIONS), step_decay_weight=2.0, left_over_weight=0.5, step_decay_norm=norm)
+    costs, size, log = criterion_value(kind, **given)
+    assert costs == pytest.approx(2.0 * decay + 0.5 * 1.0, abs=1e-4) and size == 3
+    assert (log["decay_loss"].item(), log["left_loss"].item()) == pytest.approx((decay, 1.0), abs=1e-4)
+    costs, size, log = criterion_value(kind, training=False, sentence_avg=True, **given)
+    assert costs == pytest.approx(0, abs=1e-5) and size == 2 and log["decay_loss"].item() == pytest.approx(decay)
+
+
+@pytest.mark.parametrize("kind", ["bridging", "costs"])
 @pytest.mark.parametrize("norm,distance", [("squared", 25.0 + 4.0 + 1.0), ("plain", 5.0 + 2.0 + 1.0)])
-def test_bridging_criterion_by_hand(norm, distance):
-    bridged = torch.tensor([[[3.0, 4.0], [0.0, 2.0]], [[1.0, 0.0], [70.0, 70.0]]])
-    options = dict(bridging_weight=3.0, bridging_norm=norm)
-    costs, _, log = criterion_value(LabelSmoothedCrossEntropyWithBridging, "bridged", bridged, **options)
+def test_bridging_criterion_by_hand(kind, norm, distance):
+    costs, _, log = criterion_value(kind, terms=dict(bridged=BRIDGED), bridging_weight=3.0, bridging_norm=norm)
     assert costs == pytest.approx(3.0 * distance, rel=1e-5)
     assert log["bridging_loss"].item() == pytest.approx(distance)
 
 
-@pytest.mark.parametrize("kind,name,options,advice", [
-    (LabelSmoothedCrossEntropyWithFertility, "bridged", dict(step_decay_weight=1, left_over_weight=1), "conddec"),
-    (LabelSmoothedCrossEntropyWithBridging, "conditions", dict(bridging_weight=1, bridging_norm="plain"), "bridge"),
+def test_all_costs_add_up():
+    """And what the model makes for a cost is measured, whatever its weight."""
+    terms = dict(conditions=CONDITIONS, bridged=BRIDGED, attn=ATTENTION)
+    weights = dict(step_decay_weight=2.0, bridging_weight=3.0, coverage_weight=4.0)
+    costs, _, log = criterion_value("costs", terms=terms, **weights)
+    assert costs == pytest.approx(2.0 * 13.0 + 3.0 * 30.0 + 4.0 * 0.75, rel=1e-5)
+    assert log["coverage_loss"].item() == pytest.approx(0.75) and log["left_loss"].item() == pytest.approx(
+        1.0, abs=1e-4
+    )
+    assert criterion_value("costs", terms=terms)[0] == pytest.approx(0, abs=1e-4)
+
+
+def test_weights_are_those_of_the_papers():
+    assert criterion_value("fertility", terms=dict(conditions=CONDITIONS))[0] == pytest.approx(14.0, abs=1e-4)
+    assert criterion_value("bridging", terms=dict(bridged=BRIDGED))[0] == pytest.approx(30.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind,terms,weights,message", [
+    ("fertility", {}, {}, "--step-decay-weight 1.0 needs a model with a condition, such as --arch conddec"),
+    ("costs", {}, dict(left_over_weight=1), "--left-over-weight 1 needs a model with a condition"),
+    ("bridging", dict(conditions=CONDITIONS), {}, "--bridging-weight 1.0 needs a model with .* bridge_direct"),
+    ("costs", {}, dict(coverage_weight=2), "--coverage-weight 2 needs a model that returns its attention"),
+    ("costs", {}, dict(alignment_weight=1), "--alignment-weight 1 needs a model that returns its attention"),
+    ("costs", dict(attn=ATTENTION), dict(alignment_weight=1), "--alignment-weight 1 needs --load-alignments"),
+    ("costs", {}, dict(coverage_weight=-1), "--coverage-weight must be 0 or above, not -1"),
+    ("costs", {}, dict(coverage_weight=math.nan), "--coverage-weight must be 0 or above, not nan"),
 ])  # fmt: skip
-def test_a_model_without_the_part_is_refused_by_name(kind, name, options, advice):
-    with pytest.raises(ValueError, match=f"--criterion label_smoothed.*--arch {advice}"):
-        criterion_value(kind, name, torch.zeros(1), **options)
+def test_a_weight_without_its_part_is_refused_by_name(kind, terms, weights, message):
+    with pytest.raises(ValueError, match=message):
+        criterion_value(kind, terms=terms, **weights)
+
+
+def aligned(rows=slice(None)):
+    """A batch as fairseq collates it, on the left of which there is padding, with links."""
+    source, lengths, previous = batch(lengths=(5, 3, 4), target_lengths=(4, 6, 3))
+    links = [[[0, 0], [1, 0], [2, 3]], [[2, 5]], [[1, 2], [3, 2]]]
+    pairs = [
+        {"id": row, "source": source[row, -n:], "alignment": torch.tensor(links[row]),
+         "target": torch.cat([previous[row, 1:][previous[row, 1:].ne(1)], torch.tensor([2])])}
+        for row, n in enumerate(lengths.tolist())
+    ]  # fmt: skip
+    return collate(pairs[rows], 1, 2, left_pad_source=True)
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("training", [True, False])
+def test_sums_do_not_depend_on_how_sentences_are_divided(training, sentence_avg):
+    """Gradients and what is logged, of one batch and of its parts: --update-freq and several processes add them up."""
+    weights = dict.fromkeys(["step_decay_weight", "left_over_weight", "bridging_weight", "coverage_weight"], 0.5)
+    options = dict(alignment_weight=0.5, datasets={"train": [{"alignment": 0}]}, sentence_avg=sentence_avg)
+    own = criterion("costs", **weights, **options)
+    model = build("conddec", scale=0.5, bridge_source=True, bridge_direct="hard").double().train(training)
+    found = []
+    for parts in ([slice(0, 3)], [slice(0, 1), slice(1, 3)]):
+        losses, sizes, logs = zip(*(own(model, aligned(rows)) for rows in parts))
+        gradients = torch.autograd.grad(sum(losses), list(model.parameters()), allow_unused=True)
+        with metrics.aggregate() as logged:
+            own.reduce_metrics(logs)
+        found.append(
+            (sum(losses), sum(sizes), [g for g in gradients if g is not None], dict(logged.get_smoothed_values()))
+        )
+    torch.testing.assert_close(found[0][:3], found[1][:3])
+    assert found[0][3] == pytest.approx(found[1][3])
+    assert {"decay_loss", "left_loss", "bridging_loss", "coverage_loss", "alignment_loss", "nll_loss"} <= {*found[0][3]}
+    assert found[0][1] == (3 if sentence_avg else 16)
+
+
+def test_the_stock_criterion_guides_alignment_to_the_same():
+    """label_smoothed_cross_entropy_with_alignment and the weight for it."""
+    model, sample = build("rnnsearch", scale=0.5).double(), aligned()
+    stock = LabelSmoothedCrossEntropyCriterionWithAlignment(Task(), False, 0.1, 0.7)
+    own = criterion("costs", alignment_weight=0.7, datasets={"train": [{"alignment": 0}]})
+    expected, found = (torch.autograd.grad(kind(model, sample)[0], list(model.parameters())) for kind in (stock, own))
+    torch.testing.assert_close(found, expected)
+    plain = torch.autograd.grad(criterion("costs")(model, sample)[0], list(model.parameters()))
+    assert not torch.allclose(plain[0], found[0])
+
+
+def test_a_model_of_fairseqs_own_may_be_given_what_it_has():
+    class Stock(Model):
+        def __init__(self, attention):
+            super().__init__(21)
+            del self.cost_terms
+            self.attention = attention
+
+        def forward(self, prev_output_tokens):
+            return torch.zeros(*prev_output_tokens.shape, self.size), {"attn": [self.attention]}
+
+    target = torch.tensor([[4, 2], [2, 1]])
+    sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
+    assert criterion("costs", coverage_weight=1.0)(Stock(ATTENTION), sample)[2]["coverage_loss"].item() == 0.75
+    with pytest.raises(ValueError, match="--coverage-weight 1.0 needs"):
+        criterion("costs", coverage_weight=1.0)(Stock(None), sample)

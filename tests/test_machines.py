@@ -7,6 +7,8 @@ import torch
 from corpus import preprocess, run, train_arguments, write_corpus
 
 UPDATES = ["--max-epoch", "2", "--dropout", "0", "--sentence-avg"]
+COSTS = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--decoder-condition"]
+COSTS += ["--step-decay-weight", "0.1", "--left-over-weight", "0.1", "--coverage-weight", "0.1"]
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +35,8 @@ def torchrun(processes, *arguments):
 def test_processes_agree_with_one(processes, data, tmp_path):
     """The batches of an update, at the same time or one after the other: the same weights but for rounding."""
     many, one = tmp_path / "many", tmp_path / "one"
-    torchrun(processes, *train_arguments(data, many, *UPDATES))
-    run("fairseq-train", *train_arguments(data, one, "--update-freq", processes, *UPDATES))
+    torchrun(processes, *train_arguments(data, many, *UPDATES, *COSTS))
+    run("fairseq-train", *train_arguments(data, one, "--update-freq", processes, *UPDATES, *COSTS))
     found, expected = weights(many), weights(one)
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], atol=1e-3, rtol=1e-3, msg=name)

@@ -1,6 +1,13 @@
 """Criterions: weighted loss terms and what they log."""
 
-from .bridging import LabelSmoothedCrossEntropyWithBridging
-from .fertility import LabelSmoothedCrossEntropyWithFertility
+from .costs import (
+    LabelSmoothedCrossEntropyWithBridging,
+    LabelSmoothedCrossEntropyWithCosts,
+    LabelSmoothedCrossEntropyWithFertility,
+)
 
-__all__ = ["LabelSmoothedCrossEntropyWithBridging", "LabelSmoothedCrossEntropyWithFertility"]
+__all__ = [
+    "LabelSmoothedCrossEntropyWithBridging",
+    "LabelSmoothedCrossEntropyWithCosts",
+    "LabelSmoothedCrossEntropyWithFertility",
+]

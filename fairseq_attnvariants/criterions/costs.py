@@ -1,63 +1,150 @@
-"""What the criterions with costs of their own share."""
+"""Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`..losses`."""
 
-from typing import NamedTuple, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Callable, NamedTuple, Optional
 
 from fairseq import metrics
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
+
+from .. import losses
+
+NORM = ChoiceEnum(["squared", "plain"])
+CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"
+BRIDGE = "a model with a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
+ATTENTION = "a model that returns its attention in training, as all of this package do"
+INSTEAD = "set it to 0, or use --criterion label_smoothed_cross_entropy"
+ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, from fairseq-preprocess --align-suffix"
+
+
+def weight(help: str, default: float = 0.0):
+    """The weight of a cost."""
+    return field(default=default, metadata={"help": f"weight of {help}"})
+
+
+@dataclass
+class CostsConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    """The stock criterion's options, and a weight for each cost."""
+
+    step_decay_weight: float = weight("the step-decay cost, 1/T Σ ||Δsd|| (CondDec)")
+    step_decay_norm: NORM = field(  # type: ignore[valid-type]
+        default="plain",
+        metadata={"help": "sum these norms as in the paper, or their squares, with which equal steps cost least"},
+    )
+    left_over_weight: float = weight("the left-over cost, ||sd_T|| (CondDec)")
+    bridging_weight: float = weight("the embedding loss, Σ ||W x - e(y)||² (direct bridge)")
+    bridging_norm: NORM = field(  # type: ignore[valid-type]
+        default="squared", metadata={"help": "sum the squared norms or the plain ones"}
+    )
+    coverage_weight: float = weight("the coverage loss, Σ min(w, c) (See et al. 2017)")
+    alignment_weight: float = weight("guided alignment, -Σ log w of the words that --load-alignments links")
+
+
+@dataclass
+class FertilityConfig(CostsConfig):
+    """With CondDec's costs."""
+
+    step_decay_weight: float = weight("the step-decay cost, 1/T Σ ||Δsd||", 1.0)
+    left_over_weight: float = weight("the left-over cost, ||sd_T||", 1.0)
+
+
+@dataclass
+class BridgingConfig(CostsConfig):
+    """With the direct bridge's cost."""
+
+    bridging_weight: float = weight("the embedding loss, Σ ||W x - e(y)||²", 1.0)
 
 
 class Cost(NamedTuple):
-    """One weighted term of a loss."""
+    """A term of the loss."""
 
-    weight: float
-    total: Tensor
-    """summed over the batch."""
+    weight: str
+    """its weight's option"""
+    term: str
+    """what it is made of, a key of the model's output"""
+    needs: str
+    """where that is, for a message"""
+    unit: str
+    """what it is divided by in the logs, ``nsentences`` or ``ntokens``"""
+    total: Callable[..., Tensor]
+    """its sum over a batch, of the options, the model, its output, the mask of real target tokens and the sample"""
 
 
+COSTS = {
+    "decay_loss": Cost(
+        "step_decay_weight", "conditions", CONDITION, "nsentences",
+        lambda cfg, model, term, mask, sample: losses.step_decay(term, mask, str(cfg.step_decay_norm) == "squared"),
+    ),
+    "left_loss": Cost(
+        "left_over_weight", "conditions", CONDITION, "nsentences",
+        lambda cfg, model, term, mask, sample: losses.left_over(term, mask),
+    ),
+    "bridging_loss": Cost(
+        "bridging_weight", "bridged", BRIDGE, "ntokens",
+        lambda cfg, model, term, mask, sample: losses.embedding_distance(
+            term, model.decoder.embed_tokens(sample["target"]), mask, str(cfg.bridging_norm) == "squared"
+        ),
+    ),
+    "coverage_loss": Cost(
+        "coverage_weight", "attn", ATTENTION, "ntokens",
+        lambda cfg, model, term, mask, sample: losses.coverage(term, mask),
+    ),
+    "alignment_loss": Cost(
+        "alignment_weight", "attn", ATTENTION, "ntokens",
+        lambda cfg, model, term, mask, sample: losses.alignment(
+            term, sample.get("alignments"), sample.get("align_weights")
+        ),
+    ),
+}  # fmt: skip
+
+
+@register_criterion("label_smoothed_cross_entropy_with_costs", dataclass=CostsConfig)
 class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     """Sums the tokens' loss and costs; the costs are a training loss only.
 
-    In validation the costs are measured and logged, and ``loss`` is the tokens' alone.
+    In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  A cost is measured where its
+    weight is above 0, and where the model makes something for costs alone.
     """
 
-    name: str
-    """what the criterion is registered as"""
-    term: str
-    """what the costs are made of, a key of the model's output"""
-    unit: str
-    """what the logged costs are divided by, ``nsentences`` or ``ntokens``"""
-    names: Tuple[str, ...]
-    """what the costs are logged under"""
-    needs: str
-    """a model that has the term, for a message"""
+    term: Optional[str] = None
+    """what the model makes for these costs, if one paper's are meant"""
 
-    def costs(self, model, term: Tensor, target: Tensor) -> Sequence[Cost]:
-        """The batch's costs, one for each of :attr:`names`; ``target`` is ``B x T`` tokens."""
-        raise NotImplementedError
+    def __init__(self, cfg: CostsConfig, task):  # fairseq hands out what is named in the signature
+        super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
+        self.cfg = cfg
+        self.aligned = False
+        for cost in COSTS.values():
+            if not getattr(cfg, cost.weight) >= 0:
+                raise ValueError(f"{_flag(cost)} must be 0 or above, not {getattr(cfg, cost.weight)}")
 
     def forward(self, model, sample, reduce=True):
         """The loss, the sample size and what is logged, as fairseq's criterions return them.
 
         Raises:
-            ValueError: the model has not what the costs are made of.
+            ValueError: a weight is above 0, and the model or the data have not what the cost is made of.
         """
-        if self.term not in getattr(model, "cost_terms", ()):
-            raise ValueError(
-                f"--criterion {self.name} needs a model with {self.needs}; "
-                "use --criterion label_smoothed_cross_entropy for this one"
-            )
-        net_output = model(**sample["net_input"], with_cost_terms=True)
+        own = getattr(model, "cost_terms", None)
+        net_output = model(**sample["net_input"], **({} if own is None else {"with_cost_terms": True}))
         loss, nll_loss = self.compute_loss(model, net_output, sample, reduce=reduce)
-        target = model.get_targets(sample, net_output)
-        costs = self.costs(model, net_output[1][self.term][0], target)
-        if model.training:
-            loss = loss + sum(cost.weight * cost.total for cost in costs)
-        sentences = target.size(0)
+        sentences, mask, logged = len(sample["target"]), sample["target"].ne(self.padding_idx), {}
+        for name, cost in COSTS.items():
+            weight, [term] = getattr(self.cfg, cost.weight), net_output[1].get(cost.term) or [None]
+            if weight and (term is None or name == "alignment_loss" and model.training and not self._aligned()):
+                needs = cost.needs if term is None else ALIGNMENTS
+                raise ValueError(f"{_flag(cost)} {weight} needs {needs}; {INSTEAD}")
+            if weight or cost.term in (own or ()):
+                total = cost.total(self.cfg, model, term, mask, sample)
+                loss = loss + weight * total if model.training else loss
+                logged[name] = total.data
         logging_output = {
             "loss": loss.data,
             "nll_loss": nll_loss.data,
-            **{name: cost.total.data for name, cost in zip(self.names, costs)},
+            **logged,
             "ntokens": sample["ntokens"],
             "nsentences": sentences,
             "sample_size": sentences if self.sentence_avg else sample["ntokens"],
@@ -67,11 +154,36 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
             logging_output["n_correct"], logging_output["total"] = correct.data, total.data
         return loss, logging_output["sample_size"], logging_output
 
+    def _aligned(self) -> bool:
+        """Whether any text has links; a batch that happens to have none is no mistake."""
+        self.aligned = self.aligned or any(
+            len(pairs) and "alignment" in pairs[0] for pairs in self.task.datasets.values()
+        )
+        return self.aligned
+
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
-        """Log the tokens' terms as the stock criterion does, and the costs per :attr:`unit`."""
+        """Log the tokens' terms as the stock criterion does, and the costs per sentence or per token."""
         super().reduce_metrics(logging_outputs)
-        count = sum(log.get(cls.unit, 0) for log in logging_outputs)
-        for name in cls.names:
-            total = sum(log.get(name, 0) for log in logging_outputs)
-            metrics.log_scalar(name, total / max(count, 1), count, round=3)
+        for name, cost in COSTS.items():
+            if any(name in log for log in logging_outputs):
+                total, count = (sum(log.get(key, 0) for log in logging_outputs) for key in (name, cost.unit))
+                metrics.log_scalar(name, total / max(count, 1), count, round=3)
+
+
+def _flag(cost: Cost) -> str:
+    return "--" + cost.weight.replace("_", "-")
+
+
+@register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=FertilityConfig)
+class LabelSmoothedCrossEntropyWithFertility(LabelSmoothedCrossEntropyWithCosts):
+    """With CondDec's step-decay and left-over costs (001 §5)."""
+
+    term = "conditions"
+
+
+@register_criterion("label_smoothed_cross_entropy_with_bridging", dataclass=BridgingConfig)
+class LabelSmoothedCrossEntropyWithBridging(LabelSmoothedCrossEntropyWithCosts):
+    """With the direct bridge's embedding loss (003 §2.3)."""
+
+    term = "bridged"
