@@ -127,6 +127,26 @@ def check(cfg) -> None:
         )
     if cfg.attention_via_unguided and not cfg.attention_via:
         raise ConfigurationError("--attention-via-unguided changes --attention-via, which is not given: add it")
+    if cfg.residuals < 0 or cfg.residuals == 1:
+        raise ConfigurationError(
+            "--residuals must be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads "
+            f"words, and its input is no state), not {cfg.residuals}"
+        )
+    if cfg.encoder_bidirectional_layers < 0:
+        raise ConfigurationError(
+            f"--encoder-bidirectional-layers must be 0 (all) or above, not {cfg.encoder_bidirectional_layers}"
+        )
+    if _bidirectional(cfg) < cfg.encoder_layers and 0 < cfg.residuals <= _bidirectional(cfg) + 1:
+        raise ConfigurationError(
+            f"--residuals {cfg.residuals} adds inputs to outputs from that layer on, and with "
+            f"--encoder-bidirectional-layers {cfg.encoder_bidirectional_layers} the input of encoder layer "
+            f"{_bidirectional(cfg) + 1} is twice as wide as its output; use {_bidirectional(cfg) + 2} or above"
+        )
+    if cfg.context_to_layers and late:
+        raise ConfigurationError(
+            "--context-to-layers gives the layers above the first the context that it attended to, and with "
+            "--decoder-transition late attention comes after all layers; use simple or conditional"
+        )
     gated = str(cfg.context_gate) != "none"
     if gated and str(cfg.decoder_cell) == "lstm":
         raise ConfigurationError(
@@ -189,6 +209,8 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
         input_dim=cfg.encoder_embed_dim,
         hidden=cfg.encoder_hidden_size,
         layers=cfg.encoder_layers,
+        bidirectional=_bidirectional(cfg),
+        residuals=cfg.residuals,
         dropout=dropout,
         between=cfg.encoder_dropout_out,
         hidden_dropout=cfg.encoder_dropout_hidden,
@@ -228,8 +250,15 @@ class Widths(NamedTuple):
 
 def _widths(cfg) -> Widths:
     both = 2 * cfg.encoder_hidden_size
-    lower = cfg.encoder_char_hidden_size if str(cfg.encoder_type) == "hierarchical" else both
-    return Widths(both, lower + cfg.encoder_embed_dim * cfg.bridge_source, both * cfg.attention_via)
+    top = both if _bidirectional(cfg) == cfg.encoder_layers else cfg.encoder_hidden_size
+    lower = cfg.encoder_char_hidden_size if str(cfg.encoder_type) == "hierarchical" else top
+    lower = both if cfg.attention_via and str(cfg.encoder_type) != "hierarchical" else lower
+    return Widths(top, lower + cfg.encoder_embed_dim * cfg.bridge_source, top * cfg.attention_via)
+
+
+def _bidirectional(cfg) -> int:
+    """How many encoder layers have both directions."""
+    return min(cfg.encoder_bidirectional_layers or cfg.encoder_layers, cfg.encoder_layers)
 
 
 def build_decoder(cfg) -> Decoder:
@@ -253,15 +282,23 @@ def build_decoder(cfg) -> Decoder:
         InitialState(initial_source, initial_dim, transition.last.state_dim // inside, inside, norm),
         _readout(cfg, source.context),
         initial_query=InitialState(initial_source, initial_dim, hidden, norm=norm) if own_state else None,
-        upper=_upper_layers(cfg, upper) if upper else None,
+        upper=_upper_layers(cfg, upper, source.context) if upper else None,
         recompute_steps=cfg.recompute_steps,
         hidden_dropout=cfg.decoder_dropout_hidden,
     )
 
 
-def _upper_layers(cfg, layers: int) -> UpperLayers:
-    options = dict(norm=_decoder_norm(cfg), masked=cfg.decoder_dropout_hidden > 0)
-    return UpperLayers(str(cfg.decoder_cell), cfg.decoder_hidden_size, layers, cfg.decoder_dropout_out, **options)
+def _upper_layers(cfg, layers: int, context: int) -> UpperLayers:
+    return UpperLayers(
+        str(cfg.decoder_cell),
+        cfg.decoder_hidden_size,
+        layers,
+        cfg.decoder_dropout_out,
+        context * cfg.context_to_layers,
+        residuals=max(0, cfg.residuals - 1),  # counted above the transition's layer
+        norm=_decoder_norm(cfg),
+        masked=cfg.decoder_dropout_hidden > 0,
+    )
 
 
 def _decoder_norm(cfg) -> bool:
@@ -289,7 +326,7 @@ def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
         return deep(cell(first, hidden)), None
     # attention reads the highest layer's state, so all layers step before it
     above = [cell({"below": hidden}, hidden) for _ in range(cfg.decoder_layers - 1)]
-    return StackedCell([deep(cell(first, hidden)), *above], cfg.decoder_dropout_out), None
+    return StackedCell([deep(cell(first, hidden)), *above], cfg.decoder_dropout_out, cfg.residuals), None
 
 
 def _attention(cfg, source: Widths) -> AnyAttention:

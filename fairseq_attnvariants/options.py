@@ -37,9 +37,7 @@ class AttentionRNNConfig(FairseqDataclass):
     # sizes
     encoder_embed_dim: Optional[int] = option("width m of the source embeddings")
     encoder_hidden_size: Optional[int] = option("width n of each direction of the encoder")
-    encoder_layers: Optional[int] = option(
-        "number of bidirectional encoder layers; of words, in the hierarchical encoder"
-    )
+    encoder_layers: Optional[int] = option("number of encoder layers; of words, in the hierarchical encoder")
     decoder_embed_dim: Optional[int] = option("width m of the target embeddings")
     decoder_hidden_size: Optional[int] = option("width n of the decoder's state")
     decoder_layers: Optional[int] = option(
@@ -85,6 +83,14 @@ class AttentionRNNConfig(FairseqDataclass):
         "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late' steps all layers "
         "and then attends from the highest one's state (ava)"
     )
+    residuals: Optional[int] = option(
+        "from this layer on, 2 or above, a layer's input is added to its output, in the encoder and the decoder; 0 for "
+        "none"
+    )
+    encoder_bidirectional_layers: Optional[int] = option(
+        "how many of the encoder's layers, the lowest, have both directions; 0 for all"
+    )
+    context_to_layers: Optional[bool] = option("give the context to every decoder layer, not the first alone")
     encoder_transition_depth: Optional[int] = option(
         "cells that an encoder layer steps one after another for each token; the further ones read only the state"
     )

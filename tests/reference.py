@@ -89,33 +89,47 @@ def further(model, name, kind, state):
     return STEPS[kind](torch.zeros(1).double(), state, torch.zeros(len(b), 1).double(), u, b, norm=norm)
 
 
-def layers(model, prefix, kind, inputs, count, bidirectional=True):
+def recurrence(model, prefix, kind, layer, direction=0):
+    """One step of a layer, from an input and a state to a state, and the width of its output."""
+    names = {name for name, _ in model.named_parameters()}
+    if any(name.startswith(f"{prefix}.layers.{layer}.") for name in names):  # layers with modules of their own
+        prefix, layer = f"{prefix}.layers.{layer}", 0
+    p = lambda name: matrix(model, f"{prefix}.{name}")  # noqa: E731
+    name = f"{prefix}.cells.{layer}.{direction}"
+    deep = depth(model, name)
+    name += ".cells.0" if deep > 1 else ""
+    if any(parameter.startswith(name) for parameter in names):
+        parts = [name[len(prefix) + 1 :] + part for part in (".inputs.input.", ".recurrent.")]
+        w, u, b = p(parts[0] + "weight"), p(parts[1] + "weight"), [p(parts[0] + "bias")]
+    else:
+        suffix = f"_l{layer}" + direction * "_reverse"
+        w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    if kind == "lstm":
+        b = [sum(b)]
+    n = u.size(1)
+
+    def step(x, state):
+        state = STEPS[kind](x, state, w, u, *b, norm=cell_norm(model, name, kind, n))
+        for k in range(1, deep):
+            state = further(model, f"{name[:-1]}{k}", kind, state)
+        return state
+
+    return step, n
+
+
+def layers(model, prefix, kind, inputs, count, bidirectional=0, residuals=0):
     """The outputs of stacked layers, and the last output of each direction of the top one."""
     for layer in range(count):
         runs, last = [], []
-        for direction in range(2 if bidirectional else 1):
-            p = lambda name: matrix(model, f"{prefix}.{name}")  # noqa: B023, E731
-            name = f"{prefix}.cells.{layer}.{direction}"
-            deep = depth(model, name)
-            name += ".cells.0" if deep > 1 else ""
-            if any(parameter.startswith(name) for parameter, _ in model.named_parameters()):
-                names = [name[len(prefix) + 1 :] + part for part in (".inputs.input.", ".recurrent.")]
-                w, u, b = p(names[0] + "weight"), p(names[1] + "weight"), [p(names[0] + "bias")]
-            else:
-                suffix = f"_l{layer}" + direction * "_reverse"
-                w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-            if kind == "lstm":
-                b = [sum(b)]
-            n = u.size(1)
+        for direction in range(2 if layer < bidirectional else 1):
+            step, n = recurrence(model, prefix, kind, layer, direction)
             state, outputs = torch.zeros(2 * n if kind == "lstm" else n).double(), {}
             for j in range(len(inputs))[:: -1 if direction else 1]:
-                state = STEPS[kind](inputs[j], state, w, u, *b, norm=cell_norm(model, name, kind, n))
-                for k in range(1, deep):
-                    state = further(model, f"{name[:-1]}{k}", kind, state)
-                outputs[j] = state[:n]
+                outputs[j] = state = step(inputs[j], state)
             last.append(state[:n])
-            runs.append([outputs[j] for j in range(len(inputs))])
-        inputs = [torch.cat(parts) for parts in zip(*runs)]
+            runs.append([outputs[j][:n] for j in range(len(inputs))])
+        outputs = [torch.cat(parts) for parts in zip(*runs)]
+        inputs = [s + x for s, x in zip(outputs, inputs)] if 0 < residuals <= layer + 1 else outputs
     return inputs, last
 
 
@@ -149,21 +163,22 @@ def shared(cfg, w, length):
 
 
 def encode(model, cfg, tokens):
-    """Of one unpadded sentence: embeddings, annotations, the higher level's, and both last states."""
+    """Of one unpadded sentence: embeddings, annotations, the higher level's, and each direction's last state."""
     x = inputs = matrix(model, "encoder.embed_tokens.weight")[tokens]
     kind, count = str(cfg.encoder_cell), cfg.encoder_layers
+    both, r = cfg.encoder_bidirectional_layers or count, cfg.residuals
     E = "encoder.layers."
     if str(cfg.encoder_type) == "convolutional":
         E, inputs = E + "above.", convolved(model, cfg, x)
     if str(cfg.encoder_type) == "hierarchical":
-        s, _ = layers(model, E + "characters", str(cfg.encoder_char_cell), x, 1, bidirectional=False)
+        s, _ = layers(model, E + "characters", str(cfg.encoder_char_cell), x, 1)
         words = [s[j] for j, token in enumerate(tokens.tolist()) if token in (SPACE, 2)]
-        upper, last = layers(model, E + "words", kind, words, count)
+        upper, last = layers(model, E + "words", kind, words, count, both, r)
     elif cfg.attention_via:
-        s, _ = layers(model, E + "rnn", kind, inputs, 1)
-        upper, last = layers(model, E + "upper", kind, s, count - 1)
+        s, _ = layers(model, E + "rnn", kind, inputs, 1, 1)
+        upper, last = layers(model, E + "upper", kind, s, count - 1, both - 1, max(0, r - 1))
     else:
-        (s, last), upper = layers(model, E + "rnn", kind, inputs, count), None
+        (s, last), upper = layers(model, E + "rnn", kind, inputs, count, both, r), None
     return x, [torch.cat([s[j], *([x[j]] if cfg.bridge_source else [])]) for j in range(len(s))], upper, last
 
 
@@ -172,14 +187,15 @@ def logits(model, cfg, source, previous):
     D = "decoder.layers."
     p = lambda name: matrix(model, D + name)  # noqa: E731
     n = cfg.decoder_hidden_size
-    x, s, upper, (last_forward, first_backward) = encode(model, cfg, source)
+    x, s, upper, last = encode(model, cfg, source)
     top = s if upper is None else upper
-    summary = sum(top) / len(top) if str(cfg.initial_state) == "mean" else first_backward
+    summary = sum(top) / len(top) if str(cfg.initial_state) == "mean" else last[-1]
     norm = lambda name, values: optional_norm(model, D + name)(values)  # noqa: E731
     state = norm("initial.norm", p("initial.projection.weight") @ summary + p("initial.projection.bias"))
     if str(cfg.initial_state) != "linear":
         state = torch.tanh(state)
     late = str(cfg.decoder_transition) == "late"
+    above = [] if late else [state] * (cfg.decoder_layers - 1)
     state = state.repeat(cfg.decoder_layers if late else 1)
     paths = set(cfg.attention_history.split("+"))
     q = None
@@ -187,7 +203,7 @@ def logits(model, cfg, source, previous):
         q = p("initial_query.projection.weight") @ summary + p("initial_query.projection.bias")
         q = norm("initial_query.norm", q)
         q = q if str(cfg.initial_state) == "linear" else torch.tanh(q)
-    sd = torch.cat([last_forward, first_backward])
+    sd = torch.cat(last)
     c, w = torch.zeros(len(s[0]) + (0 if upper is None else len(upper[0]))).double(), None
     conditions = [sd]
     covered = [0.0] * len(s)
@@ -299,6 +315,13 @@ def logits(model, cfg, source, previous):
     def attended(w):
         return {"attended": x[max(range(len(s)), key=lambda j: w[j])]} if cfg.bridge_target else {}
 
+    def top_of(parts):
+        """The output of states of layers one above the other."""
+        output = parts[0][:n]
+        for k in range(1, len(parts)):
+            output = parts[k][:n] + (output if 0 < cfg.residuals <= k + 1 else 0)
+        return output
+
     outputs, weights, word_attention, bridged = [], [], [], []
     for token in previous:
         y = matrix(model, "decoder.embed_tokens.weight")[token]
@@ -312,10 +335,10 @@ def logits(model, cfg, source, previous):
             stack = cfg.decoder_layers > 1
             parts[0] = cell("before.cells.0" if stack else "before", first, parts[0])
             for k in range(1, cfg.decoder_layers):
-                parts[k] = cell(f"before.cells.{k}", {"below": parts[k - 1][:n]}, parts[k])
+                parts[k] = cell(f"before.cells.{k}", {"below": top_of(parts[:k])}, parts[k])
             state = torch.cat(parts)
-            c, w, word_weights = attend(parts[-1][:n] if q is None else q, c, w)
-            hidden = parts[-1][:n]
+            hidden = top_of(parts)
+            c, w, word_weights = attend(hidden if q is None else q, c, w)
         elif str(cfg.decoder_transition) == "conditional":
             state = cell("before", first, state)
             query = state[:n] if q is None else q
@@ -325,7 +348,7 @@ def logits(model, cfg, source, previous):
             query = state[:n] if q is None else q
             c, w, word_weights = attend(query, c, w)
             state = cell("after", {**first, "context": c, **attended(w)}, state)
-        before = old[-len(old) // cfg.decoder_layers :][:n] if late else old[:n]
+        before = top_of(old.split(len(old) // cfg.decoder_layers)) if late else old[:n]
         remember(w, before)
         if q is not None:
             q = cell("query_cell", {"hidden": before, "context": c}, q)
@@ -336,7 +359,12 @@ def logits(model, cfg, source, previous):
             sd = torch.sigmoid(gate) * sd
             state = state + torch.tanh(p(C + "output.weight") @ sd)
             conditions.append(sd)
-        read = {"hidden": hidden if late else state[:n], "target": y, "context": c}
+        hidden = hidden if late else state[:n]
+        for k in range(len(above)):
+            step, _ = recurrence(model, D + "upper.rnn", str(cfg.decoder_cell), k)
+            above[k] = step(torch.cat([hidden, c]) if cfg.context_to_layers else hidden, above[k])
+            hidden = above[k][:n] + (hidden if 0 < cfg.residuals <= k + 2 else 0)
+        read = {"hidden": hidden, "target": y, "context": c}
         parts = {k: p(f"readout.{k}.weight") @ value for k, value in read.items()}
         parts["hidden"] = parts["hidden"] + p("readout.hidden.bias")
         parts = {k: norm(f"readout.{k}_norm", value) for k, value in parts.items()}

@@ -348,11 +348,13 @@ class StackedCell(DeepCell):
     Args:
         cells: from the lowest to the highest; all but the lowest have one input, ``below``.
         dropout: between the cells.
+        residuals: the cell, from 1, from which on what comes from below is added to the output, or 0.
     """
 
-    def __init__(self, cells: Sequence[nn.Module], dropout: float = 0.0):
+    def __init__(self, cells: Sequence[nn.Module], dropout: float = 0.0, residuals: int = 0):
         super().__init__(cells)
         self.dropout = nn.Dropout(dropout)
+        self.residuals = residuals
 
     @property
     def state_dim(self) -> int:
@@ -361,7 +363,10 @@ class StackedCell(DeepCell):
 
     def output(self, state: Tensor) -> Tensor:
         """The highest cell's."""
-        return super().output(state.chunk(len(self.cells), dim=-1)[-1])
+        below = state  # the lowest adds nothing
+        for number, (cell, own) in enumerate(zip(self.cells, state.chunk(len(self.cells), dim=-1)), start=1):
+            below = with_residual(self.residuals, number, cell.output(own), below)  # type: ignore[operator]
+        return below
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
         """One step of every cell, as :meth:`Cell.forward`."""
@@ -369,10 +374,15 @@ class StackedCell(DeepCell):
         own, *others = state.chunk(len(self.cells), dim=-1)
         states: List[Tensor] = [lowest(own, projected, **inputs)]
         below = lowest.output(states[0])  # type: ignore[operator]
-        for cell, own in zip(above, others):
+        for number, (cell, own) in enumerate(zip(above, others), start=2):
             states.append(cell(own, below=self.dropout(below)))
-            below = cell.output(states[-1])  # type: ignore[operator]
+            below = with_residual(self.residuals, number, cell.output(states[-1]), below)  # type: ignore[operator]
         return torch.cat(states, dim=-1)
+
+
+def with_residual(residuals: int, number: int, output: Tensor, below: Tensor) -> Tensor:
+    """The output of layer ``number``, from 1, with what it read added, where there are residuals (Wu et al. 2016)."""
+    return output + below if 0 < residuals <= number else output
 
 
 def deepened(cell: Any, kind: Type[Cell], further: int, norm: bool) -> Any:

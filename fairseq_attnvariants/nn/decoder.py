@@ -42,7 +42,8 @@ class Decoded(NamedTuple):
 class InitialState(nn.Module):
     """``h_0`` from the source, one affine map and tanh.
 
-    ``first``: of the backward state at the first word (001, Bahdanau 2015); ``linear``: the same without tanh (004);
+    ``first``: of the backward state at the first word (001, Bahdanau 2015), or where the top layer has no backward
+    direction of its forward state at the last word; ``linear``: the same without tanh (004);
     ``mean``: of the mean of the real annotations (002, 003).
 
     Args:
@@ -68,7 +69,7 @@ class InitialState(nn.Module):
     def summary(self, encoded: Encoded) -> Tensor:
         """What ``h_0`` is made of, ``B x source_dim``."""
         if self.source != "mean":
-            return encoded.final.chunk(2, dim=1)[1]
+            return encoded.final[:, -self.projection.in_features :]
         annotations, padding_mask = encoded.annotations, encoded.padding_mask
         if encoded.upper_annotations is not None and encoded.upper_padding_mask is not None:
             annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
@@ -77,16 +78,23 @@ class InitialState(nn.Module):
 
 
 class UpperLayers(nn.Module):
-    """Layers above the transition.  They feed nothing back to it, so they run over all steps at once."""
+    """Layers above the transition.  They feed nothing back to it, so they run over all steps at once.
 
-    def __init__(self, kind: str, hidden: int, layers: int, dropout: float, **options: Any):
+    Args:
+        kind, hidden, layers, dropout, options: as :func:`~.layers.recurrent_layers` has them.
+        context: width of the context that every layer reads (Wu et al. 2016), or 0.
+    """
+
+    def __init__(self, kind: str, hidden: int, layers: int, dropout: float, context: int = 0, **options: Any):
         super().__init__()
         self.layers = layers
-        self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout, **options)
+        self.context = context
+        self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout, beside=context, **options)
 
-    def forward(self, outputs: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
-        """``N x T x n`` and ``N x layers x state width`` to the same shapes."""
-        outputs, final = self.rnn(outputs, state.transpose(0, 1))
+    def forward(self, outputs: Tensor, contexts: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
+        """``N x T x n``, ``N x T x a`` and ``N x layers x state width`` to outputs and a state of the same shapes."""
+        beside = {"beside": contexts} if self.context else {}
+        outputs, final = self.rnn(outputs, state.transpose(0, 1), **beside)
         return outputs, final.transpose(0, 1)
 
 
@@ -183,7 +191,7 @@ class Decoder(nn.Module):
         hiddens, contexts = (stack([getattr(state, name) for state in states]) for name in ("hidden", "context"))
         hidden = self.transition.last.output(hiddens.whole)  # N x T x n
         if self.upper is not None and state.upper is not None:
-            hidden, above = self.upper(hidden, state.upper)
+            hidden, above = self.upper(hidden, contexts.whole, state.upper)
             state = state._replace(upper=above)
         # what is recomputed keeps nothing at all
         with nullcontext() if self.recompute_steps else kept_as_steps(hiddens, contexts):

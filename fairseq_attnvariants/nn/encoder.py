@@ -3,30 +3,34 @@
 Shapes as in :mod:`.state`; padding may stand left or right.
 """
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .dropout import HiddenDropout
-from .layers import Layers, recurrent_layers
+from .layers import Layers, LayerStack, recurrent_layers
 from .state import Encoded
 
 
 class BidirectionalEncoder(nn.Module):
     """Annotations ``s_j = [→s_j; ←s_j]`` (001 §3.2), or ``[→s_j; ←s_j; x_j]`` (003 §2.1).
 
+    With fewer bidirectional layers than layers it is ``s_j = →s_j`` of those above (Wu et al. 2016).
+
     Args:
         kind: of cell, a key of :data:`~.cells.CELLS`.
         input_dim: embedding width ``m``.
         hidden: width ``n`` of each direction.
-        layers: number of bidirectional layers; each reads both directions of the one below.
+        layers: number of layers; each reads both directions of the one below.
+        bidirectional: how many of them, the lowest, have both directions.
         dropout: of the annotations.
         between: dropout rate between layers.
         bridge: whether annotations carry the embeddings (source-side bridging).
         levels: 2 makes the lowest layer a level of its own, with the others as the higher one (004 §3.2).
         hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
+        residuals: the layer, from 1, from which on a layer's input is added to its output, or 0.
         options: of the layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayers`.
     """
 
@@ -41,6 +45,8 @@ class BidirectionalEncoder(nn.Module):
         bridge: bool = False,
         levels: int = 1,
         hidden_dropout: float = 0.0,
+        bidirectional: int = 1,
+        residuals: int = 0,
         **options: Any,
     ):
         super().__init__()
@@ -48,9 +54,12 @@ class BidirectionalEncoder(nn.Module):
         self.dropout = dropout
         self.hidden_dropout = HiddenDropout(hidden_dropout)
         lowest = layers if levels == 1 else 1
-        common: Dict[str, Any] = dict(dropout=between, bidirectional=True, masked=hidden_dropout > 0, **options)
-        self.rnn = recurrent_layers(kind, input_dim, hidden, lowest, **common)
-        self.upper = None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, **common)
+        options.update(dropout=between, masked=hidden_dropout > 0)
+        self.rnn = recurrent_layers(
+            kind, input_dim, hidden, lowest, bidirectional=min(bidirectional, lowest), residuals=residuals, **options
+        )
+        options.update(bidirectional=bidirectional - 1, residuals=max(0, residuals - 1))  # counted above the lowest
+        self.upper = None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
         """Encode a batch.
@@ -68,7 +77,7 @@ class BidirectionalEncoder(nn.Module):
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.bridge:
             annotations = torch.cat([annotations, embedded], dim=-1)  # B x S x (2n + m)
-        return Encoded(annotations, padding_mask, both(final), embedded, upper, None if upper is None else padding_mask)
+        return Encoded(annotations, padding_mask, final, embedded, upper, None if upper is None else padding_mask)
 
 
 class HierarchicalEncoder(nn.Module):
@@ -82,7 +91,7 @@ class HierarchicalEncoder(nn.Module):
         kind: cell of the word RNN.
         input_dim: width ``m`` of the characters' embeddings.
         hidden: width ``n`` of each direction of the word RNN.
-        layers: number of the word RNN's layers; each reads both directions of the one below.
+        layers, bidirectional, residuals: of the word RNN, as :class:`BidirectionalEncoder`'s.
         dropout: of both annotations.
         between: dropout rate between layers.
         hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
@@ -100,6 +109,8 @@ class HierarchicalEncoder(nn.Module):
         dropout: nn.Module,
         between: float = 0.0,
         hidden_dropout: float = 0.0,
+        bidirectional: int = 1,
+        residuals: int = 0,
         **options: Any,
     ):
         super().__init__()
@@ -107,7 +118,8 @@ class HierarchicalEncoder(nn.Module):
         self.hidden_dropout = HiddenDropout(hidden_dropout)
         options["masked"] = hidden_dropout > 0
         self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1, **options)
-        self.words = recurrent_layers(kind, character_hidden, hidden, layers, between, bidirectional=True, **options)
+        sizes = character_hidden, hidden, layers, between, bidirectional, residuals
+        self.words = recurrent_layers(kind, *sizes, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.
@@ -122,18 +134,13 @@ class HierarchicalEncoder(nn.Module):
         upper, final = run(self.hidden_dropout(self.words, words), words, words_mask)  # B x W x 2n
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         annotations, upper = self.dropout(states), self.dropout(upper)
-        return Encoded(annotations, padding_mask, both(final), embedded, upper, words_mask)
+        return Encoded(annotations, padding_mask, final, embedded, upper, words_mask)
 
 
-def both(final: Tensor) -> Tensor:
-    """``[→s_S; ←s_1]`` of the top layer, ``B x 2n``, of last outputs ``d x B x n``."""
-    return torch.cat([final[-2], final[-1]], dim=1)
-
-
-def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+def run(rnn: Union[Layers, LayerStack], inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
     """Layers over a padded batch.
 
-    Outputs ``B x S x width``, zero at padding, and last outputs ``d x B x n``, for ``d`` layers times directions.
+    Outputs of the top layer ``B x S x width``, zero at padding, and its last ones, ``[→s_S; ←s_1]``, ``B x width``.
     """
     batch, length = padding_mask.shape
     real = ~padding_mask
@@ -145,7 +152,9 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tens
     packed = PackedSequence(inputs.flatten(0, 1).index_select(0, places), sizes, order, order.argsort())
     outputs, final = rnn(packed)
     states = outputs.data.new_zeros(batch * length, outputs.data.size(1)).index_copy(0, places, outputs.data)
-    return states.view(batch, length, -1), rnn.cell.output(final)
+    final = rnn.cell.output(final)  # layers times directions x B x n
+    top = final[-(states.size(1) // final.size(2)) :]
+    return states.view(batch, length, -1), torch.cat(tuple(top), dim=1)
 
 
 def gather(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:

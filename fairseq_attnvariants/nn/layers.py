@@ -7,14 +7,14 @@ Shapes as in :mod:`.state`; ``d`` is the number of layers times directions.
 """
 
 from functools import partial
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import CELLS, AdaptiveGRUCell, Cell, DeepCell, GRUCell, LSTMCell, deepened
+from .cells import CELLS, AdaptiveGRUCell, Cell, DeepCell, GRUCell, LSTMCell, deepened, with_residual
 from .fast.deferred import product
 from .fast.loop import in_loop
 from .init import Scheme, by_gate
@@ -240,24 +240,85 @@ class AdaptiveGRU(CellLayers):
         return torch.stack(found)
 
 
+class LayerStack(nn.Module):
+    """Layers with modules of their own, for what differs among them (Wu et al. 2016): as :class:`Layers`.
+
+    Args:
+        kind: the kind of cell.
+        input_dim: width of the input.
+        hidden: width ``n`` of each direction.
+        layers: number of layers.
+        dropout: between layers; what a residual adds is whole.
+        bidirectional: how many of the lowest layers have both directions.
+        residuals: the layer, from 1, from which on a layer's input is added to its output, or 0.
+        beside: width of what every layer reads beside the outputs of the one below.
+        options: ``norm``, ``depth`` and ``masked`` of :func:`recurrent_layers`.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        input_dim: int,
+        hidden: int,
+        layers: int,
+        dropout: float = 0.0,
+        bidirectional: int = 0,
+        residuals: int = 0,
+        beside: int = 0,
+        **options: Any,
+    ):
+        super().__init__()
+        self.cell = CELLS[kind]
+        self.dropout = dropout
+        self.residuals = residuals
+        widths = [input_dim] + [hidden * (2 if layer < bidirectional else 1) for layer in range(layers - 1)]
+        self.layers = nn.ModuleList(
+            recurrent_layers(kind, width + beside, hidden, 1, bidirectional=int(layer < bidirectional), **options)
+            for layer, width in enumerate(widths)
+        )
+
+    def forward(
+        self, inputs: Any, initial: Optional[Tensor] = None, beside: Optional[Tensor] = None
+    ) -> Tuple[Any, Tensor]:
+        """As :meth:`Layers.forward`, where initial states are of layers that have one direction."""
+        packed, finals = isinstance(inputs, PackedSequence), []
+        data = inputs.data if packed else inputs
+        for number, layer in enumerate(self.layers, start=1):
+            below = data
+            data = F.dropout(below, self.dropout, self.training) if number > 1 else below
+            data = data if beside is None else torch.cat([data, beside], dim=-1)
+            start = None if initial is None else initial[number - 1 : number]
+            outputs, final = layer(inputs._replace(data=data) if packed else data, start)
+            data = with_residual(self.residuals, number, outputs.data if packed else outputs, below)
+            finals.append(final)
+        return inputs._replace(data=data) if packed else data, torch.cat(finals)
+
+
 def recurrent_layers(
     kind: str,
     input_dim: int,
     hidden: int,
     layers: int,
     dropout: float = 0.0,
-    bidirectional: bool = False,
+    bidirectional: int = 0,
+    residuals: int = 0,
+    beside: int = 0,
     norm: bool = False,
     depth: int = 1,
     masked: bool = False,
-) -> Layers:
-    """Batch-first recurrent layers of a kind of cell, a key of ``CELLS``; ``masked`` if they are to
-    have masks of :mod:`.dropout`."""
+) -> Union[Layers, LayerStack]:
+    """Batch-first recurrent layers of a kind of cell, a key of ``CELLS``.
+
+    Args as :class:`CellLayers` and :class:`LayerStack`; ``masked`` if they are to have masks of :mod:`.dropout`.
+    """
     between = dropout if layers > 1 else 0.0
-    sizes = input_dim, hidden, layers, between, bidirectional, norm, depth
+    options: Dict[str, Any] = dict(norm=norm, depth=depth, masked=masked)
+    if beside or 0 < residuals <= layers or 0 < bidirectional < layers:
+        return LayerStack(kind, input_dim, hidden, layers, between, bidirectional, residuals, beside, **options)
+    sizes = input_dim, hidden, layers, between, bidirectional > 0, norm, depth
     if issubclass(CELLS[kind], AdaptiveGRUCell):
         return AdaptiveGRU(CELLS[kind], *sizes)
     if norm or masked or depth > 1:
         return CellLayers(CELLS[kind], *sizes)
     fused = {"gru": GRU, "lstm": LSTM}[kind]
-    return fused(input_dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)
+    return fused(input_dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional > 0)

@@ -25,7 +25,7 @@ class Encoded(NamedTuple):
     padding_mask: Tensor
     """True at padding, ``B x S``."""
     final: Tensor
-    """``[→s_S; ←s_1]``, each direction's last state of the top layer, ``B x 2n``."""
+    """``[→s_S; ←s_1]``, each direction's last state of the top layer, ``B x 2n``; ``B x n`` if that has one."""
     embeddings: Tensor
     """``x_j``, ``B x S x m``; zero at padding."""
     upper_annotations: Optional[Tensor] = None

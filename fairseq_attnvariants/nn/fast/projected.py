@@ -36,10 +36,11 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Deco
     """A decoder, a memory and a first state that give the same, where several hypotheses share a sentence.
 
     The decoder shares the parameters.  What came in is returned where this would take more work, that is where a
-    sentence is longer than an annotation is wide, and where attention has two levels.
+    sentence is longer than an annotation is wide, where attention has two levels, and where layers above the transition
+    read the context, through matrices that read more than that.
     """
     length, width = memory.values.shape[1:]
-    if memory.upper is not None or length >= width:
+    if memory.upper is not None or length >= width or (decoder.upper is not None and decoder.upper.context):
         return decoder, memory, state
     readers = [module for module in decoder.modules() if isinstance(module, ContextLinear)]
     shares = map(Share, readers, accumulate(reader.out_features for reader in readers))
