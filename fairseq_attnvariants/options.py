@@ -163,8 +163,8 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_embed_path: Optional[str] = option("file of pretrained target embeddings")
     encoder_freeze_embed: bool = option("do not train the source embeddings", False)
     decoder_freeze_embed: bool = option("do not train the target embeddings", False)
-    share_decoder_input_output_embed: bool = option(
-        "tie the vocabulary layer to the target embeddings; the readout takes their width", False
+    share_decoder_input_output_embed: Optional[bool] = option(
+        "tie the vocabulary layer to the target embeddings; the readout takes their width"
     )
     share_all_embeddings: bool = option(
         "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)", False

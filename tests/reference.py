@@ -11,7 +11,7 @@ from conftest import SPACE
 
 
 def matrix(model, name):
-    return dict(model.named_parameters())[name].detach().double()
+    return dict(model.named_parameters(remove_duplicate=False))[name].detach().double()
 
 
 def plain(side, sums):

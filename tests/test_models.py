@@ -71,7 +71,42 @@ def _character():
     return encoder + decoder + initial + attention + readout + 304 * (3 * 1024 + 1)
 
 
-DERIVED = {"character": _character}
+def _nematus():
+    """Embeddings of 512 and GRUs of 1024 with 4 cells a step in the encoder, 8 in the decoder: 102.4 M.
+
+    A GRU has 3n (in + n + 1) parameters, and two for each sum that is normalised: 6n for the recurrent one, 6n for that
+    of the inputs if there are any.  The target embeddings are the vocabulary layer's.
+    """
+
+    def gru(inputs, n=1024):
+        return 3 * n * (inputs + n + 1) + (12 if inputs else 6) * n
+
+    encoder = 2 * (gru(512) + 3 * gru(0))
+    decoder = gru(512) + gru(2048) + 6 * gru(0)
+    initial = 1024 * (2048 + 1 + 2)
+    attention = 2048 * (1024 + 2048 + 1 + 1 + 2 * 2)
+    readout = 512 * (1024 + 512 + 2048 + 1 + 3 * 2)
+    return encoder + decoder + initial + attention + readout + 30000 * (2 * 512 + 1)
+
+
+def _gnmt():
+    """Eight LSTM layers of 1024 a side, where those above the decoder's lowest read the context, too: 280.1 M.
+
+    An LSTM has 4n (in + n + 1) parameters, and PyTorch's has a second bias.
+    """
+
+    def lstm(inputs, biases=2, n=1024):
+        return 4 * n * (inputs + n + biases)
+
+    encoder = 2 * lstm(1024) + lstm(2048) + 6 * lstm(1024)  # the second reads both directions
+    decoder = lstm(1024 + 1024, biases=1) + 7 * lstm(1024 + 1024)  # word and context, state below and context
+    initial = 2048 * (1024 + 1)
+    attention = 1024 * (1024 + 1024 + 1 + 1)
+    readout = 1024 * (3 * 1024 + 1)
+    return encoder + decoder + initial + attention + readout + 30000 * (3 * 1024 + 1)
+
+
+DERIVED = {"nematus": _nematus, "gnmt": _gnmt, "character": _character}
 
 
 def parameters(name):
@@ -158,7 +193,7 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
             encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
     assert memories[0].keys is memories[1].keys
     assert [len(memory.keys) for memory in memories] == [3, 3, 2, 3]
-    assert (run.layers is model.decoder.layers) == (run.memory.upper is not None)
+    assert (run.layers is model.decoder.layers) == (run.memory.upper is not None or model.cfg.context_to_layers)
 
 
 @pytest.mark.parametrize("options", [{}, DEEP], ids=["plain", "deep"])

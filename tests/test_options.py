@@ -13,7 +13,7 @@ from fairseq_attnvariants.build import ConfigurationError
 from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.variants import HISTORIES
 
-DRAWN = 6_000  # compositions, of which one in ten fits together
+DRAWN = 12_000  # compositions, of which one in six fits together
 
 
 def values():
@@ -24,7 +24,7 @@ def values():
         "residuals": [0, 2],
         "encoder_bidirectional_layers": [0, 1],
         "encoder_transition_depth": [1, 2],
-        "decoder_transition_depth": [1, 2, 3],
+        "decoder_transition_depth": [2, 1, 3],
         "attention_history": ["none", *HISTORIES],
     }
     tried["attention_history"].append("+".join(HISTORIES))
