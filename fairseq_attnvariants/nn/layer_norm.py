@@ -25,9 +25,10 @@ class LayerNorm(nn.Module):
         nn.init.ones_(self.weight)
 
     def forward(self, values: Tensor) -> Tensor:
-        """``... x Σ parts``, float32 or better."""
-        pieces = (value.split(self.parts, dim=-1) for value in (exactly(values), self.weight, self.bias))
-        return torch.cat([F.layer_norm(x, gain.shape, gain, bias) for x, gain, bias in zip(*pieces)], dim=-1)
+        """``... x Σ parts``, computed in float32 or better, in the parameters' type."""
+        pieces = (exactly(value).split(self.parts, dim=-1) for value in (values, self.weight, self.bias))
+        normalised = [F.layer_norm(x, gain.shape, gain, bias) for x, gain, bias in zip(*pieces)]
+        return torch.cat(normalised, dim=-1).to(self.weight.dtype)
 
 
 def layer_norm(wanted: bool, *parts: int) -> nn.Module:
