@@ -72,7 +72,7 @@ def _character():
 
 
 def _nematus():
-    """Embeddings of 512 and GRUs of 1024 with 4 cells a step in the encoder, 8 in the decoder: 102.4 M.
+    """Embeddings of 512 and GRUs of 1024 with 4 cells a step in the encoder, 8 in the decoder: 102.5 M.
 
     A GRU has 3n (in + n + 1) parameters, and two for each sum that is normalised: 6n for the recurrent one, 6n for that
     of the inputs if there are any.  The target embeddings are the vocabulary layer's.
@@ -90,7 +90,7 @@ def _nematus():
 
 
 def _gnmt():
-    """Eight LSTM layers of 1024 a side, where those above the decoder's lowest read the context, too: 280.1 M.
+    """Eight LSTM layers of 1024 a side, where those above the decoder's lowest read the context, too: 280.0 M.
 
     An LSTM has 4n (in + n + 1) parameters, and PyTorch's has a second bias.
     """
