@@ -31,6 +31,7 @@ CATALOGS = {"de": "de", "cs": "cs", "fr": "fr", "zh": "zh-Hans"}
 HELD_OUT = 500  # sentences in each of valid and test
 BPE_MERGES = 4000
 UPDATES = 1700
+ONE_THREAD = ("env", "OMP_NUM_THREADS=1")
 
 MARKUP = re.compile(r"[{}<>\[\]`*_|\\#\n]|://|%\w")
 HAN = "\u3400-\u9fff"
@@ -301,7 +302,7 @@ def train(binarised: Path, models: Dict[Path, Sequence[str]]) -> None:
     with contextlib.ExitStack() as stack:
         running = {}
         for folder, settings in models.items():
-            words = ["env", "OMP_NUM_THREADS=1", tool("fairseq-train"), str(binarised), *user_dir(), *settings]
+            words = [*ONE_THREAD, tool("fairseq-train"), str(binarised), *user_dir(), *settings]
             words += ["--num-workers", "0", "--log-format", "simple", "--log-interval", "50", "--save-dir", str(folder)]
             log = folder / "train.log"
             print(f"$ {shlex.join(words)} >> {log} 2>&1 &", flush=True)
@@ -335,7 +336,7 @@ def user_dir() -> Tuple[str, str]:
 def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
     """Translate the test set by beam search."""
     search = ("--gen-subset", "test", "--beam", 5, "--batch-size", 50, *more, "--results-path", folder)
-    run(tool("fairseq-generate"), binarised, *user_dir(), "--path", model / "checkpoint_best.pt", *search)
+    run(*ONE_THREAD, tool("fairseq-generate"), binarised, *user_dir(), "--path", model / "checkpoint_best.pt", *search)
 
 
 def read_translations(translated: Path) -> List[Translation]:
