@@ -105,14 +105,12 @@ def check(cfg) -> None:
             "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell lstm; "
             "use --decoder-cell gru or adaptive_gru"
         )
+    scaling = next((option for option in ("layer_norm", "context_gate") if str(getattr(cfg, option)) != "none"), None)
     for option in ("encoder_char_cell", "encoder_cell", "decoder_cell"):
-        other = "--layer-norm" if str(cfg.layer_norm) != "none" else "--context-gate"
-        if str(getattr(cfg, option)).startswith("doubled") and (
-            other == "--layer-norm" or str(cfg.context_gate) != "none"
-        ):
+        if scaling and str(getattr(cfg, option)).startswith("doubled"):
             raise ConfigurationError(
-                f"{_flag(option)} {getattr(cfg, option)} is a control that differs from adaptive_gru in how large its sums "
-                f"are at the start, which {other} changes as well: leave one of them out"
+                f"{_flag(option)} {getattr(cfg, option)} is a control for how large adaptive_gru's sums are at the "
+                f"start, which {_flag(scaling)} changes as well: leave one of them out"
             )
     late, hierarchical = str(cfg.decoder_transition) == "late", str(cfg.encoder_type) == "hierarchical"
     if hierarchical and not cfg.attention_via:

@@ -192,7 +192,7 @@ class AdaptiveGRUCell(Cell):
 
 
 class DoubledGRUCell(AdaptiveGRUCell):
-    """A control: ``W`` and ``U`` start doubled, so that ``g = 1/2`` leaves the sums of gates and candidate as a GRU's."""
+    """A control: ``W`` and ``U`` start doubled, so that ``g = 1/2`` leaves the sums as they are in a GRU."""
 
     start = 2
 
