@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple, 
 import torch
 from torch import nn
 
-from .nn.attention import SCORES, AttentionViaAttention
+from .nn.attention import SCORES, AttentionViaAttention, Normaliser
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
@@ -29,6 +29,7 @@ from .nn.histories import (
 )
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
 from .nn.transition import AnyAttention, AnyCell, Condition, Transition
+from .nn.windows import WINDOWS
 from .variants import DROPOUT_PLACES, HISTORIES, least_depth
 
 Encoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
@@ -56,6 +57,8 @@ def check(cfg) -> None:
         "attention_filter_width",
         "attention_coverage_dim",
         "encoder_transition_depth",
+        "attention_heads",
+        "attention_window_width",
     ):
         if getattr(cfg, option) < 1:
             raise ConfigurationError(f"{_flag(option)} must be at least 1, not {getattr(cfg, option)}")
@@ -68,8 +71,9 @@ def check(cfg) -> None:
             f"--decoder-transition-depth must be at least {least_depth(cfg)} with --decoder-transition "
             f"{cfg.decoder_transition}, which has as many cells, not {cfg.decoder_transition_depth}"
         )
-    if cfg.init_std <= 0:
-        raise ConfigurationError(f"--init-std must be above 0, not {cfg.init_std}")
+    for option in ("init_std", "attention_temperature"):
+        if getattr(cfg, option) <= 0:
+            raise ConfigurationError(f"{_flag(option)} must be above 0, not {getattr(cfg, option)}")
     if cfg.encoder_highway_layers < 0:
         raise ConfigurationError(
             f"--encoder-highway-layers must be 0 (none) or above, not {cfg.encoder_highway_layers}"
@@ -98,7 +102,7 @@ def check(cfg) -> None:
             "--share-all-embeddings has one matrix: give both sides the same --encoder-embed-path and "
             "--decoder-embed-path, and freeze both or neither"
         )
-    histories(cfg)
+    _check_score(cfg)
     filters(cfg)
     if cfg.decoder_condition and str(cfg.decoder_cell) == "lstm":
         raise ConfigurationError(
@@ -175,6 +179,38 @@ def check(cfg) -> None:
         raise ConfigurationError("--bridge-direct-alone allows --bridge-direct, which is not given: add it")
     if cfg.adaptive_output_swapped and not cfg.adaptive_output:
         raise ConfigurationError("--adaptive-output-swapped changes --adaptive-output, which is not given: add it")
+
+
+def _check_score(cfg) -> None:
+    """What a score and a normaliser need."""
+    kind, hidden, source = str(cfg.attention_score), cfg.decoder_hidden_size, _widths(cfg)
+    projecting = histories(cfg) - {"distance", "state"}
+    if kind == "dot" and {source.lower, source.top} != {hidden}:
+        raise ConfigurationError(
+            f"--attention-score dot multiplies the decoder's state by annotations, so they must be equally wide, not "
+            f"{hidden} and {source.lower if source.lower != hidden else source.top}: set --decoder-hidden-size (an "
+            "annotation is twice as wide as --encoder-hidden-size, and --bridge-source adds an embedding), or use "
+            "--attention-score bilinear"
+        )
+    if kind == "dot" and projecting:
+        raise ConfigurationError(
+            f"--attention-history {min(projecting)} adds to a projected query or key, and --attention-score dot has "
+            "neither; use bilinear or scaled"
+        )
+    if kind == "dot" and cfg.attention_via and not cfg.attention_via_unguided:
+        raise ConfigurationError(
+            "--attention-via guides the lower level by what it adds to a projected query, and --attention-score dot "
+            "has none; use scaled, or add --attention-via-unguided"
+        )
+    for option in ("attention_dim", "attention_via_dim")[: 1 + bool(cfg.attention_via)]:
+        if kind == "multihead" and getattr(cfg, option) % cfg.attention_heads:
+            raise ConfigurationError(
+                f"--attention-heads {cfg.attention_heads} must divide {_flag(option)}, which is {getattr(cfg, option)}"
+            )
+    if str(cfg.attention_normalizer) != "softmax" and importlib.util.find_spec("entmax") is None:
+        raise ConfigurationError(
+            f"--attention-normalizer {cfg.attention_normalizer} needs the package entmax: pip install entmax"
+        )
 
 
 def histories(cfg) -> Set[str]:
@@ -328,17 +364,18 @@ def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
 
 
 def _attention(cfg, source: Widths) -> AnyAttention:
-    score = SCORES["additive"]
-    hidden, paths, norm = cfg.decoder_hidden_size, histories(cfg), _decoder_norm(cfg)
+    hidden, kind = cfg.decoder_hidden_size, str(cfg.attention_score)
+    heads = {"heads": cfg.attention_heads} if kind == "multihead" else {}
+    normaliser = Normaliser(str(cfg.attention_normalizer), cfg.attention_temperature)
+    score: Any = partial(SCORES[kind], hidden, norm=_decoder_norm(cfg), normaliser=normaliser, **heads)
+    window = WINDOWS[str(cfg.attention_window)](hidden, cfg.attention_window_width)
+    # a query that is not projected is as wide as the state
+    width, via_width = (cfg.attention_dim, cfg.attention_via_dim) if SCORES[kind].projects_query else (hidden, hidden)
     if not cfg.attention_via:
-        terms = _score_terms(cfg, paths, source, cfg.attention_dim)
-        return score(hidden, source.lower, cfg.attention_dim, terms, norm=norm)
-    terms = _score_terms(cfg, paths, source, cfg.attention_via_dim)
+        return score(source.lower, width, _score_terms(cfg, source, width), window=window)
     guide = 0 if cfg.attention_via_unguided else source.upper
-    return AttentionViaAttention(
-        score(hidden, source.upper, cfg.attention_dim, norm=norm),
-        score(hidden, source.lower, cfg.attention_via_dim, terms, guide, norm),
-    )
+    lower = score(source.lower, via_width, _score_terms(cfg, source, via_width), guide, window=window)
+    return AttentionViaAttention(score(source.upper, width), lower)
 
 
 def build_bridge(cfg) -> Optional[DirectBridge]:
@@ -371,7 +408,8 @@ def _readout(cfg, context: int) -> Readout:
     return kind(*widths, weighting, _decoder_norm(cfg))
 
 
-def _score_terms(cfg, paths: Set[str], source: Widths, width: int) -> Dict[str, History]:
+def _score_terms(cfg, source: Widths, width: int) -> Dict[str, History]:
+    paths = histories(cfg)
     makers: Dict[str, Callable[[], History]] = {
         "context": lambda: ContextHistory(source.context, width),
         "distance": DistanceHistory,

@@ -18,6 +18,9 @@ INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
 READOUT = ChoiceEnum(["maxout", "tanh", "relu"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
+SCORE = ChoiceEnum(["additive", "dot", "scaled", "bilinear", "multihead"])
+NORMALIZER = ChoiceEnum(["softmax", "sparsemax", "entmax"])
+WINDOW = ChoiceEnum(["none", "monotone", "predictive"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
 
@@ -120,6 +123,24 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     bridge_direct_alone: bool = option("allow --bridge-direct without --bridge-source", False)
     input_feed: Optional[bool] = option("feed the previous context to the decoder's first cell (InputFeed)")
+    attention_score: Optional[SCORE] = option(  # type: ignore[valid-type]
+        "how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), q·s ('dot', for equal "
+        "widths), (W q)·(U s) / √width ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by --attention-heads, each "
+        "with its part of --attention-dim and values of its own ('multihead')"
+    )
+    attention_heads: Optional[int] = option("number of heads of --attention-score multihead")
+    attention_normalizer: Optional[NORMALIZER] = option(  # type: ignore[valid-type]
+        "how weights are made of the score's energies: 'softmax', or with exact zeros 'sparsemax' or 'entmax' "
+        "(α = 1.5), which need the package entmax"
+    )
+    attention_temperature: Optional[float] = option(
+        "number by which energies are divided: below 1 attention is sharper, above it flatter"
+    )
+    attention_window: Optional[WINDOW] = option(  # type: ignore[valid-type]
+        "look at the whole sentence ('none'), only near position i at step i ('monotone', Luong's local-m), or near a "
+        "position that is predicted from the state, and less the farther from it ('predictive', local-p)"
+    )
+    attention_window_width: Optional[int] = option("how many positions a window reaches to either side of its centre")
     attention_history: Optional[str] = option(
         "what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), "
         "'state' (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), 'coverage' (the sum of all earlier "

@@ -89,6 +89,33 @@ def further(model, name, kind, state):
     return STEPS[kind](torch.zeros(1).double(), state, torch.zeros(len(b), 1).double(), u, b, norm=norm)
 
 
+def softmax(energies):
+    return [math.exp(e) / sum(math.exp(other) for other in energies) for e in energies]
+
+
+def sparse(shares):
+    """Of energies, weights that add up to 1 where a threshold is subtracted from the energies, found by halving."""
+
+    def normaliser(energies):
+        low, high = min(energies) - 2, max(energies)
+        for _ in range(200):
+            threshold = (low + high) / 2
+            if sum(shares(max(e - threshold, 0)) for e in energies) > 1:
+                low = threshold
+            else:
+                high = threshold
+        return [shares(max(e - low, 0)) for e in energies]
+
+    return normaliser
+
+
+NORMALISERS = {
+    "softmax": softmax,
+    "sparsemax": sparse(lambda excess: excess),  # Martins & Astudillo 2016, eq. 2
+    "entmax": sparse(lambda excess: (excess / 2) ** 2),  # Peters et al. 2019, eq. 11 with α = 1.5
+}
+
+
 def recurrence(model, prefix, kind, layer, direction=0):
     """One step of a layer, from an input and a state to a state, and the width of its output."""
     names = {name for name, _ in model.named_parameters()}
@@ -258,10 +285,10 @@ def logits(model, cfg, source, previous):
 
     def attend(query, c, w):
         if upper is None:
-            return *attend_to(s, "transition.attention", query, c, w, paths), None
+            return *attend_to(s, "transition.attention", query, c, w, paths, window=str(cfg.attention_window)), None
         higher, word_weights = attend_to(upper, "transition.attention.upper", query, c, w, set())
         guide = None if cfg.attention_via_unguided else higher
-        lower, w = attend_to(s, "transition.attention.lower", query, c, w, paths, guide)
+        lower, w = attend_to(s, "transition.attention.lower", query, c, w, paths, guide, str(cfg.attention_window))
         return torch.cat([higher, lower]), w, word_weights
 
     def remember(w, h):
@@ -276,19 +303,28 @@ def logits(model, cfg, source, previous):
                     torch.cat(list(read.values())), coverage_states[j], weight, p(A + "recurrent.weight"), b
                 )
 
-    def attend_to(s, A, query, c, w, paths, guide=None):
-        energies = []
+    def linear(name, value):
+        """Projected, unless a score leaves it as it is."""
+        if D + name + ".weight" not in dict(model.named_parameters()):
+            return value
+        value = p(name + ".weight") @ value
+        return value + p(name + ".bias") if D + name + ".bias" in dict(model.named_parameters()) else value
+
+    def attend_to(s, A, query, c, w, paths, guide=None, window="none"):
+        score = str(cfg.attention_score)
+        heads = cfg.attention_heads if score == "multihead" else 1
+        energies = [[] for _ in range(heads)]
         if w is None:
             m, before = 0.0, [1.0 / len(s)] * len(s)
         else:
             m, before = sum((j + 1) * w[j] for j in range(len(s))), w
+        asked = norm(f"{A}.query_norm", linear(f"{A}.query", query))
+        if guide is not None:
+            asked = asked + p(f"{A}.guide.weight") @ guide
+        if "context" in paths:
+            asked = asked + p(f"{A}.histories.context.projection.weight") @ c
         for j in range(len(s)):
-            inner = norm(f"{A}.query_norm", p(f"{A}.query.weight") @ query)
-            if guide is not None:
-                inner = inner + p(f"{A}.guide.weight") @ guide
-            inner = inner + norm(f"{A}.key_norm", p(f"{A}.key.weight") @ s[j] + p(f"{A}.key.bias"))
-            if "context" in paths:
-                inner = inner + p(f"{A}.histories.context.projection.weight") @ c
+            key = norm(f"{A}.key_norm", linear(f"{A}.key", s[j]))
             if "convolution" in paths:
                 filters = p(f"{A}.histories.convolution.filters.weight")[:, 0]  # k x r
                 centre = filters.size(1) // 2
@@ -297,20 +333,51 @@ def logits(model, cfg, source, previous):
                     for o in range(filters.size(1))
                     if 0 <= j + o - centre < len(s)
                 )
-                inner = inner + p(f"{A}.histories.convolution.projection.weight") @ g
+                key = key + p(f"{A}.histories.convolution.projection.weight") @ g
             if "coverage" in paths:
-                inner = inner + p(f"{A}.histories.coverage.projection.weight")[:, 0] * covered[j]
+                key = key + p(f"{A}.histories.coverage.projection.weight")[:, 0] * covered[j]
             if "fertility" in paths:
                 fertility = 2 / (1 + torch.exp(-p(f"{A}.histories.fertility.fertility.weight")[0] @ s[j]))
-                inner = inner + p(f"{A}.histories.fertility.projection.weight")[:, 0] * covered[j] / fertility
+                key = key + p(f"{A}.histories.fertility.projection.weight")[:, 0] * covered[j] / fertility
             if "coverage_gru" in paths:
-                inner = inner + p(f"{A}.histories.coverage_gru.projection.weight") @ coverage_states[j]
-            energies.append(torch.dot(p(f"{A}.vector"), torch.tanh(inner)))
-        scores = [math.exp(e) for e in energies]
-        if "distance" in paths:
-            scores = [score / (1 + math.exp(-(j + 1 - m))) for j, score in enumerate(scores)]
-        w = [score / sum(scores) for score in scores]
-        return sum(w[j] * s[j] for j in range(len(s))), w
+                key = key + p(f"{A}.histories.coverage_gru.projection.weight") @ coverage_states[j]
+            for own, one, other in zip(energies, asked.chunk(heads), key.chunk(heads)):
+                if score == "additive":
+                    energy = torch.dot(p(f"{A}.vector"), torch.tanh(one + other))
+                elif score in ("scaled", "multihead"):
+                    energy = torch.dot(one, other) / math.sqrt(len(one))
+                else:
+                    energy = torch.dot(one, other)
+                own.append(float(energy))
+                if "distance" in paths:
+                    own[-1] -= math.log(1 + math.exp(-(j + 1 - m)))
+        looks, shares = looked_at(A, query, len(s), window)
+        weights = []
+        for own in energies:
+            found = NORMALISERS[str(cfg.attention_normalizer)]([own[j] / cfg.attention_temperature for j in looks])
+            found = [share * f for share, f in zip(shares, found)]
+            weights.append([found[looks.index(j)] / sum(found) if j in looks else 0.0 for j in range(len(s))])
+        mean = [sum(own[j] for own in weights) / heads for j in range(len(s))]
+        if score != "multihead":
+            return sum(mean[j] * s[j] for j in range(len(s))), mean
+        values = [linear(f"{A}.value", annotation).chunk(heads) for annotation in s]
+        contexts = [sum(own[j] * values[j][k] for j in range(len(s))) for k, own in enumerate(weights)]
+        return linear(f"{A}.output", torch.cat(contexts)), mean
+
+    def looked_at(A, query, length, window):
+        """Positions from 0, and by what their weights are multiplied."""
+        reach = cfg.attention_window_width
+        if window == "none":
+            return list(range(length)), [1.0] * length
+        if window == "monotone":
+            centre = len(outputs) + 1
+        else:
+            place = torch.dot(p(f"{A}.window.vector"), torch.tanh(linear(f"{A}.window.query", query)))
+            centre = length / (1 + math.exp(-float(place)))
+        looks = [j for j in range(length) if centre - reach <= j + 1 <= centre + reach] or [length - 1]
+        if window == "monotone":
+            return looks, [1.0] * length
+        return looks, [math.exp(-((j + 1 - centre) ** 2) / (2 * (reach / 2) ** 2)) for j in looks]
 
     def attended(w):
         return {"attended": x[max(range(len(s)), key=lambda j: w[j])]} if cfg.bridge_target else {}

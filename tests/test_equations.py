@@ -7,6 +7,7 @@ from reference import logits
 
 from fairseq_attnvariants.variants import VARIANTS
 
+NARROW = dict(attention_window_width=1)
 CASES = [(name, {}) for name in VARIANTS] + [
     ("dl4mt", dict(attention_history="context+distance+convolution")),
     ("dl4mt", dict(attention_history="state", decoder_condition=True, input_feed=True)),
@@ -58,6 +59,16 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("rnnsearch", dict(encoder_type="convolutional", attention_history="context+distance+convolution")),
     ("dl4mt", dict(encoder_type="convolutional", encoder_layers=2, encoder_pooling=2, encoder_filters="0-3")),
     ("dl4mt", dict(encoder_type="convolutional", encoder_layers=2, attention_via=True)),
+    ("dl4mt", dict(attention_score="scaled", attention_history="context+distance+convolution+state")),
+    ("rnnsearch", dict(attention_score="bilinear", attention_history="context+coverage+fertility", layer_norm="all")),
+    ("rnnsearch", dict(attention_score="dot", decoder_hidden_size=16, attention_history="distance+state")),
+    ("ava", dict(attention_score="scaled", attention_normalizer="sparsemax", attention_window="monotone", **NARROW)),
+    ("ava", dict(attention_score="multihead", attention_heads=3, attention_temperature=0.5, layer_norm="all")),
+    ("dl4mt", dict(attention_score="multihead", attention_heads=4, attention_history="context+distance+coverage_gru")),
+    ("dl4mt", dict(attention_score="multihead", attention_heads=2, attention_window="predictive", **NARROW)),
+    ("rnnsearch", dict(attention_normalizer="entmax", attention_temperature=0.3, attention_history="distance")),
+    ("rnnsearch", dict(attention_normalizer="sparsemax", attention_window="predictive", **NARROW)),
+    ("rnnsearch", dict(attention_window="monotone", **NARROW)),
 ]
 
 

@@ -485,6 +485,12 @@ def test_moving_averages_leave_the_fingerprint_alone():
         (dict(attention_coverage_dim=0), "--attention-coverage-dim"),
         (dict(attention_history="none+context"), "'none'"),
         (dict(attention_filter_width=4), "--attention-filter-width"),
+        (dict(attention_score="dot"), "equally wide, not 7 and 16.*bilinear"),
+        (dict(attention_score="dot", decoder_hidden_size=16, attention_history="context"), "context.*use bilinear"),
+        (dict(attention_score="dot", decoder_hidden_size=16, attention_via=True, encoder_layers=2), "-via-unguided"),
+        (dict(attention_score="multihead", attention_heads=3), "--attention-heads 3 must divide --attention-dim.*7"),
+        (dict(attention_temperature=0.0), "--attention-temperature must be above 0"),
+        (dict(attention_window="monotone", attention_window_width=0), "--attention-window-width"),
         (dict(decoder_hidden_size=0), "--decoder-hidden-size"),
         (dict(decoder_dropout_out=1.0), "--decoder-dropout-out"),
         (dict(share_decoder_input_output_embed=True, decoder_out_embed_dim=3), "--decoder-out-embed-dim"),
@@ -518,6 +524,12 @@ def test_moving_averages_leave_the_fingerprint_alone():
 def test_refuses(options, message):
     with pytest.raises(ConfigurationError, match=message):
         build("rnnsearch", **options)
+
+
+def test_refuses_a_normaliser_without_its_package(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match="--attention-normalizer sparsemax.*pip install entmax"):
+        build("rnnsearch", attention_normalizer="sparsemax")
 
 
 def test_refuses_a_source_that_is_too_long():

@@ -9,9 +9,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_attnvariants.nn.attention import (
     AdditiveAttention,
+    Normaliser,
     Recomputed,
     additive_energies,
-    masked_softmax,
     real_positions,
 )
 from fairseq_attnvariants.nn.cells import (
@@ -31,6 +31,7 @@ from fairseq_attnvariants.nn.init import Scheme
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, CellLayers, fused_direction, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
+from fairseq_attnvariants.nn.windows import MonotoneWindow, PredictiveWindow
 from fairseq_attnvariants.variants import VARIANTS
 
 
@@ -242,22 +243,81 @@ def test_attention_by_hand():
         positions=torch.tensor([[1.0, 2.0, 2.0]]),
         embeddings=torch.zeros(1, 3, 1),
     )
-    context, weights, _ = attention(torch.zeros(1, 1), memory, None)
+    context, weights, *_ = attention(torch.zeros(1, 1), memory, None)
     torch.testing.assert_close(context, torch.tensor([[3.0]]))
     torch.testing.assert_close(weights, torch.tensor([[0.5, 0.5, 0.0]]))
 
 
-def test_softmax_survives_extreme_energies():
-    energies = torch.tensor([[[1e30, -1e30, 5.0]]])
-    weights = masked_softmax(energies, torch.tensor([[False, False, True]]))
-    torch.testing.assert_close(weights, torch.tensor([[[1.0, 0.0, 0.0]]]))
+ONE_HEAD = {"value.weight": torch.eye(6), "output.weight": torch.eye(6)}
+
+
+def test_one_head_without_projected_values_equals_scaled():
+    """With W_v = W_o = 1; in search, too, where contexts are projected in another way."""
+    source, lengths, previous = batch()
+    options = dict(encoder_hidden_size=3, attention_dim=6, attention_history="context+convolution+distance", scale=0.5)
+    scaled = build("dl4mt", attention_score="scaled", **options).eval()
+    heads = build("dl4mt", attention_score="multihead", attention_heads=1, **options).eval()
+    attention = "decoder.layers.transition.attention."
+    own = {attention + name: matrix for name, matrix in ONE_HEAD.items()}
+    heads.load_state_dict({**scaled.state_dict(), **own})
+    (output, extra), (expected, weights) = (model(source, lengths, previous) for model in (heads, scaled))
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(extra["attn"], weights["attn"])
+    torch.testing.assert_close(extra["head_attn"][0].squeeze(2), weights["attn"][0])
+
+
+def test_heads_are_offered_beside_their_mean():
+    """The first head, whose part of the query is zero, looks everywhere alike."""
+    model = build("rnnsearch", scale=0.5, attention_score="multihead", attention_heads=2, attention_dim=6).eval()
+    with torch.no_grad():
+        model.decoder.layers.transition.attention.query.weight[:3] = 0
+    source, lengths, previous = batch()
+    _, extra = model(source, lengths, previous)
+    heads, real = extra["head_attn"][0], source.ne(1).unsqueeze(1)
+    torch.testing.assert_close(heads.mean(2), extra["attn"][0])
+    torch.testing.assert_close(heads[:, :, 0], (real / real.sum(2, keepdim=True)).expand_as(heads[:, :, 0]))
+    assert not heads[:, :, 1].allclose(heads[:, :, 0])
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sparsemax", "entmax"])
+def test_weights_of_extreme_energies(kind):
+    """They add up to 1, and padding has none however low the other energies are."""
+    energies = torch.tensor([[[1e30, -1e30, 5.0]], [[-1e30, -2e30, 9.0]], [[0.5, 0.5, 0.5]]])
+    hidden = torch.tensor([[[False, False, True]]])
+    expected = torch.tensor([[[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]]])
+    torch.testing.assert_close(Normaliser(kind)(energies, hidden), expected)
+
+
+def test_temperature():
+    """1 is the plain softmax, half of it that of twice the energies."""
+    energies, hidden = torch.randn(2, 3, 5), torch.zeros(2, 1, 5, dtype=torch.bool)
+    assert Normaliser("softmax", 1.0)(energies, hidden).equal(energies.softmax(-1))
+    torch.testing.assert_close(Normaliser("softmax", 0.5)(energies, hidden), (2 * energies).softmax(-1))
+
+
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_windows_by_hand(padding):
+    """Two of five columns are padding; the steps are the first, the third, and one far beyond the source."""
+    mask = torch.tensor([[True, True, False, False, False]])
+    mask = mask if padding == "left" else mask.flip(1)
+    memory = Memory(torch.zeros(1), torch.zeros(1), mask, real_positions(mask), torch.zeros(1))
+    state = State(torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.tensor([0.0, 2.0, 7.0]))
+    hidden, factor = MonotoneWindow(2, 1)(torch.zeros(3, 2), memory, state)
+    looks = [[1, 1, 0], [0, 1, 1], [0, 0, 1]]
+    assert (~hidden[0])[:, ~mask[0]].int().tolist() == looks and hidden[0][:, mask[0]].all() and factor is None
+    window = PredictiveWindow(2, 1)
+    with torch.no_grad():
+        window.vector.zero_()
+    hidden, factor = window(torch.zeros(3, 2), memory, state)  # p = 3/2
+    assert (~hidden[0, 0, ~mask[0]]).tolist() == [True, True, False]
+    torch.testing.assert_close(factor[0, 0, ~mask[0]][:2], torch.full((2,), 0.5).neg().exp())
 
 
 def test_distance_history_by_hand():
     """001 section 6.2 on weights (1/2, 1/2): the centre is 1.5, so position 2 gains over position 1."""
     padding = torch.tensor([[True, False, False]])
     memory = Memory(torch.zeros(1), torch.zeros(1), padding, real_positions(padding), torch.zeros(1))
-    state = State(torch.zeros(1), torch.zeros(1), torch.tensor([[0.0, 0.5, 0.5]]))
+    state = State(torch.zeros(1), torch.zeros(1), torch.tensor([[0.0, 0.5, 0.5]]), torch.ones(1))
     term = DistanceHistory().energy_term(memory, state)[0, 0, 1:].exp()
     torch.testing.assert_close(term, torch.sigmoid(torch.tensor([-0.5, 0.5])))
 

@@ -264,8 +264,9 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
         """Logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``.
 
-        Attention via attention also returns ``word_attn``, the higher level's weights, ``B x T x W``, and CondDec
-        ``conditions``, its ``sd_0 .. sd_T``, ``B x (T+1) x 2n``.
+        Attention via attention also returns ``word_attn``, the higher level's weights, ``B x T x W``, several heads
+        ``head_attn``, ``B x T x h x S``, whose mean ``attn`` is, and CondDec ``conditions``, its ``sd_0 .. sd_T``,
+        ``B x (T+1) x 2n``.
         """
         if incremental_state is None:
             run = self._start(encoder_out)
@@ -279,7 +280,12 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         if self.training and prev_output_tokens.size(1) == 1:
             for unread in filter(torch.is_tensor, (decoded.state.query, decoded.state.coverage_state)):
                 features = with_gradient(features, unread)  # a single step makes it and does not read it
-        entries = {"attn": decoded.weights, "word_attn": decoded.upper_weights, "conditions": decoded.conditions}
+        entries = {
+            "attn": decoded.weights,
+            "word_attn": decoded.upper_weights,
+            "head_attn": decoded.head_weights,
+            "conditions": decoded.conditions,
+        }
         extra: Dict[str, List[Optional[Tensor]]] = {
             name: [value] for name, value in entries.items() if value is not None
         }

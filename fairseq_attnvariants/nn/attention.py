@@ -1,12 +1,13 @@
 """Attention over a sentence's annotations, of one level or of two.
 
 A score compares the query with a key for each annotation, such as ``e_ij = v·tanh(query + key) + term``; what attention
-knows of earlier steps (:mod:`.histories`) adds to one of the three.
+knows of earlier steps (:mod:`.histories`) adds to one of the three.  A window (:mod:`.windows`) says where attention
+may look, and a normaliser makes weights of the energies there.
 
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Type
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from .histories import Histories, History, KeyFeatures, plus
 from .layer_norm import exactly, layer_norm
 from .state import Encoded, Memory, State, grouped
+from .windows import Window
 
 
 def real_positions(padding_mask: Tensor) -> Tensor:
@@ -57,13 +59,40 @@ class Recomputed(nn.Module):
         return checkpoint(energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False)
 
 
-def masked_softmax(energies: Tensor, padding_mask: Tensor) -> Tensor:
-    """Softmax over real source positions; padding beside any gets exactly zero.
+class Normaliser(nn.Module):
+    """From energies to weights that are not negative and add up to 1.
 
-    ``B x k x S``, of energies ``B x k x S`` and a mask ``B x S``.
+    ``softmax`` is never quite 0; ``sparsemax`` (Martins & Astudillo 2016) and ``entmax``, α = 1.5 (Peters et al. 2019),
+    are exactly 0 where an energy is far below the highest one.
+
+    Args:
+        kind: ``softmax``, ``sparsemax`` or ``entmax``; the latter two need the package entmax.
+        temperature: ``τ``, by which energies are divided; below 1 weights are sharper, above it flatter.
     """
-    lowest = torch.finfo(energies.dtype).min
-    return torch.softmax(energies.masked_fill(padding_mask.unsqueeze(1), lowest), dim=2)
+
+    def __init__(self, kind: str = "softmax", temperature: float = 1.0):
+        super().__init__()
+        self.temperature = temperature
+        self.function: Callable[..., Tensor] = torch.softmax
+        if kind != "softmax":
+            import entmax
+
+            self.function = {"sparsemax": entmax.sparsemax, "entmax": entmax.entmax15}[kind]
+
+    def forward(self, energies: Tensor, hidden: Tensor, factor: Optional[Tensor] = None) -> Tensor:
+        """Weights ``... x S``; what is hidden beside anything else gets exactly zero.
+
+        Args:
+            energies: ``... x S``.
+            hidden: True where attention does not look, ``... x S``.
+            factor: of the weights, which are scaled to add up to 1 again, ``... x S``.
+        """
+        energies = energies if self.temperature == 1 else energies / self.temperature
+        weights = self.function(energies.masked_fill(hidden, torch.finfo(energies.dtype).min), dim=-1)
+        if factor is None:
+            return weights
+        weights = weights * factor
+        return weights / weights.sum(-1, keepdim=True)
 
 
 class Attended(NamedTuple):
@@ -75,6 +104,8 @@ class Attended(NamedTuple):
     """``w_ij``, ``N x S``, float32."""
     upper_weights: Optional[Tensor] = None
     """of the higher level, where there are two, ``N x W``, float32."""
+    head_weights: Optional[Tensor] = None
+    """of each head, where there are several, ``N x h x S``, float32."""
 
 
 class WeightedSum(nn.Module):
@@ -93,11 +124,17 @@ class Attention(nn.Module):
     Args:
         query_dim: width of the query.
         annotation_dim: width ``a`` of the annotations.
-        attention_dim: width ``A`` of the projected query and keys.
+        attention_dim: width ``A`` of the query and the keys that are compared.
         histories: recurrent paths that add their terms to the score.
         guide_dim: width of a guide, a second part of the query (004 §3.2), or 0 without one.
         norm: layer normalisation of the projected query and keys.
+        normaliser: makes weights of energies; the softmax by default.
+        window: where attention may look; anywhere by default.
     """
+
+    projects_query = projects_keys = True
+    key_bias = False  # in a product it would add the same to all energies of a query
+    averages = True  # the context is the average of the annotations, by the weights
 
     def __init__(
         self,
@@ -107,22 +144,27 @@ class Attention(nn.Module):
         histories: Optional[Dict[str, History]] = None,
         guide_dim: int = 0,
         norm: bool = False,
+        normaliser: Optional[Normaliser] = None,
+        window: Optional[Window] = None,
     ):
         super().__init__()
-        self.query = nn.Linear(query_dim, attention_dim, bias=False)
+        query, keys = self.projects_query, self.projects_keys
+        self.query = nn.Linear(query_dim, attention_dim, bias=False) if query else nn.Identity()
         self.guide = nn.Linear(guide_dim, attention_dim, bias=False) if guide_dim else None
-        self.key = nn.Linear(annotation_dim, attention_dim)
+        self.key = nn.Linear(annotation_dim, attention_dim, bias=self.key_bias) if keys else nn.Identity()
         self.histories = Histories(histories or {})
-        self.query_norm = layer_norm(norm, attention_dim)
-        self.key_norm = layer_norm(norm, attention_dim)
+        self.query_norm = layer_norm(norm and query, attention_dim)
+        self.key_norm = layer_norm(norm and keys, attention_dim)
+        self.normaliser = normaliser or Normaliser()
+        self.window = window or Window()
         self.sum = WeightedSum()
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        """``e_ij``, ``B x k x S``, float32 or better.
+        """``e_ij``, ``B x k x S``, or of ``h`` heads ``h x B x k x S``, float32 or better.
 
         Args:
             query: projected, ``B x k x A``.
-            keys: ``B x S x A``.
+            keys: of :meth:`memory`.
             features: to be added to the keys, each ``B x k x S x f`` and a matrix ``A x f``.
         """
         raise NotImplementedError
@@ -145,14 +187,21 @@ class Attention(nn.Module):
         """
         projected = plus(self.query_norm(self.query(query)), guide, self.histories.query_term(state))  # N x A
         rows = grouped(projected, memory.keys)  # B x k x A
-        energies = self.energies(rows, memory.keys, *self.histories.key_features(memory, state))  # B x k x S
-        energies = plus(energies, self.histories.energy_term(memory, state))
-        weights = masked_softmax(energies, memory.padding_mask).flatten(0, 1)  # N x S
-        return Attended(self.sum(weights, memory.values).to(query.dtype), weights)
+        energies = self.energies(rows, memory.keys, *self.histories.key_features(memory, state))
+        energies = plus(energies, self.histories.energy_term(memory, state))  # B x k x S, or h x B x k x S
+        attended = self.read(self.normaliser(energies, *self.window(query, memory, state)), memory)
+        return attended._replace(context=attended.context.to(query.dtype))
+
+    def read(self, weights: Tensor, memory: Memory) -> Attended:
+        """What weights as :meth:`energies` find in the memory."""
+        weights = weights.flatten(0, -2)  # N x S
+        return Attended(self.sum(weights, memory.values), weights)
 
 
 class AdditiveAttention(Attention):
     """Bahdanau's score, ``e_ij = v·tanh(W q + U s_j + b)`` (001 §3.2, 002 eq. 6)."""
+
+    key_bias = True
 
     def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
         super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
@@ -161,6 +210,89 @@ class AdditiveAttention(Attention):
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         return self.recomputed(additive_energies, query, keys, self.vector, *features)
+
+
+class DotAttention(Attention):
+    """``e_ij = q·s_j`` (Luong et al. 2015), and what all products share, for ``h`` heads of width ``d``.
+
+    What a history adds to the keys is never formed: ``q·(V f) = (Vᵀ q)·f``.
+    """
+
+    projects_query = projects_keys = False
+    heads = 1
+    scale = 1.0
+
+    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
+        super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
+        self.product = WeightedSum()
+
+    def memory(self, encoded: Encoded) -> Memory:
+        memory = super().memory(encoded)
+        return memory._replace(keys=by_head(memory.keys, self.heads))
+
+    def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
+        query = query.unflatten(2, (self.heads, -1)).transpose(1, 2) * self.scale  # B x h x k x d
+        energies = self.product(query.flatten(0, 2), keys.flatten(0, 1).transpose(1, 2))  # (B·h·k) x S
+        energies = energies.view(*query.shape[:3], -1)
+        for values, matrix in features:
+            own = query @ matrix.unflatten(0, (self.heads, -1)).to(query.dtype)  # B x h x k x f
+            energies = energies + (values.to(own.dtype) @ own.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return exactly(energies).transpose(0, 1)
+
+
+class BilinearAttention(DotAttention):
+    """``e_ij = q·(W s_j)`` (Luong et al. 2015, general)."""
+
+    projects_keys = True
+
+
+class ScaledAttention(DotAttention):
+    """``e_ij = (W_q q)·(W_k s_j) / √d`` (Vaswani et al. 2017 §3.2.1)."""
+
+    projects_query = projects_keys = True
+
+    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
+        super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
+        self.scale = (attention_dim / self.heads) ** -0.5
+
+
+class MultiHeadAttention(ScaledAttention):
+    """``c_i = W_o [c_1; ...; c_h]``, of heads ``c = Σ_j w_ij W_v s_j`` that score as :class:`ScaledAttention`.
+
+    (Vaswani et al. 2017 §3.2.2.)  The keys of all heads together have width ``A``, and so have the values; the context
+    is as wide as an annotation.  The weights are the heads' mean, which is what histories read; what they add to the
+    energies they add to every head's.
+    """
+
+    averages = False
+
+    def __init__(
+        self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, heads: int = 1, **options: Any
+    ):
+        self.heads = heads
+        super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
+        self.value = nn.Linear(annotation_dim, attention_dim, bias=False)
+        self.output = nn.Linear(attention_dim, annotation_dim, bias=False)
+
+    def memory(self, encoded: Encoded) -> Memory:
+        values = self.value(encoded.annotations)
+        return super().memory(encoded)._replace(values=by_head(values, self.heads))
+
+    def read(self, weights: Tensor, memory: Memory) -> Attended:
+        weights = weights.transpose(0, 1)  # B x h x k x S
+        contexts = self.sum(weights.flatten(0, 2), memory.values.flatten(0, 1)).view(*weights.shape[:3], -1)
+        context = self.output(contexts.transpose(1, 2).flatten(2).flatten(0, 1))  # N x a
+        heads = weights.transpose(1, 2).flatten(0, 1)  # N x h x S
+        return Attended(context, heads.mean(1), head_weights=heads)
+
+
+SCORES: Dict[str, Type[Attention]] = {
+    "additive": AdditiveAttention,
+    "dot": DotAttention,
+    "scaled": ScaledAttention,
+    "bilinear": BilinearAttention,
+    "multihead": MultiHeadAttention,
+}
 
 
 class AttentionViaAttention(nn.Module):
@@ -172,8 +304,10 @@ class AttentionViaAttention(nn.Module):
 
     Args:
         upper, lower: attention to the two levels; the lower one has the guide ``c^w`` (without a guide the two are
-            independent) and the recurrent paths.
+            independent), the recurrent paths and the window.
     """
+
+    averages = False
 
     def __init__(self, upper: Attention, lower: Attention):
         super().__init__()
@@ -191,17 +325,23 @@ class AttentionViaAttention(nn.Module):
         annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
         assert annotations is not None and padding_mask is not None
         upper = self.upper.memory(encoded._replace(annotations=annotations, padding_mask=padding_mask))
-        guides = None if self.lower.guide is None else self.lower.guide(annotations)  # B x W x A
+        guide = self.lower.guide if self.upper.averages else None
+        guides = None if guide is None else guide(annotations)  # B x W x A
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
         """Attend once to each level; as :meth:`Attention.forward`."""
         assert memory.upper is not None
-        context, upper_weights, _ = self.upper(query, memory.upper, state)  # N x 2n
-        guides = memory.upper.guides
-        guide = None if guides is None else self.guide_sum(upper_weights, guides)  # N x A
-        detail, weights, _ = self.lower(query, memory, state, guide)
-        return Attended(torch.cat([context, detail], dim=1), weights, upper_weights)
+        above = self.upper(query, memory.upper, state)
+        guide, guides = None, memory.upper.guides
+        if guides is not None:
+            guide = self.guide_sum(above.weights, guides)  # N x A
+        elif self.lower.guide is not None:
+            guide = self.lower.guide(above.context)
+        below = self.lower(query, memory, state, guide)
+        return below._replace(context=torch.cat([above.context, below.context], dim=1), upper_weights=above.weights)
 
 
-SCORES = {"additive": AdditiveAttention}
+def by_head(values: Tensor, heads: int) -> Tensor:
+    """``B x h x S x d``, of ``B x S x (h·d)``."""
+    return values.unflatten(2, (heads, -1)).transpose(1, 2).contiguous()

@@ -21,7 +21,7 @@ from .state import Encoded, Memory, State, grouped
 from .transition import Transition, Words
 
 CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
-OTHERS = ("weights", "upper_weights", "condition")  # of the steps' states, beside what the readout reads
+OTHERS = "weights", "upper_weights", "head_weights", "condition"  # of states, beside what the readout reads
 
 
 class Decoded(NamedTuple):
@@ -33,6 +33,8 @@ class Decoded(NamedTuple):
     """attention ``w_tj``, ``N x T x S``, float32."""
     upper_weights: Optional[Tensor]
     """of the higher level, where there are two, ``N x T x W``, float32."""
+    head_weights: Optional[Tensor]
+    """of each of ``h`` heads, where there are several, ``N x T x h x S``, float32."""
     conditions: Optional[Tensor]
     """CondDec's ``sd_0 .. sd_T``, ``N x (T+1) x 2n``."""
     state: State
@@ -142,12 +144,13 @@ class Decoder(nn.Module):
         memory = self.transition.attention.memory(encoded)._replace(shares=encoded.shares)
         hidden = self.initial(encoded)
         upper = encoded.upper_annotations
-        width = memory.values.size(2) + (0 if upper is None else upper.size(2))
+        width = encoded.annotations.size(2) + (0 if upper is None else upper.size(2))
         weights = exactly(hidden.new_zeros(memory.padding_mask.shape))
         state = State(
             hidden=hidden,
             context=hidden.new_zeros(len(hidden), width),
             weights=weights,
+            step=weights.new_zeros(len(hidden)),
             query=None if self.initial_query is None else self.initial_query(encoded),
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
@@ -172,10 +175,10 @@ class Decoder(nn.Module):
         chunks: List[Decoded] = []
         for chunk in target.split(size, dim=1):
             chunks.append(run(chunk, memory, chunks[-1].state if chunks else state))
-        features, weights, upper_weights, conditions, states = zip(*chunks)
+        features, *others, conditions, states = zip(*chunks)
         if state.condition is not None:
             conditions = (state.condition.unsqueeze(1), *conditions)
-        joined = [_joined(parts) for parts in (features, weights, upper_weights, conditions)]
+        joined = [_joined(parts) for parts in (features, *others, conditions)]
         return Decoded._make([*joined, states[-1]])
 
     def steps(self, target: Tensor, memory: Memory, state: State) -> Decoded:
@@ -196,17 +199,17 @@ class Decoder(nn.Module):
         # what is recomputed keeps nothing at all
         with nullcontext() if self.recompute_steps else kept_as_steps(hiddens, contexts):
             features = self.readout(hidden, target, contexts.whole)  # N x T x f
-        weights, upper, conditions = (_stacked([getattr(state, name) for state in states]) for name in OTHERS)
-        return Decoded(features, of_tokens(weights, memory), of_tokens(upper, memory), conditions, state)
+        *weights, conditions = (_stacked([getattr(state, name) for state in states]) for name in OTHERS)
+        return Decoded._make([features, *(of_tokens(each, memory) for each in weights), conditions, state])
 
 
 def of_tokens(weights: Any, memory: Memory) -> Any:
-    """``w_tj`` of tokens, ``N x T x S``; where annotations are of segments, of their weights ``N x T x G``."""
+    """``w_tj`` of tokens, ``N x T x ... x S``, of weights like that or of segments, ``N x T x ... x G``."""
     if weights is None or memory.shares is None:
         return weights
-    segments = grouped(weights, memory.shares).flatten(1, 2)  # B x kT x G
+    segments = grouped(weights, memory.shares).flatten(1, -2)  # B x kT x G
     shared = torch.bmm(segments, memory.shares.to(weights.dtype))  # B x kT x S
-    return shared.view(*weights.shape[:2], -1)
+    return shared.view(*weights.shape[:-1], -1)
 
 
 def _stacked(steps: Sequence[Optional[Tensor]]) -> Any:

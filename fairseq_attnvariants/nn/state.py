@@ -45,9 +45,10 @@ class Memory(NamedTuple):
     """
 
     keys: Tensor
-    """``U s_j + b``, ``B x S x A``."""
+    """``U s_j + b``, ``B x S x A``; of ``h`` heads, ``B x h x S x A/h``."""
     values: Tensor
-    """``s_j``, ``B x S x a``; in search, perhaps, what the readers of the context make of it (:mod:`.fast`)."""
+    """``s_j``, ``B x S x a``; in search, perhaps, what the readers of the context make of it (:mod:`.fast`); of ``h``
+    heads, ``B x h x S x A/h``."""
     padding_mask: Tensor
     """True at padding, ``B x S``."""
     positions: Tensor
@@ -75,12 +76,16 @@ class State(NamedTuple):
     """``c_{i-1}``, ``N x a``; zero before the first step."""
     weights: Tensor
     """``w_{i-1}``, ``N x S``, float32; zero before the first step."""
+    step: Tensor
+    """``i-1``, how many steps there were, ``N``, float32."""
     query: Optional[Tensor] = None
     """``q_{i-1}``, the attention's own state (RNNAtt), ``N x n``."""
     condition: Optional[Tensor] = None
     """``sd_{i-1}``, the condition (CondDec), ``N x 2n``."""
     upper_weights: Optional[Tensor] = None
     """weights of the higher level, ``N x W``, float32; zero before the first step."""
+    head_weights: Optional[Tensor] = None
+    """weights of each of ``h`` heads, ``N x h x S``, float32; none before the first step."""
     upper: Optional[Tensor] = None
     """states of the layers above the transition, ``N x (layers-1) x state width``."""
     coverage: Optional[Tensor] = None

@@ -126,9 +126,10 @@ class Transition(nn.Module):
             hidden = self.before(hidden, word, **fed)
             word, fed = None, {}
         query = self.first.output(hidden) if state.query is None else state.query  # N x n
-        context, weights, upper_weights = self.attention(query, memory, state)  # N x a, N x S, N x W
+        attended = self.attention(query, memory, state)
+        context = attended.context  # N x a
         if self.after is not None:
-            hidden = self.after(hidden, word, **fed, context=context, **self.attended(weights, memory))
+            hidden = self.after(hidden, word, **fed, context=context, **self.attended_word(attended.weights, memory))
 
         own = state.query
         if self.query_cell is not None and own is not None:
@@ -137,18 +138,17 @@ class Transition(nn.Module):
         if self.condition is not None and words.condition is not None and condition is not None:
             condition = self.condition.decay(words.condition, previous, context, condition)  # sd_i
             hidden = hidden + self.condition(condition)
-        remembered = self.attention.histories.next_entries(memory, state, weights, self.last.output(previous))
+        remembered = self.attention.histories.next_entries(memory, state, attended.weights, self.last.output(previous))
         return state._replace(
             hidden=hidden,
-            context=context,
-            weights=weights,
-            upper_weights=upper_weights,
+            step=state.step + 1,
             query=own,
             condition=condition,
+            **attended._asdict(),
             **remembered,
         )
 
-    def attended(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:
+    def attended_word(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:
         """``x_{t*}`` (003 §2.2), where the last cell reads it, ``N x m``."""
         if "attended" not in self.last.inputs:
             return {}

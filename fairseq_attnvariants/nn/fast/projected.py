@@ -36,11 +36,12 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Deco
     """A decoder, a memory and a first state that give the same, where several hypotheses share a sentence.
 
     The decoder shares the parameters.  What came in is returned where this would take more work, that is where a
-    sentence is longer than an annotation is wide, where attention has two levels, and where layers above the transition
-    read the context, through matrices that read more than that.
+    sentence is longer than an annotation is wide, where the context is more than an average of annotations (of two
+    levels, or of several heads), and where layers above the transition read it, through matrices that read more.
     """
-    length, width = memory.values.shape[1:]
-    if memory.upper is not None or length >= width or (decoder.upper is not None and decoder.upper.context):
+    read_above = decoder.upper is not None and decoder.upper.context
+    longer = memory.values.size(1) >= memory.values.size(2)
+    if not decoder.transition.attention.averages or longer or read_above:
         return decoder, memory, state
     readers = [module for module in decoder.modules() if isinstance(module, ContextLinear)]
     shares = map(Share, readers, accumulate(reader.out_features for reader in readers))

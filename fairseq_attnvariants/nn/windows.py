@@ -1,0 +1,73 @@
+"""Where in a sentence attention may look: anywhere, or near a position of which each step has one (Luong et al. 2015).
+
+Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`.state`; ``k = N/B`` is the number of
+hypotheses of a sentence, 1 but in beam search.
+"""
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from .layer_norm import exactly
+from .state import Memory, State, grouped
+
+
+class Window(nn.Module):
+    """The whole sentence.
+
+    Args:
+        query_dim: width of the query.
+        width: ``D``, how far from its centre a window reaches.
+    """
+
+    def __init__(self, query_dim: int = 1, width: int = 1):
+        super().__init__()
+        self.width = width
+
+    def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
+        """Where attention does not look, and a factor of the weights where it does, or None.
+
+        Both ``B x k x S``, or ``B x 1 x S``, of a query ``N x query_dim``.
+        """
+        return memory.padding_mask.unsqueeze(1), None
+
+
+class MonotoneWindow(Window):
+    """``[i-D, i+D]`` at step ``i`` (local-m); beyond the source, its last word."""
+
+    def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
+        last = memory.positions[:, -1:]  # S, B x 1: whichever side the padding is on
+        centre = torch.minimum(self.centre(query, memory, state), last + self.width)  # B x k
+        distance = memory.positions.unsqueeze(1) - centre.unsqueeze(2)  # B x k x S
+        return memory.padding_mask.unsqueeze(1) | (distance.abs() > self.width), self.factor(distance)
+
+    def centre(self, query: Tensor, memory: Memory, state: State) -> Tensor:
+        """Of the window, ``B x k``."""
+        return grouped(state.step + 1, memory.positions)
+
+    def factor(self, distance: Tensor) -> Optional[Tensor]:
+        """Of the weights, by the distance from the centre."""
+        return None
+
+
+class PredictiveWindow(MonotoneWindow):
+    """``[p-D, p+D]`` around ``p = S σ(v·tanh(W q))``, where weights are multiplied by ``exp(-(j-p)²/2σ²)`` (local-p).
+
+    ``σ = D/2``, and ``W`` is square.  The weights are scaled to add up to 1 again; Luong et al. leave them as they are.
+    """
+
+    def __init__(self, query_dim: int = 1, width: int = 1):
+        super().__init__(query_dim, width)
+        self.query = nn.Linear(query_dim, query_dim, bias=False)
+        self.vector = nn.Parameter(torch.empty(query_dim))
+
+    def centre(self, query: Tensor, memory: Memory, state: State) -> Tensor:
+        place = (exactly(torch.tanh(self.query(query))) * self.vector).sum(1).sigmoid()  # N
+        return memory.positions[:, -1:] * grouped(place, memory.positions)
+
+    def factor(self, distance: Tensor) -> Tensor:
+        return torch.exp(-2 * (distance / self.width).square())
+
+
+WINDOWS = {"none": Window, "monotone": MonotoneWindow, "predictive": PredictiveWindow}
