@@ -185,6 +185,54 @@ def test_fertility_criterion_trains_validates_and_selects(data, tmp_path):
     assert len(lines(generate(data, tmp_path / "checkpoint_best.pt").stdout, "H")) == 12
 
 
+@pytest.mark.parametrize("criterion", [
+    ["label_smoothed_cross_entropy_with_alignment", "--alignment-lambda", "1"],  # fairseq's own
+    ["label_smoothed_cross_entropy_with_costs", "--alignment-weight", "1"],
+])  # fmt: skip
+def test_guided_alignment(data, tmp_path, criterion):
+    """Attention goes where the links point, the words of the reversed sentence."""
+    text = (data.parent / "train.xx").read_text().splitlines()
+    lengths = [len(line.split()) for line in text]
+    links = [" ".join(f"{i}-{n - 1 - i}" for i in range(n)) for n in lengths]
+    for side in ("xx", "yy"):
+        shutil.copy(data.parent / f"train.{side}", tmp_path)
+    (tmp_path / "train.links").write_text("\n".join([*links, ""]))
+    files = [
+        "--trainpref",
+        tmp_path / "train",
+        "--validpref",
+        data.parent / "valid",
+        "--testpref",
+        data.parent / "valid",
+    ]
+    more = [f"--{side}dict={data}/dict.{language}.txt" for side, language in (("src", "xx"), ("tgt", "yy"))]
+    run(
+        "fairseq-preprocess",
+        "-s",
+        "xx",
+        "-t",
+        "yy",
+        *files,
+        *more,
+        "--align-suffix",
+        "links",
+        "--destdir",
+        tmp_path / "bin",
+    )
+    guided = ["--load-alignments", "--criterion", *criterion, "--init-std", "0.3", "--max-epoch", "8"]
+    log = run("fairseq-train", *train_arguments(tmp_path / "bin", tmp_path, *guided, "--no-epoch-checkpoints")).stdout
+    found = [float(value) for value in re.findall(r"\| train \|.*\| alignment_loss ([\d.]+)", log)]
+    assert len(found) == 8 and found[-1] < found[0] / 2
+    output = generate(
+        tmp_path / "bin", tmp_path / "checkpoint_last.pt", "--score-reference", "--print-alignment"
+    ).stdout
+    right = []
+    for sentence, [[pairs]] in lines(output, "A").items():
+        last = len(lines(output, "T")[sentence][0][0].split()) - 1
+        right += [source == last - target for source, target in (map(int, pair.split("-")) for pair in pairs.split())]
+    assert sum(right) > 0.8 * len(right)
+
+
 def test_costs_left_out_are_warned_of(data, tmp_path):
     log = run("fairseq-train", *train_arguments(data, tmp_path, "--max-update", "2", arch="conddec")).stdout
     assert log.count("--criterion label_smoothed_cross_entropy_with_fertility adds them") == 1

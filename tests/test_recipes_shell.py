@@ -28,7 +28,7 @@ STUBS = {
     "fairseq-hydra-train": "",
     "fairseq-attnvariants": """
         for argument; do
-          if [ "$argument" = --save-alignments ]; then argument=--alignments; cp "$ALIGNMENTS" train.align; fi
+          if [ "$argument" = --save-alignments ]; then argument=--alignments; cp "$ALIGNMENTS" "$2"; fi
           shift; set -- "$@" "$argument"
         done
         exec "$WARM/fairseq-attnvariants" "$@" """,

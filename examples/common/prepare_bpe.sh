@@ -3,6 +3,7 @@
 #   prepare_bpe.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh says what these are)
 # small: lowercased, 4,000 merges
 # paper: 30,000 merges, training sentences of up to 60 subwords
+# ALIGN=yes in the environment also links the subwords of the training text (eflomal), for guided alignment.
 set -euo pipefail
 source "$(dirname "$0")/text.sh"
 case $size in
@@ -22,5 +23,11 @@ if [ "$size" = paper ]; then
   python "$common/clean.py" bpe.train short "$source" "$target" --longest 60
   for language in "$source" "$target"; do mv "short.$language" "bpe.train.$language"; done
 fi
-binarise bpe.
+links=()
+if [ "${ALIGN-}" = yes ]; then
+  fairseq-attnvariants lexicon "bpe.train.$source" "bpe.train.$target" --output lexicon.tsv \
+    --save-alignments bpe.train.align
+  links=(--align-suffix align)
+fi
+binarise bpe. "${links[@]}"
 finish
