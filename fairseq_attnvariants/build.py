@@ -127,6 +127,16 @@ def check(cfg) -> None:
             "--attention-via needs two levels of annotations: --encoder-layers 2 (or more), or --encoder-type "
             "hierarchical"
         )
+    if cfg.attention_via_words_alone and not (cfg.attention_via and hierarchical):
+        raise ConfigurationError(
+            "--attention-via-words-alone leaves characters out of --attention-via with --encoder-type hierarchical: "
+            "add both (--arch ava has them), or leave it out"
+        )
+    if cfg.attention_via_words_alone and cfg.attention_via_unguided:
+        raise ConfigurationError(
+            "--attention-via-unguided changes attention to characters, of which --attention-via-words-alone has none: "
+            "leave one of them out"
+        )
     if cfg.attention_via_unguided and not cfg.attention_via:
         raise ConfigurationError("--attention-via-unguided changes --attention-via, which is not given: add it")
     if cfg.residuals < 0 or cfg.residuals == 1:
@@ -252,6 +262,7 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
         depth=cfg.encoder_transition_depth,
     )
     if str(cfg.encoder_type) == "hierarchical":
+        words.update(words_alone=cfg.attention_via_words_alone)
         return HierarchicalEncoder(str(cfg.encoder_char_cell), cfg.encoder_char_hidden_size, **words)
     words.update(bridge=cfg.bridge_source, levels=2 if cfg.attention_via else 1)
     if str(cfg.encoder_type) == "bidirectional":
@@ -287,6 +298,8 @@ def _widths(cfg) -> Widths:
     top = both if _bidirectional(cfg) == cfg.encoder_layers else cfg.encoder_hidden_size
     lower = cfg.encoder_char_hidden_size if str(cfg.encoder_type) == "hierarchical" else top
     lower = both if cfg.attention_via and str(cfg.encoder_type) != "hierarchical" else lower
+    if cfg.attention_via_words_alone:
+        return Widths(top, top, 0)
     return Widths(top, lower + cfg.encoder_embed_dim * cfg.bridge_source, top * cfg.attention_via)
 
 
@@ -371,7 +384,7 @@ def _attention(cfg, source: Widths) -> AnyAttention:
     window = WINDOWS[str(cfg.attention_window)](hidden, cfg.attention_window_width)
     # a query that is not projected is as wide as the state
     width, via_width = (cfg.attention_dim, cfg.attention_via_dim) if SCORES[kind].projects_query else (hidden, hidden)
-    if not cfg.attention_via:
+    if not cfg.attention_via or cfg.attention_via_words_alone:
         return score(source.lower, width, _score_terms(cfg, source, width), window=window)
     guide = 0 if cfg.attention_via_unguided else source.upper
     lower = score(source.lower, via_width, _score_terms(cfg, source, via_width), guide, window=window)

@@ -76,6 +76,9 @@ class AttentionRNNConfig(FairseqDataclass):
     attention_via_unguided: bool = option(
         "ablation: leave the higher level's context out of the lower one's query, as the authors' code does", False
     )
+    attention_via_words_alone: bool = option(
+        "ablation: attend to words only, and not by way of them to characters (with --encoder-type hierarchical)", False
+    )
     encoder_cell: Optional[CELL] = option(  # type: ignore[valid-type]
         "cell of the encoder; 'adaptive_gru' weighs its input against its history; controls for it are 'doubled_gru', "
         "whose matrices start doubled, and 'doubled_carry_gru', which doubles what is carried over, too"

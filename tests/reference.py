@@ -183,9 +183,12 @@ def convolved(model, cfg, x):
     return segments
 
 
-def shared(cfg, w, length):
-    """Each character's even share of its segment's weight."""
-    segment = [j // cfg.encoder_pooling for j in range(length)]
+def shared(cfg, w, tokens):
+    """Each character's even share of its segment's weight, or of its word's."""
+    if str(cfg.encoder_type) == "hierarchical":
+        segment = [sum(token == SPACE for token in tokens[:j]) for j in range(len(tokens))]
+    else:
+        segment = [j // cfg.encoder_pooling for j in range(len(tokens))]
     return [w[g] / segment.count(g) for g in segment]
 
 
@@ -201,6 +204,8 @@ def encode(model, cfg, tokens):
         s, _ = layers(model, E + "characters", str(cfg.encoder_char_cell), x, 1)
         words = [s[j] for j, token in enumerate(tokens.tolist()) if token in (SPACE, 2)]
         upper, last = layers(model, E + "words", kind, words, count, both, r)
+        if cfg.attention_via_words_alone:
+            return x, upper, None, last
     elif cfg.attention_via:
         s, _ = layers(model, E + "rnn", kind, inputs, 1, 1)
         upper, last = layers(model, E + "upper", kind, s, count - 1, both - 1, max(0, r - 1))
@@ -455,8 +460,8 @@ def logits(model, cfg, source, previous):
         projection = matrix(model, "decoder.output_projection.weight")
         outputs.append(projection @ features + matrix(model, "decoder.output_projection.bias"))
         of_tokens, of_words = w, word_weights or []
-        if str(cfg.encoder_type) == "convolutional":
-            of_tokens, of_words = (shared(cfg, of, len(x)) if of else [] for of in (w, of_words))
+        if str(cfg.encoder_type) == "convolutional" or cfg.attention_via_words_alone:
+            of_tokens, of_words = (shared(cfg, of, source.tolist()) if of else [] for of in (w, of_words))
         weights.append(torch.tensor(of_tokens, dtype=torch.float64))
         word_attention.append(torch.tensor(of_words, dtype=torch.float64))
         if str(cfg.bridge_direct) != "none":

@@ -19,6 +19,7 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("conddec_rnnatt", dict(decoder_cell="adaptive_gru")),
     ("rnnsearch", dict(bridge_source=True, bridge_target=True, decoder_condition=True)),
     ("recatt", dict(bridge_direct="soft", bridge_direct_alone=True)),
+    ("ava", dict(attention_via_words_alone=True, attention_history="context+convolution")),
     ("ava", dict(attention_via_unguided=True, encoder_char_cell="gru", decoder_layers=2)),
     ("ava", dict(attention_history="context+distance+state", adaptive_output=True, decoder_cell="adaptive_gru")),
     ("dl4mt", dict(attention_via=True, encoder_layers=3)),
@@ -84,7 +85,8 @@ def test_equals_the_reference(name, options, left):
         torch.testing.assert_close(output[row, :steps], expected)
         torch.testing.assert_close(extra["attn"][0][row, :steps][:, real], weights)
         assert extra["attn"][0][row][:, ~real].eq(0).all()
-        if model.cfg.attention_via:
+        assert ("word_attn" in extra) == (model.cfg.attention_via and not model.cfg.attention_via_words_alone)
+        if "word_attn" in extra:
             found = extra["word_attn"][0][row, :steps]
             words = torch.arange(found.size(1)) < word_weights.size(1)  # above tokens, the tokens' columns
             words = words if str(model.cfg.encoder_type) == "hierarchical" else real

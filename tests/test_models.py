@@ -508,6 +508,7 @@ def test_moving_averages_leave_the_fingerprint_alone():
         (dict(encoder_pooling=0), "--encoder-pooling"),
         (dict(encoder_highway_layers=-1), "--encoder-highway-layers"),
         (dict(attention_via_unguided=True), "--attention-via"),
+        (dict(attention_via_words_alone=True), "--attention-via-words-alone"),
         (dict(decoder_transition="late", decoder_condition=True), "--decoder-condition.*late"),
         (dict(adaptive_output_swapped=True), "--adaptive-output"),
         (dict(decoder_transition="conditional", decoder_transition_depth=1), "--decoder-transition-depth.*at least 2"),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .encoder import BidirectionalEncoder, gather
+from .encoder import BidirectionalEncoder, even_shares, gather
 from .init import Scheme
 from .state import Encoded
 
@@ -87,13 +87,7 @@ class ConvolutionalEncoder(nn.Module):
         found = [convolution(characters.transpose(1, 2)) for convolution in self.convolutions]
         whole = torch.cat(found, dim=1).masked_fill(beyond.unsqueeze(1), 0)  # B x k x S'; nothing is below zero
         segments = F.max_pool1d(whole, self.pooling, ceil_mode=True).transpose(1, 2)  # B x G x k
-        shares = self.shares(padding_mask, segments.size(1))
+        segment = (torch.cumsum(~padding_mask, dim=1) - 1).div(self.pooling, rounding_mode="floor")  # B x S
+        shares = even_shares(segment.masked_fill(padding_mask, -1), segments.size(1))
         encoded = self.above(self.highways(segments).to(embedded.dtype), shares.sum(2).eq(0))
         return encoded._replace(embeddings=embedded.masked_fill(padding_mask.unsqueeze(-1), 0), shares=shares)
-
-    def shares(self, padding_mask: Tensor, count: int) -> Tensor:
-        """What of a segment's weight is a character's: evenly among the real ones, ``B x G x S``, float32."""
-        segment = (torch.cumsum(~padding_mask, dim=1) - 1).div(self.pooling, rounding_mode="floor")  # B x S
-        segment = segment.masked_fill(padding_mask, -1)
-        within = segment.unsqueeze(1).eq(torch.arange(count, device=segment.device).view(1, -1, 1))  # B x G x S
-        return within / within.sum(2, keepdim=True).clamp(min=1)

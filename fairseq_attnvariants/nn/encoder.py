@@ -95,6 +95,7 @@ class HierarchicalEncoder(nn.Module):
         dropout: of both annotations.
         between: dropout rate between layers.
         hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
+        words_alone: keep the characters' states from the decoder; a word's weight is shared among its characters.
         options: of all layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayers`.
     """
 
@@ -111,10 +112,12 @@ class HierarchicalEncoder(nn.Module):
         hidden_dropout: float = 0.0,
         bidirectional: int = 1,
         residuals: int = 0,
+        words_alone: bool = False,
         **options: Any,
     ):
         super().__init__()
         self.dropout = dropout
+        self.words_alone = words_alone
         self.hidden_dropout = HiddenDropout(hidden_dropout)
         options["masked"] = hidden_dropout > 0
         self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1, **options)
@@ -133,6 +136,10 @@ class HierarchicalEncoder(nn.Module):
         words, words_mask = gather(states, word_ends)
         upper, final = run(self.hidden_dropout(self.words, words), words, words_mask)  # B x W x 2n
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
+        if self.words_alone:
+            word = word_ends.cumsum(1) - word_ends.long()  # B x S; its end belongs to it
+            shares = even_shares(word.masked_fill(padding_mask, -1), words.size(1))
+            return Encoded(self.dropout(upper), words_mask, final, embedded, shares=shares)
         annotations, upper = self.dropout(states), self.dropout(upper)
         return Encoded(annotations, padding_mask, final, embedded, upper, words_mask)
 
@@ -155,6 +162,15 @@ def run(rnn: Union[Layers, LayerStack], inputs: Tensor, padding_mask: Tensor) ->
     final = rnn.cell.output(final)  # layers times directions x B x n
     top = final[-(states.size(1) // final.size(2)) :]
     return states.view(batch, length, -1), torch.cat(tuple(top), dim=1)
+
+
+def even_shares(segment: Tensor, count: int) -> Tensor:
+    """What of a segment's weight is a token's, evenly, ``B x G x S``, float32.
+
+    Of each token's segment, ``B x S``, -1 at padding, and the number ``G`` of segments.
+    """
+    within = segment.unsqueeze(1).eq(torch.arange(count, device=segment.device).view(1, -1, 1))  # B x G x S
+    return within / within.sum(2, keepdim=True).clamp(min=1)
 
 
 def gather(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
