@@ -41,8 +41,10 @@ def adaptive_parts(system: System) -> Parts:
 def gate_names(parts: Parts) -> Dict[str, Sequence[str]]:
     """What :func:`read_gates` gives for each side; the encoder's layers are counted from the lowest."""
     names: Dict[str, Sequence[str]] = {"source": ("g forward", "g backward"), "target": WEIGHTS}
-    if (layers := sum(len(part.cells) for part in parts.get("source", ()))) > 1:
-        names["source"] = [f"{name}, layer {layer}" for layer in range(1, layers + 1) for name in names["source"]]
+    layers = [cells for part in parts.get("source", ()) for cells in part.cells]  # of one direction or of two
+    if len(layers) > 1:
+        numbered = enumerate(layers, start=1)
+        names["source"] = [f"{name}, layer {n}" for n, cells in numbered for name in names["source"][: len(cells)]]
     return {side: names[side] for side in parts}
 
 

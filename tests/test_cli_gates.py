@@ -127,6 +127,15 @@ def test_every_layer_is_there_whichever_level_it_is_of(runs, tmp_path):
         assert all(gate != 50 for name in names[:2] for gate in record[name])
 
 
+def test_layers_of_one_direction_have_one_gate(runs, tmp_path):
+    options = ["--max-update", "1", "--encoder-layers", "3", "--encoder-bidirectional-layers", "1", "--residuals", "3"]
+    corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="adaptive_gru"))
+    names = ["g forward, layer 1", "g backward, layer 1", "g forward, layer 2", "g forward, layer 3"]
+    for record in values(runs, tmp_path, tmp_path / "checkpoint_last.pt"):
+        assert list(record)[2:] == names
+        assert all(len(record[name]) == len(record["source"]) for name in names)
+
+
 def test_gates_of_words_above_characters_are_refused():
     with pytest.raises(UserError, match="a.pt: the gates of a hierarchical encoder are not those of its tokens"):
         adaptive_parts(system("ava", encoder_cell="adaptive_gru"))

@@ -5,7 +5,7 @@ target embeddings) is projected once, before the loop, and only what depends on 
 it.  A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -240,12 +240,10 @@ class ContextGatedCell(nn.Module):
         norm: layer normalisation of the source's sum, of the target's, and of the recurrent product.
     """
 
-    SHARES = {"source": lambda z: (z, 1), "target": lambda z: (1, z), "both": lambda z: (z, 1 - z)}
-
     def __init__(self, cell: Type[Cell], kind: str, inputs: Dict[str, int], hidden: int, norm: bool = False):
         super().__init__()
         self.cell = cell({}, hidden, norm)
-        self.shares = self.SHARES[kind]
+        self.kind = kind
         self.widths = [cell.gates * hidden, hidden]  # of what the cell reads, and of z
         source = {name: width for name, width in inputs.items() if name in SOURCE}
         target = {name: width for name, width in inputs.items() if name not in SOURCE}
@@ -291,12 +289,20 @@ class ContextGatedCell(nn.Module):
             target, term = target.to(state.dtype).split(self.widths, dim=1)
             gate = gate + term
         gate = torch.sigmoid(gate.to(state.dtype))
-        shares = self.shares(gate.repeat(1, self.cell.gates))  # of C c, and of W y and U h, N x gates·n or 1
+        shares = SHARES[self.kind](gate.repeat(1, self.cell.gates))  # of C c, and of W y and U h, N x gates·n or 1
         total = self.cell.bias + shares[0] * source
         if target is None:
-            state = self.shares(gate)[1] * state
+            state = SHARES[self.kind](gate)[1] * state
             return self.cell.step(total, self.cell.recall(state), state)
         return self.cell.step(total + shares[1] * target, shares[1] * self.cell.recall(state), state)
+
+
+SHARES: Dict[str, Callable[[Tensor], Any]] = {
+    "source": lambda z: (z, 1),
+    "target": lambda z: (1, z),
+    "both": lambda z: (z, 1 - z),
+}
+"""How a context gate scales what is of the source, and what is of the target."""
 
 
 class DeepCell(nn.Module):
@@ -362,11 +368,11 @@ class StackedCell(DeepCell):
         return sum(cell.state_dim for cell in self.cells)  # type: ignore[misc]
 
     def output(self, state: Tensor) -> Tensor:
-        """The highest cell's."""
-        below = state  # the lowest adds nothing
-        for number, (cell, own) in enumerate(zip(self.cells, state.chunk(len(self.cells), dim=-1)), start=1):
-            below = with_residual(self.residuals, number, cell.output(own), below)  # type: ignore[operator]
-        return below
+        """The highest cell's, with what residuals add to it."""
+        lowest = self.residuals - 2 if 0 < self.residuals <= len(self.cells) else -1  # from there on they add up
+        above = zip([*self.cells][lowest:], state.chunk(len(self.cells), dim=-1)[lowest:])
+        first, *others = [cell.output(own) for cell, own in above]  # type: ignore[operator]
+        return sum(others, first)
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
         """One step of every cell, as :meth:`Cell.forward`."""

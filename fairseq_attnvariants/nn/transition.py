@@ -8,6 +8,8 @@ The architectures differ in the order of a few parts, so one step serves them al
     input feeding        the first cell also reads c_{i-1}
     RNNAtt               the query is q_{i-1}, the state of a cell of attention's own
     CondDec              a condition is added to the last cell's state
+    context gate         the cell that reads c_i weighs it against what else it reads
+    deep transition      cells that read only the state follow, as one cell with the one before them
     target-side bridge   the last cell also reads x_{t*}, the embedding of the most attended word
 
 Shapes as in :mod:`.state`.
