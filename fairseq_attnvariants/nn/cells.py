@@ -371,7 +371,7 @@ class StackedCell(DeepCell):
         """The highest cell's, with what residuals add to it."""
         lowest = self.residuals - 2 if 0 < self.residuals <= len(self.cells) else -1  # from there on they add up
         above = zip([*self.cells][lowest:], state.chunk(len(self.cells), dim=-1)[lowest:])
-        first, *others = [cell.output(own) for cell, own in above]  # type: ignore[operator]
+        first, *others = [cell.output(own) for cell, own in above]
         return sum(others, first)
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
