@@ -203,6 +203,7 @@ VARIANTS: Dict[str, Variant] = {
             readout="relu",
             decoder_out_embed_dim=relu_width,
             init="uniform",
+            gate_bias=1.0,
             decoder_dropout_out=0.0,
         ),
     ),
