@@ -16,7 +16,7 @@ from .nn.attention import SCORES, AttentionViaAttention, Normaliser
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
-from .nn.decoder import Decoder, InitialState, UpperLayers
+from .nn.decoder import Decoder, InitialState, InitialStates, UpperLayers
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.histories import (
     ContextHistory,
@@ -157,7 +157,7 @@ def check(cfg) -> None:
     if cfg.context_to_layers and late:
         raise ConfigurationError(
             "--context-to-layers gives the layers above the first the context that it attended to, and with "
-            "--decoder-transition late attention comes after all layers; use simple or conditional"
+            "--decoder-transition late attention comes after all layers; use simple, conditional or stacked"
         )
     gated = str(cfg.context_gate) != "none"
     if gated and str(cfg.decoder_cell) == "lstm":
@@ -171,6 +171,16 @@ def check(cfg) -> None:
         raise ConfigurationError(
             f"{option} changes the cell that reads the context, and with --decoder-transition late there is none after "
             "attention; use simple or conditional"
+        )
+    if str(cfg.decoder_transition) == "stacked" and cfg.decoder_condition:
+        raise ConfigurationError(
+            "--decoder-condition adds to the state of one cell, and with --decoder-transition stacked every layer has "
+            "one; use simple or conditional"
+        )
+    if cfg.readout_all_layers and _layers_inside(cfg) < cfg.decoder_layers:
+        raise ConfigurationError(
+            "--readout-all-layers reads layers that step with attention, and with --decoder-transition "
+            f"{cfg.decoder_transition} only the lowest one does; use late or stacked"
         )
     if str(cfg.encoder_type) != "bidirectional" and (
         cfg.bridge_source or cfg.bridge_target or str(cfg.bridge_direct) != "none"
@@ -313,25 +323,30 @@ def build_decoder(cfg) -> Decoder:
     target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, _widths(cfg)
     initial_source = str(cfg.initial_state)
     initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
-    own_state, norm = "state" in histories(cfg), _decoder_norm(cfg)
+    own_state, norm, reads_target = "state" in histories(cfg), _decoder_norm(cfg), cfg.attention_reads_target
     before, after = _cells(cfg, source)
-    inside = cfg.decoder_layers if after is None else 1  # layers that step within the transition
-    upper = cfg.decoder_layers - inside
+    layers, inside = cfg.decoder_layers, _layers_inside(cfg)
+    upper = layers - inside
     transition = Transition(
         before,
         _attention(cfg, source),
         after,
         query_cell=CELLS["gru"]({"hidden": hidden, "context": source.context}, hidden, norm) if own_state else None,
         condition=Condition(target, hidden, source.context, source.final) if cfg.decoder_condition else None,
+        query_word=nn.Linear(target, _score_width(cfg, cfg.attention_dim), bias=False) if reads_target else None,
     )
+    initial = partial(InitialState, initial_source, initial_dim, norm=norm)
+    width = transition.last.state_dim // inside
+    own = cfg.initial_state_per_layer
     return Decoder(
         transition,
-        InitialState(initial_source, initial_dim, transition.last.state_dim // inside, inside, norm),
+        InitialStates(initial(width) for _ in range(layers)) if own else initial(width, copies=layers),
         _readout(cfg, source.context),
-        initial_query=InitialState(initial_source, initial_dim, hidden, norm=norm) if own_state else None,
+        initial_query=initial(hidden) if own_state else None,
         upper=_upper_layers(cfg, upper, source.context) if upper else None,
         recompute_steps=cfg.recompute_steps,
         hidden_dropout=cfg.decoder_dropout_hidden,
+        reads_all_layers=cfg.readout_all_layers and inside > 1,
     )
 
 
@@ -346,6 +361,11 @@ def _upper_layers(cfg, layers: int, context: int) -> UpperLayers:
         norm=_decoder_norm(cfg),
         masked=cfg.decoder_dropout_hidden > 0,
     )
+
+
+def _layers_inside(cfg) -> int:
+    """How many decoder layers step within the transition."""
+    return cfg.decoder_layers if str(cfg.decoder_transition) in ("late", "stacked") else 1
 
 
 def _decoder_norm(cfg) -> bool:
@@ -365,15 +385,21 @@ def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     last = {"context": source.context}
     if cfg.bridge_target:
         last["attended"] = cfg.encoder_embed_dim
-    if str(cfg.decoder_transition) == "simple":
-        return None, deep(reader({**first, **last}, hidden))
     if str(cfg.decoder_transition) == "conditional":
         return cell(first, hidden), deep(reader(last, hidden))
-    if cfg.decoder_layers == 1:
-        return deep(cell(first, hidden)), None
-    # attention reads the highest layer's state, so all layers step before it
-    above = [cell({"below": hidden}, hidden) for _ in range(cfg.decoder_layers - 1)]
-    return StackedCell([deep(cell(first, hidden)), *above], cfg.decoder_dropout_out, cfg.residuals), None
+    late, inputs = str(cfg.decoder_transition) == "late", {"below": hidden}
+    lowest = deep(cell(first, hidden) if late else reader({**first, **last}, hidden))
+    if cfg.context_to_layers:
+        inputs["context"], cell = source.context, reader
+    # where attention reads the highest layer's state, all layers step with it
+    above = [cell(inputs, hidden) for _ in range(_layers_inside(cfg) - 1)]
+    stack = StackedCell([lowest, *above], cfg.decoder_dropout_out, cfg.residuals) if above else lowest
+    return (stack, None) if late else (None, stack)
+
+
+def _score_width(cfg, width: int) -> int:
+    """Of the query that is scored: one that is not projected is as wide as the state."""
+    return width if SCORES[str(cfg.attention_score)].projects_query else cfg.decoder_hidden_size
 
 
 def _attention(cfg, source: Widths) -> AnyAttention:
@@ -382,8 +408,7 @@ def _attention(cfg, source: Widths) -> AnyAttention:
     normaliser = Normaliser(str(cfg.attention_normalizer), cfg.attention_temperature)
     score: Any = partial(SCORES[kind], hidden, norm=_decoder_norm(cfg), normaliser=normaliser, **heads)
     window = WINDOWS[str(cfg.attention_window)](hidden, cfg.attention_window_width)
-    # a query that is not projected is as wide as the state
-    width, via_width = (cfg.attention_dim, cfg.attention_via_dim) if SCORES[kind].projects_query else (hidden, hidden)
+    width, via_width = (_score_width(cfg, width) for width in (cfg.attention_dim, cfg.attention_via_dim))
     if not cfg.attention_via or cfg.attention_via_words_alone:
         return score(source.lower, width, _score_terms(cfg, source, width), window=window)
     guide = 0 if cfg.attention_via_unguided else source.upper
@@ -416,7 +441,8 @@ def check_compiler(device: torch.device) -> None:
 
 def _readout(cfg, context: int) -> Readout:
     kind = READOUTS[str(cfg.readout)]
-    widths = cfg.decoder_hidden_size, cfg.decoder_embed_dim, context, kind.pieces * cfg.decoder_out_embed_dim
+    hidden = cfg.decoder_hidden_size * (_layers_inside(cfg) if cfg.readout_all_layers else 1)
+    widths = hidden, cfg.decoder_embed_dim, context, kind.pieces * cfg.decoder_out_embed_dim
     weighting = AdaptiveWeighting(*widths, swapped=cfg.adaptive_output_swapped) if cfg.adaptive_output else None
     return kind(*widths, weighting, _decoder_norm(cfg))
 

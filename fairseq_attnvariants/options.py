@@ -12,7 +12,7 @@ from omegaconf import II
 
 CELL = ChoiceEnum(["gru", "adaptive_gru", "doubled_gru", "doubled_carry_gru", "lstm"])
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
-TRANSITION = ChoiceEnum(["simple", "conditional", "late"])
+TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
 READOUT = ChoiceEnum(["maxout", "tanh", "relu"])
@@ -44,7 +44,7 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_embed_dim: Optional[int] = option("width m of the target embeddings")
     decoder_hidden_size: Optional[int] = option("width n of the decoder's state")
     decoder_layers: Optional[int] = option(
-        "number of decoder layers; attention belongs to the first, or to all with --decoder-transition late"
+        "number of decoder layers; attention belongs to the first, or to all with --decoder-transition late or stacked"
     )
     decoder_out_embed_dim: Optional[int] = option(
         "width of the readout, which the vocabulary layer reads (default: the paper's rule, from the other widths)"
@@ -87,7 +87,8 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_transition: Optional[TRANSITION] = option(  # type: ignore[valid-type]
         "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "
         "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late' steps all layers "
-        "and then attends from the highest one's state (ava)"
+        "and then attends from the highest one's state (ava), 'stacked' attends from the highest layer's previous "
+        "state and then steps all layers (char2char; see --context-to-layers)"
     )
     residuals: Optional[int] = option(
         "from this layer on, 2 or above, a layer's input is added to its output, in the encoder and the decoder; 0 for "
@@ -125,6 +126,16 @@ class AttentionRNNConfig(FairseqDataclass):
         "the most attended word ('hard'), of the mean weighted by attention ('soft'), or 'none'"
     )
     bridge_direct_alone: bool = option("allow --bridge-direct without --bridge-source", False)
+    attention_reads_target: Optional[bool] = option(
+        "attention's query, of two levels the higher one's, also reads the previous target word (char2char)"
+    )
+    readout_all_layers: Optional[bool] = option(
+        "the readout reads the states of all decoder layers, not the highest one's alone; needs layers that step with "
+        "attention, as in --decoder-transition late and stacked (char2char)"
+    )
+    initial_state_per_layer: Optional[bool] = option(
+        "every decoder layer starts from an affine map of its own, not all from the same state (char2char)"
+    )
     input_feed: Optional[bool] = option("feed the previous context to the decoder's first cell (InputFeed)")
     attention_score: Optional[SCORE] = option(  # type: ignore[valid-type]
         "how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), q·s ('dot', for equal "

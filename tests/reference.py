@@ -222,19 +222,21 @@ def logits(model, cfg, source, previous):
     x, s, upper, last = encode(model, cfg, source)
     top = s if upper is None else upper
     summary = sum(top) / len(top) if str(cfg.initial_state) == "mean" else last[-1]
+    count = cfg.decoder_layers
     norm = lambda name, values: optional_norm(model, D + name)(values)  # noqa: E731
-    state = norm("initial.norm", p("initial.projection.weight") @ summary + p("initial.projection.bias"))
-    if str(cfg.initial_state) != "linear":
-        state = torch.tanh(state)
-    late = str(cfg.decoder_transition) == "late"
-    above = [] if late else [state] * (cfg.decoder_layers - 1)
-    state = state.repeat(cfg.decoder_layers if late else 1)
+    late, stacked = (str(cfg.decoder_transition) == name for name in ("late", "stacked"))
+
+    def initial(name):
+        state = norm(f"{name}.norm", p(f"{name}.projection.weight") @ summary + p(f"{name}.projection.bias"))
+        return state if str(cfg.initial_state) == "linear" else torch.tanh(state)
+
+    states = [initial(f"initial.{k}" if cfg.initial_state_per_layer else "initial") for k in range(count)]
+    above = [] if late or stacked else states[1:]
+    state = torch.cat(states) if late or stacked else states[0]
     paths = set(cfg.attention_history.split("+"))
     q = None
     if "state" in paths:
-        q = p("initial_query.projection.weight") @ summary + p("initial_query.projection.bias")
-        q = norm("initial_query.norm", q)
-        q = q if str(cfg.initial_state) == "linear" else torch.tanh(q)
+        q = initial("initial_query")
     sd = torch.cat(last)
     c, w = torch.zeros(len(s[0]) + (0 if upper is None else len(upper[0]))).double(), None
     conditions = [sd]
@@ -243,10 +245,8 @@ def logits(model, cfg, source, previous):
 
     def cell(name, inputs, state):
         deep = depth(model, f"{D}transition.{name}") if name in ("before", "after") or ".cells." in name else 1
-        if str(cfg.decoder_transition) == "late" and cfg.decoder_layers > 1 and ".cells." not in name:
-            deep = 1
         first = name + ".cells.0" if deep > 1 else name
-        gated = name == "after" and str(cfg.context_gate) != "none"
+        gated = name.startswith("after") and str(cfg.context_gate) != "none"
         state = gated_cell(first, inputs, state) if gated else plain_cell(first, inputs, state)
         for k in range(1, deep):
             state = further(model, f"{D}transition.{name}.cells.{k}", str(cfg.decoder_cell), state)
@@ -326,6 +326,8 @@ def logits(model, cfg, source, previous):
         asked = norm(f"{A}.query_norm", linear(f"{A}.query", query))
         if guide is not None:
             asked = asked + p(f"{A}.guide.weight") @ guide
+        elif cfg.attention_reads_target and not A.endswith("lower"):
+            asked = asked + p("transition.query_word.weight") @ y
         if "context" in paths:
             asked = asked + p(f"{A}.histories.context.projection.weight") @ c
         for j in range(len(s)):
@@ -400,17 +402,23 @@ def logits(model, cfg, source, previous):
         first = {"target": y}
         if cfg.input_feed:
             first["previous_context"] = c
-        old = state
-        if late:
-            width = len(state) // cfg.decoder_layers
-            parts = list(state.split(width))
-            stack = cfg.decoder_layers > 1
-            parts[0] = cell("before.cells.0" if stack else "before", first, parts[0])
-            for k in range(1, cfg.decoder_layers):
-                parts[k] = cell(f"before.cells.{k}", {"below": top_of(parts[:k])}, parts[k])
-            state = torch.cat(parts)
-            hidden = top_of(parts)
-            c, w, word_weights = attend(hidden if q is None else q, c, w)
+        old, hidden = state, None
+        before = top_of(old.split(len(old) // count)) if late or stacked else old[:n]
+        if late or stacked:
+            parts, context = list(state.split(len(state) // count)), {}
+            if stacked:
+                c, w, word_weights = attend(before if q is None else q, c, w)
+                first = {**first, "context": c, **attended(w)}
+                context = {"context": c} if cfg.context_to_layers else {}
+            name = "after" if stacked else "before"
+            parts[0] = cell(f"{name}.cells.0" if count > 1 else name, first, parts[0])
+            for k in range(1, count):
+                parts[k] = cell(f"{name}.cells.{k}", {"below": top_of(parts[:k]), **context}, parts[k])
+            state, hidden = torch.cat(parts), top_of(parts)
+            if late:
+                c, w, word_weights = attend(hidden if q is None else q, c, w)
+            if cfg.readout_all_layers:
+                hidden = torch.cat([top_of(parts[: k + 1]) for k in range(count)])
         elif str(cfg.decoder_transition) == "conditional":
             state = cell("before", first, state)
             query = state[:n] if q is None else q
@@ -420,7 +428,6 @@ def logits(model, cfg, source, previous):
             query = state[:n] if q is None else q
             c, w, word_weights = attend(query, c, w)
             state = cell("after", {**first, "context": c, **attended(w)}, state)
-        before = top_of(old.split(len(old) // cfg.decoder_layers)) if late else old[:n]
         remember(w, before)
         if q is not None:
             q = cell("query_cell", {"hidden": before, "context": c}, q)
@@ -431,7 +438,7 @@ def logits(model, cfg, source, previous):
             sd = torch.sigmoid(gate) * sd
             state = state + torch.tanh(p(C + "output.weight") @ sd)
             conditions.append(sd)
-        hidden = hidden if late else state[:n]
+        hidden = state[:n] if hidden is None else hidden
         for k in range(len(above)):
             step, _ = recurrence(model, D + "upper.rnn", str(cfg.decoder_cell), k)
             above[k] = step(torch.cat([hidden, c]) if cfg.context_to_layers else hidden, above[k])

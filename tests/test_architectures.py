@@ -36,6 +36,7 @@ def on_characters(arch):
 def train(arch, data, folder, *options):
     """fairseq-train of a small model; dropout is left on."""
     sizes = [f"--{side}-{width}={8}" for side in ("encoder", "decoder") for width in ("embed-dim", "hidden-size")]
+    sizes += ["--encoder-filters=3-2-4", "--encoder-pooling=2", "--encoder-highway-layers=1"]
     if on_characters(arch):
         sizes += ["--task=char_translation", *(f"--{name.replace('_', '-')}={n}" for name, n in CHARACTERS.items())]
     common = (

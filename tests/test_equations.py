@@ -59,7 +59,6 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("bridge_source", dict(attention_history="fertility+coverage_gru+state", decoder_layers=2)),
     ("rnnsearch", dict(encoder_type="convolutional", attention_history="context+distance+convolution")),
     ("dl4mt", dict(encoder_type="convolutional", encoder_layers=2, encoder_pooling=2, encoder_filters="0-3")),
-    ("dl4mt", dict(encoder_type="convolutional", encoder_layers=2, attention_via=True)),
     ("dl4mt", dict(attention_score="scaled", attention_history="context+distance+convolution+state")),
     ("rnnsearch", dict(attention_score="bilinear", attention_history="context+coverage+fertility", layer_norm="all")),
     ("rnnsearch", dict(attention_score="dot", decoder_hidden_size=16, attention_history="distance+state")),
@@ -70,6 +69,16 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("rnnsearch", dict(attention_normalizer="entmax", attention_temperature=0.3, attention_history="distance")),
     ("rnnsearch", dict(attention_normalizer="sparsemax", attention_window="predictive", **NARROW)),
     ("rnnsearch", dict(attention_window="monotone", **NARROW)),
+    ("dl4mt", dict(encoder_type="convolutional", encoder_layers=2, attention_via=True, attention_reads_target=True)),
+    ("char2char", dict(encoder_type="bidirectional", decoder_layers=3, decoder_cell="lstm", input_feed=True)),
+    ("char2char", dict(layer_norm="all", attention_history="state+distance+coverage", adaptive_output=True)),
+    ("char2char", dict(encoder_type="bidirectional", context_gate="both", decoder_layers=2, bridge_target=True)),
+    ("char2char", dict(decoder_layers=1, initial_state="first")),
+    ("char2char", dict(attention_score="multihead", attention_heads=4, attention_window="predictive")),
+    ("char2char", dict(attention_score="dot", encoder_hidden_size=6, decoder_hidden_size=12)),
+    ("char2char", dict(decoder_layers=3, residuals=2, context_to_layers=False, attention_history="coverage_gru")),
+    ("rnnsearch", dict(decoder_layers=3, initial_state_per_layer=True, decoder_cell="lstm")),
+    ("ava_deep", dict(initial_state_per_layer=True, readout_all_layers=True, attention_reads_target=True)),
 ]
 
 

@@ -329,10 +329,10 @@ class AttentionViaAttention(nn.Module):
         guides = None if guide is None else guide(annotations)  # B x W x A
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
-    def forward(self, query: Tensor, memory: Memory, state: State) -> Attended:
-        """Attend once to each level; as :meth:`Attention.forward`."""
+    def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
+        """Attend once to each level; as :meth:`Attention.forward`, where ``guide`` is the higher level's."""
         assert memory.upper is not None
-        above = self.upper(query, memory.upper, state)
+        above = self.upper(query, memory.upper, state, guide)
         guide, guides = None, memory.upper.guides
         if guides is not None:
             guide = self.guide_sum(above.weights, guides)  # N x A

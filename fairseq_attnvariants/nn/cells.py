@@ -352,7 +352,7 @@ class StackedCell(DeepCell):
     highest one's.
 
     Args:
-        cells: from the lowest to the highest; all but the lowest have one input, ``below``.
+        cells: from the lowest to the highest; all but the lowest have the input ``below``, and may have ``context``.
         dropout: between the cells.
         residuals: the cell, from 1, from which on what comes from below is added to the output, or 0.
     """
@@ -367,12 +367,16 @@ class StackedCell(DeepCell):
         """Width of the state."""
         return sum(cell.state_dim for cell in self.cells)  # type: ignore[misc]
 
+    def outputs(self, state: Tensor) -> List[Tensor]:
+        """Every cell's, with what residuals add to it, ``... x n``."""
+        found = [state]  # the lowest adds nothing
+        for number, (cell, own) in enumerate(zip(self.cells, state.chunk(len(self.cells), dim=-1)), start=1):
+            found.append(with_residual(self.residuals, number, cell.output(own), found[-1]))  # type: ignore[operator]
+        return found[1:]
+
     def output(self, state: Tensor) -> Tensor:
         """The highest cell's, with what residuals add to it."""
-        lowest = self.residuals - 2 if 0 < self.residuals <= len(self.cells) else -1  # from there on they add up
-        above = zip([*self.cells][lowest:], state.chunk(len(self.cells), dim=-1)[lowest:])
-        first, *others = [cell.output(own) for cell, own in above]
-        return sum(others, first)
+        return self.outputs(state)[-1]
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
         """One step of every cell, as :meth:`Cell.forward`."""
@@ -381,7 +385,8 @@ class StackedCell(DeepCell):
         states: List[Tensor] = [lowest(own, projected, **inputs)]
         below = lowest.output(states[0])  # type: ignore[operator]
         for number, (cell, own) in enumerate(zip(above, others), start=2):
-            states.append(cell(own, below=self.dropout(below)))
+            shared = {name: inputs[name] for name in ("context",) if name in cell.inputs}  # type: ignore[operator]
+            states.append(cell(own, below=self.dropout(below), **shared))
             below = with_residual(self.residuals, number, cell.output(states[-1]), below)  # type: ignore[operator]
         return torch.cat(states, dim=-1)
 

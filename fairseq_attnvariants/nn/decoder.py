@@ -5,7 +5,7 @@ Shapes as in :mod:`.state`; ``f`` is the width of the readout's features.
 
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,14 @@ class InitialState(nn.Module):
         return annotations.sum(1) / lengths.to(annotations.dtype)
 
 
+class InitialStates(nn.ModuleList):
+    """``h_0`` of each layer by weights of its own."""
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """``B x (layers · state_dim)``."""
+        return torch.cat([initial(encoded) for initial in self], dim=1)
+
+
 class UpperLayers(nn.Module):
     """Layers above the transition.  They feed nothing back to it, so they run over all steps at once.
 
@@ -105,24 +113,26 @@ class Decoder(nn.Module):
 
     Args:
         transition: the step.
-        initial: makes ``h_0``, which every layer starts from.
+        initial: makes ``h_0`` of all layers.
         readout: makes the features.
         initial_query: makes ``q_0`` (RNNAtt), with weights of its own.
         upper: layers above the transition.
         recompute_steps: keep, for the backward pass, only the states of every so many steps, and compute those between
             them again; 0 keeps all.
         hidden_dropout: rate of :class:`~.dropout.HiddenDropout`, of all cells.
+        reads_all_layers: the readout reads all layers of the transition, not the highest one's alone.
     """
 
     def __init__(
         self,
         transition: Transition,
-        initial: InitialState,
+        initial: Union[InitialState, InitialStates],
         readout: Readout,
         initial_query: Optional[InitialState] = None,
         upper: Optional[UpperLayers] = None,
         recompute_steps: int = 0,
         hidden_dropout: float = 0.0,
+        reads_all_layers: bool = False,
     ):
         super().__init__()
         self.transition = transition
@@ -132,6 +142,7 @@ class Decoder(nn.Module):
         self.upper = upper
         self.recompute_steps = recompute_steps
         self.hidden_dropout = HiddenDropout(hidden_dropout)
+        self.reads_all_layers = reads_all_layers
         self.compiled = False
 
     def compile_step(self) -> None:
@@ -142,7 +153,7 @@ class Decoder(nn.Module):
     def start(self, encoded: Encoded) -> Tuple[Memory, State]:
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
         memory = self.transition.attention.memory(encoded)._replace(shares=encoded.shares)
-        hidden = self.initial(encoded)
+        hidden, above = self.initial(encoded).tensor_split([self.transition.last.state_dim], dim=1)
         upper = encoded.upper_annotations
         width = encoded.annotations.size(2) + (0 if upper is None else upper.size(2))
         weights = exactly(hidden.new_zeros(memory.padding_mask.shape))
@@ -154,7 +165,7 @@ class Decoder(nn.Module):
             query=None if self.initial_query is None else self.initial_query(encoded),
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
-            upper=None if self.upper is None else hidden.unsqueeze(1).expand(-1, self.upper.layers, -1),
+            upper=None if self.upper is None else above.unflatten(1, (self.upper.layers, -1)),
             **self.transition.attention.histories.first_entries(memory),
         )
         return memory, state
@@ -184,15 +195,17 @@ class Decoder(nn.Module):
     def steps(self, target: Tensor, memory: Memory, state: State) -> Decoded:
         """As :meth:`forward`, at once; the conditions are without ``sd_0``."""
         words = self.transition.project(target)
-        cells = words.cell.unbind(1)
-        gates = [None] * len(cells) if words.condition is None else words.condition.unbind(1)
+        steps: Any = ([None] * target.size(1) if part is None else part.unbind(1) for part in words)
         states = []
         transition = self.transition if self.compiled else in_loop(self.transition)
-        for word in map(Words, cells, gates):
+        for word in map(Words, *steps):
             state = transition(word, memory, state)
             states.append(state)
         hiddens, contexts = (stack([getattr(state, name) for state in states]) for name in ("hidden", "context"))
-        hidden = self.transition.last.output(hiddens.whole)  # N x T x n
+        last: Any = self.transition.last
+        hidden = last.output(hiddens.whole)  # N x T x n
+        if self.reads_all_layers:
+            hidden = torch.cat(last.outputs(hiddens.whole), dim=-1)  # N x T x (layers · n)
         if self.upper is not None and state.upper is not None:
             hidden, above = self.upper(hidden, contexts.whole, state.upper)
             state = state._replace(upper=above)

@@ -3,6 +3,7 @@
 The architectures differ in the order of a few parts, so one step serves them all::
 
     rnnsearch            attend, cell              query h_{i-1}
+    char2char            attend, cells             query h_{i-1} of the highest and y_{i-1}; all cells read c_i
     dl4mt, rnnsearch*    cell, attend, cell        query s'
     attention via a.     cell, attend              query r_i, the new state; the cell reads c_{i-1}
     input feeding        the first cell also reads c_{i-1}
@@ -64,6 +65,8 @@ class Words(NamedTuple):
     """``W y + b`` of the cell that reads the words, ``N x gates·n``; of ``T`` steps, ``N x T x gates·n``."""
     condition: Optional[Tensor]
     """``W^d y + b`` of the condition's gate, ``N x 2n`` or ``N x T x 2n``."""
+    query: Optional[Tensor]
+    """``W^y y`` of attention's query, ``N x A`` or ``N x T x A``."""
 
 
 class Transition(nn.Module):
@@ -75,6 +78,7 @@ class Transition(nn.Module):
         after: cell after attention, which reads the context, or None (attention via attention).
         query_cell: attention's own cell (RNNAtt), or None.
         condition: CondDec's condition, or None.
+        query_word: what attention's query reads of the target word, or None.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class Transition(nn.Module):
         after: Optional[AnyCell],
         query_cell: Optional[Cell] = None,
         condition: Optional[Condition] = None,
+        query_word: Optional[nn.Linear] = None,
     ):
         super().__init__()
         self.before = before
@@ -91,6 +96,7 @@ class Transition(nn.Module):
         self.after = after
         self.query_cell = query_cell
         self.condition = condition
+        self.query_word = query_word
 
     @property
     def first(self) -> AnyCell:
@@ -107,7 +113,8 @@ class Transition(nn.Module):
     def project(self, target: Tensor) -> Words:
         """Project target embeddings ``N x T x m`` of all steps at once."""
         condition = None if self.condition is None else self.condition.target(target)
-        return Words(self.first.project("target", target), condition)
+        query = None if self.query_word is None else self.query_word(target)
+        return Words(self.first.project("target", target), condition, query)
 
     def forward(self, words: Words, memory: Memory, state: State) -> State:
         """One step.
@@ -128,7 +135,7 @@ class Transition(nn.Module):
             hidden = self.before(hidden, word, **fed)
             word, fed = None, {}
         query = self.first.output(hidden) if state.query is None else state.query  # N x n
-        attended = self.attention(query, memory, state)
+        attended = self.attention(query, memory, state, words.query)
         context = attended.context  # N x a
         if self.after is not None:
             hidden = self.after(hidden, word, **fed, context=context, **self.attended_word(attended.weights, memory))
