@@ -373,7 +373,7 @@ def test_embeddings_in_annotations_are_dropped_out_once():
     assert 0.27 < annotations[..., :-64].eq(0).float().mean() < 0.33
 
 
-@pytest.mark.parametrize("name", ["rnnatt", "adaptive_both", "context_gate", "ava_deep", "coverage_gru"])
+@pytest.mark.parametrize("name", ["rnnatt", "adaptive_both", "context_gate", "ava_deep", "coverage_gru", "gnmt"])
 def test_hidden_dropout_masks_what_recurrent_products_read(name, monkeypatch):
     """In training, and the same at every step: as if the columns of every recurrent matrix were masked for good."""
     masks = []
