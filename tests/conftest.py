@@ -25,6 +25,16 @@ SMALL.update(encoder_filters="2-1-3-2", encoder_pooling=3, encoder_highway_layer
 CHARACTERS = dict(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9, decoder_out_embed_dim=6)
 SPACE = 5
 
+# what no architecture has, to be held to what is asked of one
+HEADS = dict(attention_score="multihead", attention_heads=2, attention_dim=6, attention_normalizer="entmax")
+LOCAL = dict(attention_score="bilinear", attention_window="predictive", attention_window_width=2)
+MONOTONE = dict(attention_score="scaled", attention_normalizer="sparsemax", attention_window="monotone")
+COMPOSED = {
+    "heads": ("dl4mt", dict(attention_history="coverage+distance", **HEADS)),
+    "local": ("rnnsearch", dict(attention_temperature=0.7, attention_history="context", **LOCAL)),
+    "monotone": ("ava", dict(attention_window_width=1, **MONOTONE)),
+}
+
 
 class Symbols(Dictionary):
     """A dictionary whose second word is the space, for models on characters."""
@@ -51,10 +61,11 @@ class Task:
 def build(name, task=None, seed=0, scale=None, **options):
     """A small model; ``scale`` multiplies the parameters, so that the small initial values do not hide mistakes."""
     torch.manual_seed(seed)
+    name, parts = COMPOSED.get(name, (name, {}))
     cfg = AttentionRNNConfig()
     cfg.max_source_positions = cfg.max_target_positions = 1024
     sizes = {**SMALL, **CHARACTERS} if name.startswith("ava") else SMALL
-    for option, value in {**sizes, "dropout": 0.0, **options}.items():
+    for option, value in {**sizes, "dropout": 0.0, **parts, **options}.items():
         setattr(cfg, option, value)
     fill(cfg, name)
     model = AttentionRNNModel.build_model(cfg, task or Task())

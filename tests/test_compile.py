@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import torch
-from conftest import batch, build
+from conftest import COMPOSED, batch, build
 
 from fairseq_attnvariants.build import ConfigurationError
 from fairseq_attnvariants.variants import VARIANTS
@@ -17,7 +17,7 @@ def run(model, source, lengths, previous):
     return [*made, *torch.autograd.grad(loss, list(model.parameters()))]
 
 
-@pytest.mark.parametrize("name", list(VARIANTS))
+@pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
 def test_a_compiled_step_is_the_step(name):
     """After a few batches, those of other lengths and sizes are compiled no more."""
     sizes = [(9 + n,) * (3 + n % 4) for n in range(12)]

@@ -4,12 +4,12 @@ import gc
 
 import pytest
 import torch
-from conftest import batch, build
+from conftest import COMPOSED, batch, build
 
 from fairseq_attnvariants.nn.fast import blocks, deferred
 from fairseq_attnvariants.variants import VARIANTS
 
-ALL = list(VARIANTS)
+ALL = [*VARIANTS, *COMPOSED]
 
 
 def gradients(model, *more):
