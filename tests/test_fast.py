@@ -7,6 +7,7 @@ import torch
 from conftest import COMPOSED, batch, build
 
 from fairseq_attnvariants.nn.fast import blocks, deferred
+from fairseq_attnvariants.nn.fast.reduced import reduced_products
 from fairseq_attnvariants.variants import VARIANTS
 
 ALL = [*VARIANTS, *COMPOSED]
@@ -100,6 +101,16 @@ def test_recomputed_steps_have_the_masks_of_their_sentence(compiled, monkeypatch
         found.append(gradients(model))
     torch.testing.assert_close(found[1], found[0])
     torch.testing.assert_close(found[2], found[0])
+
+
+def test_reduced_products_are_float32_and_end_with_an_error():
+    matrix = torch.randn(64, 64)
+    with pytest.raises(KeyError), reduced_products():
+        product = matrix @ matrix
+        assert product.dtype == torch.float32
+        torch.testing.assert_close(product, (matrix.double() @ matrix.double()).float(), rtol=0.1, atol=0.2)
+        raise KeyError
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_stacks_are_not_kept():

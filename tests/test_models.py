@@ -259,7 +259,9 @@ def test_search_in_bfloat16_gives_nearly_the_same(name):
     source, lengths, previous = batch(target_lengths=(6, 6, 6))
     rows, found = torch.tensor([0, 0, 1, 1, 2, 2]), []
     for dtype in ("float32", "bfloat16"):
-        model = build(name, scale=0.3, search_dtype=dtype).eval()
+        model, precisions = build(name, scale=0.3, search_dtype=dtype).eval(), []
+        for part in (model.decoder.layers.transition, model.decoder.output_projection):
+            part.register_forward_hook(lambda *_, seen=precisions: seen.append(torch.get_float32_matmul_precision()))
         with torch.no_grad():
             full, _ = model(source, lengths, previous)
             encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
@@ -269,11 +271,12 @@ def test_search_in_bfloat16_gives_nearly_the_same(name):
                 steps.append(output)
             assert output.dtype == extra["attn"][0].dtype == torch.float32
             found += [full, torch.cat(steps, dim=1)]
+        assert precisions[-2:] == ["highest" if dtype == "float32" else "medium"] * 2
+        assert precisions[0] == torch.get_float32_matmul_precision() == "highest"
     plain, searched, same, reduced = found
     assert same.equal(plain)
     torch.testing.assert_close(searched, plain[rows])
     torch.testing.assert_close(reduced, searched, rtol=0.05, atol=0.05)
-    assert not reduced.equal(searched)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

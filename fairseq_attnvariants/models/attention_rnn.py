@@ -25,7 +25,7 @@ from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
 from ..nn.fast.projected import for_hypotheses
-from ..nn.fast.reduced import reduced, reduced_memory
+from ..nn.fast.reduced import reduced_products
 from ..nn.init import Scheme, initialise
 from ..nn.state import Encoded, Memory, State, reorder, serve
 from ..options import AttentionRNNConfig
@@ -268,18 +268,20 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         ``head_attn``, ``B x T x h x S``, whose mean ``attn`` is, and CondDec ``conditions``, its ``sd_0 .. sd_T``,
         ``B x (T+1) x 2n``.
         """
-        if incremental_state is None:
-            run = self._start(encoder_out)
-        else:
-            prev_output_tokens = prev_output_tokens[:, -1:]
-            run = self._kept(incremental_state) or self._start(encoder_out, search=True)
-        decoded = run.layers(self.dropout_in(self.embed_tokens(prev_output_tokens)), run.memory, run.state)
-        if incremental_state is not None:
-            self._keep(incremental_state, run._replace(state=decoded.state))
-        features = self.dropout_out(decoded.features)
-        if self.training and prev_output_tokens.size(1) == 1:
-            for unread in filter(torch.is_tensor, (decoded.state.query, decoded.state.coverage_state)):
-                features = with_gradient(features, unread)  # a single step makes it and does not read it
+        with reduced_products() if incremental_state is not None and self.reduced_search else contextlib.nullcontext():
+            if incremental_state is None:
+                run = self._start(encoder_out)
+            else:
+                prev_output_tokens = prev_output_tokens[:, -1:]
+                run = self._kept(incremental_state) or self._start(encoder_out, search=True)
+            decoded = run.layers(self.dropout_in(self.embed_tokens(prev_output_tokens)), run.memory, run.state)
+            if incremental_state is not None:
+                self._keep(incremental_state, run._replace(state=decoded.state))
+            features = self.dropout_out(decoded.features)
+            if self.training and prev_output_tokens.size(1) == 1:
+                for unread in filter(torch.is_tensor, (decoded.state.query, decoded.state.coverage_state)):
+                    features = with_gradient(features, unread)  # a single step makes it and does not read it
+            output = features if features_only else self.output_projection(features)
         entries = {
             "attn": decoded.weights,
             "word_attn": decoded.upper_weights,
@@ -289,7 +291,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         extra: Dict[str, List[Optional[Tensor]]] = {
             name: [value] for name, value in entries.items() if value is not None
         }
-        return (features if features_only else run.output(features)), extra
+        return output, extra
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
         """As :meth:`forward`, but the readout's features instead of logits."""
@@ -318,14 +320,12 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> "Run":
         encoded, rows = _encoded(encoder_out)
-        layers, output, (memory, state) = self.layers, self.output_projection, self.layers.start(encoded)
+        layers, (memory, state) = self.layers, self.layers.start(encoded)
         if search and rows is not None and len(rows) > len(encoded.final):
             layers, memory, state = for_hypotheses(layers, memory, state)
-        if search and self.reduced_search:
-            layers, output, memory = reduced(layers), reduced(output), reduced_memory(memory)
         if rows is not None:
             memory, state = serve(memory, 1, rows), reorder(state, rows)
-        return Run(layers, output, memory, state)
+        return Run(layers, memory, state)
 
     def _kept(self, incremental_state) -> Optional["Run"]:
         kept = self.get_incremental_state(incremental_state, self.STATE)
@@ -339,8 +339,6 @@ class Run(NamedTuple):
     """What decodes some sentences, and where it stands."""
 
     layers: Decoder
-    output: nn.Module
-    """from features to logits"""
     memory: Memory
     state: State
 
