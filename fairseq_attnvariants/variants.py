@@ -261,6 +261,11 @@ VARIANTS: Dict[str, Variant] = {
             decoder_dropout_out=0.0,
         ),
     ),
+    "bpe2char": Variant(
+        "Chung et al. 2016 (subwords to characters, the base decoder)",
+        "char2char",
+        dict(encoder_type="bidirectional", encoder_embed_dim=512),
+    ),
 }
 
 DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")

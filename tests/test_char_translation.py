@@ -109,7 +109,16 @@ class TestDictionary:
     def test_dictionaries_of_words_are_refused(self, content, tmp_path):
         (tmp_path / "dict.txt").write_text(content)
         with pytest.raises(ValueError, match="not with '<space> COUNT'.*--task char_translation"):
-            CharTranslationTask.load_dictionary(str(tmp_path / "dict.txt"))
+            CharacterDictionary.load(str(tmp_path / "dict.txt"))
+        words, characters = CharTranslationTask.load_dictionary(str(tmp_path / "dict.txt")), dictionary("ab")
+        for source, target, subwords, message in (
+            (words, characters, False, "the source dictionary of data is not one of characters.*--source-subwords"),
+            (characters, words, False, "the target dictionary of data is not one of characters"),
+            (words, words, True, "the target dictionary of data is not one of characters"),
+            (characters, characters, True, "the source dictionary of data is one of characters.*--source-subwords"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                CharTranslationTask(CharTranslationConfig(data="data", source_subwords=subwords), source, target)
 
 
 class TestBuildDictionary:
@@ -337,6 +346,81 @@ def trained(data, tmp_path_factory):
     """The folder of a run over two epochs, the second of them resumed, and the two logs."""
     folder = tmp_path_factory.mktemp("trained")
     return folder, train(data, folder, "--max-epoch", "1"), train(data, folder, "--max-epoch", "2")
+
+
+class TestSubwords:
+    """Subwords in, characters out, by stock commands."""
+
+    @pytest.fixture(scope="class")
+    def data(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("subwords")
+        (folder / "codes").write_text("#version: 0.2\na n\nb e\n")
+        sides = ["-s", "xx", "-t", "yy", f"--trainpref={folder / 'train'}"]
+        for split in ("train", "valid"):
+            for side, text in (("xx", "an@@ t be@@ e"), ("yy", TARGET)):
+                (folder / f"{split}.{side}").write_text(f"{text}\n" * 8)
+        run("fairseq-preprocess", *sides, "--destdir", folder / "subwords", "--only-source", "--dict-only")
+        sides += [f"--validpref={folder / 'valid'}", "--srcdict", folder / "subwords" / "dict.xx.txt"]
+        run("fairseq-preprocess", *TASK, *sides, "--destdir", folder / "bin")
+        return folder
+
+    @pytest.fixture(scope="class")
+    def trained(self, data):
+        """A checkpoint, and the log with BLEU and chrF."""
+        log = train(data / "bin", data / "run", "--source-subwords", "--max-epoch", "12", arch="bpe2char")
+        return data / "run" / "checkpoint_best.pt", log
+
+    @pytest.fixture(scope="class")
+    def generated(self, data, trained):
+        path, _ = trained
+        return generate(data / "bin", path, "--source-subwords", "--gen-subset", "valid", "--print-alignment")
+
+    def test_sources_are_as_the_stock_task_has_them(self, trained, generated):
+        _, log = trained
+        assert max(validated(log, "chrf")) > 50
+        assert set(lines(generated, "S")) == {"an@@ t be@@ e"} and set(lines(generated, "T")) == {TARGET}
+        links = [link.split("-") for line in lines(generated, "A") for link in line.split()]
+        assert {int(source) for source, _ in links} <= set(range(5))  # four subwords and EOS
+
+    def test_raw_text_goes_in(self, data, trained, generated):
+        path, _ = trained
+        arguments = [data / "bin", *TASK, "--source-subwords", "--path", path, "--cpu", *SHORT]
+        arguments += ["--bpe", "subword_nmt", "--bpe-codes", data / "codes"]
+        output = run("fairseq-interactive", *arguments, stdin="ant bee\n").stdout
+        assert lines(output, "S") == ["an@@ t be@@ e"]
+        assert lines(output, "D") == lines(generated, "D")[:1]
+        hub = AttentionRNNModel.from_pretrained(
+            str(path.parent),
+            path.name,
+            str(data / "bin"),
+            user_dir=USER_DIR,
+            bpe="subword_nmt",
+            bpe_codes=str(data / "codes"),
+        )
+        assert hub.translate(["ant bee"], beam=5, max_len_a=0, max_len_b=30) == lines(output, "D")
+
+    def test_it_is_said_where_the_option_is_missing(self, data, trained):
+        process = run("fairseq-generate", data / "bin", *TASK, "--path", trained[0], "--cpu", check=False)
+        assert "needs --source-subwords" in process.stderr.strip().splitlines()[-1]
+
+    def test_limit_of_generation(self):
+        source = Dictionary()
+        source.add_symbol("an@@")
+        translation = CharTranslationTask(CharTranslationConfig(source_subwords=True), source, dictionary("ab"))
+        generator = translation.build_generator([build("rnnsearch", translation)], GenerationConfig())
+        assert (generator.max_len_a, generator.max_len_b) == (12, 200)
+
+
+@pytest.mark.parametrize("arch", ["char2char", "character"])
+def test_other_architectures_on_characters(arch, data, tmp_path):
+    """They train, and alignments count a source's symbols: its characters, a space and EOS."""
+    small = "--encoder-filters 4-4-4 --encoder-highway-layers 1 --encoder-layers 1 --decoder-layers 2"
+    train(data, tmp_path, *small.split(), "--max-update", "3", arch=arch)
+    output = generate(data, tmp_path / "checkpoint_last.pt", "--print-alignment")
+    characters = CharacterDictionary.load(str(data / "dict.xx.txt"))
+    for source, line in zip(lines(output, "S"), lines(output, "A")):
+        symbols = len(characters.encode_line(source, add_if_not_exist=False)) + 1
+        assert all(int(link.split("-")[0]) < symbols for link in line.split())
 
 
 class TestCommands:

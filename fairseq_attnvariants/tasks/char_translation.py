@@ -18,13 +18,13 @@ from torch import Tensor
 
 from ..characters import to_characters
 from . import scores
-from .character_dictionary import CharacterDictionary
+from .character_dictionary import SPACE_IN_FILE, CharacterDictionary
 
 logger = logging.getLogger(__name__)
 
 DICTIONARY_SIZE = 304  # 300 characters and fairseq's four special symbols
-# translations of at most A symbols for each of the source's, and B more
-MAX_LEN_A, MAX_LEN_B = 3, 200
+# translations of at most A symbols for each of the source's (a subword has about four characters), and B more
+MAX_LEN_A, MAX_LEN_A_SUBWORDS, MAX_LEN_B = 3, 12, 200
 # noncharacters, one for each side, so that an unknown character counts as one and never as translated
 UNKNOWN_IN_REFERENCE, UNKNOWN_IN_HYPOTHESIS = "\ufffe", "\uffff"
 
@@ -43,6 +43,9 @@ class CharTranslationConfig(TranslationConfig):
         default=300,
         metadata={"help": "leave pairs with more characters on either side out of training; 0 keeps them all"},
     )
+    source_subwords: bool = field(
+        default=False, metadata={"help": "the source is words or subwords, and only the target characters (bpe2char)"}
+    )
     eval_bleu: bool = field(
         default=False, metadata={"help": "translate the validation set and log its BLEU and its chrF"}
     )
@@ -54,22 +57,38 @@ class CharTranslationTask(TranslationTask):
 
     A source is its characters, a space and EOS, so that every word ends with a space; a target is its characters and
     EOS.  ``source_dictionary`` and ``target_dictionary`` are :class:`CharacterDictionary`.  Alignments count symbols.
+    With ``--source-subwords`` a source is as the stock task has it, and so is its dictionary.
     fairseq-generate scores words with ``--scoring sacrebleu``; its default counts 4-grams of characters.
 
     Raises:
-        ValueError: the data folder's dictionaries are not of characters; ``--num-batch-buckets`` is set.
+        ValueError: the data folder's dictionaries are not of characters, or are where they should not be;
+            ``--num-batch-buckets`` is set.
     """
 
-    def __init__(self, cfg: CharTranslationConfig, src_dict: CharacterDictionary, tgt_dict: CharacterDictionary):
+    def __init__(self, cfg: CharTranslationConfig, src_dict: Dictionary, tgt_dict: CharacterDictionary):
         if cfg.num_batch_buckets:
             raise ValueError("--num-batch-buckets does not work with --task char_translation: leave it out")
+        if cfg.source_subwords and isinstance(src_dict, CharacterDictionary):
+            raise ValueError(
+                f"the source dictionary of {cfg.data} is one of characters: leave --source-subwords out, or give "
+                "fairseq-preprocess a dictionary of subwords with --srcdict"
+            )
+        for side, dictionary in (("source", src_dict), ("target", tgt_dict)):
+            if not isinstance(dictionary, CharacterDictionary) and (side == "target" or not cfg.source_subwords):
+                raise ValueError(
+                    f"the {side} dictionary of {cfg.data} is not one of characters: preprocess the text with "
+                    "fairseq-preprocess --user-dir ... --task char_translation; a source of subwords needs "
+                    "--source-subwords"
+                )
         super().__init__(cfg, src_dict, tgt_dict)
         self.scores = (scores.bleu(cfg.eval_tokenized_bleu), scores.chrf())
 
     @classmethod
-    def load_dictionary(cls, filename: str) -> CharacterDictionary:
-        """Read ``dict.txt``."""
-        return CharacterDictionary.load(filename)
+    def load_dictionary(cls, filename: str) -> Dictionary:
+        """Read ``dict.txt``, of characters or of subwords."""
+        with open(filename, encoding="utf-8", errors="ignore") as lines:
+            kind = CharacterDictionary if lines.readline().startswith(f"{SPACE_IN_FILE} ") else Dictionary
+        return kind.load(filename)
 
     @classmethod
     def build_dictionary(
@@ -94,6 +113,8 @@ class CharTranslationTask(TranslationTask):
         return self._end_last_words(dataset)
 
     def _end_last_words(self, pairs: LanguagePairDataset, limit: int = sys.maxsize) -> LanguagePairDataset:
+        if self.cfg.source_subwords:
+            return pairs
         pairs.src = SpaceBeforeEOS(pairs.src, pairs.src_sizes, self.src_dict.space(), limit)
         pairs.src_sizes = pairs.src.sizes
         pairs.sizes = pairs.src_sizes if pairs.tgt is None else np.stack((pairs.src_sizes, pairs.tgt_sizes), axis=1)
@@ -112,14 +133,15 @@ class CharTranslationTask(TranslationTask):
     def build_generator(self, models, args, *more, **named):
         """A generator whose limit on length suits characters.
 
-        ``--max-len-a`` and ``--max-len-b`` are 3 and 200 where both have fairseq's defaults, 0 and 200, which look the
-        same given or not; any other value of either is kept.
+        ``--max-len-a`` and ``--max-len-b`` are 3 and 200, and 12 and 200 for a source of subwords, where both have
+        fairseq's defaults, 0 and 200, which look the same given or not; any other value of either is kept.
         """
         default = GenerationConfig()
         given = [getattr(args, name, getattr(default, name)) for name in ("max_len_a", "max_len_b")]
         if given == [default.max_len_a, default.max_len_b]:
             args = copy.copy(args)
-            args.max_len_a, args.max_len_b = MAX_LEN_A, MAX_LEN_B
+            args.max_len_a = MAX_LEN_A_SUBWORDS if self.cfg.source_subwords else MAX_LEN_A
+            args.max_len_b = MAX_LEN_B
         return super().build_generator(models, args, *more, **named)
 
     def valid_step(self, sample, model, criterion):
