@@ -11,7 +11,7 @@ from fairseq.models.ema import EMA
 from fairseq.sequence_generator import SequenceGenerator
 from omegaconf import OmegaConf
 
-from fairseq_attnvariants.build import ConfigurationError
+from fairseq_attnvariants.implied import ConfigurationError
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn.cells import RecurrentLinear
 from fairseq_attnvariants.nn.dropout import Masked

@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import Task, batch, build, dictionary
 
-from fairseq_attnvariants.build import ConfigurationError
+from fairseq_attnvariants.implied import ConfigurationError
 from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.variants import HISTORIES
 

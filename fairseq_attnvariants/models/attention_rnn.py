@@ -19,8 +19,9 @@ from fairseq.modules import FairseqDropout
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from ..build import ConfigurationError, build_bridge, build_decoder, build_encoder, check, check_compiler
+from ..build import build_bridge, build_decoder, build_encoder
 from ..hub import Pretrained
+from ..implied import ConfigurationError
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
@@ -29,6 +30,7 @@ from ..nn.fast.reduced import reduced_products
 from ..nn.init import Scheme, initialise
 from ..nn.state import Encoded, Memory, State, reorder, serve
 from ..options import AttentionRNNConfig
+from ..refusals import check, check_compiler
 from ..variants import VARIANTS, fill
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint

@@ -1,0 +1,290 @@
+"""Options that cannot work, or not together: each is refused by its name, with the reason."""
+
+import dataclasses
+import enum
+import importlib.util
+import os
+import shutil
+from types import SimpleNamespace
+from typing import Any, Callable, NamedTuple, Tuple
+
+import torch
+from torch import nn
+
+from .implied import ConfigurationError, bidirectional_layers, filters, histories, layers_inside, widths
+from .options import AttentionRNNConfig
+from .variants import DROPOUT_PLACES, least_depth
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+class Bound(NamedTuple):
+    """What some options have to be."""
+
+    text: str
+    holds: Callable[[Any], bool]
+    options: Tuple[str, ...]
+
+
+class Refusal(NamedTuple):
+    """A combination that makes no sense."""
+
+    found: Callable[[Any], Any]
+    """of the options, and what they imply, as :func:`check` gives them"""
+    reason: str
+    """with the options in braces"""
+
+
+BOUNDS = [
+    Bound(
+        "be at least 1",
+        lambda value: value >= 1,
+        (
+            "encoder_embed_dim",
+            "encoder_hidden_size",
+            "encoder_layers",
+            "decoder_embed_dim",
+            "decoder_hidden_size",
+            "decoder_layers",
+            "decoder_out_embed_dim",
+            "attention_dim",
+            "encoder_char_hidden_size",
+            "encoder_pooling",
+            "attention_via_dim",
+            "attention_filters",
+            "attention_filter_width",
+            "attention_coverage_dim",
+            "encoder_transition_depth",
+            "attention_heads",
+            "attention_window_width",
+        ),
+    ),
+    Bound("be odd, so that a filter has a centre", lambda value: value % 2 == 1, ("attention_filter_width",)),
+    Bound("be above 0", lambda value: value > 0, ("init_std", "attention_temperature")),
+    Bound("be 0 (none) or above", lambda value: value >= 0, ("encoder_highway_layers",)),
+    Bound("be 0 (all) or above", lambda value: value >= 0, ("encoder_bidirectional_layers",)),
+    Bound("be 0 (off) or above", lambda value: value >= 0, ("recompute_steps",)),
+    Bound(
+        "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is "
+        "no state)",
+        lambda value: value == 0 or value >= 2,
+        ("residuals",),
+    ),
+    Bound(
+        "lie in [0, 1)",
+        lambda value: 0 <= value < 1,
+        (*DROPOUT_PLACES, "encoder_dropout_hidden", "decoder_dropout_hidden"),
+    ),
+]
+
+REFUSALS = [
+    Refusal(
+        lambda o: o.decoder_transition_depth < o.least_depth,
+        "--decoder-transition-depth must be at least {least_depth} with --decoder-transition {decoder_transition}, "
+        "which has as many cells, not {decoder_transition_depth}",
+    ),
+    Refusal(
+        lambda o: o.tied and o.decoder_out_embed_dim != o.decoder_embed_dim,
+        "tied embeddings need --decoder-out-embed-dim ({decoder_out_embed_dim}) equal to --decoder-embed-dim "
+        "({decoder_embed_dim}); leave it out and it follows",
+    ),
+    Refusal(
+        lambda o: o.share_all_embeddings and o.encoder_embed_dim != o.decoder_embed_dim,
+        "--share-all-embeddings needs --encoder-embed-dim ({encoder_embed_dim}) equal to --decoder-embed-dim "
+        "({decoder_embed_dim})",
+    ),
+    Refusal(
+        lambda o: (
+            o.share_all_embeddings
+            and (
+                (o.encoder_embed_path or None) != (o.decoder_embed_path or None)
+                or o.encoder_freeze_embed != o.decoder_freeze_embed
+            )
+        ),
+        "--share-all-embeddings has one matrix: give both sides the same --encoder-embed-path and "
+        "--decoder-embed-path, and freeze both or neither",
+    ),
+    # scores
+    Refusal(
+        lambda o: o.attention_score == "dot" and {o.widths.lower, o.widths.top} != {o.decoder_hidden_size},
+        "--attention-score dot multiplies the decoder's state by annotations, so they must be equally wide, not "
+        "{decoder_hidden_size} and {unequal}: set --decoder-hidden-size (an annotation is twice as wide as "
+        "--encoder-hidden-size, and --bridge-source adds an embedding), or use --attention-score bilinear",
+    ),
+    Refusal(
+        lambda o: o.attention_score == "dot" and o.projecting,
+        "--attention-history {projecting} adds to a projected query or key, and --attention-score dot has neither; use "
+        "bilinear or scaled",
+    ),
+    Refusal(
+        lambda o: o.attention_score == "dot" and o.attention_via and not o.attention_via_unguided,
+        "--attention-via guides the lower level by what it adds to a projected query, and --attention-score dot has "
+        "none; use scaled, or add --attention-via-unguided",
+    ),
+    Refusal(
+        lambda o: o.attention_score == "multihead" and o.attention_dim % o.attention_heads,
+        "--attention-heads {attention_heads} must divide --attention-dim, which is {attention_dim}",
+    ),
+    Refusal(
+        lambda o: o.attention_score == "multihead" and o.attention_via and o.attention_via_dim % o.attention_heads,
+        "--attention-heads {attention_heads} must divide --attention-via-dim, which is {attention_via_dim}",
+    ),
+    Refusal(
+        lambda o: o.attention_normalizer != "softmax" and importlib.util.find_spec("entmax") is None,
+        "--attention-normalizer {attention_normalizer} needs the package entmax: pip install entmax",
+    ),
+    # cells
+    Refusal(
+        lambda o: o.decoder_condition and o.decoder_cell == "lstm",
+        "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell lstm; use "
+        "--decoder-cell gru or adaptive_gru",
+    ),
+    Refusal(
+        lambda o: o.context_gate != "none" and o.decoder_cell == "lstm",
+        "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell lstm, "
+        "which has a memory beside its state; use --decoder-cell gru or adaptive_gru",
+    ),
+    Refusal(
+        lambda o: o.doubled and o.scaling,
+        "{doubled} is a control for how large adaptive_gru's sums are at the start, which {scaling} changes as well: "
+        "leave one of them out",
+    ),
+    # attention via attention
+    Refusal(
+        lambda o: o.hierarchical and not o.attention_via,
+        "--encoder-type hierarchical has annotations of words and of characters, and only --attention-via attends to "
+        "both: add it",
+    ),
+    Refusal(
+        lambda o: o.attention_via and not o.hierarchical and o.encoder_layers < 2,
+        "--attention-via needs two levels of annotations: --encoder-layers 2 (or more), or --encoder-type hierarchical",
+    ),
+    Refusal(
+        lambda o: o.attention_via_words_alone and not (o.attention_via and o.hierarchical),
+        "--attention-via-words-alone leaves characters out of --attention-via with --encoder-type hierarchical: add "
+        "both (--arch ava has them), or leave it out",
+    ),
+    Refusal(
+        lambda o: o.attention_via_words_alone and o.attention_via_unguided,
+        "--attention-via-unguided changes attention to characters, of which --attention-via-words-alone has none: "
+        "leave one of them out",
+    ),
+    Refusal(
+        lambda o: o.attention_via_unguided and not o.attention_via,
+        "--attention-via-unguided changes --attention-via, which is not given: add it",
+    ),
+    # layers
+    Refusal(
+        lambda o: o.one_direction <= o.encoder_layers and 0 < o.residuals <= o.one_direction,
+        "--residuals {residuals} adds inputs to outputs from that layer on, and with --encoder-bidirectional-layers "
+        "{encoder_bidirectional_layers} the input of encoder layer {one_direction} is twice as wide as its output; use "
+        "{above} or above",
+    ),
+    Refusal(
+        lambda o: o.readout_all_layers and o.inside < o.decoder_layers,
+        "--readout-all-layers reads layers that step with attention, and with --decoder-transition "
+        "{decoder_transition} only the lowest one does; use late or stacked",
+    ),
+    Refusal(
+        lambda o: o.context_to_layers and o.late,
+        "--context-to-layers gives the layers above the first the context that it attended to, and with "
+        "--decoder-transition late attention comes after all layers; use simple, conditional or stacked",
+    ),
+    Refusal(
+        lambda o: o.late and o.reader,
+        "{reader} changes the cell that reads the context, and with --decoder-transition late there is none after "
+        "attention; use simple or conditional",
+    ),
+    Refusal(
+        lambda o: o.decoder_transition == "stacked" and o.decoder_condition,
+        "--decoder-condition adds to the state of one cell, and with --decoder-transition stacked every layer has one; "
+        "use simple or conditional",
+    ),
+    # bridges
+    Refusal(
+        lambda o: (
+            o.encoder_type != "bidirectional" and (o.bridge_source or o.bridge_target or o.bridge_direct != "none")
+        ),
+        "--bridge-source, --bridge-target and --bridge-direct bridge the embeddings of words, and --encoder-type "
+        "{encoder_type} has embeddings of characters only; use --encoder-type bidirectional",
+    ),
+    Refusal(
+        lambda o: o.bridge_direct != "none" and not (o.bridge_source or o.bridge_direct_alone),
+        "--bridge-direct without --bridge-source consistently worsened translation (003 section 2.3: a plain model's "
+        "embeddings are too heterogeneous to be constrained); add --bridge-source, or --bridge-direct-alone to do it "
+        "nevertheless",
+    ),
+    Refusal(
+        lambda o: o.bridge_direct_alone and o.bridge_direct == "none",
+        "--bridge-direct-alone allows --bridge-direct, which is not given: add it",
+    ),
+    Refusal(
+        lambda o: o.adaptive_output_swapped and not o.adaptive_output,
+        "--adaptive-output-swapped changes --adaptive-output, which is not given: add it",
+    ),
+]
+
+
+def check(cfg) -> None:
+    """Refuse what cannot work.
+
+    Raises:
+        ConfigurationError: names the option and says what to do.
+    """
+    for bound in BOUNDS:
+        for option in bound.options:
+            if not bound.holds(getattr(cfg, option)):
+                raise ConfigurationError(f"{_flag(option)} must {bound.text}, not {getattr(cfg, option)}")
+    filters(cfg)
+    options = _with_implied(cfg)
+    for refusal in REFUSALS:
+        if refusal.found(options):
+            raise ConfigurationError(refusal.reason.format(**vars(options)))
+
+
+def _with_implied(cfg) -> SimpleNamespace:
+    """The options, choices as strings, and what follows from them."""
+    given = {option.name: getattr(cfg, option.name) for option in dataclasses.fields(AttentionRNNConfig)}
+    read = {name: str(value) if isinstance(value, enum.Enum) else value for name, value in given.items()}
+    directions, found, hidden = bidirectional_layers(cfg), widths(cfg), cfg.decoder_hidden_size
+
+    def first(*options: str) -> str:
+        """The first of some options that is set."""
+        return next((_flag(option) for option in options if read[option] not in (False, "none")), "")
+
+    cells = [(option, read[option]) for option in ("encoder_char_cell", "encoder_cell", "decoder_cell")]
+    return SimpleNamespace(
+        **read,
+        tied=cfg.share_decoder_input_output_embed or cfg.share_all_embeddings,
+        least_depth=least_depth(cfg),
+        inside=layers_inside(cfg),
+        doubled=next((f"{_flag(option)} {kind}" for option, kind in cells if kind.startswith("doubled")), ""),
+        scaling=first("layer_norm", "context_gate"),
+        reader=first("decoder_condition", "bridge_target", "context_gate"),
+        late=str(cfg.decoder_transition) == "late",
+        hierarchical=str(cfg.encoder_type) == "hierarchical",
+        one_direction=directions + 1,  # the lowest such layer, if there is one
+        above=directions + 2,
+        widths=found,
+        unequal=found.lower if found.lower != hidden else found.top,
+        projecting=min(histories(cfg) - {"distance", "state"}, default=""),
+    )
+
+
+def check_compiler(device: torch.device) -> None:
+    """Refuse --compile where torch.compile cannot work.
+
+    Raises:
+        ConfigurationError: there is no compiler for the device.
+    """
+    if not hasattr(nn.Module, "compile"):
+        raise ConfigurationError(f"--compile needs torch 2.2 or later, not {torch.__version__}")
+    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        raise ConfigurationError("--compile needs triton for CUDA: pip install triton, or leave --compile out")
+    if device.type == "cpu" and not any(map(shutil.which, filter(None, [os.environ.get("CXX"), "g++", "clang++"]))):
+        raise ConfigurationError(
+            "--compile needs a C++ compiler on a CPU, and neither $CXX nor g++ nor clang++ is here: install one, or "
+            "leave --compile out"
+        )
