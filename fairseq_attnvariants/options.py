@@ -50,7 +50,8 @@ class AttentionRNNConfig(FairseqDataclass):
         "width of the readout, which the vocabulary layer reads (default: the paper's rule, from the other widths)"
     )
     attention_dim: Optional[int] = option(
-        "width of the attention score's hidden layer (default: the paper's rule, from the other widths)"
+        "width at which attention's score compares, 'dot' and 'bilinear' excepted (default: the paper's rule, from the "
+        "other widths)"
     )
 
     encoder_char_hidden_size: Optional[int] = option("width of the hierarchical encoder's character RNN")

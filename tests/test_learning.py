@@ -1,5 +1,7 @@
 """Small models learn to reverse and to spell: attention, recurrence, initial values and optimisation together."""
 
+from functools import partial
+
 import pytest
 import torch
 from conftest import SPACE, Task, build, dictionary
@@ -22,8 +24,8 @@ def reversal_batch(count, generator):
     return source, lengths + 1, previous, target
 
 
-def learn(model, batch, updates):
-    """Train on batches of 32 pairs; returns 200 more and what the model makes of them."""
+def learn(model, batch, updates, others=None):
+    """Train on batches of 32 pairs; returns 200 more, or 200 others, and what the model makes of them."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     generator = torch.Generator().manual_seed(1)
     for _ in range(updates):
@@ -33,7 +35,7 @@ def learn(model, batch, updates):
         cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=PAD).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    source, lengths, previous, target = batch(200, generator)
+    source, lengths, previous, target = (others or batch)(200, generator)
     output, extra = model.eval()(source, lengths, previous)
     return source, target, output, extra
 
@@ -90,3 +92,29 @@ def test_attention_via_attention_learns_to_spell():
     two = target.eq(SPACE).any(1, keepdim=True) & letters  # the second word is written first
     right = extra["word_attn"][0].argmax(-1).eq(target.eq(SPACE).cumsum(1).eq(0).long())
     assert right[two].float().mean() > 0.9
+
+
+def transliteration_batch(count, generator, lengths=(2, 7)):
+    """Left-padded sources, each of 2 to 6 letters, and the same spelt with other letters."""
+    longest = lengths[1]
+    source, target = torch.full((count, longest), PAD), torch.full((count, longest), PAD)
+    for row, length in enumerate(torch.randint(*lengths, (count,), generator=generator).tolist()):
+        letters = torch.randint(4, 4 + WORDS, (length,), generator=generator)
+        source[row, -length - 1 :] = torch.cat([letters, torch.tensor([EOS])])
+        target[row, : length + 1] = torch.cat([4 + (letters - 1) % WORDS, torch.tensor([EOS])])
+    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
+    return source, source.ne(PAD).sum(1), previous, target
+
+
+def test_monotone_windows_transliterate_what_is_longer_than_what_they_were_trained_on():
+    """Words of twice the length; without a window, attention gets lost there."""
+    letters, accuracies = dictionary(WORDS), []
+    sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
+    for window in ("monotone", "none"):
+        options = dict(attention_window=window, attention_window_width=1, init_std=0.1)
+        model = build("rnnsearch", Task(letters, letters), seed=1, **sizes, **options)
+        longer = partial(transliteration_batch, lengths=(12, 16))
+        _, target, output, _ = learn(model, transliteration_batch, 200, longer)
+        real = target.ne(PAD)
+        accuracies.append(output.argmax(-1)[real].eq(target[real]).float().mean())
+    assert accuracies[0] > 0.85 and accuracies[1] < 0.6
