@@ -234,6 +234,7 @@ VARIANTS: Dict[str, Variant] = {
             decoder_layers=4,
             decoder_cell="lstm",
             decoder_transition="late",
+            attention_score="bilinear",
             input_feed=True,
             initial_state="linear",
             readout="tanh",

@@ -33,8 +33,9 @@ def adaptive_parts(system: System) -> Parts:
     found = {side: [part for part in half.modules() if isinstance(part, kind)] for side, (half, kind) in kinds.items()}
     if not any(found.values()):
         raise UserError(f"{system.path}: the model has neither an {' nor an '.join(PARTS.values())}")
-    if found["source"] and str(system.model.cfg.encoder_type) == "hierarchical":
-        raise UserError(f"{system.path}: the gates of a hierarchical encoder are not those of its tokens")
+    kind = str(system.model.cfg.encoder_type)
+    if found["source"] and kind != "bidirectional":
+        raise UserError(f"{system.path}: the gates of a {kind} encoder are not those of its tokens")
     return {side: parts for side, parts in found.items() if parts}
 
 

@@ -136,9 +136,11 @@ def test_layers_of_one_direction_have_one_gate(runs, tmp_path):
         assert all(len(record[name]) == len(record["source"]) for name in names)
 
 
-def test_gates_of_words_above_characters_are_refused():
+def test_gates_of_words_and_segments_above_characters_are_refused():
     with pytest.raises(UserError, match="a.pt: the gates of a hierarchical encoder are not those of its tokens"):
         adaptive_parts(system("ava", encoder_cell="adaptive_gru"))
+    with pytest.raises(UserError, match="a.pt: the gates of a convolutional encoder are not those of its tokens"):
+        adaptive_parts(system("char2char", encoder_cell="adaptive_gru"))
 
 
 def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
