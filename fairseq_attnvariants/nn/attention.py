@@ -224,7 +224,7 @@ class DotAttention(Attention):
 
     def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
         super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
-        self.product = WeightedSum()
+        self.product = WeightedSum()  # of the keys' dimensions, by the query's
 
     def memory(self, encoded: Encoded) -> Memory:
         memory = super().memory(encoded)
@@ -235,8 +235,9 @@ class DotAttention(Attention):
         energies = self.product(query.flatten(0, 2), keys.flatten(0, 1).transpose(1, 2))  # (B·h·k) x S
         energies = energies.view(*query.shape[:3], -1)
         for values, matrix in features:
-            own = query @ matrix.unflatten(0, (self.heads, -1)).to(query.dtype)  # B x h x k x f
-            energies = energies + (values.to(own.dtype) @ own.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            own = query @ matrix.unflatten(0, (self.heads, -1)).to(query.dtype)  # Vᵀ q, B x h x k x f
+            terms = values.to(own.dtype) @ own.permute(0, 2, 3, 1)  # B x k x S x h
+            energies = energies + terms.permute(0, 3, 1, 2)
         return exactly(energies).transpose(0, 1)
 
 
