@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import SPACE, Task, build, dictionary
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 WORDS = 8
 EOS, PAD = 2, 1
@@ -24,9 +25,13 @@ def reversal_batch(count, generator):
     return source, lengths + 1, previous, target
 
 
-def learn(model, batch, updates, others=None):
-    """Train on batches of 32 pairs; returns 200 more, or 200 others, and what the model makes of them."""
+def learn(model, batch, updates, others=None, falling=False):
+    """Train on batches of 32 pairs; returns 200 more, or 200 others, and what the model makes of them.
+
+    The learning rate stays, or falls to 0.
+    """
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - falling * done / updates)
     generator = torch.Generator().manual_seed(1)
     for _ in range(updates):
         source, lengths, previous, target = batch(32, generator)
@@ -35,6 +40,7 @@ def learn(model, batch, updates, others=None):
         cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=PAD).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        schedule.step()
     source, lengths, previous, target = (others or batch)(200, generator)
     output, extra = model.eval()(source, lengths, previous)
     return source, target, output, extra
@@ -118,3 +124,36 @@ def test_monotone_windows_transliterate_what_is_longer_than_what_they_were_train
         real = target.ne(PAD)
         accuracies.append(output.argmax(-1)[real].eq(target[real]).float().mean())
     assert accuracies[0] > 0.85 and accuracies[1] < 0.6
+
+
+LETTERS, MOST = 4, 3
+
+
+def counted_batch(count, generator, least=1, groups=4):
+    """Left-padded sources such as "3 a 2 b", of up to four groups, previous target words and targets, "a a a b b"."""
+    rows = []
+    for length in torch.randint(least, groups + 1, (count,), generator=generator):
+        times = torch.randint(1, MOST + 1, (length,), generator=generator)
+        letters = 4 + torch.randint(LETTERS, (length,), generator=generator)
+        read = torch.stack([3 + LETTERS + times, letters], dim=1).flatten()
+        rows.append([torch.cat([part, torch.tensor([EOS])]) for part in (read, letters.repeat_interleave(times))])
+    sources, targets = zip(*rows)
+    source = pad_sequence([row.flip(0) for row in sources], batch_first=True, padding_value=PAD).flip(1)
+    target = pad_sequence(targets, batch_first=True, padding_value=PAD)
+    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
+    return source, source.ne(PAD).sum(1), previous, target
+
+
+def test_coverage_and_fertility_learn_to_copy_a_number_of_times():
+    """A decoder of six units does not keep count for long; what was attended keeps it for five groups, one more than
+    was trained."""
+    words = dictionary(LETTERS + MOST)
+    sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=16, decoder_hidden_size=6)
+    sizes |= dict(attention_dim=16, decoder_out_embed_dim=8)
+    copied = {}
+    for name in ("rnnsearch", "coverage", "fertility"):
+        model = build(name, Task(words, words), seed=1, init_std=0.1, **sizes)
+        longer = partial(counted_batch, least=5, groups=5)
+        _, target, output, _ = learn(model, counted_batch, 250, longer, falling=True)
+        copied[name] = (output.argmax(-1).eq(target) | target.eq(PAD)).all(1).float().mean()
+    assert min(copied["coverage"], copied["fertility"]) > copied["rnnsearch"], copied
