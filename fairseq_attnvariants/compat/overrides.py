@@ -7,6 +7,7 @@ import functools
 
 from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from omegaconf import DictConfig
 
 from ..models.attention_rnn import AttentionRNNModel, complete
 
@@ -17,7 +18,7 @@ def guard_overrides() -> None:
 
     @functools.wraps(overwrite)
     def overwrite_args_by_name(cfg, overrides):
-        name = getattr(cfg.get("model"), "_name", None)
+        name = getattr(cfg.get("model"), "_name", None) if isinstance(cfg, DictConfig) else None
         if (ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)) is AttentionRNNModel:
             complete(cfg.model)
         overwrite(cfg, overrides)
