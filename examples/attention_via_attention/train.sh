@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Train one system. Started again, it goes on where it stopped.
 #   train.sh small|paper BIN OUT ARCH [fairseq-train options]
-# ARCH is ava, ava_encs or ava_deep; small also takes lstm, fairseq's own, on the same characters.
+# ARCH is ava, ava_encs or ava_deep; small also takes what these are compared with: char2char and lstm, fairseq's own, on
+# the same characters, and bpe2char on what prepare_mixed.sh makes, with --source-subwords.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 size=$1 data=$2 out=$3 arch=$4
@@ -9,11 +10,14 @@ shift 4
 case $size in
   small)
     options=(--encoder-embed-dim 64 --decoder-embed-dim 64 --encoder-hidden-size 256 --decoder-hidden-size 256
-             --decoder-out-embed-dim 128 --dropout 0.2 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+             --dropout 0.2 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
              --optimizer adam --lr 1e-3 --batch-size 80 --max-epoch 8)
     case $arch in
-      lstm) options+=(--encoder-bidirectional) ;;
-      *) options+=(--encoder-char-hidden-size 128 --attention-dim 128 --attention-via-dim 64) ;;
+      lstm) options+=(--decoder-out-embed-dim 128 --encoder-bidirectional) ;;
+      char2char) options+=(--encoder-filters 20-20-25-25-30-30-30-30 --encoder-hidden-size 128 --init-std 0.1) ;;
+      bpe2char) options+=(--encoder-hidden-size 128 --init-std 0.1) ;;
+      *) options+=(--decoder-out-embed-dim 128 --encoder-char-hidden-size 128 --attention-dim 128
+                   --attention-via-dim 64) ;;
     esac ;;
   paper)
     case $arch in  # the paper's epochs, rounded up

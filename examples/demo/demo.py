@@ -30,7 +30,7 @@ CJK_FILE = "NotoSansCJKsc-Regular.otf"
 CATALOGS = {"de": "de", "cs": "cs", "fr": "fr", "zh": "zh-Hans"}
 HELD_OUT = 500  # sentences in each of valid and test
 BPE_MERGES = 4000
-UPDATES = 1700
+UPDATES = 2000
 ONE_THREAD = ("env", "OMP_NUM_THREADS=1")
 
 MARKUP = re.compile(r"[{}<>\[\]`*_|\\#\n]|://|%\w")
@@ -87,8 +87,8 @@ def demo(language: str, arch: str, out: Path) -> None:
     settings = f"""
         --encoder-embed-dim 192 --decoder-embed-dim 192 --encoder-hidden-size 256 --decoder-hidden-size 256
         --share-all-embeddings --dropout 0.1 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
-        --optimizer adam --clip-norm 1.0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 100
-        --max-tokens 1000 --total-num-update {UPDATES} --max-update {UPDATES}
+        --optimizer adam --clip-norm 1.0 --lr 5e-3 --lr-scheduler polynomial_decay --warmup-updates 100
+        --max-tokens 600 --total-num-update {UPDATES} --max-update {UPDATES}
         --seed 1 --no-epoch-checkpoints
     """
     systems = {
