@@ -3,12 +3,13 @@
 #   prepare_bpe.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh says what these are)
 # small: lowercased, 4,000 merges
 # paper: 30,000 merges, training sentences of up to 60 subwords
-# ALIGN=yes in the environment also links the subwords of the training text (eflomal), for guided alignment.
+# MERGES=10000 in the environment is another number of merges, JOINED=yes one dictionary for both languages;
+# ALIGN=yes also links the subwords of the training text (eflomal), for guided alignment.
 set -euo pipefail
 source "$(dirname "$0")/text.sh"
 case $size in
-  small) merges=4000 ;;
-  paper) merges=30000 ;;
+  small) merges=${MERGES:-4000} ;;
+  paper) merges=${MERGES:-30000} ;;
 esac
 begin 0
 subword-nmt learn-joint-bpe-and-vocab --input "train.$source" "train.$target" -s "$merges" -o codes \
@@ -23,11 +24,12 @@ if [ "$size" = paper ]; then
   python "$common/clean.py" bpe.train short "$source" "$target" --longest 60
   for language in "$source" "$target"; do mv "short.$language" "bpe.train.$language"; done
 fi
-links=()
+options=()
 if [ "${ALIGN-}" = yes ]; then
   fairseq-attnvariants lexicon "bpe.train.$source" "bpe.train.$target" --output lexicon.tsv \
     --save-alignments bpe.train.align
-  links=(--align-suffix align)
+  options+=(--align-suffix align)
 fi
-binarise bpe. "${links[@]}"
+if [ "${JOINED-}" = yes ]; then options+=(--joined-dictionary); fi
+binarise bpe. "${options[@]}"
 finish

@@ -78,12 +78,8 @@ def stoppable() -> Iterator[None]:
 
 def demo(language: str, arch: str, out: Path) -> None:
     """All stages, in order."""
-    from fairseq_attnvariants.models.attention_rnn import fast_bfloat16
-
     pair = out / language
     wheel, text, bpe, binarised, pictures = out / "corpus", pair / "text", pair / "bpe", pair / "bin", pair / arch
-    dtype, has = ("bfloat16", "has") if fast_bfloat16() else ("float32", "has no")
-    print(f"This processor {has} instructions for bfloat16: {arch} is trained in {dtype}")
     settings = f"""
         --encoder-embed-dim 192 --decoder-embed-dim 192 --encoder-hidden-size 256 --decoder-hidden-size 256
         --share-all-embeddings --dropout 0.1 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
@@ -93,7 +89,7 @@ def demo(language: str, arch: str, out: Path) -> None:
     """
     systems = {
         "lstm": f"--arch lstm --encoder-bidirectional --decoder-out-embed-dim 192 {settings}".split(),  # fairseq's own
-        arch: f"--arch {arch} --init-std 0.1 --compute-dtype {dtype} {settings}".split(),
+        arch: f"--arch {arch} --init-std 0.1 {settings}".split(),
     }
     folders = [pair / name for name in systems]
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Train one system. Started again, it goes on where it stopped.
-#   train.sh BIN OUT ARCH [fairseq-train options]
+# Train one system for a short time, at one rate. Started again, it goes on where it stopped.
+#   short.sh BIN OUT ARCH [fairseq-train options]
 set -euo pipefail
-if [ $# -lt 3 ]; then echo "usage: train.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
+if [ $# -lt 3 ]; then echo "usage: short.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2 arch=$3
 shift 3
 sizes=(--encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256)
