@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from .fast.blocks import by_blocks
 from .histories import Histories, History, KeyFeatures, plus
 from .layer_norm import exactly, layer_norm
 from .state import Encoded, Memory, State, grouped
@@ -55,7 +56,7 @@ class Recomputed(nn.Module):
     ) -> Tensor:
         """``B x k x S``, of arguments as those of :func:`additive_energies`."""
         if not torch.is_grad_enabled():
-            return energies(query, keys, vector, *features)
+            return by_blocks(energies, query, keys, vector, *features)
         return checkpoint(energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False)
 
 
