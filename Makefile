@@ -1,5 +1,5 @@
 # make install   an environment in .venv with everything in it
-# make demo      two systems on real text: eight minutes on two idle cores, and six to compare (LANGUAGE=de, cs, fr or zh)
+# make demo      two systems on real text: seven minutes on two idle cores, and six to compare (LANGUAGE=de, cs, fr or zh)
 # make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
 # make test      the tests
 # make check     lint, format and types

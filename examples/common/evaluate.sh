@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Translate test sets with the best checkpoint and score them.
+# Translate test sets with the best checkpoint and score them; CHECKPOINT=average.pt in the environment is another of OUT's.
 #   evaluate.sh words|bpe|characters PREPARED OUT SOURCE TARGET [fairseq-generate options]
 # PREPARED was written by prepare_*.sh, OUT by train.sh. In the environment: SUBSET="test test1" takes these test sets,
 # and scores them joined as well, as "all"; SACREBLEU="--chrf-beta 3" gives options to sacrebleu.
@@ -23,7 +23,7 @@ esac
 
 translate() {  # translate SUBSET [fairseq-generate options]
   local subset=$1 lexicon=()
-  fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/checkpoint_best.pt" \
+  fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" \
     --source-lang "$source" --target-lang "$target" --gen-subset "$subset" --batch-size 40 "${options[@]}" "${@:2}" \
     > "$out/$subset.part"
   mv "$out/$subset.part" "$out/$subset.generated"
