@@ -51,7 +51,7 @@ class _Energies(Function):
 
 def by_blocks(energies: Any, query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
     """Energies without a gradient, ``B x k x S``, on a CPU by blocks."""
-    if keys.device.type != "cpu":
+    if keys.device.type != "cpu" or torch.compiler.is_compiling():
         return energies(query, keys, vector, *features)
     return _joined(energies, query, keys, vector, *chain(*features))
 
