@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Optional, Sequence
 
 import pycountry
 from babel import Locale
@@ -43,15 +43,17 @@ def main() -> None:
     """Run the stages that are missing and print the scores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--language", choices=LANGUAGES, default="fr", help="translate English into it (default: fr)")
+    parser.add_argument("--shared-with", choices=LANGUAGES, help="only names that this language has, too")
     parser.add_argument(
         "--out", type=Path, default=Path("demo/char"), help="folder for everything (default: %(default)s)"
     )
+    parser.add_argument("more", nargs="*", metavar="OPTION", help="further options of fairseq-train, after --")
     options = parser.parse_args()
     with stoppable():
-        demo(options.language, options.out / options.language)
+        demo(options.language, options.out / options.language, options.shared_with, options.more)
 
 
-def demo(language: str, out: Path) -> None:
+def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[str]) -> None:
     """All stages, in order."""
     text, binarised, model, translated = (out / name for name in ("text", "bin", "model", "translated"))
     settings = f"""
@@ -63,9 +65,9 @@ def demo(language: str, out: Path) -> None:
         --seed 1 --no-epoch-checkpoints
     """.split()
 
-    stage("Extract names", lambda part: extract(language, part), text)
+    stage("Extract names", lambda part: extract(language, part, shared_with), text)
     stage("Binarise", lambda part: binarise(text, language, part, *user_dir(), *TASK), binarised)
-    stage("Train ava", lambda part: train(binarised, part, [*TASK, *settings]), model, resumes=True)
+    stage("Train ava", lambda part: train(binarised, part, [*TASK, *settings, *more]), model, resumes=True)
     stage("Translate held-out names", lambda part: translate(binarised, model, part, *TASK), translated)
 
     translations = read_translations(translated)
@@ -94,14 +96,20 @@ def demo(language: str, out: Path) -> None:
     print(f"accuracy {100 * sum(right) / len(right):.1f}")
 
 
-def extract(language: str, folder: Path) -> None:
+def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> None:
     """Write ``train``, ``valid`` and ``test``, and the test set's reference.
 
     All names of the latter two change in translation, and at least half of the first.
+
+    Args:
+        language: of the translations.
+        folder: where the files go.
+        shared_with: another language; names that it lacks are left out.
     """
+    shared = {pair.source for pair in name_pairs(shared_with or language)}
     changed: Dict[str, List[Pair]] = defaultdict(list)
     kept: Dict[str, List[Pair]] = defaultdict(list)
-    for pair in unique(pair for pair in map(capitalised, names(language)) if 0 < max(map(len, pair)) <= LONGEST):
+    for pair in (pair for pair in name_pairs(language) if pair.source in shared):
         (kept if pair.source == pair.target else changed)[split(pair.source)].append(pair)
     changed["train"] += kept["train"][: len(changed["train"])]
     for name, pairs in changed.items():
@@ -109,6 +117,11 @@ def extract(language: str, folder: Path) -> None:
         write_lines(folder / f"{name}.{language}", [pair.target for pair in pairs])
         print(f"{name}: {len(pairs)} names")
     write_lines(folder / f"reference.{language}", [pair.target for pair in changed["test"]])
+
+
+def name_pairs(language: str) -> List[Pair]:
+    """A translation for each name that is short enough."""
+    return unique(pair for pair in map(capitalised, names(language)) if 0 < max(map(len, pair)) <= LONGEST)
 
 
 def names(language: str) -> Iterator[Pair]:
