@@ -20,17 +20,16 @@ def test_the_best_hypothesis_is_read_as_it_is_printed(tmp_path):
     assert demo.read_translations(tmp_path) == [demo.Translation("a\u00a0b", "x\u00a0y"), demo.Translation("b", "y")]
 
 
-def test_only_missing_folders_are_filled(tmp_path):
-    a, b = tmp_path / "a", tmp_path / "b"
-    a.mkdir()
-    (tmp_path / "b.part").mkdir()
-    (tmp_path / "b.part" / "left").touch()
+def test_only_a_missing_folder_is_filled(tmp_path):
+    folder, part = tmp_path / "a", tmp_path / "a.part"
+    part.mkdir()
+    (part / "left").touch()
     with pytest.raises(KeyboardInterrupt):
-        demo.stage("Stopped", interrupt, a, b, resumes=True)
-    assert (tmp_path / "b.part" / "left").exists() and not b.exists()
-    demo.stage("Resumed", lambda part: (part / "new").touch(), a, b, resumes=True)
-    assert sorted(path.name for path in b.iterdir()) == ["left", "new"] and not list(a.iterdir())
-    demo.stage("Repeated", interrupt, a, b)
+        demo.stage("Stopped", interrupt, folder, resumes=True)
+    assert (part / "left").exists() and not folder.exists()
+    demo.stage("Resumed", lambda part: (part / "new").touch(), folder, resumes=True)
+    assert sorted(path.name for path in folder.iterdir()) == ["left", "new"] and not part.exists()
+    demo.stage("Repeated", interrupt, folder)
 
 
 def interrupt(*ignored):

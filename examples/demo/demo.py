@@ -148,30 +148,26 @@ def title(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 
-def stage(name: str, make: Callable[..., object], *outputs: Path, resumes: bool = False) -> None:
-    """Have ``make`` fill folders that are renamed to ``outputs`` once they are complete.
+def stage(name: str, make: Callable[[Path], object], output: Path, resumes: bool = False) -> None:
+    """Have ``make`` fill a folder that is renamed to ``output`` once it is complete.
 
     Args:
         name: what to print.
-        make: takes the folders to fill, which are those of the ``outputs`` that are not there.
-        outputs: nothing is done if all are there.
-        resumes: ``make`` goes on from what an interrupted run has left in the folders.
+        make: takes the folder to fill.
+        output: nothing is done if it is there.
+        resumes: ``make`` goes on from what an interrupted run has left in the folder.
     """
     title(name)
-    parts = {}
-    for output in outputs:
-        if output.exists():
-            print(f"{output} is there")
-            continue
-        parts[output] = output.with_name(output.name + ".part")
-        if not resumes:
-            shutil.rmtree(parts[output], ignore_errors=True)
-        parts[output].mkdir(parents=True, exist_ok=True)
-    if parts:
-        make(*parts.values())
-    for output, part in parts.items():
-        print(f"$ mv {part} {output}")
-        part.rename(output)
+    if output.exists():
+        print(f"{output} is there")
+        return
+    part = output.with_name(output.name + ".part")
+    if not resumes:
+        shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True, exist_ok=True)
+    make(part)
+    print(f"$ mv {part} {output}")
+    part.rename(output)
 
 
 def run(*command: object) -> None:
