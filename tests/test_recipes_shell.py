@@ -13,8 +13,8 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RECIPES = ["baselines", "alignment", "distortion_fertility", "adaptive_weighting"]
 RECIPES += ["bridging", "attention_via_attention", "scan"]
-CORPORA = ["TEXT", "NIST", "NEWS", "wmt15", "wmt17"]
-SETS = ["val", "test_2016_flickr", "czenali", *(f"nist0{year}" for year in (2, 3, 4, 5, 6, 8)), "liu"]
+CORPORA = ["TEXT", "ENJA", "NIST", "NEWS", "wmt15", "wmt17"]
+SETS = ["val", "dev", "test", "test_2016_flickr", "czenali", *(f"nist0{year}" for year in (2, 3, 4, 5, 6, 8)), "liu"]
 SETS += ["newstest2013", "newstest2014", *(f"newstest{year}.tc" for year in (2014, 2015, 2016))]
 SIZES = " ".join(f"--{side}-{width} 8" for side in ("encoder", "decoder") for width in ("embed-dim", "hidden-size"))
 CHARACTERS = " ".join(f"--{name} 8" for name in ("encoder-char-hidden-size", "attention-dim", "attention-via-dim"))
@@ -27,9 +27,15 @@ STUBS = {
     "fairseq-generate": 'exec "$WARM/fairseq-generate" "$@" --cpu --max-len-b 10',
     "fairseq-hydra-train": "",
     "fairseq-attnvariants": """
+        verb=$1 text=${2-}
         for argument; do
-          if [ "$argument" = --save-alignments ]; then argument=--alignments; cp "$ALIGNMENTS" "$2"; fi
-          shift; set -- "$@" "$argument"
+          shift
+          case "$verb $argument" in
+            "lexicon --alignments" | "lexicon --save-alignments")
+              argument=--alignments
+              sed 's/.*/0-0/' "$text" > "$1" ;;
+          esac
+          set -- "$@" "$argument"
         done
         exec "$WARM/fairseq-attnvariants" "$@" """,
     "download.sh": "",
@@ -63,12 +69,10 @@ def examples(tmp_path_factory):
         with open(text / f"train.{side}", "a") as train:
             train.write((text / f"test.{side}").read_text())
     shutil.copytree(EXAMPLES, folder)
-    train, test = (
-        [len(line.split()) for line in (text / f"{split}.xx").read_text().splitlines()] for split in ("train", "test")
-    )
+    test = [len(line.split()) for line in (text / "test.xx").read_text().splitlines()]
     for recipe in RECIPES:
         for name in ("train", *SETS):
-            for languages, side in (("en zh", "xx"), ("de fr cs en1", "yy")):
+            for languages, side in (("en zh", "xx"), ("de fr cs ja en1", "yy")):
                 for language, place in ((one, two) for one in languages.split() for two in CORPORA):
                     (folder / recipe / place).mkdir(exist_ok=True)
                     split = "train" if name == "train" else "test"
@@ -78,8 +82,6 @@ def examples(tmp_path_factory):
         for name in ("liu.gold", "encs_czenali.gold"):
             (folder / recipe / name).write_text("0-0\n" * len(test))
         (folder / recipe / "nist06.pos.zh").write_text("".join("N " * length + "\n" for length in test))
-        links = [" ".join(f"{i}-{i}" for i in range(length)) for length in train]
-        (folder / recipe / "train.links").write_text("\n".join([*links, ""]))
     (folder / "scan" / "SCAN").mkdir()
     for split in ("train", "test"):
         lines = ["IN: {} OUT: {}".format(*pair) for pair in zip(*read_pair(text / split))]
@@ -95,8 +97,7 @@ def test_readme(recipe, warm, examples, tmp_path):
     for name, text in STUBS.items():
         put(tmp_path / name, text)
     path = os.pathsep.join([str(tmp_path), str(warm), str(corpus.SCRIPTS), os.environ["PATH"]])
-    alignments = str(examples / recipe / "train.links")
-    environment = {**os.environ, "PATH": path, "WARM": str(warm), "ALIGNMENTS": alignments}
+    environment = {**os.environ, "PATH": path, "WARM": str(warm), "ALIGNMENTS": str(tmp_path / "links")}
     text = (
         (examples / recipe / "README.md")
         .read_text()
