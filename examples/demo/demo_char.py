@@ -106,10 +106,13 @@ def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> N
         folder: where the files go.
         shared_with: another language; names that it lacks are left out.
     """
-    shared = {pair.source for pair in name_pairs(shared_with or language)}
+    found = name_pairs(language)
+    if shared_with:
+        shared = {pair.source for pair in name_pairs(shared_with)}
+        found = [pair for pair in found if pair.source in shared]
     changed: Dict[str, List[Pair]] = defaultdict(list)
     kept: Dict[str, List[Pair]] = defaultdict(list)
-    for pair in (pair for pair in name_pairs(language) if pair.source in shared):
+    for pair in found:
         (kept if pair.source == pair.target else changed)[split(pair.source)].append(pair)
     changed["train"] += kept["train"][: len(changed["train"])]
     for name, pairs in changed.items():
