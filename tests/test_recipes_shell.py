@@ -22,7 +22,11 @@ CHARACTERS = " ".join(f"--{name} 8" for name in ("encoder-char-hidden-size", "at
 # what stands in the place of commands: small models, no network, no programs that are no part of the package
 STUBS = {
     "fairseq-train": f"""
-        case "$*" in *"--arch ava"*) more="{CHARACTERS} --decoder-out-embed-dim 8" ;; *) more= ;; esac
+        case "$*" in
+          *"--arch ava"*) more="{CHARACTERS} --decoder-out-embed-dim 8" ;;
+          *"--arch lstm"*) more="--decoder-out-embed-dim 8" ;;
+          *) more= ;;
+        esac
         exec "$WARM/fairseq-train" "$@" {SIZES} $more --max-update 2 --batch-size 8 --cpu --num-workers 0""",
     "fairseq-generate": 'exec "$WARM/fairseq-generate" "$@" --cpu --max-len-b 10',
     "fairseq-hydra-train": "",
