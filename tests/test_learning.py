@@ -5,8 +5,12 @@ from functools import partial
 import pytest
 import torch
 from conftest import SPACE, Task, build, dictionary
-from torch.nn.functional import cross_entropy
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss, one_hot
 from torch.nn.utils.rnn import pad_sequence
+
+from fairseq_attnvariants.nn.attention import MultiHeadAttention
+from fairseq_attnvariants.nn.state import Encoded
 
 WORDS = 8
 EOS, PAD = 2, 1
@@ -155,3 +159,30 @@ def test_coverage_and_fertility_learn_to_copy_a_number_of_times():
         _, target, output, _ = learn(model, counted_batch, 250, longer, falling=True)
         copied[name] = (output.argmax(-1).eq(target) | target.eq(PAD)).all(1).float().mean()
     assert min(copied["coverage"], copied["fertility"]) > copied["rnnsearch"], copied
+
+
+def two_looks_batch(count, generator):
+    """Annotations, each a name and a number; queries, each two of the names, in order; the two numbers."""
+    names = torch.rand(count, WORDS, generator=generator).argsort(1)
+    numbers = torch.randn(count, WORDS, 1, generator=generator)
+    annotations = torch.cat([one_hot(names, WORDS).float(), numbers], dim=2)
+    return annotations, annotations[:, :2, :WORDS].flatten(1), numbers[:, :2, 0]
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_two_heads_look_at_two_places_at_once(heads):
+    """One head's context has one average of the two numbers, from which a linear layer knows half of what they are."""
+    torch.manual_seed(1)
+    attention = MultiHeadAttention(2 * WORDS, WORDS + 1, 2 * WORDS, heads=heads)
+    numbers = nn.Linear(WORDS + 1, 2)
+    optimizer = torch.optim.Adam([*attention.parameters(), *numbers.parameters()], lr=1e-2)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(400):
+        annotations, queries, wanted = two_looks_batch(64, generator)
+        nothing = torch.zeros(annotations.shape[:2], dtype=torch.bool)
+        memory = attention.memory(Encoded(annotations, nothing, annotations[:, 0], annotations))
+        loss = mse_loss(numbers(attention(queries, memory, None).context), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert (loss < 0.1) if heads == 2 else (loss > 0.4)
