@@ -7,7 +7,7 @@ if [ $# -lt 4 ]; then echo "usage: train.sh small|en-de|zh-en BIN OUT ARCH [fair
 size=$1 data=$2 out=$3 arch=$4
 shift 4
 examples=$(dirname "$0")/..
-paper=(--arch "$arch" --criterion cross_entropy --optimizer adam --lr 2e-4 --weight-decay 1e-6 --batch-size 80
+paper=("$arch" --criterion cross_entropy --optimizer adam --lr 2e-4 --weight-decay 1e-6 --batch-size 80
        --sentence-avg --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1)
 case $size in
   small) "$examples/baselines/short.sh" "$data" "$out" "$arch" --init-std 0.1 "$@" ;;

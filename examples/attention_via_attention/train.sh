@@ -10,8 +10,7 @@ shift 4
 case $size in
   small)
     options=(--encoder-embed-dim 64 --decoder-embed-dim 64 --encoder-hidden-size 256 --decoder-hidden-size 256
-             --dropout 0.2 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
-             --optimizer adam --lr 1e-3 --batch-size 80 --max-epoch 8)
+             --dropout 0.2 --label-smoothing 0.1 --optimizer adam --lr 1e-3 --batch-size 80 --max-epoch 8)
     case $arch in
       lstm) options+=(--decoder-out-embed-dim 128 --encoder-bidirectional) ;;
       char2char) options+=(--encoder-filters 20-20-25-25-30-30-30-30 --encoder-hidden-size 128 --init-std 0.1) ;;
@@ -31,4 +30,4 @@ case $size in
              --validate-interval-updates 10000 --save-interval-updates 10000 --keep-interval-updates 1) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac
-"$(dirname "$0")/../common/train.sh" "$data" "$out" --task char_translation --arch "$arch" "${options[@]}" "$@"
+"$(dirname "$0")/../common/train.sh" "$data" "$out" "$arch" --task char_translation "${options[@]}" "$@"

@@ -17,7 +17,4 @@ case $size in
              --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac
-criterion=label_smoothed_cross_entropy
-if [ "$arch" = bridge_direct ]; then criterion+=_with_bridging; fi
-"$(dirname "$0")/../common/train.sh" "$data" "$out" --arch "$arch" --criterion "$criterion" --batch-size 80 \
-  "${options[@]}" "$@"
+"$(dirname "$0")/../common/train.sh" "$data" "$out" "$arch" --batch-size 80 "${options[@]}" "$@"

@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # fairseq-train with what all recipes have in common. Started again, it goes on where it stopped; once it has ended, the
 # same command changes nothing (--patience and --stop-time-hours are forgotten by fairseq).
-#   train.sh BIN OUT [fairseq-train options]
+#   train.sh BIN OUT ARCH [fairseq-train options]
+# The criterion is the label smoothed cross entropy, with the costs that ARCH was published with.
 set -euo pipefail
-if [ $# -lt 2 ]; then echo "usage: train.sh BIN OUT [fairseq-train options]" >&2; exit 2; fi
-data=$1 out=$2
-shift 2
+if [ $# -lt 3 ]; then echo "usage: train.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
+data=$1 out=$2 arch=$3
+shift 3
+criterion=label_smoothed_cross_entropy
+case $arch in
+  conddec*) criterion+=_with_fertility ;;
+  bridge_direct) criterion+=_with_bridging ;;
+esac
+set -- --arch "$arch" --criterion "$criterion" "$@"
 mkdir -p "$out"
 command=$(printf '%q ' "$data" "$@")
 if [ "$(cat "$out/finished" 2>/dev/null)" = "$command" ]; then

@@ -16,9 +16,4 @@ case $size in
              --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac
-case $arch in
-  conddec*) criterion=label_smoothed_cross_entropy_with_fertility ;;
-  *) criterion=label_smoothed_cross_entropy ;;
-esac
-"$(dirname "$0")/../common/train.sh" "$data" "$out" --arch "$arch" --criterion "$criterion" --batch-size 80 \
-  "${options[@]}" "$@"
+"$(dirname "$0")/../common/train.sh" "$data" "$out" "$arch" --batch-size 80 "${options[@]}" "$@"
