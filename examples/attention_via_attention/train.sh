@@ -2,7 +2,8 @@
 # Train one system. Started again, it goes on where it stopped.
 #   train.sh small|paper BIN OUT ARCH [fairseq-train options]
 # ARCH is ava, ava_encs or ava_deep; small also takes what these are compared with: char2char and lstm, fairseq's own, on
-# the same characters, and bpe2char on what prepare_mixed.sh makes, with --source-subwords.
+# the same characters, dl4mt with --encoder-type hierarchical --attention-via, and bpe2char on what prepare_mixed.sh makes,
+# with --source-subwords.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 size=$1 data=$2 out=$3 arch=$4
@@ -16,7 +17,7 @@ case $size in
       char2char) options+=(--encoder-filters 20-20-25-25-30-30-30-30 --encoder-hidden-size 128 --init-std 0.1) ;;
       bpe2char) options+=(--encoder-hidden-size 128 --init-std 0.1) ;;
       *) options+=(--decoder-out-embed-dim 128 --encoder-char-hidden-size 128 --attention-dim 128
-                   --attention-via-dim 64) ;;
+                   --attention-via-dim 64 --init normal --init-std 0.1) ;;
     esac ;;
   paper)
     case $arch in  # the paper's epochs, rounded up
