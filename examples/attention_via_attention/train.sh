@@ -14,11 +14,12 @@ case $size in
              --dropout 0.2 --label-smoothing 0.1 --optimizer adam --lr 1e-3 --batch-size 80 --max-epoch 8)
     case $arch in
       lstm) options+=(--decoder-out-embed-dim 128 --encoder-bidirectional) ;;
-      char2char) options+=(--encoder-filters 20-20-25-25-30-30-30-30 --encoder-hidden-size 128 --init-std 0.1) ;;
-      bpe2char) options+=(--encoder-hidden-size 128 --init-std 0.1) ;;
+      char2char) options+=(--encoder-filters 20-20-25-25-30-30-30-30 --encoder-hidden-size 128) ;;
+      bpe2char) options+=(--encoder-hidden-size 128) ;;
       *) options+=(--decoder-out-embed-dim 128 --encoder-char-hidden-size 128 --attention-dim 128
-                   --attention-via-dim 64 --init normal --init-std 0.1) ;;
-    esac ;;
+                   --attention-via-dim 64) ;;
+    esac
+    if [ "$arch" != lstm ]; then options+=(--init normal --init-std 0.1); fi ;;
   paper)
     case $arch in  # the paper's epochs, rounded up
       ava) epochs=3 ;;
