@@ -1,15 +1,19 @@
-"""``fairseq-attnvariants gates``: what adaptive weighting (Li et al.) weighs, by word or by tag.
+"""``fairseq-attnvariants gates``: what the gates of the papers weigh, by word or by tag.
 
-The encoder's adaptive GRU has ``g_t`` (eq. 13) for each source word and direction: how much the history counts beside
-the word. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each target word: how much the state, the
-previous word and the context count. All are averaged over dimensions, and over the pieces of a word.
+Of adaptive weighting (Li et al.): the encoder's adaptive GRU has ``g_t`` (eq. 13) for each source word and direction:
+how much the history counts beside the word. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each
+target word: how much the state, the previous word and the context count. Both are averaged over dimensions.
+
+Of CondDec (Feng et al. §5): what its gates have left of the condition after each target word, ``||sd_i|| / ||sd_0||``.
+
+All are averaged over the pieces of a word.
 """
 
 import argparse
 import contextlib
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence, TextIO, Tuple
 
 import numpy as np
 
@@ -24,7 +28,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIDES = ("source", "target")
-SYMBOLS = {"alpha_s": "α$_s$ state", "alpha_y": "α$_y$ previous word", "alpha_c": "α$_c$ context"}
+SYMBOLS = {
+    "alpha_s": "α$_s$ state",
+    "alpha_y": "α$_y$ previous word",
+    "alpha_c": "α$_c$ context",
+    "condition left": "|sd$_i$| / |sd$_0$|",
+}
 ALL, EOS = "all words", "end of sentence"  # no word or tag has spaces
 
 
@@ -69,7 +78,7 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "
 
 def write_values(
     stream: TextIO,
-    names: Dict[str, Sequence[str]],
+    names: Mapping[str, Sequence[str]],
     words: Dict[str, List[List[str]]],
     gates: Dict[str, List[np.ndarray]],
 ) -> None:
@@ -85,12 +94,13 @@ def write_values(
 
 def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
     """Refuse options for a side that the model has no gates on."""
-    from .adaptive import PARTS
+    from .gated import KINDS
 
-    for side in PARTS.keys() - sides:
+    for side in set(SIDES) - set(sides):
         for option in ("table", "tags"):
             if getattr(options, f"{side}_{option}"):
-                raise UserError(f"--{side}-{option}: the model of {options.path} has no {PARTS[side]}")
+                lacking = " or ".join(kind.part for kind in KINDS if kind.side == side)
+                raise UserError(f"--{side}-{option}: the model of {options.path} lacks {lacking}")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -100,12 +110,13 @@ def run(options: argparse.Namespace) -> None:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
         values = outputs.enter_context(write_whole(options.values)) if options.values else None
         save = outputs.enter_context(picture(options.picture, options.dark)) if options.picture else None
-        from .adaptive import adaptive_parts, gate_names, read_gates, tokens_of
+        from .gated import gate_names, gated_parts, read_gates, tokens_of
         from .model import generate, limits, load, read_text
 
         system = load(options.path, options.data, options.cpu)
-        parts = adaptive_parts(system)
-        check_sides(options, parts)
+        parts = gated_parts(system)
+        names = gate_names(parts)
+        check_sides(options, names)
         text = read_text(options, system, reference=given)
         chosen = options.line - 1
         text.select(chosen)  # refuses what is not there
@@ -114,11 +125,11 @@ def run(options: argparse.Namespace) -> None:
 
         joined = {
             side: [join_sentence(tokens, options.remove_bpe) for tokens in tokens_of(system, text, side)]
-            for side in parts
+            for side in names
         }
         words = {side: [sentence for sentence, _ in several] for side, several in joined.items()}
         labels = {}
-        for side in parts:
+        for side in names:
             labels[side] = "word", [sentence[:-1] for sentence in words[side]]
             if path := getattr(options, f"{side}_tags"):
                 labels[side] = "tag", read_tags(path, labels[side][1], f"the {side} of {text.name}")
@@ -127,14 +138,13 @@ def run(options: argparse.Namespace) -> None:
             side: [join_values(pieces[n][side], columns) for n, (_, columns) in enumerate(several)]
             for side, several in joined.items()
         }
-        names = gate_names(parts)
         for side, (kind, several) in labels.items():
             headers = (f"{side} {kind}", "frequency", *(f"{name} %" for name in names[side]))
             write(side, headers, averages(several, gates[side], options.limit))
         if values:
             write_values(values, names, words, gates)
         if save:
-            save(draw([(words[side][chosen], names[side], gates[side][chosen]) for side in parts]))
+            save(draw([(words[side][chosen], names[side], gates[side][chosen]) for side in names]))
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -143,8 +153,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Print how much, in percent, a model with adaptive weighting lets the history count beside each "
         "source word (g_t of the encoder, forward and backward), and the state, the previous word and the context for "
         "each target word (alpha_s, alpha_y and alpha_c of the readout): means over dimensions, over all words, over "
-        "every end of a sentence, and by word or by tag, the most frequent first. The target is the reference, if "
-        "there is one, or the model's own translation."
+        "every end of a sentence, and by word or by tag, the most frequent first; of CondDec what of its condition, by "
+        "norm, is left after each target word. The target is the reference, if there is one, or the model's own "
+        "translation."
     )
     parser.epilog = (
         "example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en "

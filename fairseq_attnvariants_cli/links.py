@@ -35,7 +35,8 @@ def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
         if attention is None:
             raise UserError(
                 f"{sentence.hypotheses[0].place}: the A- line of H-{number} is not about its tokens: run "
-                "fairseq-generate without --remove-bpe"
+                "fairseq-generate without --remove-bpe; or, if that was so, train the model for longer: its "
+                "translation holds a <s>, which fairseq does not print"
             )
         pairs[number] = Pair(source, target, attention)
     return pairs

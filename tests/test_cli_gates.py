@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 from conftest import Task, build
-from reference import encode, matrix
+from reference import encode, logits, matrix
 
-from fairseq_attnvariants_cli import adaptive
-from fairseq_attnvariants_cli.adaptive import adaptive_parts, gate_names
 from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants_cli.gated import KINDS, gate_names, gated_parts
 from fairseq_attnvariants_cli.gates import averages, draw
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System, load
@@ -55,25 +54,28 @@ def system(name, count=1, **options):
 @pytest.mark.parametrize(
     "name, names",
     [
-        ("adaptive_gru", {"source": ("g forward", "g backward")}),
-        ("adaptive_output", {"target": ("alpha_s", "alpha_y", "alpha_c")}),
+        ("adaptive_gru", {"source": ["g forward", "g backward"]}),
+        ("adaptive_output", {"target": ["alpha_s", "alpha_y", "alpha_c"]}),
+        ("conddec", {"target": ["condition left"]}),
     ],
 )
 def test_a_model_may_have_one_of_the_parts(name, names):
-    assert gate_names(adaptive_parts(system(name))) == names
+    assert gate_names(gated_parts(system(name))) == names
 
 
 def test_stacked_layers_are_counted_from_the_lowest():
-    names = gate_names(adaptive_parts(system("adaptive_gru", encoder_layers=2)))
+    names = gate_names(gated_parts(system("adaptive_gru", encoder_layers=2)))
     directions = ("g forward", "g backward")
     assert names == {"source": [f"{name}, layer {layer}" for layer in (1, 2) for name in directions]}
 
 
-def test_a_model_without_adaptive_parts_is_refused():
-    with pytest.raises(UserError, match="a.pt: the model has neither an adaptive GRU in the encoder nor an adaptive"):
-        adaptive_parts(system("rnnsearch"))
+def test_a_model_without_gates_is_refused():
+    with pytest.raises(
+        UserError, match="a.pt: the model lacks an adaptive GRU in the encoder or an adaptive output or a condition"
+    ):
+        gated_parts(system("rnnsearch"))
     with pytest.raises(UserError, match="a.pt is an ensemble: give one checkpoint"):
-        adaptive_parts(system("adaptive_both", count=2))
+        gated_parts(system("adaptive_both", count=2))
 
 
 # ---- the verb
@@ -138,9 +140,9 @@ def test_layers_of_one_direction_have_one_gate(runs, tmp_path):
 
 def test_gates_of_words_and_segments_above_characters_are_refused():
     with pytest.raises(UserError, match="a.pt: the gates of a hierarchical encoder are not those of its tokens"):
-        adaptive_parts(system("ava", encoder_cell="adaptive_gru"))
+        gated_parts(system("ava", encoder_cell="adaptive_gru"))
     with pytest.raises(UserError, match="a.pt: the gates of a convolutional encoder are not those of its tokens"):
-        adaptive_parts(system("char2char", encoder_cell="adaptive_gru"))
+        gated_parts(system("char2char", encoder_cell="adaptive_gru"))
 
 
 def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
@@ -156,6 +158,23 @@ def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
         s, y, c = (torch.tensor(record[name]) for name in ("alpha_s", "alpha_y", "alpha_c"))
         torch.testing.assert_close(s, y)
         assert (s - c).abs().min() > 1e-3 and len(c) == len(record["target"])
+
+
+def test_what_is_left_of_the_condition_follows_the_equation(runs, tmp_path):
+    """Beside the output's gates, and against a plain loop."""
+    options = ["--max-update", "5", "--decoder-condition", "--init-std", "0.3"]
+    corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="adaptive_output"))
+    loaded = load(str(tmp_path / "checkpoint_last.pt"), str(runs.data), cpu=True)
+    source, target = loaded.task.source_dictionary, loaded.task.target_dictionary
+    for record in values(runs, tmp_path, tmp_path / "checkpoint_last.pt"):
+        assert list(record) == ["line", "target", "alpha_s", "alpha_y", "alpha_c", "condition left"]
+        text = (runs.text / "test.xx").read_text().splitlines()[record["line"] - 1].split()
+        tokens = torch.tensor([*map(source.index, text), source.eos()])
+        previous = torch.tensor([target.eos(), *map(target.index, record["target"][:-1])])
+        *_, terms = logits(loaded.model, loaded.model.cfg, tokens, previous)
+        norms = terms["conditions"].norm(dim=1)
+        expected = (100 * norms[1:] / norms[0]).float()
+        torch.testing.assert_close(torch.tensor(record["condition left"]), expected, rtol=0, atol=2e-4)
 
 
 def test_gates_do_not_depend_on_the_batch(runs, gated, tmp_path, monkeypatch):
@@ -201,13 +220,15 @@ def test_a_generated_target(runs, gated, tmp_path):
 
 
 def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd):
-    parts = adaptive.adaptive_parts
-    monkeypatch.setattr(adaptive, "adaptive_parts", lambda system: {"source": parts(system)["source"]})
+    of_source = KINDS[0]
+    monkeypatch.setattr(
+        f"{gated_parts.__module__}.gated_parts", lambda system: {of_source: gated_parts(system)[of_source]}
+    )
     assert "alpha_s" not in values(runs, tmp_path, gated)[0] and "target word" not in capfd.readouterr().out
     for option in ("--target-tags", "--target-table"):
         assert main(arguments(runs, gated, option, tmp_path / "x.csv")) == 2
         error = capfd.readouterr().err
-        assert f"{option}: the model of {gated} has no adaptive output" in error and not (tmp_path / "x.csv").exists()
+        assert f"{option}: the model of {gated} lacks an adaptive output" in error and not (tmp_path / "x.csv").exists()
 
 
 def test_the_picture_shows_words_and_gates():
@@ -256,4 +277,4 @@ def test_tags_that_do_not_match_are_refused(runs, gated, tmp_path, capfd):
 
 def test_a_plain_model_is_refused(runs, tmp_path, capfd):
     assert main(arguments(runs, runs.rnnsearch / "checkpoint_best.pt", "--values", tmp_path / "values")) == 2
-    assert "the model has neither an adaptive GRU" in capfd.readouterr().err and os.listdir(tmp_path) == []
+    assert "the model lacks an adaptive GRU" in capfd.readouterr().err and os.listdir(tmp_path) == []
