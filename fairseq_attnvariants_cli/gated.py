@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from fairseq_attnvariants.losses import norms
 from fairseq_attnvariants.nn.decoder import Decoded, Decoder
 from fairseq_attnvariants.nn.layers import AdaptiveGRU
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting
@@ -33,8 +34,8 @@ def weights(_: AdaptiveWeighting, arguments: Any, output: Tensor) -> Tensor:
 def remainder(_: Decoder, arguments: Any, decoded: Decoded) -> Tensor:
     """``||sd_i|| / ||sd_0||`` (001 §5)."""
     assert decoded.conditions is not None
-    norms = decoded.conditions.float().norm(dim=-1, keepdim=True)
-    return (norms[:, 1:] / norms[:, :1]).unsqueeze(0)
+    lengths = norms(decoded.conditions)  # B x (T+1)
+    return (lengths[:, 1:] / lengths[:, :1])[None, ..., None]
 
 
 class Gates(NamedTuple):

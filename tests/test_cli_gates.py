@@ -222,7 +222,7 @@ def test_a_generated_target(runs, gated, tmp_path):
 def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd):
     of_source = KINDS[0]
     monkeypatch.setattr(
-        f"{gated_parts.__module__}.gated_parts", lambda system: {of_source: gated_parts(system)[of_source]}
+        "fairseq_attnvariants_cli.gated.gated_parts", lambda system: {of_source: gated_parts(system)[of_source]}
     )
     assert "alpha_s" not in values(runs, tmp_path, gated)[0] and "target word" not in capfd.readouterr().out
     for option in ("--target-tags", "--target-table"):
