@@ -16,6 +16,7 @@ LONGEST_TER = 300  # words; its time grows faster than their square
 
 Systems = Sequence[Tuple[str, Sequence[str]]]  # names and hypotheses
 References = Sequence[Sequence[str]]  # one or several texts
+Measures = Sequence[Tuple[str, Metric]]  # and their names
 
 
 class Score(NamedTuple):
@@ -54,7 +55,7 @@ class Accuracy(Metric):
         return MetricScore("accuracy", 100 * float(stats[0]) / float(stats[1]))
 
 
-def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> List[Tuple[str, Metric]]:
+def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> Measures:
     """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
 
     Raises:
@@ -81,9 +82,16 @@ def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:
         print(f"{', '.join(found)}: tokenised text, it seems; then give --tokenize none", file=sys.stderr)
 
 
-def scores(
-    systems: Systems, references: References, measures: Sequence[Tuple[str, Metric]], samples: int = 0
-) -> List[Score]:
+def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
+    """The measures, without TER and with a word about it where a line of the texts is too long for that."""
+    longest = max(len(line.split()) for lines in texts for line in lines)
+    if longest <= LONGEST_TER:
+        return measures
+    print(f"TER is left out: a line has {longest} words, over the limit of {LONGEST_TER}", file=sys.stderr)
+    return [(name, metric) for name, metric in measures if name != "TER"]
+
+
+def scores(systems: Systems, references: References, measures: Measures, samples: int = 0) -> List[Score]:
     """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
 
     1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU beside the

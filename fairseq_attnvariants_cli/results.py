@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .files import UserError, read_lines, write_whole
-from .measures import TOKENIZERS, metrics, scores
+from .measures import TOKENIZERS, metrics, scores, within_limits
 from .options import add_batch_options, add_pieces_option, add_search_options, positive
 from .pictures import finish, font_families, picture
 from .tables import Cell, add_table_options, tables
@@ -62,7 +63,8 @@ def find_runs(folders: Sequence[str], checkpoint: str) -> List[Run]:
 
     runs = []
     for folder in folders:
-        paths = sorted(Path(folder).rglob(checkpoint))
+        found = glob.glob(f"**/{checkpoint}", root_dir=folder, recursive=True)  # in folders that are links, too
+        paths = sorted(Path(folder, path) for path in found)
         if not paths:
             raise UserError(f"{folder}: there is no {checkpoint} in it or under it")
         runs += [read_run(path, read_checkpoint(str(path))) for path in paths]
@@ -149,9 +151,11 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> List[R
                 if options.reference is None and references != expected:
                     raise UserError(f"{run.folder}: {subset!r} has another text than for other runs: give --reference")
                 by_seed[run.seed].append((name, hypotheses))
+        written = [hypotheses for texts in by_seed.values() for _, hypotheses in texts]
+        possible = within_limits(measures, expected or [], *written)
         for texts in by_seed.values():
             samples = options.bootstrap if texts[0][0] == options.baseline else 0
-            for score in scores(texts, [expected or []], measures, samples):
+            for score in scores(texts, [expected or []], possible, samples):
                 results.append(Result(score.system, subset, score.measure, score.score, score.p))
     return results
 
@@ -175,7 +179,7 @@ def summary(
             for name, row in zip(found, rows):
                 own = [r for r in results if (r.system, r.subset, r.measure) == (name, subset, measure)]
                 values, ps = [r.score for r in own], [r.p for r in own if r.p is not None]
-                row += [mean(values), stdev(values) if len(values) > 1 else None]
+                row += [mean(values) if values else None, stdev(values) if len(values) > 1 else None]
                 row += [max(ps, default=None)] if paired else []
     return headers, rows
 
@@ -220,8 +224,9 @@ def draw_scores(found: Dict[str, List[Run]], results: Sequence[Result], subset: 
     """For every measure the scores of all seeds as dots, and their mean as a line."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2.4 * len(MEASURES), 0.8 + 0.4 * len(found)))
-    for axes, measure in zip(figure.subplots(1, len(MEASURES), sharey=True), MEASURES):
+    measures = list(dict.fromkeys(result.measure for result in results if result.subset == subset))
+    figure = Figure(figsize=(2.4 * len(measures), 0.8 + 0.4 * len(found)))
+    for axes, measure in zip(figure.subplots(1, len(measures), sharey=True), measures):
         for k, name in enumerate(found):
             values = [r.score for r in results if (r.system, r.subset, r.measure) == (name, subset, measure)]
             axes.plot(values, [k] * len(values), "o", color=f"C{k}", alpha=0.6)

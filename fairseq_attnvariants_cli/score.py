@@ -3,13 +3,12 @@
 import argparse
 import contextlib
 import math
-import sys
 from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence
 
 from sacrebleu.metrics.base import Metric
 
 from .files import UserError, read_parallel
-from .measures import LONGEST_TER, TOKENIZERS, References, Systems, metrics, scores, warn_of_tokenised
+from .measures import TOKENIZERS, References, Systems, metrics, scores, warn_of_tokenised, within_limits
 from .options import add_name_option, names, natural, positive
 from .pictures import add_dark_option, finish, picture
 from .tables import Cell, add_table_options, tables
@@ -76,10 +75,7 @@ def run(options: argparse.Namespace) -> None:
     references = columns[count : count + len(options.reference)]
     measures = metrics(options.tokenize, options.lowercase, options.chrf_beta)
     warn_of_tokenised(systems, options.tokenize)
-    longest = max(len(line.split()) for column in columns[: count + len(references)] for line in column)
-    if longest > LONGEST_TER:
-        print(f"TER is left out: a line has {longest} words, over the limit of {LONGEST_TER}", file=sys.stderr)
-        measures = [(name, metric) for name, metric in measures if name != "TER"]
+    measures = within_limits(measures, *columns[: count + len(references)])
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, scores=options.table, groups=options.group_table))
         save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None

@@ -1,6 +1,7 @@
 """One table of many runs."""
 
 import json
+import shutil
 import statistics
 
 import pytest
@@ -76,6 +77,22 @@ def test_pictures(sweep, tmp_path):
     assert (tmp_path / "table.csv").read_text().startswith("system,seeds,parameters,updates,hours\n")
     points = curve(first, "loss")
     assert len(points) == 3 and points[0][1] > points[-1][1]
+
+
+def test_a_folder_that_is_a_link_and_a_line_too_long_for_ter(sweep, tmp_path, capfd):
+    pytest.importorskip("matplotlib")
+    results(sweep)
+    run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "linked").symlink_to(run)
+    for path in run.glob("translations/*.hypothesis.txt"):
+        path.write_text("ant " * 301 + "\n" + path.read_text().split("\n", 1)[1])
+    capfd.readouterr()
+    results(tmp_path / "runs", "--table", tmp_path / "table.json", "--plot", tmp_path / "scores.png")
+    assert capfd.readouterr().err == "TER is left out: a line has 301 words, over the limit of 300\n"
+    [row] = json.loads((tmp_path / "table.json").read_text())
+    assert row["system"] == "rnnsearch" and row["BLEU"] > 0 and row["TER"] is None
+    assert (tmp_path / "scores.png").stat().st_size > 1000
 
 
 def test_names_of_systems(sweep):
