@@ -5,7 +5,7 @@ translation if more than three of its characters each get a character-level weig
 """
 
 import argparse
-from typing import TYPE_CHECKING, List, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from .tables import add_table_options, tables
 
 if TYPE_CHECKING:
     from .model import System
+
+LEVELS = "word_attn", "attn"  # weights of words and of characters
 
 
 class Match(NamedTuple):
@@ -52,6 +54,11 @@ def attended_words(
     return words
 
 
+def mean_largest(weights: Iterable[np.ndarray]) -> float:
+    """The largest weight of a step, ``T x S`` a sentence, as a mean over all steps: how sharply attention looks."""
+    return float(np.concatenate([steps.max(axis=1) for steps in weights]).mean())
+
+
 def check(system: "System") -> None:
     """Refuse what has no weights of this kind.
 
@@ -77,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
         text = read_text(options, system, reference=given)
         if not given:
             text = generate(system, text, options)
-        pairs = sorted(force(system, text, limits(options)), key=lambda pair: pair.number)
+        pairs = sorted(force(system, text, limits(options), LEVELS), key=lambda pair: pair.number)
         words = [
             word
             for pair in pairs
@@ -89,7 +96,9 @@ def run(options: argparse.Namespace) -> None:
         if options.words:
             listed = sorted(similar, key=lambda word: -word.characters)
             write("words", Match._fields, listed[: options.words])
-        write("share", ("words", "similar", "%"), [(len(words), len(similar), 100 * len(similar) / len(words))])
+        largest = [mean_largest(pair.extra[level] for pair in pairs) for level in LEVELS]
+        headers = ("words", "similar", "%", "largest weight of a word", "of a character")
+        write("share", headers, [(len(words), len(similar), 100 * len(similar) / len(words), *largest)])
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +106,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print the share of source words, counted as they occur, more than three of whose characters each "
         "get a character-level attention weight over 0.5 at some target step, over what the model translates, or with "
-        "--forced over the reference."
+        "--forced over the reference; and the largest weight that a target step gives to a word, and to a character: "
+        "the means over all steps."
     )
     parser.epilog = (
         "example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid --words 20"

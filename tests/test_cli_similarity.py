@@ -8,7 +8,7 @@ from conftest import Task, build
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System
-from fairseq_attnvariants_cli.similarity import Match, attended_words, check
+from fairseq_attnvariants_cli.similarity import Match, attended_words, check, mean_largest
 
 
 def attention(steps, columns, *looks):
@@ -45,6 +45,10 @@ def test_eos_is_a_step_without_a_character():
     assert attended_words(attention(6, 9, (4, 0, 1), (5, 1, 1)), SOURCE, TARGET)[0] == Match("abcd", "z", 2)
 
 
+def test_the_largest_weight_is_a_mean_over_the_steps_of_all_sentences():
+    assert mean_largest([attention(1, 2, (0, 1, 0.9)), attention(2, 3, (0, 0, 0.2), (1, 2, 0.4))]) == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("source", [["</s>"], [" ", "</s>"]])
 def test_an_empty_source_has_no_words(source):
     assert attended_words(np.ones((1, len(source))), source, ["</s>"]) == []
@@ -65,7 +69,9 @@ def test_the_share(runs, characters, tmp_path):
     words = (runs.text / "valid.xx").read_text().split()
     similar = sum(len(word) > 3 for word in words)  # every weight of a softmax is over 0
     [share] = json.loads((tmp_path / "share.json").read_text())
+    largest = [share.pop(level) for level in ("largest weight of a word", "of a character")]
     assert share == {"words": len(words), "similar": similar, "%": 100 * similar / len(words)} and similar > 0
+    assert all(0 < weight <= 1 for weight in largest) and largest[0] != largest[1]
     listed = json.loads((tmp_path / "words.json").read_text())
     assert len(listed) == min(5, similar) and {(row["word"], row["characters"]) for row in listed} == {("ibex", 4)}
 
@@ -73,7 +79,7 @@ def test_the_share(runs, characters, tmp_path):
 def test_the_limits_are_options(characters, capsys):
     for more, share in (("--threshold", "1"), "0.00"), (("--threshold", "0", "--characters", "2"), "100.00"):
         assert main(arguments(characters, *more, "--max-len-b", "12", "--gen-subset", "valid")) == 0
-        assert capsys.readouterr().out.split()[-1] == share
+        assert capsys.readouterr().out.split()[-3] == share
 
 
 def test_the_reference_instead_of_a_translation(runs, characters, tmp_path):
