@@ -1,0 +1,73 @@
+"""What a model makes of the two levels of attention via attention: ``levels.py DATA CHECKPOINT [--gen-subset NAME]``.
+
+Prints the perplexity of the references as the model is, and with the weights of words, or of characters, spread evenly;
+and the share of the characters' weight that lies on the word to which attention gives the largest weight.
+"""
+
+import argparse
+import math
+from typing import List
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from fairseq_attnvariants.nn.attention import Attention, AttentionViaAttention, Normaliser
+from fairseq_attnvariants_cli.model import Limits, System, Text, force, load, read_text, run_batches
+from fairseq_attnvariants_cli.pieces import SPACE
+from fairseq_attnvariants_cli.similarity import check
+
+LIMIT = Limits(sentences=64, tokens=6000)
+
+
+def main() -> None:
+    """Print the perplexities and the share."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", help="folder of fairseq-preprocess")
+    parser.add_argument("checkpoint", help="of a model that reads characters with attention via attention")
+    parser.add_argument("--gen-subset", default="valid", help="split in it (default: %(default)s)")
+    parser.set_defaults(source=None)
+    options = parser.parse_args()
+    system = load(options.checkpoint, options.data)
+    check(system)
+    text = read_text(options, system)
+    (model,) = system.models
+    (attention,) = (part for part in model.modules() if isinstance(part, AttentionViaAttention))
+    print(f"perplexity {perplexity(system, text):.3f}")
+    for name, level in (("words", attention.upper), ("characters", attention.lower)):
+        print(f"perplexity, weights of {name} even {even(level, system, text):.3f}")
+    print(f"characters' weight on the word with the largest weight {share(system, text):.1%}")
+
+
+def perplexity(system: System, text: Text) -> float:
+    """Of the references, a character."""
+    padding = system.task.target_dictionary.pad()
+    losses: List[torch.Tensor] = []
+    for sample, ((logits, _),) in run_batches(system, text, LIMIT):
+        target = sample["target"]
+        losses.append(F.cross_entropy(logits.float().transpose(1, 2), target, reduction="none")[target != padding])
+    return math.exp(torch.cat(losses).mean())
+
+
+def even(level: Attention, system: System, text: Text) -> float:
+    """The perplexity with equal weights at this level: those of an endless temperature."""
+    normaliser, level.normaliser = level.normaliser, Normaliser(temperature=math.inf)
+    try:
+        return perplexity(system, text)
+    finally:
+        level.normaliser = normaliser
+
+
+def share(system: System, text: Text) -> float:
+    """Of the characters' weight, that on the word with the largest weight and the space after it: a mean over steps."""
+    shares = []
+    for pair in force(system, text, LIMIT, ("word_attn", "attn")):
+        after = np.array([character == SPACE for character in pair.source])
+        words = np.cumsum(after) - after  # the number of the word that a character belongs to
+        chosen = pair.extra["word_attn"].argmax(axis=1)  # T
+        shares.append((pair.extra["attn"] * (words == chosen[:, None])).sum(axis=1))
+    return float(np.concatenate(shares).mean())
+
+
+if __name__ == "__main__":
+    main()
