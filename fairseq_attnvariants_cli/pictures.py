@@ -42,15 +42,17 @@ def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None
         yield lambda figure: figure.savefig(stream, format=form, dpi=150, bbox_inches="tight")
 
 
-def finish(axes: "Axes", names: str = "", grid: Any = "both", **place: Any) -> None:
-    """No borders above and at the right, a faint grid, and a legend, where ``place`` says, if it has ``names``.
+def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
+    """No borders above and at the right, a faint grid, and above it all a legend, if it has ``names``.
 
-    They stand there as they are, whatever characters they have.
+    They stand there as they are, whatever characters they have, and cover nothing, however long they are.
     """
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, alpha=0.3)
     if names:
-        legend = axes.legend(frameon=False, prop={"family": font_families(names)}, **place)
+        legend = axes.legend(
+            frameon=False, loc="lower left", bbox_to_anchor=(0, 1), prop={"family": font_families(names)}
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)
 

@@ -57,7 +57,7 @@ def draw_groups(groups: Sequence[Group], names: Sequence[str]) -> "Figure":
     axes.set_xticks(range(len(groups)), [f"{group.words}\n({group.sentences})" for group in groups])
     axes.set_xlabel("words in the source (sentences)")
     axes.set_ylabel("BLEU")
-    finish(axes, "".join(names), "y", loc="lower left", bbox_to_anchor=(0, 1))
+    finish(axes, "".join(names), "y")
     return figure
 
 
