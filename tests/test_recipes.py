@@ -119,6 +119,7 @@ def test_characters(script, characters, tmp_path):
     ("common/evaluate.sh", ["sounds", "a", "b", "en", "de"], "'sounds' is none of words, bpe and characters"),
     ("bridging/train.sh", ["large", "a", "b", "bridge_target"], "'large' is neither small nor paper"),
     ("bridging/train.sh", ["small"], "usage: train.sh small|paper BIN OUT ARCH"),
+    ("alignment/errors.sh", ["a", "b"], "usage: errors.sh PREPARED OUT GOLD"),
     ("attention_via_attention/download.sh", ["cs", "a"], "download.sh cs OUT CZENG"),
 ])  # fmt: skip
 def test_wrong_arguments(script, path, arguments, message):
