@@ -83,7 +83,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for verb, summary in VERBS.items():
         described = verbs.add_parser(verb, help=summary)
         if [verb] == [*arguments[:1]]:
-            module = importlib.import_module(f".{verb.replace('-', '_')}", __package__)
+            module = importlib.import_module(f".verbs.{verb.replace('-', '_')}", __package__)
             module.add(described)
             described.set_defaults(run=module.run)
     return command

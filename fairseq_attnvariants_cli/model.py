@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from fairseq_attnvariants.characters import to_characters
 from fairseq_attnvariants.compat import can_load_safely
-from fairseq_attnvariants.compat.damage import check_sums
+from fairseq_attnvariants.guards.damage import check_sums
 from fairseq_attnvariants.tasks import CharacterDictionary
 
 from .files import UserError, read_lines, read_parallel, reason

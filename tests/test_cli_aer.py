@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants_cli.aer import Gold, error_rate, parse_gold, soft_error_rate
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.verbs.aer import Gold, error_rate, parse_gold, soft_error_rate
 
 LINKS = st.sets(st.tuples(st.integers(0, 99), st.integers(0, 99)))
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants_cli.compare import Translation, matching, read_system, reference_html, words_html
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.verbs.compare import Translation, matching, read_system, reference_html, words_html
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 

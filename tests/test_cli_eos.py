@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from fairseq_attnvariants_cli import model
-from fairseq_attnvariants_cli.eos import count_ends
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import Forced
+from fairseq_attnvariants_cli.verbs.eos import count_ends
 
 
 def pair(*rows):

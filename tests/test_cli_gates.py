@@ -11,10 +11,10 @@ from reference import encode, logits, matrix
 
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.gated import KINDS, gate_names, gated_parts
-from fairseq_attnvariants_cli.gates import averages, draw
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System, load
 from fairseq_attnvariants_cli.pieces import join_sentence, join_values
+from fairseq_attnvariants_cli.verbs.gates import averages, draw
 
 # ---- words and averages
 

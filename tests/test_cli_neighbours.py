@@ -9,7 +9,7 @@ from conftest import Task, build, dictionary
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System
-from fairseq_attnvariants_cli.neighbours import Neighbour, most_frequent, nearest, neighbours, words
+from fairseq_attnvariants_cli.verbs.neighbours import Neighbour, most_frequent, nearest, neighbours, words
 
 
 def system(name="bridge_direct", count=1, **options):

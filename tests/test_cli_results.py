@@ -9,7 +9,7 @@ from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.results import curve, find_runs, systems
+from fairseq_attnvariants_cli.verbs.results import curve, find_runs, systems
 
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
 

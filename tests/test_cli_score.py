@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.measures import metrics, scores
-from fairseq_attnvariants_cli.score import BOUNDARIES, Group, draw_groups, length_groups
+from fairseq_attnvariants_cli.verbs.score import BOUNDARIES, Group, draw_groups, length_groups
 
 REFERENCES = [["the cat sat on the mat", "a dog barks"]]
 SYSTEMS = [("one", ["the cat sat on mat", "a dog"]), ("two", ["the cat sat on the mat", "a cat barks"])]

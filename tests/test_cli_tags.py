@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants_cli.confusion import confusion
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.overtranslation import ratios, repetitions
 from fairseq_attnvariants_cli.tagged import Aligned
+from fairseq_attnvariants_cli.verbs.confusion import confusion
+from fairseq_attnvariants_cli.verbs.overtranslation import ratios, repetitions
 
 TAGS = st.lists(st.sampled_from(["N", "V", "D"]), min_size=1, max_size=5)
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fairseq_attnvariants_cli.alignments import count_links, format_links, parse_links, read_links
 from fairseq_attnvariants_cli.files import UserError, read_lines, write_whole
-from fairseq_attnvariants_cli.lexicon import align, grow_diag_final_and, most_frequent
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.verbs.lexicon import align, grow_diag_final_and, most_frequent
 from fairseq_attnvariants_cli.wordtable import Entry, read_lexicon, write_lexicon
 
 LINKS = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)))

@@ -5,7 +5,7 @@ import corpus
 import pytest
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.replace_unk import Replacement, replace_unks
+from fairseq_attnvariants_cli.verbs.replace_unk import Replacement, replace_unks
 
 SOURCE = ["the", "small", "dog"]
 LEXICON = {"the": "der", "dog": "hund"}

@@ -15,7 +15,7 @@ from fairseq import hub_utils, utils
 from fairseq.data.data_utils import load_indexed_dataset
 
 from fairseq_attnvariants.compat import allow_stock_checkpoints, can_load_safely
-from fairseq_attnvariants.compat.evaluation import evaluate
+from fairseq_attnvariants.guards.evaluation import evaluate
 from fairseq_attnvariants_cli.averaging import average
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from fairseq_attnvariants_cli.compare import LONGEST
 from fairseq_attnvariants_cli.generated import LONGEST as LONGEST_ALIGNED
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.measures import LONGEST_TER
+from fairseq_attnvariants_cli.verbs.compare import LONGEST
 
 ENDLESS = 100_000  # words in a line
 

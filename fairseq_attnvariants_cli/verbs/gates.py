@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from .files import UserError, write_whole
-from .options import add_model_options, add_pieces_option, add_target_options, forced, natural
-from .pictures import add_dark_option, finish, font_families, picture
-from .pieces import join_sentence, join_values
-from .tables import Row, add_table_options, tables
-from .tagged import read_tags
+from ..files import UserError, write_whole
+from ..options import add_model_options, add_pieces_option, add_target_options, forced, natural
+from ..pictures import add_dark_option, finish, font_families, picture
+from ..pieces import join_sentence, join_values
+from ..tables import Row, add_table_options, tables
+from ..tagged import read_tags
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +94,7 @@ def write_values(
 
 def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
     """Refuse options for a side that the model has no gates on."""
-    from .gated import KINDS
+    from ..gated import KINDS
 
     for side in set(SIDES) - set(sides):
         for option in ("table", "tags"):
@@ -110,8 +110,8 @@ def run(options: argparse.Namespace) -> None:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
         values = outputs.enter_context(write_whole(options.values)) if options.values else None
         save = outputs.enter_context(picture(options.picture, options.dark)) if options.picture else None
-        from .gated import gate_names, gated_parts, read_gates, tokens_of
-        from .model import generate, limits, load, read_text
+        from ..gated import gate_names, gated_parts, read_gates, tokens_of
+        from ..model import generate, limits, load, read_text
 
         system = load(options.path, options.data, options.cpu)
         parts = gated_parts(system)

@@ -10,11 +10,11 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from .files import UserError, read_lines, write_whole
-from .generated import best_in_words, is_generated, read_generated
-from .measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
-from .options import add_name_option, add_pieces_option, names
-from .pieces import join_tokens
+from ..files import UserError, read_lines, write_whole
+from ..generated import best_in_words, is_generated, read_generated
+from ..measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
+from ..options import add_name_option, add_pieces_option, names
+from ..pieces import join_tokens
 
 FAINT = 0.05  # attention weights below are not shown
 BOOTSTRAP = 1000  # resamples

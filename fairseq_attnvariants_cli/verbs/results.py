@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .files import UserError, read_lines, write_whole
-from .measures import TOKENIZERS, metrics, scores, within_limits
-from .options import add_batch_options, add_pieces_option, add_search_options, positive
-from .pictures import finish, font_families, picture
-from .tables import Cell, add_table_options, tables
+from ..files import UserError, read_lines, write_whole
+from ..measures import TOKENIZERS, metrics, scores, within_limits
+from ..options import add_batch_options, add_pieces_option, add_search_options, positive
+from ..pictures import finish, font_families, picture
+from ..tables import Cell, add_table_options, tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +59,7 @@ def find_runs(folders: Sequence[str], checkpoint: str) -> List[Run]:
     Raises:
         UserError: a folder has none.
     """
-    from .model import read_checkpoint
+    from ..model import read_checkpoint
 
     runs = []
     for folder in folders:
@@ -109,7 +109,7 @@ def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[Li
 
     They are in the run's folder, under a name that tells of the checkpoint and of the search.
     """
-    from .model import generate, load, read_text
+    from ..model import generate, load, read_text
 
     data = options.data or run.data
     found = run.checkpoint.stat()

@@ -9,10 +9,10 @@ import sys
 from collections import Counter
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
-from .alignments import hard_links
-from .files import UserError, read_lines, write_whole
-from .generated import Hypothesis, Sentence, read_generated
-from .wordtable import read_lexicon
+from ..alignments import hard_links
+from ..files import UserError, read_lines, write_whole
+from ..generated import Hypothesis, Sentence, read_generated
+from ..wordtable import read_lexicon
 
 Alignment = Dict[int, int]  # position of the target word -> position of the source word
 

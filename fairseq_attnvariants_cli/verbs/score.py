@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence
 
 from sacrebleu.metrics.base import Metric
 
-from .files import UserError, read_parallel
-from .measures import TOKENIZERS, References, Systems, metrics, scores, warn_of_tokenised, within_limits
-from .options import add_name_option, names, natural, positive
-from .pictures import add_dark_option, finish, picture
-from .tables import Cell, add_table_options, tables
+from ..files import UserError, read_parallel
+from ..measures import TOKENIZERS, References, Systems, metrics, scores, warn_of_tokenised, within_limits
+from ..options import add_name_option, names, natural, positive
+from ..pictures import add_dark_option, finish, picture
+from ..tables import Cell, add_table_options, tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from .files import UserError, write_bytes
-from .options import positive
+from ..files import UserError, write_bytes
+from ..options import positive
 
 
 def run(options: argparse.Namespace) -> None:
@@ -12,7 +12,7 @@ def run(options: argparse.Namespace) -> None:
     if bool(options.inputs) == bool(options.folder) or bool(options.folder) != bool(options.last or options.best):
         raise UserError("name the checkpoints, or give --folder and one of --last and --best")
     with write_bytes(options.output) as stream:
-        from .averaging import best, last, save
+        from ..averaging import best, last, save
 
         if options.inputs:
             paths = options.inputs

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
-from .options import add_model_options, add_pieces_option, add_target_options, forced, length, names
-from .pictures import add_dark_option, font_families, picture
-from .pieces import SPACE, join_attention, join_sentence
+from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names
+from ..pictures import add_dark_option, font_families, picture
+from ..pieces import SPACE, join_attention, join_sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .model import Forced
+    from ..model import Forced
 
 CELL = 0.24  # of a heat map, in inches
 SMALLEST = 0.1
@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> None:
     """Decode one sentence with each model, draw."""
     given, systems = forced(options), names(options, options.path)
     with picture(options.output, options.dark) as save:
-        from .model import force, generate, limits, load, read_text
+        from ..model import force, generate, limits, load, read_text
 
         heat_maps: List[Panel] = []
         for name, path in zip(systems, options.path, strict=True):

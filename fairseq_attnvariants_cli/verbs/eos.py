@@ -3,12 +3,12 @@
 import argparse
 from typing import TYPE_CHECKING, Iterable, List
 
-from .files import UserError
-from .options import add_model_options, add_target_options, forced, names
-from .tables import Row, add_table_options, tables
+from ..files import UserError
+from ..options import add_model_options, add_target_options, forced, names
+from ..tables import Row, add_table_options, tables
 
 if TYPE_CHECKING:
-    from .model import Forced
+    from ..model import Forced
 
 HEADERS = ("system", "sentences", "source EOS", "%")
 
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> None:
     """Translate, or decode the reference, with each model; count, print the table."""
     given, systems = forced(options), names(options, options.path)
     with tables(options.json, systems=options.table) as write:
-        from .model import force, generate, limits, load, read_text
+        from ..model import force, generate, limits, load, read_text
 
         rows: List[Row] = []
         for name, path in zip(systems, options.path, strict=True):

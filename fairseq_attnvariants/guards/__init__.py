@@ -1,0 +1,1 @@
+"""What keeps files from doing harm, and trainings from losing anything: patches of fairseq, and why each is there."""
