@@ -13,7 +13,7 @@ from .nn.attention import SCORES, AttentionViaAttention, Normaliser
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
-from .nn.decoder import Decoder, InitialState, InitialStates, UpperLayers
+from .nn.decoder import Decoder, InitialState, InitialStates, LayersAbove
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.histories import (
     ContextHistory,
@@ -37,7 +37,7 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     words: Dict[str, Any] = dict(
         kind=str(cfg.encoder_cell),
         input_dim=cfg.encoder_embed_dim,
-        hidden=cfg.encoder_hidden_size,
+        hidden_dim=cfg.encoder_hidden_size,
         layers=cfg.encoder_layers,
         bidirectional=bidirectional_layers(cfg),
         residuals=cfg.residuals,
@@ -66,7 +66,7 @@ def build_decoder(cfg) -> Decoder:
     own_state, norm, reads_target = "state" in histories(cfg), _decoder_norm(cfg), cfg.attention_reads_target
     before, after = _cells(cfg, source)
     layers, inside = cfg.decoder_layers, layers_inside(cfg)
-    upper = layers - inside
+    above = layers - inside
     transition = Transition(
         before,
         _attention(cfg, source),
@@ -83,15 +83,15 @@ def build_decoder(cfg) -> Decoder:
         InitialStates(initial(width) for _ in range(layers)) if own else initial(width, copies=layers),
         _readout(cfg, source.context),
         initial_query=initial(hidden) if own_state else None,
-        upper=_upper_layers(cfg, upper, source.context) if upper else None,
+        above=_layers_above(cfg, above, source.context) if above else None,
         recompute_steps=cfg.recompute_steps,
         hidden_dropout=cfg.decoder_dropout_hidden,
         reads_all_layers=cfg.readout_all_layers and inside > 1,
     )
 
 
-def _upper_layers(cfg, layers: int, context: int) -> UpperLayers:
-    return UpperLayers(
+def _layers_above(cfg, layers: int, context: int) -> LayersAbove:
+    return LayersAbove(
         str(cfg.decoder_cell),
         cfg.decoder_hidden_size,
         layers,

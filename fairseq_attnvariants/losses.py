@@ -8,19 +8,21 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from .nn.layer_norm import exactly
+from .nn.layer_norm import at_least_float32
 
 EPSILON = 1e-12
 
 
 def norms(vectors: Tensor, squared: bool = False) -> Tensor:
     """``||x||`` or ``||x||²`` over the last dimension; a small ε inside the root keeps its gradient finite at 0."""
-    squares = exactly(vectors).square().sum(-1)
+    squares = at_least_float32(vectors).square().sum(-1)
     return squares if squared else (squares + EPSILON).sqrt()
 
 
 def embedding_distance(bridged: Tensor, target: Tensor, target_mask: Tensor, squared: bool = True) -> Tensor:
-    """The direct bridge's cost, ``Σ_t ||W x_{t*} - e(y_t)||²`` over real target tokens, EOS included (003 eq. 3).
+    """The direct bridge's cost, ``Σ_t ||W x_{t*} - e(y_t)||²`` over real target tokens, EOS included.
+
+    (Kuang et al. 2018 eq. 3.)
 
     Args:
         bridged: ``W x_{t*}``, ``B x T x m``.
@@ -28,11 +30,13 @@ def embedding_distance(bridged: Tensor, target: Tensor, target_mask: Tensor, squ
         target_mask: True at real target tokens, ``B x T``.
         squared: sum the squared norms; else the norms.
     """
-    return (norms(exactly(bridged) - exactly(target), squared) * target_mask).sum()
+    return (norms(at_least_float32(bridged) - at_least_float32(target), squared) * target_mask).sum()
 
 
 def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -> Tensor:
-    """CondDec's step-decay cost, ``1/T Σ_i ||sd_i - sd_{i-1}||``, summed over sentences of ``T`` real steps (001 §5).
+    """CondDec's step-decay cost, ``1/T Σ_i ||sd_i - sd_{i-1}||``, summed over sentences of ``T`` real steps.
+
+    (Feng et al. 2016 §5.)
 
     Of steps in one direction the plain norms cost the same however long each is; their squares cost least where all are
     equal.
@@ -47,7 +51,10 @@ def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -
 
 
 def left_over(conditions: Tensor, target_mask: Tensor) -> Tensor:
-    """CondDec's left-over cost, ``||sd_T||``, summed over sentences (001 §5); arguments as for :func:`step_decay`."""
+    """CondDec's left-over cost, ``||sd_T||``, summed over sentences (Feng et al. 2016 §5).
+
+    Arguments as for :func:`step_decay`.
+    """
     # the last real column: where padding stands on the right it is the length
     columns = torch.arange(1, target_mask.size(1) + 1, device=target_mask.device)
     last = (columns * target_mask).amax(1)
@@ -66,7 +73,7 @@ def coverage(weights: Tensor, target_mask: Tensor) -> Tensor:
     return (torch.minimum(weights, before) * target_mask.unsqueeze(2)).sum()
 
 
-def alignment(weights: Tensor, links: Optional[Tensor], shares: Optional[Tensor]) -> Tensor:
+def alignment(weights: Tensor, links: Optional[Tensor], fractions: Optional[Tensor]) -> Tensor:
     """Guided alignment (Chen et al. 2016, Liu et al. 2016): ``-Σ log w_ij`` over links, a target word's averaged.
 
     The logarithm stops at that of a small ε, because windows and sparse normalisers give weights of exactly zero.
@@ -74,9 +81,9 @@ def alignment(weights: Tensor, links: Optional[Tensor], shares: Optional[Tensor]
     Args:
         weights: ``B x T x S``.
         links: of the batch, as fairseq's ``alignments``: source column and ``row · T + step``, ``L x 2``; or None.
-        shares: one over the number of links of a link's target word, ``L``.
+        fractions: one over the number of links of a link's target word, ``L``.
     """
-    if links is None or shares is None:
+    if links is None or fractions is None:
         return weights.new_zeros(())
     linked = weights.flatten(0, 1)[links[:, 1], links[:, 0]]  # L
-    return -(linked.clamp(min=EPSILON).log() * shares).sum()
+    return -(linked.clamp(min=EPSILON).log() * fractions).sum()

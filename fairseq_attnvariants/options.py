@@ -59,8 +59,9 @@ class AttentionRNNConfig(FairseqDataclass):
 
     # parts
     encoder_type: Optional[ENCODER] = option(  # type: ignore[valid-type]
-        "'bidirectional' over tokens; 'hierarchical': over characters, and over words above them (004; needs --task "
-        "char_translation); 'convolutional': over segments of characters, the maxima of convolutions (char2char)"
+        "'bidirectional' over tokens; 'hierarchical': over characters, and over words above them (Zhao and Zhang 2018; "
+        "needs --task char_translation); 'convolutional': over segments of characters, the maxima of convolutions "
+        "(char2char)"
     )
     encoder_filters: Optional[str] = option(
         "how many filters of width 1, 2, 3, ... the convolutional encoder has, joined by '-'"

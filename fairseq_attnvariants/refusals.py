@@ -138,8 +138,8 @@ REFUSALS = [
     # cells
     Refusal(
         lambda o: o.decoder_condition and o.decoder_cell == "lstm",
-        "--decoder-condition adds to a GRU's state (001 section 5) and is not defined for --decoder-cell lstm; use "
-        "--decoder-cell gru or adaptive_gru",
+        "--decoder-condition adds to a GRU's state (Feng et al. 2016, section 5) and is not defined for --decoder-cell "
+        "lstm; use --decoder-cell gru or adaptive_gru",
     ),
     Refusal(
         lambda o: o.context_gate != "none" and o.decoder_cell == "lstm",
@@ -212,9 +212,9 @@ REFUSALS = [
     ),
     Refusal(
         lambda o: o.bridge_direct != "none" and not (o.bridge_source or o.bridge_direct_alone),
-        "--bridge-direct without --bridge-source consistently worsened translation (003 section 2.3: a plain model's "
-        "embeddings are too heterogeneous to be constrained); add --bridge-source, or --bridge-direct-alone to do it "
-        "nevertheless",
+        "--bridge-direct without --bridge-source consistently worsened translation (Kuang et al. 2018, section 2.3: "
+        "a plain model's embeddings are too heterogeneous to be constrained); add --bridge-source, or "
+        "--bridge-direct-alone to do it nevertheless",
     ),
     Refusal(
         lambda o: o.bridge_direct_alone and o.bridge_direct == "none",

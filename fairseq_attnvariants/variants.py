@@ -54,7 +54,7 @@ def _tied(cfg) -> bool:
 
 VARIANTS: Dict[str, Variant] = {
     "rnnsearch": Variant(
-        "Feng et al., section 3; Bahdanau et al. 2015",
+        "Feng et al. 2016, section 3; Bahdanau et al. 2015",
         None,
         dict(
             share_decoder_input_output_embed=False,
@@ -115,19 +115,19 @@ VARIANTS: Dict[str, Variant] = {
             decoder_dropout_hidden=0.0,
         ),
     ),
-    "inputfeed": Variant("Feng et al., section 6.1", "rnnsearch", dict(input_feed=True)),
-    "hybridatt1": Variant("Feng et al., section 6.2", "rnnsearch", dict(attention_history="distance")),
-    "hybridatt2": Variant("Feng et al., section 6.3", "rnnsearch", dict(attention_history="convolution")),
-    "recatt": Variant("Feng et al., section 4.1", "rnnsearch", dict(attention_history="context")),
-    "rnnatt": Variant("Feng et al., section 4.2", "rnnsearch", dict(attention_history="state")),
+    "inputfeed": Variant("Feng et al. 2016, section 6.1", "rnnsearch", dict(input_feed=True)),
+    "hybridatt1": Variant("Feng et al. 2016, section 6.2", "rnnsearch", dict(attention_history="distance")),
+    "hybridatt2": Variant("Feng et al. 2016, section 6.3", "rnnsearch", dict(attention_history="convolution")),
+    "recatt": Variant("Feng et al. 2016, section 4.1", "rnnsearch", dict(attention_history="context")),
+    "rnnatt": Variant("Feng et al. 2016, section 4.2", "rnnsearch", dict(attention_history="state")),
     "coverage": Variant("See et al. 2017, section 2.3", "rnnsearch", dict(attention_history="coverage")),
     "fertility": Variant("Tu et al. 2016, linguistic coverage", "rnnsearch", dict(attention_history="fertility")),
     "coverage_gru": Variant("Tu et al. 2016, neural coverage", "rnnsearch", dict(attention_history="coverage_gru")),
-    "conddec": Variant("Feng et al., section 5", "rnnsearch", dict(decoder_condition=True)),
-    "conddec_recatt": Variant("Feng et al., section 8.1", "conddec", dict(attention_history="context")),
-    "conddec_rnnatt": Variant("Feng et al., section 8.1", "conddec", dict(attention_history="state")),
+    "conddec": Variant("Feng et al. 2016, section 5", "rnnsearch", dict(decoder_condition=True)),
+    "conddec_recatt": Variant("Feng et al. 2016, section 8.1", "conddec", dict(attention_history="context")),
+    "conddec_rnnatt": Variant("Feng et al. 2016, section 8.1", "conddec", dict(attention_history="state")),
     "dl4mt": Variant(
-        "Li et al., section 2 (baseNMT)",
+        "Li et al. 2018, section 2 (baseNMT)",
         "rnnsearch",
         dict(
             decoder_transition="conditional",
@@ -138,18 +138,18 @@ VARIANTS: Dict[str, Variant] = {
         ),
     ),
     "adaptive_gru": Variant(
-        "Li et al., section 3.2", "dl4mt", dict(encoder_cell="adaptive_gru", decoder_cell="adaptive_gru")
+        "Li et al. 2018, section 3.2", "dl4mt", dict(encoder_cell="adaptive_gru", decoder_cell="adaptive_gru")
     ),
-    "adaptive_output": Variant("Li et al., section 3.3", "dl4mt", dict(adaptive_output=True)),
-    "adaptive_both": Variant("Li et al., section 3", "adaptive_gru", dict(adaptive_output=True)),
+    "adaptive_output": Variant("Li et al. 2018, section 3.3", "dl4mt", dict(adaptive_output=True)),
+    "adaptive_both": Variant("Li et al. 2018, section 3", "adaptive_gru", dict(adaptive_output=True)),
     "rnnsearch_star": Variant(
-        "Kuang et al., section 3 (RNNSearch*)",
+        "Kuang et al. 2018, section 3 (RNNSearch*)",
         "rnnsearch",
         dict(decoder_transition="conditional", initial_state="mean"),
     ),
-    "bridge_source": Variant("Kuang et al., section 2.1", "rnnsearch_star", dict(bridge_source=True)),
-    "bridge_target": Variant("Kuang et al., section 2.2", "rnnsearch_star", dict(bridge_target=True)),
-    "bridge_direct": Variant("Kuang et al., section 2.3", "bridge_source", dict(bridge_direct="hard")),
+    "bridge_source": Variant("Kuang et al. 2018, section 2.1", "rnnsearch_star", dict(bridge_source=True)),
+    "bridge_target": Variant("Kuang et al. 2018, section 2.2", "rnnsearch_star", dict(bridge_target=True)),
+    "bridge_direct": Variant("Kuang et al. 2018, section 2.3", "bridge_source", dict(bridge_direct="hard")),
     "context_gate": Variant("Tu et al. 2017", "dl4mt", dict(context_gate="both", attention_dim=hidden_width)),
     "nematus": Variant(
         "Miceli Barone et al. 2017 (deep transitions), Sennrich et al. 2017 (Edinburgh's systems)",
@@ -190,7 +190,7 @@ VARIANTS: Dict[str, Variant] = {
         ),
     ),
     "ava": Variant(
-        "Zhao and Zhang, section 3 (shallow, compared with RNNsearch)",
+        "Zhao and Zhang 2018, section 3 (shallow, compared with RNNsearch)",
         "rnnsearch",
         dict(
             encoder_type="hierarchical",
@@ -211,12 +211,12 @@ VARIANTS: Dict[str, Variant] = {
         ),
     ),
     "ava_encs": Variant(
-        "Zhao and Zhang, section 4 (shallow, English-Czech)",
+        "Zhao and Zhang 2018, section 4 (shallow, English-Czech)",
         "ava",
         dict(encoder_cell="lstm", decoder_cell="lstm", encoder_layers=2, attention_dim=1024, attention_via_dim=256),
     ),
     "ava_deep": Variant(
-        "Zhao and Zhang, section 4 (deep)",
+        "Zhao and Zhang 2018, section 4 (deep)",
         "ava",
         dict(encoder_cell="lstm", decoder_cell="lstm", encoder_layers=4, decoder_layers=2),
     ),

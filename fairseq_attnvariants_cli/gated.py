@@ -20,19 +20,19 @@ from fairseq_attnvariants.nn.readout import AdaptiveWeighting
 from .files import UserError
 
 
-def shares(layers: AdaptiveGRU, arguments: Tuple[PackedSequence], _: Any) -> Tensor:
-    """``g_t`` (002 eq. 13)."""
+def adaptive_gates(layers: AdaptiveGRU, arguments: Tuple[PackedSequence], _: Any) -> Tensor:
+    """``g_t`` (Li et al. 2018 eq. 13)."""
     inputs, _ = pad_packed_sequence(arguments[0], batch_first=True)  # sources of one length: none is padded
-    return layers.shares(inputs)
+    return layers.adaptive_gates(inputs)
 
 
 def weights(_: AdaptiveWeighting, arguments: Any, output: Tensor) -> Tensor:
-    """``α`` (002 eq. 21)."""
+    """``α`` (Li et al. 2018 eq. 21)."""
     return output
 
 
 def remainder(_: Decoder, arguments: Any, decoded: Decoded) -> Tensor:
-    """``||sd_i|| / ||sd_0||`` (001 §5)."""
+    """``||sd_i|| / ||sd_0||`` (Feng et al. 2016 §5)."""
     assert decoded.conditions is not None
     lengths = norms(decoded.conditions)  # B x (T+1)
     return (lengths[:, 1:] / lengths[:, :1])[None, ..., None]
@@ -52,7 +52,7 @@ class Gates(NamedTuple):
 KINDS = (
     Gates(
         "source", "an adaptive GRU in the encoder", ("g forward", "g backward"),
-        lambda module: isinstance(module, AdaptiveGRU), shares, joined=0,
+        lambda module: isinstance(module, AdaptiveGRU), adaptive_gates, joined=0,
     ),
     Gates(
         "target", "an adaptive output", ("alpha_s", "alpha_y", "alpha_c"),

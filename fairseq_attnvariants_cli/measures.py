@@ -95,7 +95,7 @@ def scores(systems: Systems, references: References, measures: Measures, samples
     """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
 
     1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU beside the
-    brevity penalty (Kuang et al., table 6); it is not resampled.
+    brevity penalty (Kuang et al. 2018, table 6); it is not resampled.
     """
     rows = []
     for name, metric in measures:

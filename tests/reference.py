@@ -54,7 +54,7 @@ def gru(x, h, w, u, b, b_u=None, norm=plain):
 
 
 def adaptive_gru(x, h, w, u, b, norm=plain, carry=1):
-    """002 eq. 13-17 with the reset gate after the product; rows of w and u hold r, z, candidate, g."""
+    """Li et al. 2018 eq. 13-17 with the reset gate after the product; rows of w and u hold r, z, candidate, g."""
     n = h.numel()
     wx, uh = norm("input", w @ x + b).split(n), norm("recurrent", u @ h).split(n)
     g = torch.sigmoid(wx[3] + uh[3])
@@ -162,7 +162,7 @@ def layers(model, prefix, kind, inputs, count, bidirectional=0, residuals=0):
 
 def convolved(model, cfg, x):
     """Segments of characters: maxima of filters of width 1, 2, ... with zeros beside the sentence, and highways."""
-    E = "encoder.layers."
+    E = "encoder.network."
     found = [[] for _ in x]
     for number, width in enumerate(w for w, many in enumerate(map(int, cfg.encoder_filters.split("-")), 1) if many):
         weight = matrix(model, f"{E}convolutions.{number}.weight")  # filters x m x width
@@ -197,7 +197,7 @@ def encode(model, cfg, tokens):
     x = inputs = matrix(model, "encoder.embed_tokens.weight")[tokens]
     kind, count = str(cfg.encoder_cell), cfg.encoder_layers
     both, r = cfg.encoder_bidirectional_layers or count, cfg.residuals
-    E = "encoder.layers."
+    E = "encoder.network."
     if str(cfg.encoder_type) == "convolutional":
         E, inputs = E + "above.", convolved(model, cfg, x)
     if str(cfg.encoder_type) == "hierarchical":
@@ -216,7 +216,7 @@ def encode(model, cfg, tokens):
 
 def logits(model, cfg, source, previous):
     """Logits, attention and cost terms of one unpadded sentence pair, over target steps."""
-    D = "decoder.layers."
+    D = "decoder.network."
     p = lambda name: matrix(model, D + name)  # noqa: E731
     n = cfg.decoder_hidden_size
     x, s, upper, last = encode(model, cfg, source)
@@ -440,7 +440,7 @@ def logits(model, cfg, source, previous):
             conditions.append(sd)
         hidden = state[:n] if hidden is None else hidden
         for k in range(len(above)):
-            step, _ = recurrence(model, D + "upper.rnn", str(cfg.decoder_cell), k)
+            step, _ = recurrence(model, D + "above.rnn", str(cfg.decoder_cell), k)
             above[k] = step(torch.cat([hidden, c]) if cfg.context_to_layers else hidden, above[k])
             hidden = above[k][:n] + (hidden if 0 < cfg.residuals <= k + 2 else 0)
         read = {"hidden": hidden, "target": y, "context": c}

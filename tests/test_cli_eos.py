@@ -64,7 +64,7 @@ def test_translations_are_decoded_or_the_reference(runs, tmp_path, monkeypatch):
 def test_flat_attention_is_on_the_first_word(runs, tmp_path):
     """So only the translation of an empty line ends where its source does."""
     state = torch.load(runs.rnnsearch / "checkpoint_best.pt", weights_only=True)
-    state["model"]["decoder.layers.transition.attention.vector"].zero_()
+    state["model"]["decoder.network.transition.attention.vector"].zero_()
     torch.save(state, tmp_path / "flat.pt")
     (tmp_path / "source").write_text("ant bee\n\ncat\n\n")
     rows = shares(runs, tmp_path, "--source", tmp_path / "source", "--path", tmp_path / "flat.pt")

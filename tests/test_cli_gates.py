@@ -106,7 +106,7 @@ def test_gates_of_the_encoder_follow_the_equation(runs, gated, tmp_path):
             states = [a[16 * direction : 16 * (direction + 1)] for a in annotations]
             zero = torch.zeros(16).double()
             before = [*states[1:], zero] if direction else [zero, *states[:-1]]
-            prefix = f"encoder.layers.rnn.cells.0.{direction}."
+            prefix = f"encoder.network.rnn.cells.0.{direction}."
             w, b = (matrix(loaded.model, f"{prefix}inputs.input.{kind}") for kind in ("weight", "bias"))
             u = matrix(loaded.model, f"{prefix}recurrent.weight")
             expected = [100 * torch.sigmoid(w @ a + b + u @ h)[-16:].mean() for a, h in zip(x, before)]
@@ -119,7 +119,7 @@ def test_every_layer_is_there_whichever_level_it_is_of(runs, tmp_path):
     corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="adaptive_gru"))
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     for name, parameter in state["model"].items():
-        if name.startswith("encoder.layers.upper.cells.0."):
+        if name.startswith("encoder.network.upper.cells.0."):
             parameter.zero_()
     torch.save(state, tmp_path / "halves.pt")
     for record in values(runs, tmp_path, tmp_path / "halves.pt"):
@@ -148,7 +148,7 @@ def test_gates_of_words_and_segments_above_characters_are_refused():
 def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
     """With a state and a previous word that give nothing, their weights are equal, and the context's are not."""
     state = torch.load(gated, weights_only=True)
-    readout = "decoder.layers.readout."
+    readout = "decoder.network.readout."
     for name in ("hidden.weight", "hidden.bias", "target.weight", "weighting.whole.weight", "weighting.whole.bias"):
         state["model"][readout + name].zero_()
     for name in ("context", "weighting.part", "weighting.score"):

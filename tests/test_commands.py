@@ -247,7 +247,7 @@ def test_bridging_criterion_from_a_warm_start(data, trained, tmp_path):
     arguments = train_arguments(data, tmp_path, *options, *criterion, "--no-epoch-checkpoints")
     log = run("fairseq-train", *arguments, "--max-update", "2").stdout
     assert "not taken   decoder.bridge.projection.weight (not in the checkpoint)" in log
-    assert "grown       decoder.layers.transition.attention.key.weight (32 of 48 columns taken)" in log
+    assert "grown       decoder.network.transition.attention.key.weight (32 of 48 columns taken)" in log
     assert re.search(r"bridging_loss [\d.]+", log)
     before, after = weights(baseline), weights(tmp_path / "checkpoint_last.pt")
     for name, value in before.items():

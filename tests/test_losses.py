@@ -16,7 +16,7 @@ from fairseq_attnvariants.losses import alignment, coverage, embedding_distance,
 
 
 def test_fertility_costs_by_hand():
-    """001 section 5 on two sentences of 2 and 1 steps; what stands at padding never counts."""
+    """Feng et al. 2016 section 5 on two sentences of 2 and 1 steps; what stands at padding never counts."""
     conditions = torch.tensor(
         [
             [[3.0, 4.0], [0.0, 4.0], [0.0, 1.0]],  # moves by 3 and by 3; 1 is left over

@@ -55,7 +55,9 @@ BEYOND_RNNSEARCH = {
 
 
 def _character():
-    """Four LSTM layers a side, 1024 wide, embeddings of as much and 304 symbols: 69.1 M (004's table 3: 100 M).
+    """Four LSTM layers a side, 1024 wide, embeddings of as much and 304 symbols: 69.1 M.
+
+    (Zhao and Zhang 2018, table 3: 100 M.)
 
     An LSTM has 4n (in + n + 1) parameters; the encoder's has a second bias, and two directions of 512.
     """
@@ -120,7 +122,7 @@ def _decoder_of_characters():
 
 
 def _char2char():
-    """68.84 M by the authors' code with its 304 and 302 symbols (004's table 3: 69 M).
+    """68.84 M by the authors' code with its 304 and 302 symbols (Zhao and Zhang 2018, table 3: 69 M).
 
     Here 304 a side, 0.003 M for a second bias of the encoder's GRUs, and no bias of attention's energies, which would
     change nothing.
@@ -133,7 +135,9 @@ def _char2char():
 
 
 def _bpe2char():
-    """39.7 M by the authors' code with 24,254 subwords and 302 characters, of German-English (004's table 3: 76 M).
+    """39.7 M by the authors' code with 24,254 subwords and 302 characters, of German-English.
+
+    (Zhao and Zhang 2018, table 3: 76 M.)
 
     Here 304 characters, and what :func:`_char2char` says of biases.
     """
@@ -228,9 +232,9 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
             encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
     assert memories[0].keys is memories[1].keys
     assert [len(memory.keys) for memory in memories] == [3, 3, 2, 3]
-    outside = model.cfg.context_to_layers and run.state.upper is not None  # layers above read it among other things
+    outside = model.cfg.context_to_layers and run.state.above is not None  # layers above read it among other things
     more = model.cfg.attention_via or str(model.cfg.attention_score) == "multihead"  # than an average of annotations
-    assert (run.layers is model.decoder.layers) == (more or outside)
+    assert (run.network is model.decoder.network) == (more or outside)
 
 
 @pytest.mark.parametrize("options", [{}, DEEP], ids=["plain", "deep"])
@@ -275,7 +279,7 @@ def test_search_in_bfloat16_gives_nearly_the_same(name):
     rows, found = torch.tensor([0, 0, 1, 1, 2, 2]), []
     for dtype in ("float32", "bfloat16"):
         model, precisions = build(name, scale=0.3, search_dtype=dtype).eval(), []
-        for part in (model.decoder.layers.transition, model.decoder.output_projection):
+        for part in (model.decoder.network.transition, model.decoder.output_projection):
             part.register_forward_hook(lambda *_, seen=precisions: seen.append(torch.get_float32_matmul_precision()))
         with torch.no_grad():
             full, _ = model(source, lengths, previous)
@@ -340,20 +344,20 @@ def test_every_parameter_is_used(name):
 def test_initial_values():
     model = build("dl4mt", encoder_hidden_size=32, decoder_hidden_size=32, decoder_embed_dim=16)
     parameters = dict(model.named_parameters())
-    recurrent = parameters["decoder.layers.transition.before.recurrent.weight"]
+    recurrent = parameters["decoder.network.transition.before.recurrent.weight"]
     for block in recurrent.split(32):
         torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
-    block = parameters["encoder.layers.rnn.weight_hh_l0_reverse"][:32]
+    block = parameters["encoder.network.rnn.weight_hh_l0_reverse"][:32]
     torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
-    square = parameters["decoder.layers.transition.attention.key.weight"]
+    square = parameters["decoder.network.transition.attention.key.weight"]
     torch.testing.assert_close(square @ square.t(), torch.eye(64), rtol=0, atol=1e-4)
-    query = build("rnnatt", encoder_hidden_size=32, decoder_hidden_size=32).decoder.layers.transition.query_cell
+    query = build("rnnatt", encoder_hidden_size=32, decoder_hidden_size=32).decoder.network.transition.query_cell
     for block in query.inputs["hidden"].weight.split(32):
         torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
     for name in (
         "encoder.embed_tokens.weight",
-        "decoder.layers.readout.hidden.weight",
-        "encoder.layers.rnn.weight_ih_l0",
+        "decoder.network.readout.hidden.weight",
+        "encoder.network.rnn.weight_ih_l0",
     ):
         assert 0.008 < parameters[name].std() < 0.012, name
     assert all(not p.any() for n, p in parameters.items() if n.endswith("bias") or "bias_" in n)
@@ -361,7 +365,7 @@ def test_initial_values():
 
 def test_what_is_square_in_the_adaptive_output_starts_orthogonal():
     """As the authors start W_m, W_r and W_p; the second set of projections starts as the readout's own."""
-    weighting = build("adaptive_output", decoder_embed_dim=32, decoder_hidden_size=32).decoder.layers.readout.weighting
+    weighting = build("adaptive_output", decoder_embed_dim=32, decoder_hidden_size=32).decoder.network.readout.weighting
     for layer in (weighting.part, weighting.whole, weighting.score):
         torch.testing.assert_close(layer.weight @ layer.weight.t(), torch.eye(32), rtol=0, atol=1e-4)
     assert 0.008 < weighting.hidden.weight.std() < 0.012

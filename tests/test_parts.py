@@ -135,7 +135,7 @@ def test_swept_layers_equal_pytorchs(kind, theirs, bidirectional):
 
 
 def test_adaptive_gru_equals_the_plain_one_where_it_must():
-    """With g = 1/2 and everything else doubled, a step is the plain GRU's minus half of z ∘ h (002 eq. 17)."""
+    """With g = 1/2 and everything else doubled, a step is the plain GRU's minus half of z ∘ h (Li et al., eq. 17)."""
     plain, adaptive = GRUCell({"x": 3}, 4), AdaptiveGRUCell({"x": 3}, 4)
     with torch.no_grad():
         for name, parameter in adaptive.named_parameters():
@@ -216,7 +216,7 @@ def test_shares_of_stacked_adaptive_layers():
             expected.append(torch.stack([shares[j] for j in range(5)]))
             found.append(torch.stack([states[j] for j in range(5)]))
         rows = torch.cat(found, dim=1)
-    torch.testing.assert_close(layers.shares(inputs)[:, 0], torch.stack(expected))
+    torch.testing.assert_close(layers.adaptive_gates(inputs)[:, 0], torch.stack(expected))
 
 
 def test_adaptive_output_equals_the_plain_one_where_it_must():
@@ -257,7 +257,7 @@ def test_one_head_without_projected_values_equals_scaled():
     options = dict(encoder_hidden_size=3, attention_dim=6, attention_history="context+convolution+distance", scale=0.5)
     scaled = build("dl4mt", attention_score="scaled", **options).eval()
     heads = build("dl4mt", attention_score="multihead", attention_heads=1, **options).eval()
-    attention = "decoder.layers.transition.attention."
+    attention = "decoder.network.transition.attention."
     own = {attention + name: matrix for name, matrix in ONE_HEAD.items()}
     heads.load_state_dict({**scaled.state_dict(), **own})
     (output, extra), (expected, weights) = (model(source, lengths, previous) for model in (heads, scaled))
@@ -270,7 +270,7 @@ def test_heads_are_offered_beside_their_mean():
     """The first head, whose part of the query is zero, looks everywhere alike."""
     model = build("rnnsearch", scale=0.5, attention_score="multihead", attention_heads=2, attention_dim=6).eval()
     with torch.no_grad():
-        model.decoder.layers.transition.attention.query.weight[:3] = 0
+        model.decoder.network.transition.attention.query.weight[:3] = 0
     source, lengths, previous = batch()
     _, extra = model(source, lengths, previous)
     heads, real = extra["head_attn"][0], source.ne(1).unsqueeze(1)
@@ -283,16 +283,16 @@ def test_heads_are_offered_beside_their_mean():
 def test_weights_of_extreme_energies(kind):
     """They add up to 1, and padding has none however low the other energies are."""
     energies = torch.tensor([[[1e30, -1e30, 5.0]], [[-1e30, -2e30, 9.0]], [[0.5, 0.5, 0.5]]])
-    hidden = torch.tensor([[[False, False, True]]])
+    unseen = torch.tensor([[[False, False, True]]])
     expected = torch.tensor([[[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]]])
-    torch.testing.assert_close(Normaliser(kind)(energies, hidden), expected)
+    torch.testing.assert_close(Normaliser(kind)(energies, unseen), expected)
 
 
 def test_temperature():
     """1 is the plain softmax, half of it that of twice the energies."""
-    energies, hidden = torch.randn(2, 3, 5), torch.zeros(2, 1, 5, dtype=torch.bool)
-    assert Normaliser("softmax", 1.0)(energies, hidden).equal(energies.softmax(-1))
-    torch.testing.assert_close(Normaliser("softmax", 0.5)(energies, hidden), (2 * energies).softmax(-1))
+    energies, unseen = torch.randn(2, 3, 5), torch.zeros(2, 1, 5, dtype=torch.bool)
+    assert Normaliser("softmax", 1.0)(energies, unseen).equal(energies.softmax(-1))
+    torch.testing.assert_close(Normaliser("softmax", 0.5)(energies, unseen), (2 * energies).softmax(-1))
 
 
 @pytest.mark.parametrize("padding", ["left", "right"])
@@ -302,19 +302,19 @@ def test_windows_by_hand(padding):
     mask = mask if padding == "left" else mask.flip(1)
     memory = Memory(torch.zeros(1), torch.zeros(1), mask, real_positions(mask), torch.zeros(1))
     state = State(torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.tensor([0.0, 2.0, 7.0]))
-    hidden, factor = MonotoneWindow(2, 1)(torch.zeros(3, 2), memory, state)
+    unseen, factor = MonotoneWindow(2, 1)(torch.zeros(3, 2), memory, state)
     looks = [[1, 1, 0], [0, 1, 1], [0, 0, 1]]
-    assert (~hidden[0])[:, ~mask[0]].int().tolist() == looks and hidden[0][:, mask[0]].all() and factor is None
+    assert (~unseen[0])[:, ~mask[0]].int().tolist() == looks and unseen[0][:, mask[0]].all() and factor is None
     window = PredictiveWindow(2, 1)
     with torch.no_grad():
         window.vector.zero_()
-    hidden, factor = window(torch.zeros(3, 2), memory, state)  # p = 3/2
-    assert (~hidden[0, 0, ~mask[0]]).tolist() == [True, True, False]
+    unseen, factor = window(torch.zeros(3, 2), memory, state)  # p = 3/2
+    assert (~unseen[0, 0, ~mask[0]]).tolist() == [True, True, False]
     torch.testing.assert_close(factor[0, 0, ~mask[0]][:2], torch.full((2,), 0.5).neg().exp())
 
 
 def test_distance_history_by_hand():
-    """001 section 6.2 on weights (1/2, 1/2): the centre is 1.5, so position 2 gains over position 1."""
+    """Feng et al. 2016 section 6.2 on weights (1/2, 1/2): the centre is 1.5, so position 2 gains over position 1."""
     padding = torch.tensor([[True, False, False]])
     memory = Memory(torch.zeros(1), torch.zeros(1), padding, real_positions(padding), torch.zeros(1))
     state = State(torch.zeros(1), torch.zeros(1), torch.tensor([[0.0, 0.5, 0.5]]), torch.ones(1))
@@ -361,7 +361,7 @@ def test_segments_start_at_the_first_real_character():
 
 def test_initial_values_of_the_convolutional_encoder():
     """The authors': convolutions as wide as their inputs are few, and highways that carry at first."""
-    encoder = build("rnnsearch", encoder_type="convolutional", encoder_filters="0-0-0-900").encoder.layers
+    encoder = build("rnnsearch", encoder_type="convolutional", encoder_filters="0-0-0-900").encoder.network
     (convolution,), highway = encoder.convolutions, encoder.highways[0]
     bound = (6 * 4) ** -0.5
     assert 0.98 * bound < convolution.weight.abs().max() <= bound and 0.49 < convolution.bias.abs().max() <= 0.5
@@ -376,7 +376,7 @@ def test_coverage_that_nothing_reads_changes_nothing(name):
     expected, found = (model.eval()(*batch())[0] for model in (plain, covered))
     assert not torch.allclose(found, expected)
     torch.nn.init.zeros_(
-        covered.get_parameter(f"decoder.layers.transition.attention.histories.{name}.projection.weight")
+        covered.get_parameter(f"decoder.network.transition.attention.histories.{name}.projection.weight")
     )
     torch.testing.assert_close(covered(*batch())[0], expected)
 
@@ -384,7 +384,7 @@ def test_coverage_that_nothing_reads_changes_nothing(name):
 def test_what_was_covered_is_the_sum_of_the_weights_and_zero_at_padding():
     model = build("coverage_gru", scale=0.5, attention_history="fertility+coverage_gru").eval()
     source, lengths, previous = batch()
-    decoder, padding = model.decoder.layers, source.eq(1)
+    decoder, padding = model.decoder.network, source.eq(1)
     memory, state = decoder.start(Encoded(**{k: v[0] for k, v in model.encoder(source, lengths).items() if v}))
     decoded = decoder(model.decoder.embed_tokens(previous), memory, state)
     torch.testing.assert_close(decoded.state.coverage, decoded.weights.sum(1))

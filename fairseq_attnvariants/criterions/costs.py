@@ -177,13 +177,13 @@ def _flag(cost: Cost) -> str:
 
 @register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=FertilityConfig)
 class LabelSmoothedCrossEntropyWithFertility(LabelSmoothedCrossEntropyWithCosts):
-    """With CondDec's step-decay and left-over costs (001 §5)."""
+    """With CondDec's step-decay and left-over costs (Feng et al. 2016 §5)."""
 
     term = "conditions"
 
 
 @register_criterion("label_smoothed_cross_entropy_with_bridging", dataclass=BridgingConfig)
 class LabelSmoothedCrossEntropyWithBridging(LabelSmoothedCrossEntropyWithCosts):
-    """With the direct bridge's embedding loss (003 §2.3)."""
+    """With the direct bridge's embedding loss (Kuang et al. 2018 §2.3)."""
 
     term = "bridged"

@@ -34,6 +34,7 @@ from ..refusals import check, check_compiler
 from ..variants import VARIANTS, fill
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
+from .renamed import rename
 from .warm_start import WarmStart, warm_start
 
 logger = logging.getLogger(__name__)
@@ -106,8 +107,9 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """This model's own checkpoint takes the place of a warm start."""
+        """This model's own checkpoint takes the place of a warm start; parameters take their present names."""
         self.warm_started = None
+        rename(state_dict, name)
         super().upgrade_state_dict_named(state_dict, name)
 
     def forward(
@@ -128,7 +130,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **kwargs)
             logits, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **kwargs)
             if self.decoder.bridge is not None and with_cost_terms:
-                # the whole embeddings: what is compared with e(y) has nothing dropped out (003 eq. 3)
+                # the whole embeddings: what is compared with e(y) has nothing dropped out (Kuang et al. 2018 eq. 3)
                 embedded, padding = self.encoder.embed_tokens(src_tokens), src_tokens.eq(self.encoder.dictionary.pad())
                 extra["bridged"] = [self.decoder.bridge(embedded, extra["attn"][0], padding)]
             elif self.decoder.bridge is not None and self.training:
@@ -154,9 +156,9 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             if isinstance(start, Exception):
                 raise start
             logger.info(start)
-        if self.cfg.compile and not self.decoder.layers.compiled:
+        if self.cfg.compile and not self.decoder.network.compiled:
             check_compiler(device)
-            self.decoder.layers.compile_step()
+            self.decoder.network.compile_step()
         if self.cost_terms and not (with_cost_terms or self.told):
             self.told = True
             names = [
@@ -192,9 +194,9 @@ class Encoder(FairseqEncoder):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
         self.dropout_in = FairseqDropout(cfg.encoder_dropout_in, module_name="encoder_dropout_in")
-        self.layers = build_encoder(cfg, FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out"))
+        self.network = build_encoder(cfg, FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out"))
         self.max_source_positions = cfg.max_source_positions
-        self.space = dictionary.space() if isinstance(self.layers, HierarchicalEncoder) else None
+        self.space = dictionary.space() if isinstance(self.network, HierarchicalEncoder) else None
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **kwargs) -> Dict[str, List[Tensor]]:
@@ -216,7 +218,7 @@ class Encoder(FairseqEncoder):
         word_ends = None
         if self.space is not None:
             word_ends = src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos())
-        encoded: Encoded = self.layers(embedded, src_tokens.eq(self.dictionary.pad()), word_ends)
+        encoded: Encoded = self.network(embedded, src_tokens.eq(self.dictionary.pad()), word_ends)
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
@@ -245,7 +247,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
     def __init__(self, dictionary, embed_tokens: nn.Embedding, decoder: Decoder, bridge: Optional[DirectBridge], cfg):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
-        self.layers = decoder
+        self.network = decoder
         self.bridge = bridge
         self.dropout_in = FairseqDropout(cfg.decoder_dropout_in, module_name="decoder_dropout_in")
         self.dropout_out = FairseqDropout(cfg.decoder_dropout_out, module_name="decoder_dropout_out")
@@ -276,7 +278,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             else:
                 prev_output_tokens = prev_output_tokens[:, -1:]
                 run = self._kept(incremental_state) or self._start(encoder_out, search=True)
-            decoded = run.layers(self.dropout_in(self.embed_tokens(prev_output_tokens)), run.memory, run.state)
+            decoded = run.network(self.dropout_in(self.embed_tokens(prev_output_tokens)), run.memory, run.state)
             if incremental_state is not None:
                 self._keep(incremental_state, run._replace(state=decoded.state))
             features = self.dropout_out(decoded.features)
@@ -322,12 +324,12 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> "Run":
         encoded, rows = _encoded(encoder_out)
-        layers, (memory, state) = self.layers, self.layers.start(encoded)
+        network, (memory, state) = self.network, self.network.start(encoded)
         if search and rows is not None and len(rows) > len(encoded.final):
-            layers, memory, state = for_hypotheses(layers, memory, state)
+            network, memory, state = for_hypotheses(network, memory, state)
         if rows is not None:
             memory, state = serve(memory, 1, rows), reorder(state, rows)
-        return Run(layers, memory, state)
+        return Run(network, memory, state)
 
     def _kept(self, incremental_state) -> Optional["Run"]:
         kept = self.get_incremental_state(incremental_state, self.STATE)
@@ -340,7 +342,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 class Run(NamedTuple):
     """What decodes some sentences, and where it stands."""
 
-    layers: Decoder
+    network: Decoder
     memory: Memory
     state: State
 

@@ -1,4 +1,4 @@
-"""Starting a model from another one's checkpoint (003 §3 trains the direct bridge so).
+"""Starting a model from another one's checkpoint (Kuang et al. 2018 §3 trains the direct bridge so).
 
 What both have is taken, what has grown keeps its random values in the additional columns, and the rest is left as it
 was initialised.
@@ -14,13 +14,18 @@ from torch import Tensor, nn
 from ..implied import ConfigurationError
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint
+from .renamed import rename
 
 PARTS: Dict[str, Tuple[str, ...]] = {
-    "encoder_type": ("encoder.layers.",),
-    "encoder_cell": ("encoder.layers.",),
-    "decoder_cell": ("decoder.layers.transition.before.", "decoder.layers.transition.after.", "decoder.layers.upper."),
-    "initial_state": ("decoder.layers.initial",),
-    "readout": ("decoder.layers.readout.", "decoder.output_projection."),
+    "encoder_type": ("encoder.network.",),
+    "encoder_cell": ("encoder.network.",),
+    "decoder_cell": (
+        "decoder.network.transition.before.",
+        "decoder.network.transition.after.",
+        "decoder.network.above.",
+    ),
+    "initial_state": ("decoder.network.initial",),
+    "readout": ("decoder.network.readout.", "decoder.output_projection."),
 }
 """Options under whose values parameters of one name mean different things."""
 
@@ -61,6 +66,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         raise ConfigurationError(f"--warm-start {path}: there is no such file")
     state = checkpoint_utils.load_checkpoint_to_cpu(path)
     saved: Dict[str, Tensor] = state["model"]
+    rename(saved)
     cfg: Any = model.cfg
     strange = {
         prefix: f"of another {option} there"

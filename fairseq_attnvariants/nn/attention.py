@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .fast.blocks import by_blocks
 from .histories import Histories, History, KeyFeatures, plus
-from .layer_norm import exactly, layer_norm
+from .layer_norm import at_least_float32, layer_norm
 from .state import Encoded, Memory, State, grouped
 from .windows import Window
 
@@ -27,7 +27,9 @@ def real_positions(padding_mask: Tensor) -> Tensor:
 
 
 def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
-    """``e_ij = v·tanh(query + keys + Σ matrix features)`` (001 §3.2, 002 eq. 6), float32 or better.
+    """``e_ij = v·tanh(query + keys + Σ matrix features)``, float32 or better.
+
+    (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6.)
 
     Args:
         query: ``B x k x A``.
@@ -38,11 +40,11 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
     Returns:
         ``B x k x S``.
     """
-    hidden = query.unsqueeze(2) + keys.unsqueeze(1)  # B x k x S x A
+    total = query.unsqueeze(2) + keys.unsqueeze(1)  # B x k x S x A
     for values, matrix in features:
-        hidden = hidden + F.linear(values.to(matrix.dtype), matrix)
-    with torch.autocast(hidden.device.type, enabled=False):
-        return exactly(hidden).tanh_() @ exactly(vector)  # in place, because it is large
+        total = total + F.linear(values.to(matrix.dtype), matrix)
+    with torch.autocast(total.device.type, enabled=False):
+        return at_least_float32(total).tanh_() @ at_least_float32(vector)  # in place, because it is large
 
 
 class Recomputed(nn.Module):
@@ -80,16 +82,16 @@ class Normaliser(nn.Module):
 
             self.function = {"sparsemax": entmax.sparsemax, "entmax": entmax.entmax15}[kind]
 
-    def forward(self, energies: Tensor, hidden: Tensor, factor: Optional[Tensor] = None) -> Tensor:
-        """Weights ``... x S``; what is hidden beside anything else gets exactly zero.
+    def forward(self, energies: Tensor, unseen: Tensor, factor: Optional[Tensor] = None) -> Tensor:
+        """Weights ``... x S``; what is unseen beside anything else gets exactly zero.
 
         Args:
             energies: ``... x S``.
-            hidden: True where attention does not look, ``... x S``.
+            unseen: True where attention does not look, ``... x S``.
             factor: of the weights, which are scaled to add up to 1 again, ``... x S``.
         """
         energies = energies if self.temperature == 1 else energies / self.temperature
-        weights = self.function(energies.masked_fill(hidden, torch.finfo(energies.dtype).min), dim=-1)
+        weights = self.function(energies.masked_fill(unseen, torch.finfo(energies.dtype).min), dim=-1)
         if factor is None:
             return weights
         weights = weights * factor
@@ -118,7 +120,9 @@ class WeightedSum(nn.Module):
 
 
 class Attention(nn.Module):
-    """``w_i = softmax(e_i)`` of a score's energies ``e_ij``, and ``c_i = Σ_j w_ij s_j`` (001 §3.2, 002 eq. 6-7).
+    """``w_i = softmax(e_i)`` of a score's energies ``e_ij``, and ``c_i = Σ_j w_ij s_j``.
+
+    (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6-7.)
 
     A score is a subclass, in :data:`SCORES`.
 
@@ -127,7 +131,7 @@ class Attention(nn.Module):
         annotation_dim: width ``a`` of the annotations.
         attention_dim: width ``A`` of the query and the keys that are compared.
         histories: recurrent paths that add their terms to the score.
-        guide_dim: width of a guide, a second part of the query (004 §3.2), or 0 without one.
+        guide_dim: width of a guide, a second part of the query (Zhao and Zhang 2018 §3.2), or 0 without one.
         norm: layer normalisation of the projected query and keys.
         normaliser: makes weights of energies; the softmax by default.
         window: where attention may look; anywhere by default.
@@ -200,7 +204,7 @@ class Attention(nn.Module):
 
 
 class AdditiveAttention(Attention):
-    """Bahdanau's score, ``e_ij = v·tanh(W q + U s_j + b)`` (001 §3.2, 002 eq. 6)."""
+    """Bahdanau's score, ``e_ij = v·tanh(W q + U s_j + b)`` (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6)."""
 
     key_bias = True
 
@@ -239,7 +243,7 @@ class DotAttention(Attention):
             own = query @ matrix.unflatten(0, (self.heads, -1)).to(query.dtype)  # Vᵀ q, B x h x k x f
             terms = values.to(own.dtype) @ own.permute(0, 2, 3, 1)  # B x k x S x h
             energies = energies + terms.permute(0, 3, 1, 2)
-        return exactly(energies).transpose(0, 1)
+        return at_least_float32(energies).transpose(0, 1)
 
 
 class BilinearAttention(DotAttention):
@@ -298,7 +302,7 @@ SCORES: Dict[str, Type[Attention]] = {
 
 
 class AttentionViaAttention(nn.Module):
-    """Attention to a lower level that is guided by attention to a higher one (004 §3.2).
+    """Attention to a lower level that is guided by attention to a higher one (Zhao and Zhang 2018 §3.2).
 
     ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level, where the
     projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  As ``c^w`` is a weighted sum, so is

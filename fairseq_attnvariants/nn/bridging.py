@@ -1,11 +1,11 @@
-"""Bridges between source and target embeddings (003 §2): which source word a target word looks at."""
+"""Bridges between source and target embeddings (Kuang et al. 2018 §2): which source word a target word looks at."""
 
 import torch
 from torch import Tensor, nn
 
 
 def most_attended(weights: Tensor, padding_mask: Tensor) -> Tensor:
-    """``t* = argmax_j α_tj`` (003 eq. 2) among real positions, the first of several.
+    """``t* = argmax_j α_tj`` (Kuang et al. 2018 eq. 2) among real positions, the first of several.
 
     ``B x k`` of weights ``B x k x S``, for each of ``k`` steps or hypotheses, and a mask ``B x S``.
     """
@@ -18,7 +18,7 @@ def select(embeddings: Tensor, positions: Tensor) -> Tensor:
 
 
 class DirectBridge(nn.Module):
-    """Maps source embeddings to where the target's are: ``W x_{t*}`` (003 eq. 3), without a bias.
+    """Maps source embeddings to where the target's are: ``W x_{t*}`` (Kuang et al. 2018 eq. 3), without a bias.
 
     Args:
         source_dim, target_dim: widths of the embeddings.

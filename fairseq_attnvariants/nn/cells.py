@@ -46,12 +46,12 @@ def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, T
 
 
 class Cell(nn.Module):
-    """What the cells share: one matrix an input, one recurrent matrix, one bias.
+    """What the cells gate: one matrix an input, one recurrent matrix, one bias.
 
     Args:
         inputs: width of each named input; the first one's matrix carries the bias.  A cell without inputs reads only
             the state, and has a bias of its own.
-        hidden: hidden width ``n``.
+        hidden_dim: hidden width ``n``.
         norm: layer normalisation of the inputs' sum and of the recurrent product.
     """
 
@@ -59,13 +59,13 @@ class Cell(nn.Module):
     normalised: Tuple[int, ...]  # how many adjoining gates are normalised together
     parts = 1  # of a state, each of width n; the first is the output
 
-    def __init__(self, inputs: Dict[str, int], hidden: int, norm: bool = False):
+    def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
-        self.hidden = hidden
-        self.inputs = input_maps(inputs, self.gates * hidden, bias=True)
-        self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden))
-        self.recurrent = RecurrentLinear(hidden, self.gates * hidden, bias=False)
-        parts = [gates * hidden for gates in self.normalised]
+        self.hidden_dim = hidden_dim
+        self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=True)
+        self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden_dim))
+        self.recurrent = RecurrentLinear(hidden_dim, self.gates * hidden_dim, bias=False)
+        parts = [gates * hidden_dim for gates in self.normalised]
         self.input_norm = layer_norm(norm and len(inputs) > 0, *parts)
         self.recurrent_norm = layer_norm(norm, *parts)
 
@@ -73,14 +73,14 @@ class Cell(nn.Module):
         """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
         for layer in self.inputs.values():
             assert isinstance(layer, nn.Linear)
-            by_gate(scheme.square_, layer.weight, self.hidden)
-        by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden)
+            by_gate(scheme.square_, layer.weight, self.hidden_dim)
+        by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
         normalised = isinstance(self.input_norm, LayerNorm)  # its bias is the gates', because it takes away any before
         carrier: Any = self.input_norm if normalised else next(iter(self.inputs.values()), self)
-        self.initialise_bias(carrier.bias, self.hidden, scheme)
+        self.initialise_bias(carrier.bias, self.hidden_dim, scheme)
 
     @staticmethod
-    def initialise_bias(bias: Tensor, hidden: int, scheme: Scheme) -> None:
+    def initialise_bias(bias: Tensor, hidden_dim: int, scheme: Scheme) -> None:
         """Fill the bias of all gates, ``gates·n``, which is zero so far."""
 
     @staticmethod
@@ -100,7 +100,7 @@ class Cell(nn.Module):
     @property
     def state_dim(self) -> int:
         """Width of the state."""
-        return self.parts * self.hidden
+        return self.parts * self.hidden_dim
 
     @classmethod
     def output(cls, state: Tensor) -> Tensor:
@@ -134,7 +134,9 @@ class Cell(nn.Module):
 
 
 class GRUCell(Cell):
-    """Gated recurrent unit (001 §3.1, 002 eq. 9-12; the reset gate follows the recurrent product).
+    """Gated recurrent unit, whose reset gate follows the recurrent product.
+
+    (Feng et al. 2016 §3.1, Li et al. 2018 eq. 9-12.)
 
     ``r = σ(W_r x + U_r h)``, ``z = σ(W_z x + U_z h)``, ``h~ = tanh(W x + r ∘ (U h))``, ``h' = z ∘ h + (1 - z) ∘ h~``.
     """
@@ -143,8 +145,8 @@ class GRUCell(Cell):
     normalised = 2, 1
 
     @staticmethod
-    def initialise_bias(bias: Tensor, hidden: int, scheme: Scheme) -> None:
-        nn.init.constant_(bias[: 2 * hidden], scheme.gate_bias)  # reset and update gate
+    def initialise_bias(bias: Tensor, hidden_dim: int, scheme: Scheme) -> None:
+        nn.init.constant_(bias[: 2 * hidden_dim], scheme.gate_bias)  # reset and update gate
 
     @staticmethod
     def step(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
@@ -158,7 +160,7 @@ class GRUCell(Cell):
 
 
 class AdaptiveGRUCell(Cell):
-    """A GRU that weighs its input against its history (002 eq. 13-17).
+    """A GRU that weighs its input against its history (Li et al. 2018 eq. 13-17).
 
     ``g = σ(W_g x + U_g h + b)``; ``r``, ``z`` and ``h~`` read ``(1-g) ∘ (W x + b)`` and ``g ∘ (U h)``;
     ``h' = g ∘ z ∘ h + (1 - z) ∘ h~``.
@@ -173,22 +175,22 @@ class AdaptiveGRUCell(Cell):
         """As every cell, times :attr:`start`."""
         super().initialise(scheme)
         for parameter in self.parameters():
-            parameter[: 3 * self.hidden] *= self.start
+            parameter[: 3 * self.hidden_dim] *= self.start
 
     @classmethod
     def step(cls, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
-        reset_x, update_x, candidate_x, share_x = inputs.chunk(4, dim=-1)  # N x n
-        reset_h, update_h, candidate_h, share_h = recurrent.chunk(4, dim=-1)  # N x n
-        share = torch.sigmoid(share_x + share_h)
-        reset = torch.sigmoid(torch.lerp(reset_x, reset_h, share))  # lerp: (1-g) ∘ x + g ∘ h
-        update = torch.sigmoid(torch.lerp(update_x, update_h, share))
-        candidate = torch.tanh(torch.lerp(candidate_x, reset * candidate_h, share))
-        return torch.lerp(candidate, cls.carried(share, previous), update)
+        reset_x, update_x, candidate_x, gate_x = inputs.chunk(4, dim=-1)  # N x n
+        reset_h, update_h, candidate_h, gate_h = recurrent.chunk(4, dim=-1)  # N x n
+        gate = torch.sigmoid(gate_x + gate_h)
+        reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate))  # lerp: (1-g) ∘ x + g ∘ h
+        update = torch.sigmoid(torch.lerp(update_x, update_h, gate))
+        candidate = torch.tanh(torch.lerp(candidate_x, reset * candidate_h, gate))
+        return torch.lerp(candidate, cls.carried(gate, previous), update)
 
     @staticmethod
-    def carried(share: Tensor, previous: Tensor) -> Tensor:
+    def carried(gate: Tensor, previous: Tensor) -> Tensor:
         """``g ∘ h``, of which the update gate keeps a part, ``N x n``."""
-        return share * previous
+        return gate * previous
 
 
 class DoubledGRUCell(AdaptiveGRUCell):
@@ -201,9 +203,9 @@ class DoubledCarryGRUCell(DoubledGRUCell):
     """A second control: the carry is doubled as well, ``2 g ∘ z ∘ h``, so that at ``g = 1/2`` a step is a GRU's."""
 
     @staticmethod
-    def carried(share: Tensor, previous: Tensor) -> Tensor:
+    def carried(gate: Tensor, previous: Tensor) -> Tensor:
         """``2 g ∘ h``, ``N x n``."""
-        return 2 * share * previous
+        return 2 * gate * previous
 
 
 class LSTMCell(Cell):
@@ -214,8 +216,8 @@ class LSTMCell(Cell):
     parts = 2
 
     @staticmethod
-    def initialise_bias(bias: Tensor, hidden: int, scheme: Scheme) -> None:
-        nn.init.ones_(bias[hidden : 2 * hidden])
+    def initialise_bias(bias: Tensor, hidden_dim: int, scheme: Scheme) -> None:
+        nn.init.ones_(bias[hidden_dim : 2 * hidden_dim])
 
     @staticmethod
     def step(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
@@ -236,26 +238,26 @@ class ContextGatedCell(nn.Module):
         cell: the kind of GRU.
         kind: ``source``, ``target`` or ``both``.
         inputs: width of each named input.
-        hidden: hidden width ``n``.
+        hidden_dim: hidden width ``n``.
         norm: layer normalisation of the source's sum, of the target's, and of the recurrent product.
     """
 
-    def __init__(self, cell: Type[Cell], kind: str, inputs: Dict[str, int], hidden: int, norm: bool = False):
+    def __init__(self, cell: Type[Cell], kind: str, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
-        self.cell = cell({}, hidden, norm)
+        self.cell = cell({}, hidden_dim, norm)
         self.kind = kind
-        self.widths = [cell.gates * hidden, hidden]  # of what the cell reads, and of z
+        self.widths = [cell.gates * hidden_dim, hidden_dim]  # of what the cell reads, and of z
         source = {name: width for name, width in inputs.items() if name in SOURCE}
         target = {name: width for name, width in inputs.items() if name not in SOURCE}
         self.source, self.target = (input_maps(widths, sum(self.widths), bias=False) for widths in (source, target))
-        self.gate = RecurrentLinear(hidden, hidden)
-        parts = [gates * hidden for gates in (*cell.normalised, 1)]
+        self.gate = RecurrentLinear(hidden_dim, hidden_dim)
+        parts = [gates * hidden_dim for gates in (*cell.normalised, 1)]
         self.source_norm, self.target_norm = layer_norm(norm, *parts), layer_norm(norm and len(target) > 0, *parts)
 
     def initialise(self, scheme: Scheme) -> None:
         """Gate by gate, as :meth:`Cell.initialise`."""
         for layer in (*self.source.values(), *self.target.values()):
-            by_gate(scheme.square_, layer.weight, self.cell.hidden)  # type: ignore[arg-type]
+            by_gate(scheme.square_, layer.weight, self.cell.hidden_dim)  # type: ignore[arg-type]
 
     @property
     def state_dim(self) -> int:
@@ -289,15 +291,15 @@ class ContextGatedCell(nn.Module):
             target, term = target.to(state.dtype).split(self.widths, dim=1)
             gate = gate + term
         gate = torch.sigmoid(gate.to(state.dtype))
-        shares = SHARES[self.kind](gate.repeat(1, self.cell.gates))  # of C c, and of W y and U h, N x gates·n or 1
-        total = self.cell.bias + shares[0] * source
+        scales = SCALES[self.kind](gate.repeat(1, self.cell.gates))  # of C c, and of W y and U h, N x gates·n or 1
+        total = self.cell.bias + scales[0] * source
         if target is None:
-            state = SHARES[self.kind](gate)[1] * state
+            state = SCALES[self.kind](gate)[1] * state
             return self.cell.step(total, self.cell.recall(state), state)
-        return self.cell.step(total + shares[1] * target, shares[1] * self.cell.recall(state), state)
+        return self.cell.step(total + scales[1] * target, scales[1] * self.cell.recall(state), state)
 
 
-SHARES: Dict[str, Callable[[Tensor], Any]] = {
+SCALES: Dict[str, Callable[[Tensor], Any]] = {
     "source": lambda z: (z, 1),
     "target": lambda z: (1, z),
     "both": lambda z: (z, 1 - z),

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from .dropout import HiddenDropout
 from .fast.loop import in_loop
 from .fast.stacks import kept_as_steps, stack
-from .layer_norm import exactly, layer_norm
+from .layer_norm import at_least_float32, layer_norm
 from .layers import recurrent_layers
 from .readout import Readout
 from .state import Encoded, Memory, State, grouped
@@ -44,9 +44,9 @@ class Decoded(NamedTuple):
 class InitialState(nn.Module):
     """``h_0`` from the source, one affine map and tanh.
 
-    ``first``: of the backward state at the first word (001, Bahdanau 2015), or where the top layer has no backward
-    direction of its forward state at the last word; ``linear``: the same without tanh (004);
-    ``mean``: of the mean of the real annotations (002, 003).
+    ``first``: of the backward state at the first word (Feng et al. 2016, Bahdanau et al. 2015), or where the top layer
+    has no backward direction of its forward state at the last word; ``linear``: the same without tanh
+    (Zhao and Zhang 2018); ``mean``: of the mean of the real annotations (Li et al. 2018, Kuang et al. 2018).
 
     Args:
         source: ``first``, ``linear`` or ``mean``.
@@ -87,19 +87,19 @@ class InitialStates(nn.ModuleList):
         return torch.cat([initial(encoded) for initial in self], dim=1)
 
 
-class UpperLayers(nn.Module):
+class LayersAbove(nn.Module):
     """Layers above the transition.  They feed nothing back to it, so they run over all steps at once.
 
     Args:
-        kind, hidden, layers, dropout, options: as :func:`~.layers.recurrent_layers` has them.
+        kind, hidden_dim, layers, dropout, options: as :func:`~.layers.recurrent_layers` has them.
         context: width of the context that every layer reads (Wu et al. 2016), or 0.
     """
 
-    def __init__(self, kind: str, hidden: int, layers: int, dropout: float, context: int = 0, **options: Any):
+    def __init__(self, kind: str, hidden_dim: int, layers: int, dropout: float, context: int = 0, **options: Any):
         super().__init__()
         self.layers = layers
         self.context = context
-        self.rnn = recurrent_layers(kind, hidden, hidden, layers, dropout, beside=context, **options)
+        self.rnn = recurrent_layers(kind, hidden_dim, hidden_dim, layers, dropout, beside=context, **options)
 
     def forward(self, outputs: Tensor, contexts: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
         """``N x T x n``, ``N x T x a`` and ``N x layers x state width`` to outputs and a state of the same shapes."""
@@ -116,7 +116,7 @@ class Decoder(nn.Module):
         initial: makes ``h_0`` of all layers.
         readout: makes the features.
         initial_query: makes ``q_0`` (RNNAtt), with weights of its own.
-        upper: layers above the transition.
+        above: layers above the transition.
         recompute_steps: keep, for the backward pass, only the states of every so many steps, and compute those between
             them again; 0 keeps all.
         hidden_dropout: rate of :class:`~.dropout.HiddenDropout`, of all cells.
@@ -129,7 +129,7 @@ class Decoder(nn.Module):
         initial: Union[InitialState, InitialStates],
         readout: Readout,
         initial_query: Optional[InitialState] = None,
-        upper: Optional[UpperLayers] = None,
+        above: Optional[LayersAbove] = None,
         recompute_steps: int = 0,
         hidden_dropout: float = 0.0,
         reads_all_layers: bool = False,
@@ -139,7 +139,7 @@ class Decoder(nn.Module):
         self.initial = initial
         self.readout = readout
         self.initial_query = initial_query
-        self.upper = upper
+        self.above = above
         self.recompute_steps = recompute_steps
         self.hidden_dropout = HiddenDropout(hidden_dropout)
         self.reads_all_layers = reads_all_layers
@@ -153,10 +153,10 @@ class Decoder(nn.Module):
     def start(self, encoded: Encoded) -> Tuple[Memory, State]:
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
         memory = self.transition.attention.memory(encoded)._replace(shares=encoded.shares)
-        hidden, above = self.initial(encoded).tensor_split([self.transition.last.state_dim], dim=1)
+        hidden, higher = self.initial(encoded).tensor_split([self.transition.last.state_dim], dim=1)
         upper = encoded.upper_annotations
         width = encoded.annotations.size(2) + (0 if upper is None else upper.size(2))
-        weights = exactly(hidden.new_zeros(memory.padding_mask.shape))
+        weights = at_least_float32(hidden.new_zeros(memory.padding_mask.shape))
         state = State(
             hidden=hidden,
             context=hidden.new_zeros(len(hidden), width),
@@ -165,7 +165,7 @@ class Decoder(nn.Module):
             query=None if self.initial_query is None else self.initial_query(encoded),
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
-            upper=None if self.upper is None else above.unflatten(1, (self.upper.layers, -1)),
+            above=None if self.above is None else higher.unflatten(1, (self.above.layers, -1)),
             **self.transition.attention.histories.first_entries(memory),
         )
         return memory, state
@@ -206,9 +206,9 @@ class Decoder(nn.Module):
         hidden = last.output(hiddens.whole)  # N x T x n
         if self.reads_all_layers:
             hidden = torch.cat(last.outputs(hiddens.whole), dim=-1)  # N x T x (layers · n)
-        if self.upper is not None and state.upper is not None:
-            hidden, above = self.upper(hidden, contexts.whole, state.upper)
-            state = state._replace(upper=above)
+        if self.above is not None and state.above is not None:
+            hidden, higher = self.above(hidden, contexts.whole, state.above)
+            state = state._replace(above=higher)
         # what is recomputed keeps nothing at all
         with nullcontext() if self.recompute_steps else kept_as_steps(hiddens, contexts):
             features = self.readout(hidden, target, contexts.whole)  # N x T x f

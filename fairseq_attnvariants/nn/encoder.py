@@ -15,20 +15,21 @@ from .state import Encoded
 
 
 class BidirectionalEncoder(nn.Module):
-    """Annotations ``s_j = [→s_j; ←s_j]`` (001 §3.2), or ``[→s_j; ←s_j; x_j]`` (003 §2.1).
+    """Annotations ``s_j = [→s_j; ←s_j]`` (Feng et al. 2016 §3.2), or ``[→s_j; ←s_j; x_j]`` (Kuang et al. 2018 §2.1).
 
     With fewer bidirectional layers than layers it is ``s_j = →s_j`` of those above (Wu et al. 2016).
 
     Args:
         kind: of cell, a key of :data:`~.cells.CELLS`.
         input_dim: embedding width ``m``.
-        hidden: width ``n`` of each direction.
+        hidden_dim: width ``n`` of each direction.
         layers: number of layers; each reads both directions of the one below.
         bidirectional: how many of them, the lowest, have both directions.
         dropout: of the annotations.
         between: dropout rate between layers.
         bridge: whether annotations carry the embeddings (source-side bridging).
-        levels: 2 makes the lowest layer a level of its own, with the others as the higher one (004 §3.2).
+        levels: 2 makes the lowest layer a level of its own, with the others as the higher one (Zhao and
+            Zhang 2018 §3.2).
         hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
         residuals: the layer, from 1, from which on a layer's input is added to its output, or 0.
         options: of the layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayers`.
@@ -38,7 +39,7 @@ class BidirectionalEncoder(nn.Module):
         self,
         kind: str,
         input_dim: int,
-        hidden: int,
+        hidden_dim: int,
         layers: int,
         dropout: nn.Module,
         between: float = 0.0,
@@ -56,10 +57,16 @@ class BidirectionalEncoder(nn.Module):
         lowest = layers if levels == 1 else 1
         options.update(dropout=between, masked=hidden_dropout > 0)
         self.rnn = recurrent_layers(
-            kind, input_dim, hidden, lowest, bidirectional=min(bidirectional, lowest), residuals=residuals, **options
+            kind,
+            input_dim,
+            hidden_dim,
+            lowest,
+            bidirectional=min(bidirectional, lowest),
+            residuals=residuals,
+            **options,
         )
         options.update(bidirectional=bidirectional - 1, residuals=max(0, residuals - 1))  # counted above the lowest
-        self.upper = None if levels == 1 else recurrent_layers(kind, 2 * hidden, hidden, layers - 1, **options)
+        self.upper = None if levels == 1 else recurrent_layers(kind, 2 * hidden_dim, hidden_dim, layers - 1, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
         """Encode a batch.
@@ -81,16 +88,16 @@ class BidirectionalEncoder(nn.Module):
 
 
 class HierarchicalEncoder(nn.Module):
-    """Characters from left to right, and words above them in both directions (004 §3.1).
+    """Characters from left to right, and words above them in both directions (Zhao and Zhang 2018 §3.1).
 
     Annotations ``h^c_j`` are the character RNN's states; ``h^w_j = [→h_j; ←h_j]`` are the word RNN's, whose input is
     the character state at the end of each word.
 
     Args:
-        character_kind, character_hidden: cell and width of the character RNN.
+        character_kind, character_dim: cell and width of the character RNN.
         kind: cell of the word RNN.
         input_dim: width ``m`` of the characters' embeddings.
-        hidden: width ``n`` of each direction of the word RNN.
+        hidden_dim: width ``n`` of each direction of the word RNN.
         layers, bidirectional, residuals: of the word RNN, as :class:`BidirectionalEncoder`'s.
         dropout: of both annotations.
         between: dropout rate between layers.
@@ -102,10 +109,10 @@ class HierarchicalEncoder(nn.Module):
     def __init__(
         self,
         character_kind: str,
-        character_hidden: int,
+        character_dim: int,
         kind: str,
         input_dim: int,
-        hidden: int,
+        hidden_dim: int,
         layers: int,
         dropout: nn.Module,
         between: float = 0.0,
@@ -120,8 +127,8 @@ class HierarchicalEncoder(nn.Module):
         self.words_alone = words_alone
         self.hidden_dropout = HiddenDropout(hidden_dropout)
         options["masked"] = hidden_dropout > 0
-        self.characters = recurrent_layers(character_kind, input_dim, character_hidden, 1, **options)
-        sizes = character_hidden, hidden, layers, between, bidirectional, residuals
+        self.characters = recurrent_layers(character_kind, input_dim, character_dim, 1, **options)
+        sizes = character_dim, hidden_dim, layers, between, bidirectional, residuals
         self.words = recurrent_layers(kind, *sizes, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:

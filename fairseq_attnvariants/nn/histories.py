@@ -1,4 +1,6 @@
-"""What attention knows of earlier steps: the recurrent paths of 001, and coverage, whose terms add to the score.
+"""What attention knows of earlier steps: the recurrent paths of Feng et al. (2016), and coverage.
+
+Their terms add to the score.
 
 RNNAtt is none of them: it replaces the query, see :class:`~.transition.Transition`.
 
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .cells import ContextLinear, GRUCell
-from .layer_norm import exactly
+from .layer_norm import at_least_float32
 from .state import Memory, State, grouped
 
 KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
@@ -75,7 +77,7 @@ class Histories(nn.ModuleDict):
 
 
 class ContextHistory(History):
-    """RecAtt (001 §4.1): the score reads the previous context, ``+ V c_{i-1}``."""
+    """RecAtt (Feng et al. 2016 §4.1): the score reads the previous context, ``+ V c_{i-1}``."""
 
     def __init__(self, annotation_dim: int, attention_dim: int):
         super().__init__()
@@ -86,7 +88,7 @@ class ContextHistory(History):
 
 
 class DistanceHistory(History):
-    """HybridAtt1 (001 §6.2): ``e'_ij = σ(j - m_{i-1}) exp(e_ij)`` with ``m_{i-1} = Σ_j j w_{i-1,j}``.
+    """HybridAtt1 (Feng et al. 2016 §6.2): ``e'_ij = σ(j - m_{i-1}) exp(e_ij)`` with ``m_{i-1} = Σ_j j w_{i-1,j}``.
 
     In log space: ``log σ(j - m_{i-1})`` is added to the energy.  ``j`` counts real tokens from 1, and ``m_0 = 0``.
     """
@@ -98,7 +100,7 @@ class DistanceHistory(History):
 
 
 class ConvolutionHistory(History):
-    """HybridAtt2 (001 §6.3): the score reads the previous weights around ``j``, ``+ L (Q * w_{i-1})_j``.
+    """HybridAtt2 (Feng et al. 2016 §6.3): the score reads the previous weights around ``j``, ``+ L (Q * w_{i-1})_j``.
 
     ``filters`` filters of ``width`` (odd) weights, centred, zero-padded, without bias; ``w_0`` is uniform over real
     positions.  Gradients flow through the weights.
@@ -152,7 +154,9 @@ class FertilityHistory(CoverageHistory):
         self.fertility = nn.Linear(annotation_dim, 1, bias=False)
 
     def memory_entries(self, annotations: Tensor) -> Dict[str, Any]:
-        return {"fertility": self.LARGEST * torch.sigmoid(exactly(self.fertility(annotations).squeeze(2)))}  # B x S
+        return {
+            "fertility": self.LARGEST * torch.sigmoid(at_least_float32(self.fertility(annotations).squeeze(2)))
+        }  # B x S
 
     def coverage(self, memory: Memory, state: State) -> Tensor:
         assert memory.fertility is not None
@@ -165,16 +169,16 @@ class CoverageGRUHistory(History):
     ``C_0j = 0``.  Each step has a state of width ``d`` for every source position, which training keeps, ``N x S x d``.
     """
 
-    def __init__(self, annotation_dim: int, hidden: int, coverage_dim: int, attention_dim: int):
+    def __init__(self, annotation_dim: int, hidden_dim: int, coverage_dim: int, attention_dim: int):
         super().__init__()
-        self.cell = GRUCell({"annotation": annotation_dim, "hidden": hidden, "weight": 1}, coverage_dim)
+        self.cell = GRUCell({"annotation": annotation_dim, "hidden": hidden_dim, "weight": 1}, coverage_dim)
         self.projection = nn.Linear(coverage_dim, attention_dim, bias=False)
 
     def memory_entries(self, annotations: Tensor) -> Dict[str, Any]:
         return {"coverage_inputs": self.cell.project("annotation", annotations)}  # B x S x 3d
 
     def first_entries(self, memory: Memory) -> Dict[str, Any]:
-        return {"coverage_state": memory.values.new_zeros(*memory.positions.shape, self.cell.hidden)}
+        return {"coverage_state": memory.values.new_zeros(*memory.positions.shape, self.cell.hidden_dim)}
 
     def key_features(self, memory: Memory, state: State) -> KeyFeatures:
         assert state.coverage_state is not None

@@ -1,8 +1,9 @@
 """Initial values.
 
 Square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), biases 0 (dl4mt's, which blocks' is close
-to); or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao & Zhang).  A part that starts otherwise says so
-in its ``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates) and the readout.
+to); or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A part that starts
+otherwise says so in its ``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates) and the
+readout.
 """
 
 import math
@@ -16,7 +17,7 @@ class Scheme(NamedTuple):
     """How parameters start."""
 
     uniform: bool = False
-    """matrices as Zhao & Zhang's, not as dl4mt's"""
+    """matrices as Zhao and Zhang 2018's, not as dl4mt's"""
     deviation: float = 0.01
     """of dl4mt's: 0.01 was chosen for the papers' widths, smaller models learn sooner from larger values"""
     gate_bias: float = 0.0
@@ -49,9 +50,9 @@ class Initialised(Protocol):
         """Fill the part's parameters, which are as everything else starts so far."""
 
 
-def by_gate(fill: Callable[[Tensor], object], weight: Tensor, hidden: int) -> None:
-    """Fill each gate's ``hidden x in`` rows of ``k·hidden x in`` by themselves."""
-    for block in weight.split(hidden):
+def by_gate(fill: Callable[[Tensor], object], weight: Tensor, hidden_dim: int) -> None:
+    """Fill each gate's ``hidden x in`` rows of ``k·hidden_dim x in`` by themselves."""
+    for block in weight.split(hidden_dim):
         fill(block)
 
 

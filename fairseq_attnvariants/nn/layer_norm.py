@@ -26,7 +26,7 @@ class LayerNorm(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """``... x Σ parts``, computed in float32 or better, in the parameters' type."""
-        pieces = (exactly(value).split(self.parts, dim=-1) for value in (values, self.weight, self.bias))
+        pieces = (at_least_float32(value).split(self.parts, dim=-1) for value in (values, self.weight, self.bias))
         normalised = [F.layer_norm(x, gain.shape, gain, bias) for x, gain, bias in zip(*pieces)]
         return torch.cat(normalised, dim=-1).to(self.weight.dtype)
 
@@ -36,6 +36,6 @@ def layer_norm(wanted: bool, *parts: int) -> nn.Module:
     return LayerNorm(*parts) if wanted else nn.Identity()
 
 
-def exactly(value: Tensor) -> Tensor:
+def at_least_float32(value: Tensor) -> Tensor:
     """Float32, or float64 where the value is: for energies, softmax and normalisation."""
     return value.to(torch.promote_types(value.dtype, torch.float32))

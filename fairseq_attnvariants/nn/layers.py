@@ -171,7 +171,7 @@ class CellLayers(Layers):
     Args:
         cell: the kind of cell.
         input_dim: width of the input.
-        hidden: width ``n`` of each direction.
+        hidden_dim: width ``n`` of each direction.
         layers: number of layers.
         dropout: between layers.
         bidirectional: whether there is a backward direction.
@@ -183,7 +183,7 @@ class CellLayers(Layers):
         self,
         cell: Type[Cell],
         input_dim: int,
-        hidden: int,
+        hidden_dim: int,
         layers: int,
         dropout: float = 0.0,
         bidirectional: bool = False,
@@ -192,13 +192,16 @@ class CellLayers(Layers):
     ):
         super().__init__()
         self.cell = cell
-        self.hidden_size = hidden
+        self.hidden_size = hidden_dim
         self.dropout = dropout
         directions = 2 if bidirectional else 1
         self.cells = nn.ModuleList(
             nn.ModuleList(
                 deepened(
-                    cell({"input": directions * hidden if layer else input_dim}, hidden, norm), cell, depth - 1, norm
+                    cell({"input": directions * hidden_dim if layer else input_dim}, hidden_dim, norm),
+                    cell,
+                    depth - 1,
+                    norm,
                 )
                 for _ in range(directions)
             )
@@ -211,10 +214,10 @@ class CellLayers(Layers):
 
 
 class AdaptiveGRU(CellLayers):
-    """Layers of :class:`~.cells.AdaptiveGRUCell` (002 eq. 13-17), or of a control for it."""
+    """Layers of :class:`~.cells.AdaptiveGRUCell` (Li et al. 2018 eq. 13-17), or of a control for it."""
 
-    def shares(self, inputs: Tensor) -> Tensor:
-        """``g_t`` (002 eq. 13) of the forward and the backward direction of each layer, from the lowest.
+    def adaptive_gates(self, inputs: Tensor) -> Tensor:
+        """``g_t`` (Li et al. 2018 eq. 13) of the forward and the backward direction of each layer, from the lowest.
 
         Args:
             inputs: ``B x T x input width``, without padding.
@@ -246,7 +249,7 @@ class LayerStack(nn.Module):
     Args:
         kind: the kind of cell.
         input_dim: width of the input.
-        hidden: width ``n`` of each direction.
+        hidden_dim: width ``n`` of each direction.
         layers: number of layers.
         dropout: between layers; what a residual adds is whole.
         bidirectional: how many of the lowest layers have both directions.
@@ -259,7 +262,7 @@ class LayerStack(nn.Module):
         self,
         kind: str,
         input_dim: int,
-        hidden: int,
+        hidden_dim: int,
         layers: int,
         dropout: float = 0.0,
         bidirectional: int = 0,
@@ -271,9 +274,9 @@ class LayerStack(nn.Module):
         self.cell = CELLS[kind]
         self.dropout = dropout
         self.residuals = residuals
-        widths = [input_dim] + [hidden * (2 if layer < bidirectional else 1) for layer in range(layers - 1)]
+        widths = [input_dim] + [hidden_dim * (2 if layer < bidirectional else 1) for layer in range(layers - 1)]
         self.layers = nn.ModuleList(
-            recurrent_layers(kind, width + beside, hidden, 1, bidirectional=int(layer < bidirectional), **options)
+            recurrent_layers(kind, width + beside, hidden_dim, 1, bidirectional=int(layer < bidirectional), **options)
             for layer, width in enumerate(widths)
         )
 
@@ -297,7 +300,7 @@ class LayerStack(nn.Module):
 def recurrent_layers(
     kind: str,
     input_dim: int,
-    hidden: int,
+    hidden_dim: int,
     layers: int,
     dropout: float = 0.0,
     bidirectional: int = 0,
@@ -314,11 +317,11 @@ def recurrent_layers(
     between = dropout if layers > 1 else 0.0
     options: Dict[str, Any] = dict(norm=norm, depth=depth, masked=masked)
     if beside or 0 < residuals <= layers or 0 < bidirectional < layers:
-        return LayerStack(kind, input_dim, hidden, layers, between, bidirectional, residuals, beside, **options)
-    sizes = input_dim, hidden, layers, between, bidirectional > 0, norm, depth
+        return LayerStack(kind, input_dim, hidden_dim, layers, between, bidirectional, residuals, beside, **options)
+    sizes = input_dim, hidden_dim, layers, between, bidirectional > 0, norm, depth
     if issubclass(CELLS[kind], AdaptiveGRUCell):
         return AdaptiveGRU(CELLS[kind], *sizes)
     if norm or masked or depth > 1:
         return CellLayers(CELLS[kind], *sizes)
     fused = {"gru": GRU, "lstm": LSTM}[kind]
-    return fused(input_dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional > 0)
+    return fused(input_dim, hidden_dim, layers, batch_first=True, dropout=between, bidirectional=bidirectional > 0)

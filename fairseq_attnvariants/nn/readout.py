@@ -16,24 +16,24 @@ from .layer_norm import layer_norm
 
 
 class AdaptiveWeighting(nn.Module):
-    """Weighs the three parts of the readout's sum (002 eq. 18-21).
+    """Weighs the three parts of the readout's sum (Li et al. 2018 eq. 18-21).
 
     ``e_k = W_p tanh(W_m p_k + W_r õ + b)`` for ``k`` of ``s``, ``y`` and ``c``, with a second set of projections in
     ``õ = U_c s + V_c y + C_c c``; ``α`` is their softmax over ``k``, for each dimension of its own.
 
     Args:
-        hidden, target, context: widths of ``s``, ``y`` and ``c``.
+        hidden_dim, target_dim, context_dim: widths of ``s``, ``y`` and ``c``.
         width: width of the parts.
         swapped: as the authors' code has it, ``W_m`` reads the second set's projections and ``W_r`` the sum of the
             first set's.
     """
 
-    def __init__(self, hidden: int, target: int, context: int, width: int, swapped: bool = False):
+    def __init__(self, hidden_dim: int, target_dim: int, context_dim: int, width: int, swapped: bool = False):
         super().__init__()
         self.swapped = swapped
-        self.hidden = nn.Linear(hidden, width, bias=False)
-        self.target = nn.Linear(target, width, bias=False)
-        self.context = ContextLinear(context, width, bias=False)
+        self.hidden = nn.Linear(hidden_dim, width, bias=False)
+        self.target = nn.Linear(target_dim, width, bias=False)
+        self.context = ContextLinear(context_dim, width, bias=False)
         self.part = nn.Linear(width, width, bias=False)
         self.whole = nn.Linear(width, width)
         self.score = nn.Linear(width, width, bias=False)
@@ -58,7 +58,7 @@ class Readout(nn.Module):
     """Sum of three affine maps, ``U s + V y + C c + b``, that the subclasses finish.
 
     Args:
-        hidden, target, context: widths of ``s``, ``y`` and ``c``.
+        hidden_dim, target_dim, context_dim: widths of ``s``, ``y`` and ``c``.
         width: width of the sum, :attr:`pieces` times that of the features.
         weighting: makes the weights of the three maps, or None for a plain sum.
         norm: layer normalisation of each of the three maps.
@@ -68,18 +68,18 @@ class Readout(nn.Module):
 
     def __init__(
         self,
-        hidden: int,
-        target: int,
-        context: int,
+        hidden_dim: int,
+        target_dim: int,
+        context_dim: int,
         width: int,
         weighting: Optional[AdaptiveWeighting] = None,
         norm: bool = False,
     ):
         super().__init__()
         self.weighting = weighting
-        self.hidden = nn.Linear(hidden, width)
-        self.target = nn.Linear(target, width, bias=False)
-        self.context = ContextLinear(context, width, bias=False)
+        self.hidden = nn.Linear(hidden_dim, width)
+        self.target = nn.Linear(target_dim, width, bias=False)
+        self.context = ContextLinear(context_dim, width, bias=False)
         self.hidden_norm, self.target_norm, self.context_norm = (layer_norm(norm, width) for _ in range(3))
 
     def initialise(self, scheme: Scheme) -> None:
@@ -112,7 +112,7 @@ class Readout(nn.Module):
 
 
 class MaxoutReadout(Readout):
-    """Deep output (001 §3.2): a linear map of ``[h; y; c]``, then the larger of each pair of its units.
+    """Deep output (Feng et al. 2016 §3.2): a linear map of ``[h; y; c]``, then the larger of each pair of its units.
 
     Unit ``k`` of the first half is paired with unit ``k`` of the second.
     """
@@ -124,19 +124,19 @@ class MaxoutReadout(Readout):
 
 
 class TanhReadout(Readout):
-    """``tanh(U_o s + V_o y + C_o c + b)`` (002 eq. 4)."""
+    """``tanh(U_o s + V_o y + C_o c + b)`` (Li et al. 2018 eq. 4)."""
 
     def finish(self, total: Tensor) -> Tensor:
         return torch.tanh(total)
 
 
 class FeedForwardReadout(Readout):
-    """A layer of rectified units, and a second of half its width above it (004 §3.3)."""
+    """A layer of rectified units, and a second of half its width above it (Zhao and Zhang 2018 §3.3)."""
 
     pieces = 2
 
-    def __init__(self, hidden: int, target: int, context: int, width: int, *parts: Any, **options: Any):
-        super().__init__(hidden, target, context, width, *parts, **options)
+    def __init__(self, hidden_dim: int, target_dim: int, context_dim: int, width: int, *parts: Any, **options: Any):
+        super().__init__(hidden_dim, target_dim, context_dim, width, *parts, **options)
         self.second = nn.Linear(width, width // 2)
 
     def finish(self, total: Tensor) -> Tensor:

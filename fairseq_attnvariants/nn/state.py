@@ -86,7 +86,7 @@ class State(NamedTuple):
     """weights of the higher level, ``N x W``, float32; zero before the first step."""
     head_weights: Optional[Tensor] = None
     """weights of each of ``h`` heads, ``N x h x S``, float32; none before the first step."""
-    upper: Optional[Tensor] = None
+    above: Optional[Tensor] = None
     """states of the layers above the transition, ``N x (layers-1) x state width``."""
     coverage: Optional[Tensor] = None
     """``Σ_{t<i} w_tj``, ``N x S``, float32."""

@@ -31,22 +31,22 @@ AnyCell = Union[Cell, ContextGatedCell, DeepCell]
 
 
 class Condition(nn.Module):
-    """CondDec's condition (001 §5): what of the source is still to be said.
+    """CondDec's condition (Feng et al. 2016 §5): what of the source is still to be said.
 
     ``d_i = σ(W^d y_{i-1} + U^d h_{i-1} + V^d c_i + b)``, ``sd_i = d_i ∘ sd_{i-1}``; ``tanh(V^h sd_i)`` is added
     to the cell's new state.  ``sd_0`` is the encoder's final states ``[→s_S; ←s_1]``.
 
     Args:
-        target_dim, hidden, context_dim: widths of ``y``, ``h`` and ``c``.
+        target_dim, hidden_dim, context_dim: widths of ``y``, ``h`` and ``c``.
         condition_dim: width of ``sd``.
     """
 
-    def __init__(self, target_dim: int, hidden: int, context_dim: int, condition_dim: int):
+    def __init__(self, target_dim: int, hidden_dim: int, context_dim: int, condition_dim: int):
         super().__init__()
         self.target = nn.Linear(target_dim, condition_dim)
-        self.hidden = nn.Linear(hidden, condition_dim, bias=False)
+        self.hidden = nn.Linear(hidden_dim, condition_dim, bias=False)
         self.context = ContextLinear(context_dim, condition_dim, bias=False)
-        self.output = nn.Linear(condition_dim, hidden, bias=False)
+        self.output = nn.Linear(condition_dim, hidden_dim, bias=False)
 
     def decay(self, target: Tensor, hidden: Tensor, context: Tensor, condition: Tensor) -> Tensor:
         """``sd_i``, ``N x 2n``; ``target`` is already projected, ``W^d y_{i-1} + b``."""
@@ -158,7 +158,7 @@ class Transition(nn.Module):
         )
 
     def attended_word(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:
-        """``x_{t*}`` (003 §2.2), where the last cell reads it, ``N x m``."""
+        """``x_{t*}`` (Kuang et al. 2018 §2.2), where the last cell reads it, ``N x m``."""
         if "attended" not in self.last.inputs:
             return {}
         positions = most_attended(grouped(weights, memory.padding_mask), memory.padding_mask)  # B x k

@@ -9,7 +9,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from .layer_norm import exactly
+from .layer_norm import at_least_float32
 from .state import Memory, State, grouped
 
 
@@ -63,7 +63,7 @@ class PredictiveWindow(MonotoneWindow):
         self.vector = nn.Parameter(torch.empty(query_dim))
 
     def centre(self, query: Tensor, memory: Memory, state: State) -> Tensor:
-        place = (exactly(torch.tanh(self.query(query))) * self.vector).sum(1).sigmoid()  # N
+        place = (at_least_float32(torch.tanh(self.query(query))) * self.vector).sum(1).sigmoid()  # N
         return memory.positions[:, -1:] * grouped(place, memory.positions)
 
     def factor(self, distance: Tensor) -> Tensor:

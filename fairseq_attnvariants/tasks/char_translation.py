@@ -1,4 +1,4 @@
-"""Translation of plain text by models on characters (004 §4)."""
+"""Translation of plain text by models on characters (Zhao and Zhang 2018 §4)."""
 
 import copy
 import logging

@@ -33,7 +33,7 @@ class Panel(NamedTuple):
 def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Panel]:
     """The heat maps of one model, with EOS; with a ``style`` pieces are joined to words.
 
-    Where the model also returns ``word_attn`` (attention via attention, Zhao & Zhang), there is one of the higher level
+    Where the model also returns ``word_attn`` (attention via attention), there is one of the higher level
     before it. Its columns are those of the source, or, above characters, one for each space and for EOS, which are the
     ends of words. Spaces are drawn as U+2423.
     """

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants confusion``: which source tags target tags come from (Kuang et al., table 3)."""
+"""``fairseq-attnvariants confusion``: which source tags target tags come from (Kuang et al. 2018, table 3)."""
 
 import argparse
 from collections import Counter

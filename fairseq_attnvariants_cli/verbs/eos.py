@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants eos``: how many translations end where the source does (Kuang et al., table 2)."""
+"""``fairseq-attnvariants eos``: how many translations end where the source does (Kuang et al. 2018, table 2)."""
 
 import argparse
 from typing import TYPE_CHECKING, Iterable, List

@@ -1,6 +1,7 @@
 """``fairseq-attnvariants lexicon``: a word table made of word alignments of the training text.
 
-For each source word it holds the target word that is aligned with it most often (Feng et al., section 7). Words are
+For each source word it holds the target word that is aligned with it most often (Feng et al. 2016, section 7). Words
+are
 counted as they stand in the text, not in the cut vocabulary: stock ``--alignfile`` drops every pair with an unknown
 word on either side, and those are the pairs that ``replace-unk`` needs.
 """

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants neighbours``: the target words nearest to mapped source words (Kuang et al., table 7).
+"""``fairseq-attnvariants neighbours``: the target words nearest to mapped source words (Kuang et al. 2018, table 7).
 
 The direct bridge's ``W`` maps a source embedding to where the target's are; the neighbours of a source word ``x`` are
 the target words ``y`` of smallest ``||W x - y||`` (eq. 4).

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants overtranslation``: words that are translated again and again (Kuang et al., table 5).
+"""``fairseq-attnvariants overtranslation``: words that are translated again and again (Kuang et al. 2018, table 5).
 
 The ratio of over-translation of a set of source words ``w`` is ``Σ(|e| - |unique e|) / |w|``, where ``e`` are the
 generated words that are aligned to one of them (Li et al. 2017).

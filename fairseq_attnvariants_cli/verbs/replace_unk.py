@@ -1,7 +1,7 @@
 """``fairseq-attnvariants replace-unk``: words for the UNKs in what ``fairseq-generate --print-alignment`` printed.
 
 Each UNK takes the translation of the source word with the highest attention weight from the word table, else that
-source word itself (Feng et al., section 7). The source EOS cannot be chosen.
+source word itself (Feng et al. 2016, section 7). The source EOS cannot be chosen.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants similarity``: how many source words two languages share (Zhao & Zhang, section 5).
+"""``fairseq-attnvariants similarity``: how many source words two languages share (Zhao and Zhang 2018, section 5).
 
 Attention via attention aligns the characters of names and cognates one by one. A source word is similar to its
 translation if more than three of its characters each get a character-level weight over 0.5 at some target step.

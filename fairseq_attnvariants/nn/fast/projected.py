@@ -39,7 +39,7 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Deco
     sentence is longer than an annotation is wide, where the context is more than an average of annotations (of two
     levels, or of several heads), and where layers above the transition read it, through matrices that read more.
     """
-    read_above = decoder.upper is not None and decoder.upper.context
+    read_above = decoder.above is not None and decoder.above.context
     longer = memory.values.size(1) >= memory.values.size(2)
     if not decoder.transition.attention.averages or longer or read_above:
         return decoder, memory, state
