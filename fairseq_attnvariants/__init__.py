@@ -3,6 +3,8 @@
 ``fairseq-train --user-dir fairseq_attnvariants --arch NAME``; the names are in :mod:`.variants`.
 """
 
+__version__ = "0.3.0"
+
 from .compat import allow_stock_checkpoints, check_environment
 
 check_environment()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Optional, Sequence
 
 from .files import UserError, standard_output
+from .installed import installed
 
 PROGRAM = "fairseq-attnvariants"
 
@@ -36,6 +37,7 @@ VERBS = {
     "compare": "a page with the translations of several systems side by side",
     "results": "one table of many runs: scores over seeds, significance, learning curves",
     "average": "average the parameters of several checkpoints",
+    "env": "what is installed and what it runs on, for a bug report",
 }
 
 
@@ -77,6 +79,7 @@ class Parser(argparse.ArgumentParser):
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of the command, with the options of the verb that ``arguments`` begin with."""
     command = Parser(prog=PROGRAM, description=__doc__)
+    command.add_argument("--version", action="version", version=f"{PROGRAM} {installed(PROGRAM)}")
     verbs = command.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb, (_, summary) in FOLDERS.items():
         verbs.add_parser(verb, help=summary, description=summary).set_defaults(run=print_folder)

@@ -3,11 +3,13 @@
 import ast
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import fairseq_attnvariants
 import fairseq_attnvariants_cli
@@ -28,6 +30,7 @@ ON_TEXT = {
     "overtranslation": "overtranslation source target --alignments align",
     "score": "score target --reference target --source source --bootstrap 5",
     "compare": "compare generated --remove-bpe --output -",
+    "env": "env",
 }
 
 
@@ -95,6 +98,7 @@ def test_a_missing_fairseq_is_one_line(tmp_path, verb):
                 raise importlib.metadata.PackageNotFoundError(name)
             return original(name)
         importlib.metadata.version = version
+        importlib.metadata.packages_distributions = dict
         from fairseq_attnvariants_cli.main import main
         sys.exit(main({line.split()!r}))
     """, tmp_path)  # fmt: skip
@@ -114,6 +118,23 @@ def test_folders_are_those_of_the_package(capsys):
     package = Path(fairseq_attnvariants.__file__).parent
     assert main(["user-dir"]) == main(["config-dir"]) == 0
     assert capsys.readouterr().out.split() == [str(package), str(package / "config")]
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"fairseq-attnvariants {fairseq_attnvariants.__version__}\n"
+
+
+def test_env_tells_what_a_bug_report_needs(capsys):
+    assert main(["env"]) == 0
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert told["fairseq_attnvariants"] == fairseq_attnvariants.__version__
+    assert told["--user-dir"] == str(Path(fairseq_attnvariants.__file__).parent)
+    assert told["fairseq"].startswith("fairseq 0.12.") and told["torch"].startswith(f"torch {torch.__version__}")
+    assert told["threads"].startswith(f"{torch.get_num_threads()}, ") and platform.python_version() in told["Python"]
+    assert told["start-up"].startswith("file") and f"{os.cpu_count()} cores" in told["processor"]
 
 
 def test_the_module_is_the_command(texts):

@@ -113,6 +113,49 @@ def test_nothing_on_python_310(python):
         """, version=(3, 10)))  # fmt: skip
 
 
+def test_help_that_is_made_when_it_is_printed_is_allowed_to_hydra_alone(python):
+    """Python 3.14's argparse reads help at once; hydra 1.3's is no string."""
+    assert succeeds(python("""
+        import argparse
+        hook()
+        sys.version_info = (3, 14)
+        checked = argparse._ActionsContainer._check_help = lambda self, action: "%" in action.help
+        import hydra, unrelated
+        for module, allowed in (("hydra._internal.utils", True), ("unrelated", False)):
+            lazy = type("Lazy", (), {"__module__": module, "__repr__": lambda self: "help"})()
+            try:
+                argparse._ActionsContainer._check_help(None, argparse.Action(["-x"], "x", help=lazy))
+            except TypeError:
+                assert not allowed
+            else:
+                assert allowed
+        sys.modules.pop("hydra"); wrapped = argparse._ActionsContainer._check_help
+        import hydra
+        assert argparse._ActionsContainer._check_help is wrapped
+    """))  # fmt: skip
+
+
+@since_311
+def test_fields_of_fairseq_lose_the_none_of_their_types_since_python_314(python):
+    """fairseq no longer knows Optional by how it prints; plugins' dataclasses derive from fairseq's."""
+    code = """
+        hook()
+        import fairseq, dataclasses, typing
+        class FairseqDataclass: pass
+        def types(*bases):
+            annotations = {"size": int | None, "sizes": list[int] | None, "plain": str, "map": typing.Dict[str, None]}
+            members = {"__annotations__": annotations, **dict.fromkeys(annotations)}
+            made = dataclasses.dataclass(type("Config", bases, members))
+            assert typing.get_type_hints(made) == annotations
+            return [field.type for field in dataclasses.fields(made)]
+        kept = [int | None, list[int] | None, str, typing.Dict[str, None]]
+        assert types() == kept, types()
+        assert types(FairseqDataclass) == EXPECTED, types(FairseqDataclass)
+    """
+    assert succeeds(python(code.replace("EXPECTED", "[int, list[int], *kept[2:]]"), version=(3, 14)))
+    assert succeeds(python(code.replace("EXPECTED", "kept"), version=(3, 13)))
+
+
 def test_costs_next_to_nothing():
     """The quickest of ten starts; the hook is measured as the interpreter itself measures imports."""
     command = [sys.executable, "-X", "importtime", "-c", "import fairseq_attnvariants_startup"]
@@ -123,16 +166,23 @@ def test_costs_next_to_nothing():
     assert min(times) < 5000  # microseconds
 
 
+PUT_RIGHT = "run 'pip install --no-deps fairseq==0.12.2'"
+
+
 @pytest.mark.parametrize(
     "installed,sentence",
     [
-        ({}, "needs fairseq 0.12.2, which is not installed: run 'pip install --no-deps fairseq==0.12.2'"),
-        ({"fairseq": "0.12.3"}, "needs fairseq 0.12.2, but 0.12.3 is installed: run 'pip install --no-deps fairseq=="),
+        ({}, f"needs fairseq 0.12.2, which is not installed: {PUT_RIGHT}"),
+        ({"fairseq": "0.12.1"}, f"needs fairseq 0.12.2, but 0.12.1 is installed: {PUT_RIGHT}"),
+        ({"ve-fairseq": "0.12.3"}, "but the module fairseq here is that of ve-fairseq 0.12.3: run 'pip uninstall ve-f"),
+        ({"fairseq": "0.12.2", "fairseq-fixed": "0.12.3.1"}, "fairseq 0.12.2 and fairseq-fixed are installed in one"),
         ({"fairseq": "0.12.2"}, "needs torch 2.1 or later, which is not installed: run 'pip install --upgrade torch'"),
         ({"fairseq": "0.12.2", "torch": "2.0.1+cu118"}, "needs torch 2.1 or later, but 2.0.1+cu118 is installed: run"),
         ({"fairseq": "0.12.2", "torch": "1.13.1"}, "needs torch 2.1 or later, but 1.13.1 is installed"),
         ({"fairseq": "0.12.2", "torch": "2.1.0a0+32f93b1"}, None),
         ({"fairseq": "0.12.2", "torch": "2.13.0+cpu"}, None),
+        ({"fairseq": "0.12.2+3d262bb", "torch": "2.13.0+cpu"}, None),
+        ({"fairseq": "0.12.3", "torch": "2.13.0+cpu"}, None),
     ],
 )
 def test_what_is_missing_is_said_in_one_sentence(monkeypatch, installed, sentence):
@@ -142,6 +192,8 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch, installed, sentenc
         return installed[package]
 
     monkeypatch.setattr(environment, "version", version)
+    owners = [package for package in installed if "fairseq" in package]
+    monkeypatch.setattr(environment, "packages_distributions", lambda: {"fairseq": owners})
     if sentence is None:
         check_environment()
     else:

@@ -1,32 +1,57 @@
 """Checks of the installed fairseq and torch, and what loading a stock checkpoint needs."""
 
 import argparse
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Callable, Tuple
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from typing import Any, NoReturn, Tuple
 
-FAIRSEQ = "0.12.2"
+FAIRSEQ = ("0.12.2", "0.12.3")  # 0.12.3 was a branch and never a release
+FORKS = ("fairseq-fixed", "ve-fairseq", "fairseq-light")  # on PyPI, each with a module fairseq
+INSTALL = f"pip install --no-deps fairseq=={FAIRSEQ[0]}"
 OLDEST_TORCH = (2, 1)
 
 
 def check_environment() -> None:
-    """Refuse a missing or wrong fairseq and a missing or old torch.
+    """Refuse a missing or wrong fairseq, one that another distribution lies over, and a missing or old torch.
 
     Raises:
         ImportError: with the command that puts it right.
     """
-    _require("fairseq", FAIRSEQ, f"--no-deps fairseq=={FAIRSEQ}", lambda found: found == FAIRSEQ)
-    oldest = ".".join(map(str, OLDEST_TORCH))
-    _require("torch", f"{oldest} or later", "--upgrade torch", lambda found: _release(found) >= OLDEST_TORCH)
+    _check_fairseq()
+    found, oldest = _version("torch"), ".".join(map(str, OLDEST_TORCH))
+    if not found or _release(found) < OLDEST_TORCH:
+        _refuse(f"torch {oldest} or later", found, "pip install --upgrade torch")
 
 
-def _require(package: str, wanted: str, install: str, fits: Callable[[str], bool]) -> None:
+def _check_fairseq() -> None:
+    found, needed = _version("fairseq"), f"fairseq {FAIRSEQ[0]}"
+    if not found:
+        owners = packages_distributions().get("fairseq", [])
+        for owner in owners:
+            raise ImportError(
+                f"fairseq_attnvariants needs {needed}, but the module fairseq here is that of {owner} "
+                f"{version(owner)}: run 'pip uninstall {' '.join(owners)}' first, since two in one place lie over each "
+                f"other, and then '{INSTALL}'"
+            )
+    if found.partition("+")[0] not in FAIRSEQ:
+        _refuse(needed, found, INSTALL)
+    if forks := [fork for fork in FORKS if _version(fork)]:
+        raise ImportError(
+            f"fairseq {found} and {' and '.join(forks)} are installed in one place and lie over each other: run "
+            f"'pip uninstall fairseq {' '.join(forks)}' and then '{INSTALL}'"
+        )
+
+
+def _version(distribution: str) -> str:
+    """The installed version, or nothing."""
     try:
-        found = version(package)
+        return version(distribution)
     except PackageNotFoundError:
-        found = ""
-    if not (found and fits(found)):
-        state = f"but {found} is installed" if found else "which is not installed"
-        raise ImportError(f"fairseq_attnvariants needs {package} {wanted}, {state}: run 'pip install {install}'")
+        return ""
+
+
+def _refuse(needed: str, found: str, install: str) -> NoReturn:
+    state = f"but {found} is installed" if found else "which is not installed"
+    raise ImportError(f"fairseq_attnvariants needs {needed}, {state}: run '{install}'")
 
 
 def _release(text: str) -> Tuple[int, ...]:

@@ -1,0 +1,97 @@
+"""``fairseq-attnvariants env``: what is installed and what it runs on, for a bug report."""
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+from importlib.metadata import packages_distributions
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Iterator, Tuple
+
+from ..files import reason, standard_output
+from ..installed import installed
+
+LIBRARIES = ("numpy", "hydra-core", "omegaconf", "sacrebleu", "subword-nmt", "matplotlib", "entmax", "eflomal")
+INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")  # names of Linux
+VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
+STARTUP = "fairseq_attnvariants_startup"
+
+
+def facts() -> Iterator[Tuple[str, str]]:
+    """Names and values, one after the other; what cannot be found out says why."""
+    yield "fairseq_attnvariants", installed("fairseq-attnvariants")
+    yield "--user-dir", folder("fairseq_attnvariants")
+    yield "start-up file", startup()
+    yield "fairseq", distribution("fairseq")
+    yield "Python", f"{platform.python_version()}, {sys.executable}"
+    yield "torch", distribution("torch")
+    yield from on_torch()
+    for library in LIBRARIES:
+        yield library, installed(library)
+    yield "platform", platform.platform()
+    yield "processor", processor()
+    yield "environment", ", ".join(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ) or "-"
+
+
+def folder(module: str) -> str:
+    """Where a package would be imported from."""
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError) as error:
+        return reason(error)
+    return str(Path(spec.origin).parent) if spec and spec.origin else "not found"
+
+
+def distribution(module: str) -> str:
+    """The versions of the distributions that a module belongs to, and its folder; several lie over each other."""
+    owners = dict.fromkeys(packages_distributions().get(module, []))
+    return f"{' over '.join(f'{owner} {installed(owner)}' for owner in owners) or 'not installed'}, {folder(module)}"
+
+
+def startup() -> str:
+    """Where the ``.pth`` file is, and whether this interpreter has read it."""
+    found = [path for path in (Path(entry, "fairseq_attnvariants.pth") for entry in sys.path) if path.is_file()]
+    if found:
+        return f"{found[0]}{'' if STARTUP in sys.modules else ', not read by this interpreter (-S or -I?)'}"
+    return "missing: pip install this package again" + (
+        "; without it fairseq does not start here" if sys.version_info >= (3, 11) else ""
+    )
+
+
+def on_torch() -> Iterator[Tuple[str, str]]:
+    """What torch computes on."""
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # a torch that is broken is what the report is about
+        yield "torch starts", f"no: {reason(error)}"
+        return
+    yield "threads", f"{torch.get_num_threads()}, {torch.backends.cpu.get_cpu_capability()}"
+    devices = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
+    yield "CUDA", f"{torch.version.cuda or 'not in this torch'}, {', '.join(devices) or 'no device'}"
+
+
+def processor() -> str:
+    """Its name, its cores and what it has instructions for, as far as the system tells."""
+    name, flags = platform.processor() or platform.machine(), set()
+    try:
+        lines = [line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines()]
+    except OSError:  # only Linux has it
+        lines = []
+    for key, _, value in lines:
+        name = value.strip() if key.strip() == "model name" else name
+        flags |= set(value.split()) if key.strip() == "flags" else set()
+    return ", ".join([name, f"{os.cpu_count()} cores", " ".join(filter(flags.__contains__, INSTRUCTIONS))])
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print a line for each fact."""
+    with standard_output() as output:
+        for name, value in facts():
+            print(f"{name:<22}{value}", file=output)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb."""
+    parser.description = "Print what is installed and what it runs on: put it into a bug report."
