@@ -22,4 +22,22 @@ guard_names()
 guard_overrides()
 guard_training()
 
-__all__ = ["criterions", "models", "tasks"]
+from .nn.attention import register_normalizer, register_score  # noqa: E402
+from .nn.cells import register_cell  # noqa: E402
+from .nn.histories import register_history  # noqa: E402
+from .nn.readout import register_readout  # noqa: E402
+from .nn.windows import register_window  # noqa: E402
+from .variants import register_architecture  # noqa: E402
+
+__all__ = [
+    "criterions",
+    "models",
+    "register_architecture",
+    "register_cell",
+    "register_history",
+    "register_normalizer",
+    "register_readout",
+    "register_score",
+    "register_window",
+    "tasks",
+]

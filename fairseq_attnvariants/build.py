@@ -8,34 +8,35 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from torch import nn
 
-from .implied import Widths, bidirectional_layers, filters, histories, layers_inside, widths
-from .nn.attention import SCORES, AttentionViaAttention, Normaliser
+from .implied import Source, bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
+from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
-from .nn.cells import CELLS, ContextGatedCell, StackedCell, deepened
+from .nn.cells import CELLS, ContextGatedCell, GRUCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
 from .nn.decoder import Decoder, InitialState, InitialStates, LayersAbove
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from .nn.histories import (
-    ContextHistory,
-    ConvolutionHistory,
-    CoverageGRUHistory,
-    CoverageHistory,
-    DistanceHistory,
-    FertilityHistory,
-    History,
-)
+from .nn.histories import HISTORIES, History
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
 from .nn.transition import AnyAttention, AnyCell, Condition, Transition
 from .nn.windows import WINDOWS
-from .variants import least_depth
+from .options import least_depth
+from .registry import Registry, Widths
 
 Encoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
+
+
+def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
+    """A part of a table with the options that it declares, which takes what it is built from."""
+    kind = table[name]
+    given = {own: getattr(cfg, option) for own, option in kind.flags.items()}
+    given.update(part_arguments(cfg)[name] if kind.options else {})
+    return partial(kind, **given) if given else kind
 
 
 def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
     words: Dict[str, Any] = dict(
-        kind=str(cfg.encoder_cell),
+        cell=_part(cfg, CELLS, cfg.encoder_cell),
         input_dim=cfg.encoder_embed_dim,
         hidden_dim=cfg.encoder_hidden_size,
         layers=cfg.encoder_layers,
@@ -49,7 +50,7 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     )
     if str(cfg.encoder_type) == "hierarchical":
         words.update(words_alone=cfg.attention_via_words_alone)
-        return HierarchicalEncoder(str(cfg.encoder_char_cell), cfg.encoder_char_hidden_size, **words)
+        return HierarchicalEncoder(_part(cfg, CELLS, cfg.encoder_char_cell), cfg.encoder_char_hidden_size, **words)
     words.update(bridge=cfg.bridge_source, levels=2 if cfg.attention_via else 1)
     if str(cfg.encoder_type) == "bidirectional":
         return BidirectionalEncoder(**words)
@@ -60,10 +61,11 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
 
 def build_decoder(cfg) -> Decoder:
     """The decoder that the configuration describes."""
-    target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, widths(cfg)
+    target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, source_widths(cfg)
     initial_source = str(cfg.initial_state)
     initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
-    own_state, norm, reads_target = "state" in histories(cfg), _decoder_norm(cfg), cfg.attention_reads_target
+    own_state = any(history.replaces_query for history in histories(cfg).values())
+    norm, reads_target = _decoder_norm(cfg), cfg.attention_reads_target
     before, after = _cells(cfg, source)
     layers, inside = cfg.decoder_layers, layers_inside(cfg)
     above = layers - inside
@@ -71,7 +73,7 @@ def build_decoder(cfg) -> Decoder:
         before,
         _attention(cfg, source),
         after,
-        query_cell=CELLS["gru"]({"hidden": hidden, "context": source.context}, hidden, norm) if own_state else None,
+        query_cell=GRUCell({"hidden": hidden, "context": source.context}, hidden, norm) if own_state else None,
         condition=Condition(target, hidden, source.context, source.final) if cfg.decoder_condition else None,
         query_word=nn.Linear(target, _score_width(cfg, cfg.attention_dim), bias=False) if reads_target else None,
     )
@@ -92,7 +94,7 @@ def build_decoder(cfg) -> Decoder:
 
 def _layers_above(cfg, layers: int, context: int) -> LayersAbove:
     return LayersAbove(
-        str(cfg.decoder_cell),
+        _part(cfg, CELLS, cfg.decoder_cell),
         cfg.decoder_hidden_size,
         layers,
         cfg.decoder_dropout_out,
@@ -107,13 +109,13 @@ def _decoder_norm(cfg) -> bool:
     return str(cfg.layer_norm) == "all"
 
 
-def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
+def _cells(cfg, source: Source) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     """The cells before and after attention."""
-    kind, hidden, gate = CELLS[str(cfg.decoder_cell)], cfg.decoder_hidden_size, str(cfg.context_gate)
+    kind, hidden, gate = _part(cfg, CELLS, cfg.decoder_cell), cfg.decoder_hidden_size, str(cfg.context_gate)
     norm, further = _decoder_norm(cfg), cfg.decoder_transition_depth - least_depth(cfg)
     cell: Any = partial(kind, norm=norm)
     reader = cell if gate == "none" else partial(ContextGatedCell, kind, gate, norm=norm)
-    deep = partial(deepened, kind=kind, further=further, norm=norm)
+    deep = partial(deepened, kind=kind, hidden_dim=hidden, further=further, norm=norm)
     first = {"target": cfg.decoder_embed_dim}
     if cfg.input_feed:
         first["previous_context"] = source.context
@@ -134,21 +136,31 @@ def _cells(cfg, source: Widths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
 
 def _score_width(cfg, width: int) -> int:
     """Of the query that is scored: one that is not projected is as wide as the state."""
-    return width if SCORES[str(cfg.attention_score)].projects_query else cfg.decoder_hidden_size
+    return width if SCORES[cfg.attention_score].projects_query else cfg.decoder_hidden_size
 
 
-def _attention(cfg, source: Widths) -> AnyAttention:
-    hidden, kind = cfg.decoder_hidden_size, str(cfg.attention_score)
-    heads = {"heads": cfg.attention_heads} if kind == "multihead" else {}
-    normaliser = Normaliser(str(cfg.attention_normalizer), cfg.attention_temperature)
-    score: Any = partial(SCORES[kind], hidden, norm=_decoder_norm(cfg), normaliser=normaliser, **heads)
-    window = WINDOWS[str(cfg.attention_window)](hidden, cfg.attention_window_width)
+def _attention(cfg, source: Source) -> AnyAttention:
+    norm, normalizer = _decoder_norm(cfg), _part(cfg, NORMALIZERS, cfg.attention_normalizer)()
+    make: Any = partial(_part(cfg, SCORES, cfg.attention_score), norm=norm, normalizer=normalizer)
     width, via_width = (_score_width(cfg, width) for width in (cfg.attention_dim, cfg.attention_via_dim))
-    if not cfg.attention_via or cfg.attention_via_words_alone:
-        return score(source.lower, width, _score_terms(cfg, source, width), window=window)
-    guide = 0 if cfg.attention_via_unguided else source.upper
-    lower = score(source.lower, via_width, _score_terms(cfg, source, via_width), guide, window=window)
-    return AttentionViaAttention(score(source.upper, width), lower)
+    one_level = not cfg.attention_via or cfg.attention_via_words_alone
+    guide = 0 if one_level or cfg.attention_via_unguided else source.upper
+    lower = Widths(
+        cfg.decoder_hidden_size,
+        source.lower,
+        source.context,
+        width if one_level else via_width,
+        cfg.decoder_embed_dim,
+        guide,
+    )
+    score = make(lower, _histories(cfg, lower), window=_part(cfg, WINDOWS, cfg.attention_window)(lower))
+    if one_level:
+        return score
+    return AttentionViaAttention(make(lower._replace(annotation=source.upper, attention=width, guide=0)), score)
+
+
+def _histories(cfg, widths: Widths) -> Dict[str, History]:
+    return {name: _part(cfg, HISTORIES, name)(widths) for name in histories(cfg)}
 
 
 def build_bridge(cfg) -> Optional[DirectBridge]:
@@ -158,23 +170,11 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
 
 
 def _readout(cfg, context: int) -> Readout:
-    kind = READOUTS[str(cfg.readout)]
-    hidden = cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1)
-    widths = hidden, cfg.decoder_embed_dim, context, kind.pieces * cfg.decoder_out_embed_dim
-    weighting = AdaptiveWeighting(*widths, swapped=cfg.adaptive_output_swapped) if cfg.adaptive_output else None
-    return kind(*widths, weighting, _decoder_norm(cfg))
-
-
-def _score_terms(cfg, source: Widths, width: int) -> Dict[str, History]:
-    paths = histories(cfg)
-    makers: Dict[str, Callable[[], History]] = {
-        "context": lambda: ContextHistory(source.context, width),
-        "distance": DistanceHistory,
-        "convolution": lambda: ConvolutionHistory(cfg.attention_filters, cfg.attention_filter_width, width),
-        "coverage": lambda: CoverageHistory(width),
-        "fertility": lambda: FertilityHistory(source.lower, width),
-        "coverage_gru": lambda: CoverageGRUHistory(
-            source.lower, cfg.decoder_hidden_size, cfg.attention_coverage_dim, width
-        ),
-    }
-    return {name: make() for name, make in makers.items() if name in paths}
+    kind, hidden = (
+        READOUTS[cfg.readout],
+        cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1),
+    )
+    widths = Widths(hidden, context=context, word=cfg.decoder_embed_dim, features=cfg.decoder_out_embed_dim)
+    swapped, width = cfg.adaptive_output_swapped, kind.pieces * widths.features
+    weighting = AdaptiveWeighting(widths, width, swapped) if cfg.adaptive_output else None
+    return _part(cfg, READOUTS, cfg.readout)(widths, weighting, _decoder_norm(cfg))

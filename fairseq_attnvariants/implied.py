@@ -1,24 +1,78 @@
 """What follows from the options of a complete configuration, beside its parts."""
 
-from typing import List, NamedTuple, Set
+import json
+from typing import Any, Dict, List, NamedTuple, Type
 
-from .variants import HISTORIES
+from omegaconf import OmegaConf
+
+from .nn.histories import HISTORIES, History
+from .options import described, flag
+from .registry import ConfigurationError, Part, nearest
 
 
-class ConfigurationError(ValueError):
-    """Options that are unknown or do not fit together; the message names them."""
-
-
-def histories(cfg) -> Set[str]:
-    """The names in ``--attention-history``."""
+def histories(cfg) -> Dict[str, Type[History]]:
+    """The parts that ``--attention-history`` names, in the order of the table."""
     names = {name.strip() for name in cfg.attention_history.split("+")}
-    for name in sorted(names - {"none", *HISTORIES}):
-        raise ConfigurationError(
-            f"--attention-history: unknown '{name}'; choose from none, {', '.join(HISTORIES)}, joined by '+'"
-        )
     if "none" in names and len(names) > 1:
         raise ConfigurationError("--attention-history: 'none' cannot be joined with others")
-    return names - {"none"}
+    found = {name: HISTORIES.pick(name, "--attention-history") for name in sorted(names - {"none"})}
+    return {name: found[name] for name in HISTORIES if name in found}
+
+
+def chosen_parts(cfg) -> Dict[str, List[Type[Part]]]:
+    """The parts that the options name, by their names.
+
+    Raises:
+        ConfigurationError: a name is not in its table.
+    """
+    found: Dict[str, List[Type[Part]]] = {name: [part] for name, part in histories(cfg).items()}
+    for option, table in described("names").items():
+        if table is not HISTORIES:
+            name = str(getattr(cfg, option))
+            part = table.pick(name, flag(option))
+            found[name] = [*(other for other in found.get(name, []) if other is not part), part]
+    return found
+
+
+def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
+    """The options of the chosen parts that have any: their defaults, and what ``--part-args`` says otherwise.
+
+    Raises:
+        ConfigurationError: it is no JSON of this form, or names a part or an option that is not there.
+    """
+    having = {name: parts for name, parts in chosen_parts(cfg).items() if any(part.options for part in parts)}
+    given = _given(cfg.part_args)
+    found: Dict[str, Dict[str, Any]] = {name: {} for name in having}
+    for name in given:
+        if name not in having:
+            there = f"{nearest(name, having)}; those that have are {', '.join(having)}" if having else "; none has any"
+            raise ConfigurationError(f"--part-args: the model has no part {name!r} with options{there}")
+    for name, parts in having.items():
+        if len(parts) > 1:
+            raise ConfigurationError(f"--part-args: the model has several parts {name!r}: give one another name")
+        options = parts[0].options
+        for own in given.get(name, {}):
+            if own not in options:
+                raise ConfigurationError(
+                    f"--part-args: {name} has no option {own!r}{nearest(own, options)}; it has {', '.join(options)}"
+                )
+        for own, option in options.items():
+            value = given.get(name, {}).get(own, option.default)
+            found[name][own] = option.read(value, f"--part-args: {name}'s {own}")
+    return found
+
+
+def _given(text: Any) -> Dict[str, Dict[str, Any]]:
+    """``--part-args`` as a dictionary of dictionaries."""
+    value: Any = OmegaConf.to_container(text) if OmegaConf.is_config(text) else text
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+    except json.JSONDecodeError:
+        value = text
+    value = {} if value is None else value
+    if not (isinstance(value, dict) and all(isinstance(options, dict) for options in value.values())):
+        raise ConfigurationError(f"""--part-args: JSON such as '{{"decay": {{"rate": 0.9}}}}' is wanted, not {text}""")
+    return value
 
 
 def filters(cfg) -> List[int]:
@@ -32,7 +86,7 @@ def filters(cfg) -> List[int]:
     return [int(number) for number in numbers]
 
 
-class Widths(NamedTuple):
+class Source(NamedTuple):
     """Of what the encoder hands to the decoder."""
 
     final: int
@@ -53,15 +107,15 @@ class Widths(NamedTuple):
         return self.upper or self.lower
 
 
-def widths(cfg) -> Widths:
+def source_widths(cfg) -> Source:
     """Of the annotations that the configuration's encoder makes."""
     both = 2 * cfg.encoder_hidden_size
     top = both if bidirectional_layers(cfg) == cfg.encoder_layers else cfg.encoder_hidden_size
     lower = cfg.encoder_char_hidden_size if str(cfg.encoder_type) == "hierarchical" else top
     lower = both if cfg.attention_via and str(cfg.encoder_type) != "hierarchical" else lower
     if cfg.attention_via_words_alone:
-        return Widths(top, top, 0)
-    return Widths(top, lower + cfg.encoder_embed_dim * cfg.bridge_source, top * cfg.attention_via)
+        return Source(top, top, 0)
+    return Source(top, lower + cfg.encoder_embed_dim * cfg.bridge_source, top * cfg.attention_via)
 
 
 def bidirectional_layers(cfg) -> int:

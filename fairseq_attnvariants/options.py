@@ -1,33 +1,89 @@
-"""The options of every model here.
+"""The options of every model here: each stands once, with its type, bound, help and what ``rnnsearch`` has.
 
 An option left at None is filled from the architecture's row in :mod:`.variants`, so that ``--arch NAME`` and
-hydra's ``model._name=NAME`` give the same model.
+hydra's ``model._name=NAME`` give the same model.  Architectures, refusals, ``config/train.yaml`` and the pages read
+what stands here.
 """
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
-CELL = ChoiceEnum(["gru", "adaptive_gru", "doubled_gru", "doubled_carry_gru", "lstm"])
+from .nn.attention import NORMALIZERS, SCORES
+from .nn.cells import CELLS
+from .nn.histories import HISTORIES
+from .nn.readout import READOUTS
+from .nn.windows import WINDOWS
+from .registry import Bound, Registry, above, at_least, within
+
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
-READOUT = ChoiceEnum(["maxout", "tanh", "relu"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
-SCORE = ChoiceEnum(["additive", "dot", "scaled", "bilinear", "multihead"])
-NORMALIZER = ChoiceEnum(["softmax", "sparsemax", "entmax"])
-WINDOW = ChoiceEnum(["none", "monotone", "predictive"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
 
+ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value: value >= 1 and value % 2 == 1)
+RESIDUALS = Bound(
+    "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is no "
+    "state)",
+    lambda value: value == 0 or value >= 2,
+)
 
-def option(help: str, default=None):
-    """A documented dataclass field."""
-    return field(default=default, metadata={"help": help})
+
+def hidden_width(cfg) -> int:
+    """The decoder's hidden width."""
+    return cfg.decoder_hidden_size
+
+
+def annotation_width(cfg) -> int:
+    """The width of ``[→s; ←s]``."""
+    return 2 * cfg.encoder_hidden_size
+
+
+def least_depth(cfg) -> int:
+    """The cells of a decoder step that is not deep."""
+    return 2 if str(cfg.decoder_transition) == "conditional" else 1
+
+
+def maxout_width(cfg) -> int:
+    """Half the decoder's hidden width, or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if _tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
+
+
+def relu_width(cfg) -> int:
+    """512 (Zhao and Zhang 2018), or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if _tied(cfg) else 512
+
+
+def embedding_width(cfg) -> int:
+    """The target embedding's width."""
+    return cfg.decoder_embed_dim
+
+
+def _tied(cfg) -> bool:
+    # on the command line, an option that was not given is not there at all
+    return any(getattr(cfg, name, False) for name in ("share_decoder_input_output_embed", "share_all_embeddings"))
+
+
+def option(
+    help: str, default=None, rnnsearch=None, bound: Optional[Bound] = None, names: Optional[Registry] = None
+) -> Any:
+    """A dataclass field.
+
+    Args:
+        help: for the command line and the pages.
+        default: where no architecture sets it.
+        rnnsearch: what the architecture ``rnnsearch`` has: a value, or a function of the configuration.
+        bound: what a value has to be.
+        names: the table whose names it takes.
+    """
+    return field(default=default, metadata={"help": help, "rnnsearch": rnnsearch, "bound": bound, "names": names})
 
 
 @dataclass
@@ -37,43 +93,70 @@ class AttentionRNNConfig(FairseqDataclass):
     Flags are named as the stock ``lstm`` names them.
     """
 
+    def _get_help(self, attribute_name: str) -> Any:
+        """What stock fairseq shows of an option: the help, and all names that it takes."""
+        names = self._get_meta(attribute_name, "names")
+        text = super()._get_help(attribute_name)
+        return text if names is None else f"{text}; there are {', '.join(names)}"
+
     # sizes
-    encoder_embed_dim: Optional[int] = option("width m of the source embeddings")
-    encoder_hidden_size: Optional[int] = option("width n of each direction of the encoder")
-    encoder_layers: Optional[int] = option("number of encoder layers; of words, in the hierarchical encoder")
-    decoder_embed_dim: Optional[int] = option("width m of the target embeddings")
-    decoder_hidden_size: Optional[int] = option("width n of the decoder's state")
+    encoder_embed_dim: Optional[int] = option("width m of the source embeddings", rnnsearch=620, bound=at_least(1))
+    encoder_hidden_size: Optional[int] = option(
+        "width n of each direction of the encoder", rnnsearch=1000, bound=at_least(1)
+    )
+    encoder_layers: Optional[int] = option(
+        "number of encoder layers; of words, in the hierarchical encoder", rnnsearch=1, bound=at_least(1)
+    )
+    decoder_embed_dim: Optional[int] = option("width m of the target embeddings", rnnsearch=620, bound=at_least(1))
+    decoder_hidden_size: Optional[int] = option("width n of the decoder's state", rnnsearch=1000, bound=at_least(1))
     decoder_layers: Optional[int] = option(
-        "number of decoder layers; attention belongs to the first, or to all with --decoder-transition late or stacked"
+        "number of decoder layers; attention belongs to the first, or to all with --decoder-transition late or stacked",
+        rnnsearch=1,
+        bound=at_least(1),
     )
     decoder_out_embed_dim: Optional[int] = option(
-        "width of the readout, which the vocabulary layer reads (default: the paper's rule, from the other widths)"
+        "width of the readout, which the vocabulary layer reads (default: the paper's rule, from the other widths)",
+        rnnsearch=maxout_width,
+        bound=at_least(1),
     )
     attention_dim: Optional[int] = option(
         "width at which attention's score compares, 'dot' and 'bilinear' excepted (default: the paper's rule, from the "
-        "other widths)"
+        "other widths)",
+        rnnsearch=hidden_width,
+        bound=at_least(1),
     )
 
-    encoder_char_hidden_size: Optional[int] = option("width of the hierarchical encoder's character RNN")
-    attention_via_dim: Optional[int] = option("width of the lower level's score in attention via attention")
+    encoder_char_hidden_size: Optional[int] = option(
+        "width of the hierarchical encoder's character RNN", rnnsearch=512, bound=at_least(1)
+    )
+    attention_via_dim: Optional[int] = option(
+        "width of the lower level's score in attention via attention", rnnsearch=128, bound=at_least(1)
+    )
 
     # parts
     encoder_type: Optional[ENCODER] = option(  # type: ignore[valid-type]
         "'bidirectional' over tokens; 'hierarchical': over characters, and over words above them (Zhao and Zhang 2018; "
         "needs --task char_translation); 'convolutional': over segments of characters, the maxima of convolutions "
-        "(char2char)"
+        "(char2char)",
+        rnnsearch="bidirectional",
     )
     encoder_filters: Optional[str] = option(
-        "how many filters of width 1, 2, 3, ... the convolutional encoder has, joined by '-'"
+        "how many filters of width 1, 2, 3, ... the convolutional encoder has, joined by '-'",
+        rnnsearch="200-200-250-250-300-300-300-300",
     )
-    encoder_pooling: Optional[int] = option("characters in a segment of the convolutional encoder")
-    encoder_highway_layers: Optional[int] = option("highway layers of the convolutional encoder, above its segments")
-    encoder_char_cell: Optional[CELL] = option(  # type: ignore[valid-type]
-        "cell of the hierarchical encoder's character RNN"
+    encoder_pooling: Optional[int] = option(
+        "characters in a segment of the convolutional encoder", rnnsearch=5, bound=at_least(1)
+    )
+    encoder_highway_layers: Optional[int] = option(
+        "highway layers of the convolutional encoder, above its segments", rnnsearch=4, bound=at_least(0, "none")
+    )
+    encoder_char_cell: Optional[str] = option(
+        "cell of the hierarchical encoder's character RNN", rnnsearch="lstm", names=CELLS
     )
     attention_via: Optional[bool] = option(
         "attention via attention: attend to words, or to the higher encoder layers, and guided by that to characters, "
-        "or to the lowest layer"
+        "or to the lowest layer",
+        rnnsearch=False,
     )
     attention_via_unguided: bool = option(
         "ablation: leave the higher level's context out of the lower one's query, as the authors' code does", False
@@ -81,118 +164,184 @@ class AttentionRNNConfig(FairseqDataclass):
     attention_via_words_alone: bool = option(
         "ablation: attend to words only, and not by way of them to characters (with --encoder-type hierarchical)", False
     )
-    encoder_cell: Optional[CELL] = option(  # type: ignore[valid-type]
+    encoder_cell: Optional[str] = option(
         "cell of the encoder; 'adaptive_gru' weighs its input against its history; controls for it are 'doubled_gru', "
-        "whose matrices start doubled, and 'doubled_carry_gru', which doubles what is carried over, too"
+        "whose matrices start doubled, and 'doubled_carry_gru', which doubles what is carried over, too",
+        rnnsearch="gru",
+        names=CELLS,
     )
-    decoder_cell: Optional[CELL] = option("cell of the decoder, see the encoder's")  # type: ignore[valid-type]
+    decoder_cell: Optional[str] = option("cell of the decoder, see the encoder's", rnnsearch="gru", names=CELLS)
     decoder_transition: Optional[TRANSITION] = option(  # type: ignore[valid-type]
         "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "
         "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late' steps all layers "
         "and then attends from the highest one's state (ava), 'stacked' attends from the highest layer's previous "
-        "state and then steps all layers (char2char; see --context-to-layers)"
+        "state and then steps all layers (char2char; see --context-to-layers)",
+        rnnsearch="simple",
     )
     residuals: Optional[int] = option(
         "from this layer on, 2 or above, a layer's input is added to its output, in the encoder and the decoder; 0 for "
-        "none"
+        "none",
+        rnnsearch=0,
+        bound=RESIDUALS,
     )
     encoder_bidirectional_layers: Optional[int] = option(
-        "how many of the encoder's layers, the lowest, have both directions; 0 for all"
+        "how many of the encoder's layers, the lowest, have both directions; 0 for all",
+        rnnsearch=0,
+        bound=at_least(0, "all"),
     )
-    context_to_layers: Optional[bool] = option("give the context to every decoder layer, not the first alone")
+    context_to_layers: Optional[bool] = option(
+        "give the context to every decoder layer, not the first alone", rnnsearch=False
+    )
     encoder_transition_depth: Optional[int] = option(
-        "cells that an encoder layer steps one after another for each token; the further ones read only the state"
+        "cells that an encoder layer steps one after another for each token; the further ones read only the state",
+        rnnsearch=1,
+        bound=at_least(1),
     )
     decoder_transition_depth: Optional[int] = option(
-        "the same of the decoder's lowest layer, all cells counted: at least 2 with --decoder-transition conditional"
+        "the same of the decoder's lowest layer, all cells counted: at least 2 with --decoder-transition conditional",
+        rnnsearch=least_depth,
     )
     context_gate: Optional[CONTEXT_GATE] = option(  # type: ignore[valid-type]
         "a gate in the GRU that reads the context scales what it reads of the source ('source'), the word and its "
-        "state ('target'), or the ones up and the others down ('both')"
+        "state ('target'), or the ones up and the others down ('both')",
+        rnnsearch="none",
     )
     initial_state: Optional[INITIAL_STATE] = option(  # type: ignore[valid-type]
         "the decoder starts from the backward state at the first word, through tanh ('first') or not ('linear'), or "
-        "from the mean annotation ('mean')"
+        "from the mean annotation ('mean')",
+        rnnsearch="first",
     )
-    readout: Optional[READOUT] = option("readout: deep output with maxout, tanh, or two layers of relu")  # type: ignore[valid-type]
-    adaptive_output: Optional[bool] = option("weigh the state, the word and the context in the readout's sum")
+    readout: Optional[str] = option(
+        "readout: deep output with maxout, tanh, or two layers of relu", rnnsearch="maxout", names=READOUTS
+    )
+    adaptive_output: Optional[bool] = option(
+        "weigh the state, the word and the context in the readout's sum", rnnsearch=False
+    )
     adaptive_output_swapped: bool = option(
         "ablation: in these weights, swap the two sets of projections as the authors' code does", False
     )
-    bridge_source: Optional[bool] = option("annotations carry the source embeddings (source-side bridging)")
+    bridge_source: Optional[bool] = option(
+        "annotations carry the source embeddings (source-side bridging)", rnnsearch=False
+    )
     bridge_target: Optional[bool] = option(
-        "the decoder's last cell reads the embedding of the most attended source word (target-side bridging)"
+        "the decoder's last cell reads the embedding of the most attended source word (target-side bridging)",
+        rnnsearch=False,
     )
     bridge_direct: Optional[BRIDGE_DIRECT] = option(  # type: ignore[valid-type]
         "map source embeddings towards the target's, for --criterion label_smoothed_cross_entropy_with_bridging: of "
-        "the most attended word ('hard'), of the mean weighted by attention ('soft'), or 'none'"
+        "the most attended word ('hard'), of the mean weighted by attention ('soft'), or 'none'",
+        rnnsearch="none",
     )
     bridge_direct_alone: bool = option("allow --bridge-direct without --bridge-source", False)
     attention_reads_target: Optional[bool] = option(
-        "attention's query, of two levels the higher one's, also reads the previous target word (char2char)"
+        "attention's query, of two levels the higher one's, also reads the previous target word (char2char)",
+        rnnsearch=False,
     )
     readout_all_layers: Optional[bool] = option(
         "the readout reads the states of all decoder layers, not the highest one's alone; needs layers that step with "
-        "attention, as in --decoder-transition late and stacked (char2char)"
+        "attention, as in --decoder-transition late and stacked (char2char)",
+        rnnsearch=False,
     )
     initial_state_per_layer: Optional[bool] = option(
-        "every decoder layer starts from an affine map of its own, not all from the same state (char2char)"
+        "every decoder layer starts from an affine map of its own, not all from the same state (char2char)",
+        rnnsearch=False,
     )
-    input_feed: Optional[bool] = option("feed the previous context to the decoder's first cell (InputFeed)")
-    attention_score: Optional[SCORE] = option(  # type: ignore[valid-type]
+    input_feed: Optional[bool] = option(
+        "feed the previous context to the decoder's first cell (InputFeed)", rnnsearch=False
+    )
+    attention_score: Optional[str] = option(
         "how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), q·s ('dot', for equal "
         "widths), (W q)·(U s) / √width ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by --attention-heads, each "
-        "with its part of --attention-dim and values of its own ('multihead')"
+        "with its part of --attention-dim and values of its own ('multihead')",
+        rnnsearch="additive",
+        names=SCORES,
     )
-    attention_heads: Optional[int] = option("number of heads of --attention-score multihead")
-    attention_normalizer: Optional[NORMALIZER] = option(  # type: ignore[valid-type]
+    attention_heads: Optional[int] = option(
+        "number of heads of --attention-score multihead", rnnsearch=8, bound=at_least(1)
+    )
+    attention_normalizer: Optional[str] = option(
         "how weights are made of the score's energies: 'softmax', or with exact zeros 'sparsemax' or 'entmax' "
-        "(α = 1.5), which need the package entmax"
+        "(α = 1.5), which need the package entmax",
+        rnnsearch="softmax",
+        names=NORMALIZERS,
     )
     attention_temperature: Optional[float] = option(
-        "number by which energies are divided: below 1 attention is sharper, above it flatter"
+        "number by which energies are divided: below 1 attention is sharper, above it flatter",
+        rnnsearch=1.0,
+        bound=above(0),
     )
-    attention_window: Optional[WINDOW] = option(  # type: ignore[valid-type]
+    attention_window: Optional[str] = option(
         "look at the whole sentence ('none'), only near position i at step i ('monotone', Luong's local-m), or near a "
-        "position that is predicted from the state, and less the farther from it ('predictive', local-p)"
+        "position that is predicted from the state, and less the farther from it ('predictive', local-p)",
+        rnnsearch="none",
+        names=WINDOWS,
     )
-    attention_window_width: Optional[int] = option("how many positions a window reaches to either side of its centre")
+    attention_window_width: Optional[int] = option(
+        "how many positions a window reaches to either side of its centre", rnnsearch=10, bound=at_least(1)
+    )
     attention_history: Optional[str] = option(
         "what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), "
         "'state' (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), 'coverage' (the sum of all earlier "
-        "weights), 'fertility' (that sum over a learned fertility), 'coverage_gru' (a GRU that reads them), or 'none'"
+        "weights), 'fertility' (that sum over a learned fertility), 'coverage_gru' (a GRU that reads them), or 'none'",
+        rnnsearch="none",
+        names=HISTORIES,
     )
-    attention_filters: Optional[int] = option("filters of the convolution over the previous weights (HybridAtt2)")
-    attention_filter_width: Optional[int] = option("width of these filters, odd (HybridAtt2)")
-    attention_coverage_dim: Optional[int] = option("width d of the coverage_gru's states, one a source position")
-    decoder_condition: Optional[bool] = option("add CondDec's condition to the decoder's cell")
+    attention_filters: Optional[int] = option(
+        "filters of the convolution over the previous weights (HybridAtt2)", rnnsearch=10, bound=at_least(1)
+    )
+    attention_filter_width: Optional[int] = option("width of these filters, odd (HybridAtt2)", rnnsearch=11, bound=ODD)
+    attention_coverage_dim: Optional[int] = option(
+        "width d of the coverage_gru's states, one a source position", rnnsearch=10, bound=at_least(1)
+    )
+    part_args: Any = option(
+        "options of parts, as JSON: by the name of a part, by the name of an option of its own, such as "
+        '\'{"decay": {"rate": 0.9}}\'; of the parts here none has any'
+    )
+    decoder_condition: Optional[bool] = option("add CondDec's condition to the decoder's cell", rnnsearch=False)
 
     # regularisation
     dropout: Optional[float] = option("dropout at every place that is not given separately below")
-    encoder_dropout_in: Optional[float] = option("dropout after the source embeddings")
-    encoder_dropout_out: Optional[float] = option("dropout after the annotations, and between encoder layers")
-    encoder_dropout_hidden: Optional[float] = option(
-        "dropout within the encoder's recurrences, of the previous state with one mask a sentence; not set by --dropout"
+    encoder_dropout_in: Optional[float] = option(
+        "dropout after the source embeddings", rnnsearch=0.0, bound=within(0, 1)
     )
-    decoder_dropout_in: Optional[float] = option("dropout after the target embeddings")
-    decoder_dropout_out: Optional[float] = option("dropout after the readout, and between decoder layers")
-    decoder_dropout_hidden: Optional[float] = option("the same as the encoder's, within the decoder's recurrences")
+    encoder_dropout_out: Optional[float] = option(
+        "dropout after the annotations, and between encoder layers", rnnsearch=0.0, bound=within(0, 1)
+    )
+    encoder_dropout_hidden: Optional[float] = option(
+        "dropout within the encoder's recurrences, of the previous state with one mask a sentence; not set by "
+        "--dropout",
+        rnnsearch=0.0,
+        bound=within(0, 1),
+    )
+    decoder_dropout_in: Optional[float] = option(
+        "dropout after the target embeddings", rnnsearch=0.0, bound=within(0, 1)
+    )
+    decoder_dropout_out: Optional[float] = option(
+        "dropout after the readout, and between decoder layers", rnnsearch=0.5, bound=within(0, 1)
+    )
+    decoder_dropout_hidden: Optional[float] = option(
+        "the same as the encoder's, within the decoder's recurrences", rnnsearch=0.0, bound=within(0, 1)
+    )
 
     layer_norm: Optional[LAYER_NORM] = option(  # type: ignore[valid-type]
         "layer normalisation of nothing ('none'), of the cells of the 'encoder', or of 'all': the decoder's cells, its "
-        "initial state, attention's projected query and keys, and the readout's three maps, too"
+        "initial state, attention's projected query and keys, and the readout's three maps, too",
+        rnnsearch="none",
     )
     gate_bias: Optional[float] = option(
-        "initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start"
+        "initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start",
+        rnnsearch=0.0,
     )
     init: Optional[INIT] = option(  # type: ignore[valid-type]
         "initial values of matrices that are not orthogonal: 'normal', with --init-std, or 'uniform' between "
-        "±√(6 / (in + out))"
+        "±√(6 / (in + out))",
+        rnnsearch="normal",
     )
     init_std: float = option(
         "standard deviation of the initial values of --init normal; the papers' 0.01 suits their widths, smaller "
         "models learn sooner from 0.05",
         0.01,
+        bound=above(0),
     )
 
     # embeddings
@@ -201,7 +350,7 @@ class AttentionRNNConfig(FairseqDataclass):
     encoder_freeze_embed: bool = option("do not train the source embeddings", False)
     decoder_freeze_embed: bool = option("do not train the target embeddings", False)
     share_decoder_input_output_embed: Optional[bool] = option(
-        "tie the vocabulary layer to the target embeddings; the readout takes their width"
+        "tie the vocabulary layer to the target embeddings; the readout takes their width", rnnsearch=False
     )
     share_all_embeddings: bool = option(
         "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)", False
@@ -224,6 +373,7 @@ class AttentionRNNConfig(FairseqDataclass):
         "keep, for the backward pass, the decoder's states of every so many steps only, and compute what is between "
         "them again: less memory for long texts, and more time; 0 keeps everything",
         0,
+        bound=at_least(0, "off"),
     )
     compile: bool = option(
         "let torch.compile make fewer and larger kernels of a decoder step in training; needs a compiler", False
@@ -231,3 +381,14 @@ class AttentionRNNConfig(FairseqDataclass):
     kernels: Optional[str] = option("ignored: --compile took its place")
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
+
+
+def flag(option: str) -> str:
+    """An option as it is given on the command line."""
+    return "--" + option.replace("_", "-")
+
+
+def described(key: str) -> Dict[str, Any]:
+    """What is said of the options under ``rnnsearch``, ``bound`` or ``names``, by option, where something is."""
+    said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
+    return {name: value for name, value in said.items() if value is not None}

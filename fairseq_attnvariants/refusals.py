@@ -6,26 +6,16 @@ import importlib.util
 import os
 import shutil
 from types import SimpleNamespace
-from typing import Any, Callable, NamedTuple, Tuple
+from typing import Any, Callable, NamedTuple
 
 import torch
 from torch import nn
 
-from .implied import ConfigurationError, bidirectional_layers, filters, histories, layers_inside, widths
-from .options import AttentionRNNConfig
-from .variants import DROPOUT_PLACES, least_depth
-
-
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
-
-
-class Bound(NamedTuple):
-    """What some options have to be."""
-
-    text: str
-    holds: Callable[[Any], bool]
-    options: Tuple[str, ...]
+from .implied import bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
+from .nn.attention import NORMALIZERS, SCORES
+from .nn.cells import CELLS, DoubledGRUCell
+from .options import AttentionRNNConfig, described, flag, least_depth
+from .registry import ConfigurationError
 
 
 class Refusal(NamedTuple):
@@ -36,48 +26,6 @@ class Refusal(NamedTuple):
     reason: str
     """with the options in braces"""
 
-
-BOUNDS = [
-    Bound(
-        "be at least 1",
-        lambda value: value >= 1,
-        (
-            "encoder_embed_dim",
-            "encoder_hidden_size",
-            "encoder_layers",
-            "decoder_embed_dim",
-            "decoder_hidden_size",
-            "decoder_layers",
-            "decoder_out_embed_dim",
-            "attention_dim",
-            "encoder_char_hidden_size",
-            "encoder_pooling",
-            "attention_via_dim",
-            "attention_filters",
-            "attention_filter_width",
-            "attention_coverage_dim",
-            "encoder_transition_depth",
-            "attention_heads",
-            "attention_window_width",
-        ),
-    ),
-    Bound("be odd, so that a filter has a centre", lambda value: value % 2 == 1, ("attention_filter_width",)),
-    Bound("be above 0", lambda value: value > 0, ("init_std", "attention_temperature")),
-    Bound("be 0 (none) or above", lambda value: value >= 0, ("encoder_highway_layers",)),
-    Bound("be 0 (all) or above", lambda value: value >= 0, ("encoder_bidirectional_layers",)),
-    Bound("be 0 (off) or above", lambda value: value >= 0, ("recompute_steps",)),
-    Bound(
-        "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is "
-        "no state)",
-        lambda value: value == 0 or value >= 2,
-        ("residuals",),
-    ),
-    Bound(
-        "lie in [0, 1)",
-        lambda value: 0 <= value < 1,
-        (*DROPOUT_PLACES, "encoder_dropout_hidden", "decoder_dropout_hidden"),
-    ),
-]
 
 REFUSALS = [
     Refusal(
@@ -108,42 +56,51 @@ REFUSALS = [
     ),
     # scores
     Refusal(
-        lambda o: o.attention_score == "dot" and {o.widths.lower, o.widths.top} != {o.decoder_hidden_size},
-        "--attention-score dot multiplies the decoder's state by annotations, so they must be equally wide, not "
-        "{decoder_hidden_size} and {unequal}: set --decoder-hidden-size (an annotation is twice as wide as "
-        "--encoder-hidden-size, and --bridge-source adds an embedding), or use --attention-score bilinear",
+        lambda o: (
+            not o.score.projects_keys
+            and not o.score.projects_query
+            and {o.widths.lower, o.widths.top} != {o.decoder_hidden_size}
+        ),
+        "--attention-score {attention_score} multiplies the decoder's state by annotations, so they must be "
+        "equally wide, not {decoder_hidden_size} and {unequal}: set --decoder-hidden-size (an annotation is twice as "
+        "wide as --encoder-hidden-size, and --bridge-source adds an embedding), or use --attention-score bilinear",
     ),
     Refusal(
-        lambda o: o.attention_score == "dot" and o.projecting,
-        "--attention-history {projecting} adds to a projected query or key, and --attention-score dot has neither; use "
-        "bilinear or scaled",
+        lambda o: not (o.score.projects_query or o.score.projects_keys) and o.projecting,
+        "--attention-history {projecting} adds to a projected query or key, and --attention-score {attention_score} "
+        "has neither; use bilinear or scaled",
     ),
     Refusal(
-        lambda o: o.attention_score == "dot" and o.attention_via and not o.attention_via_unguided,
-        "--attention-via guides the lower level by what it adds to a projected query, and --attention-score dot has "
+        lambda o: (
+            not o.score.projects_query
+            and not o.score.projects_keys
+            and o.attention_via
+            and not o.attention_via_unguided
+        ),
+        "--attention-via guides the lower level by what it adds to a projected query, and --attention-score "
         "none; use scaled, or add --attention-via-unguided",
     ),
     Refusal(
-        lambda o: o.attention_score == "multihead" and o.attention_dim % o.attention_heads,
+        lambda o: o.headed and o.attention_dim % o.attention_heads,
         "--attention-heads {attention_heads} must divide --attention-dim, which is {attention_dim}",
     ),
     Refusal(
-        lambda o: o.attention_score == "multihead" and o.attention_via and o.attention_via_dim % o.attention_heads,
+        lambda o: o.headed and o.attention_via and o.attention_via_dim % o.attention_heads,
         "--attention-heads {attention_heads} must divide --attention-via-dim, which is {attention_via_dim}",
     ),
     Refusal(
-        lambda o: o.attention_normalizer != "softmax" and importlib.util.find_spec("entmax") is None,
-        "--attention-normalizer {attention_normalizer} needs the package entmax: pip install entmax",
+        lambda o: o.package and importlib.util.find_spec(o.package) is None,
+        "--attention-normalizer {attention_normalizer} needs the package {package}: pip install {package}",
     ),
     # cells
     Refusal(
-        lambda o: o.decoder_condition and o.decoder_cell == "lstm",
+        lambda o: o.decoder_condition and o.beside_state,
         "--decoder-condition adds to a GRU's state (Feng et al. 2016, section 5) and is not defined for --decoder-cell "
-        "lstm; use --decoder-cell gru or adaptive_gru",
+        "{decoder_cell}; use --decoder-cell gru or adaptive_gru",
     ),
     Refusal(
-        lambda o: o.context_gate != "none" and o.decoder_cell == "lstm",
-        "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell lstm, "
+        lambda o: o.context_gate != "none" and o.beside_state,
+        "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell "
         "which has a memory beside its state; use --decoder-cell gru or adaptive_gru",
     ),
     Refusal(
@@ -233,10 +190,10 @@ def check(cfg) -> None:
     Raises:
         ConfigurationError: names the option and says what to do.
     """
-    for bound in BOUNDS:
-        for option in bound.options:
-            if not bound.holds(getattr(cfg, option)):
-                raise ConfigurationError(f"{_flag(option)} must {bound.text}, not {getattr(cfg, option)}")
+    for option, bound in described("bound").items():
+        if not bound.holds(getattr(cfg, option)):
+            raise ConfigurationError(f"{flag(option)} must {bound.text}, not {getattr(cfg, option)}")
+    part_arguments(cfg)
     filters(cfg)
     options = _with_implied(cfg)
     for refusal in REFUSALS:
@@ -248,19 +205,22 @@ def _with_implied(cfg) -> SimpleNamespace:
     """The options, choices as strings, and what follows from them."""
     given = {option.name: getattr(cfg, option.name) for option in dataclasses.fields(AttentionRNNConfig)}
     read = {name: str(value) if isinstance(value, enum.Enum) else value for name, value in given.items()}
-    directions, found, hidden = bidirectional_layers(cfg), widths(cfg), cfg.decoder_hidden_size
+    directions, found, hidden = bidirectional_layers(cfg), source_widths(cfg), cfg.decoder_hidden_size
 
     def first(*options: str) -> str:
         """The first of some options that is set."""
-        return next((_flag(option) for option in options if read[option] not in (False, "none")), "")
+        return next((flag(option) for option in options if read[option] not in (False, "none")), "")
 
     cells = [(option, read[option]) for option in ("encoder_char_cell", "encoder_cell", "decoder_cell")]
+    score = SCORES[read["attention_score"]]
     return SimpleNamespace(
         **read,
         tied=cfg.share_decoder_input_output_embed or cfg.share_all_embeddings,
         least_depth=least_depth(cfg),
         inside=layers_inside(cfg),
-        doubled=next((f"{_flag(option)} {kind}" for option, kind in cells if kind.startswith("doubled")), ""),
+        doubled=next(
+            (f"{flag(option)} {kind}" for option, kind in cells if issubclass(CELLS[kind], DoubledGRUCell)), ""
+        ),
         scaling=first("layer_norm", "context_gate"),
         reader=first("decoder_condition", "bridge_target", "context_gate"),
         late=str(cfg.decoder_transition) == "late",
@@ -269,7 +229,11 @@ def _with_implied(cfg) -> SimpleNamespace:
         above=directions + 2,
         widths=found,
         unequal=found.lower if found.lower != hidden else found.top,
-        projecting=min(histories(cfg) - {"distance", "state"}, default=""),
+        score=score,
+        headed="attention_heads" in score.flags.values(),
+        package=NORMALIZERS[read["attention_normalizer"]].package,
+        beside_state=CELLS[read["decoder_cell"]].parts > 1,
+        projecting=min((name for name, history in histories(cfg).items() if history.projects()), default=""),
     )
 
 

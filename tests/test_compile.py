@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import COMPOSED, batch, build
 
-from fairseq_attnvariants.implied import ConfigurationError
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.variants import VARIANTS
 
 

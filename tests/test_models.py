@@ -11,11 +11,11 @@ from fairseq.models.ema import EMA
 from fairseq.sequence_generator import SequenceGenerator
 from omegaconf import OmegaConf
 
-from fairseq_attnvariants.implied import ConfigurationError
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn.cells import RecurrentLinear
 from fairseq_attnvariants.nn.dropout import Masked
 from fairseq_attnvariants.options import AttentionRNNConfig
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.variants import VARIANTS, fill
 
 ALL = [*VARIANTS, *COMPOSED]
@@ -525,7 +525,7 @@ def test_moving_averages_leave_the_fingerprint_alone():
 @pytest.mark.parametrize(
     "options,message",
     [
-        (dict(attention_history="memory"), "unknown 'memory'"),
+        (dict(attention_history="memory"), "unknown attention history 'memory'"),
         (dict(attention_coverage_dim=0), "--attention-coverage-dim"),
         (dict(attention_history="none+context"), "'none'"),
         (dict(attention_filter_width=4), "--attention-filter-width"),

@@ -9,9 +9,9 @@ import pytest
 import torch
 from conftest import Task, batch, build, dictionary
 
-from fairseq_attnvariants.implied import ConfigurationError
-from fairseq_attnvariants.options import AttentionRNNConfig
-from fairseq_attnvariants.variants import HISTORIES
+from fairseq_attnvariants.nn.histories import HISTORIES
+from fairseq_attnvariants.options import AttentionRNNConfig, described
+from fairseq_attnvariants.registry import ConfigurationError
 
 DRAWN = 6_000  # compositions, of which one in eight fits together
 
@@ -39,6 +39,8 @@ def values():
                 tried[name] = [False, True]
             elif isinstance(one, type) and issubclass(one, enum.Enum):
                 tried[name] = [choice.value for choice in one]
+    for name, table in described("names").items():
+        tried.setdefault(name, [*table])
     for name in ("compile", "search_dtype"):  # slow, and not quite the same: they have tests of their own
         del tried[name]
     return tried

@@ -7,9 +7,10 @@ from reference import adaptive_gru
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from fairseq_attnvariants.nn import cells as kinds
 from fairseq_attnvariants.nn.attention import (
+    NORMALIZERS,
     AdditiveAttention,
-    Normaliser,
     Recomputed,
     additive_energies,
     real_positions,
@@ -26,12 +27,13 @@ from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.fast import blocks
 from fairseq_attnvariants.nn.fast.blocks import RecomputedBlocks
-from fairseq_attnvariants.nn.histories import DistanceHistory, uniform_weights
+from fairseq_attnvariants.nn.histories import DistanceHistory, Past, uniform_weights
 from fairseq_attnvariants.nn.init import Scheme
 from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, CellLayers, fused_direction, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.nn.windows import MonotoneWindow, PredictiveWindow
+from fairseq_attnvariants.registry import Widths
 from fairseq_attnvariants.variants import VARIANTS
 
 
@@ -221,7 +223,8 @@ def test_shares_of_stacked_adaptive_layers():
 
 def test_adaptive_output_equals_the_plain_one_where_it_must():
     """With W_p = 0 each part has a third of the weight, so three times the parts is the plain sum."""
-    plain, weighted = TanhReadout(4, 3, 6, 5), TanhReadout(4, 3, 6, 5, AdaptiveWeighting(4, 3, 6, 5))
+    widths = Widths(hidden=4, word=3, context=6, features=5)
+    plain, weighted = TanhReadout(widths), TanhReadout(widths, AdaptiveWeighting(widths, 5))
     with torch.no_grad():
         weighted.weighting.score.weight.zero_()
         for name, parameter in plain.named_parameters():
@@ -232,7 +235,7 @@ def test_adaptive_output_equals_the_plain_one_where_it_must():
 
 def test_attention_by_hand():
     """Equal energies average the real annotations; padding has no share even where its key is larger."""
-    attention = AdditiveAttention(1, 1, 1)
+    attention = AdditiveAttention(Widths(hidden=1, annotation=1, attention=1))
     with torch.no_grad():
         attention.query.weight.zero_()
         attention.vector.fill_(1.0)
@@ -285,14 +288,14 @@ def test_weights_of_extreme_energies(kind):
     energies = torch.tensor([[[1e30, -1e30, 5.0]], [[-1e30, -2e30, 9.0]], [[0.5, 0.5, 0.5]]])
     unseen = torch.tensor([[[False, False, True]]])
     expected = torch.tensor([[[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]]])
-    torch.testing.assert_close(Normaliser(kind)(energies, unseen), expected)
+    torch.testing.assert_close(NORMALIZERS[kind]()(energies, unseen), expected)
 
 
 def test_temperature():
     """1 is the plain softmax, half of it that of twice the energies."""
     energies, unseen = torch.randn(2, 3, 5), torch.zeros(2, 1, 5, dtype=torch.bool)
-    assert Normaliser("softmax", 1.0)(energies, unseen).equal(energies.softmax(-1))
-    torch.testing.assert_close(Normaliser("softmax", 0.5)(energies, unseen), (2 * energies).softmax(-1))
+    assert NORMALIZERS["softmax"](1.0)(energies, unseen).equal(energies.softmax(-1))
+    torch.testing.assert_close(NORMALIZERS["softmax"](0.5)(energies, unseen), (2 * energies).softmax(-1))
 
 
 @pytest.mark.parametrize("padding", ["left", "right"])
@@ -302,10 +305,10 @@ def test_windows_by_hand(padding):
     mask = mask if padding == "left" else mask.flip(1)
     memory = Memory(torch.zeros(1), torch.zeros(1), mask, real_positions(mask), torch.zeros(1))
     state = State(torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.tensor([0.0, 2.0, 7.0]))
-    unseen, factor = MonotoneWindow(2, 1)(torch.zeros(3, 2), memory, state)
+    unseen, factor = MonotoneWindow(Widths(hidden=2), 1)(torch.zeros(3, 2), memory, state)
     looks = [[1, 1, 0], [0, 1, 1], [0, 0, 1]]
     assert (~unseen[0])[:, ~mask[0]].int().tolist() == looks and unseen[0][:, mask[0]].all() and factor is None
-    window = PredictiveWindow(2, 1)
+    window = PredictiveWindow(Widths(hidden=2), 1)
     with torch.no_grad():
         window.vector.zero_()
     unseen, factor = window(torch.zeros(3, 2), memory, state)  # p = 3/2
@@ -318,7 +321,7 @@ def test_distance_history_by_hand():
     padding = torch.tensor([[True, False, False]])
     memory = Memory(torch.zeros(1), torch.zeros(1), padding, real_positions(padding), torch.zeros(1))
     state = State(torch.zeros(1), torch.zeros(1), torch.tensor([[0.0, 0.5, 0.5]]), torch.ones(1))
-    term = DistanceHistory().energy_term(memory, state)[0, 0, 1:].exp()
+    term = DistanceHistory(Widths()).energy_term(Past(memory, state, None, None))[0, 0, 1:].exp()
     torch.testing.assert_close(term, torch.sigmoid(torch.tensor([-0.5, 0.5])))
 
 
@@ -331,7 +334,7 @@ def test_positions_and_first_weights_ignore_padding():
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
-    encoder = BidirectionalEncoder(kind, 3, 4, layers, torch.nn.Identity())
+    encoder = BidirectionalEncoder(kinds.CELLS[kind], 3, 4, layers, torch.nn.Identity())
     embedded = torch.randn(2, 5, 3)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
     right = encoder(embedded, padding)
@@ -346,7 +349,7 @@ def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
 
 def test_segments_start_at_the_first_real_character():
     """A segment's weight is shared by its real characters; what does not belong to the sentence changes nothing."""
-    encoder = ConvolutionalEncoder(3, [2, 0, 4], 2, 1, BidirectionalEncoder("gru", 6, 5, 1, torch.nn.Identity()))
+    encoder = ConvolutionalEncoder(3, [2, 0, 4], 2, 1, BidirectionalEncoder(GRUCell, 6, 5, 1, torch.nn.Identity()))
     embedded = torch.randn(2, 5, 3)
     padding = torch.tensor([[False] * 5, [True, True, False, False, False]])
     left = encoder(embedded, padding)
@@ -387,9 +390,10 @@ def test_what_was_covered_is_the_sum_of_the_weights_and_zero_at_padding():
     decoder, padding = model.decoder.network, source.eq(1)
     memory, state = decoder.start(Encoded(**{k: v[0] for k, v in model.encoder(source, lengths).items() if v}))
     decoded = decoder(model.decoder.embed_tokens(previous), memory, state)
-    torch.testing.assert_close(decoded.state.coverage, decoded.weights.sum(1))
-    assert decoded.state.coverage_state[~padding].all() and not decoded.state.coverage_state[padding].any()
-    assert not decoded.state.coverage[padding].any() and memory.fertility.lt(2).all()
+    covered, states = (decoded.state.histories[name] for name in ("fertility", "coverage_gru"))
+    torch.testing.assert_close(covered, decoded.weights.sum(1))
+    assert states[~padding].all() and not states[padding].any()
+    assert not covered[padding].any() and memory.histories["fertility"].lt(2).all()
 
 
 @pytest.mark.parametrize("name", ["recatt", "hybridatt1", "hybridatt2", "coverage", "fertility"])

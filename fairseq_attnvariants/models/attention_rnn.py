@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import logging
 from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
@@ -21,16 +22,17 @@ from torch import Tensor, nn
 
 from ..build import build_bridge, build_decoder, build_encoder
 from ..hub import Pretrained
-from ..implied import ConfigurationError
+from ..implied import part_arguments
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
 from ..nn.fast.projected import for_hypotheses
 from ..nn.fast.reduced import reduced_products
 from ..nn.init import Scheme, initialise
-from ..nn.state import Encoded, Memory, State, reorder, serve
+from ..nn.state import Encoded, Memory, State, each, reorder, serve
 from ..options import AttentionRNNConfig
 from ..refusals import check, check_compiler
+from ..registry import ConfigurationError
 from ..variants import VARIANTS, fill
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
@@ -66,6 +68,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         complete(cfg)
         fill(cfg, BASE)
         check(cfg)
+        cfg.part_args = json.dumps(part_arguments(cfg)) if part_arguments(cfg) else None  # defaults, too, are kept
         source, target = task.source_dictionary, task.target_dictionary
         if cfg.share_all_embeddings and source != target:
             raise ConfigurationError(
@@ -283,8 +286,10 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 self._keep(incremental_state, run._replace(state=decoded.state))
             features = self.dropout_out(decoded.features)
             if self.training and prev_output_tokens.size(1) == 1:
-                for unread in filter(torch.is_tensor, (decoded.state.query, decoded.state.coverage_state)):
-                    features = with_gradient(features, unread)  # a single step makes it and does not read it
+                unread: List[Tensor] = []  # a single step makes it and does not read it
+                each(unread.append, (decoded.state.query, decoded.state.histories))
+                for made in unread:
+                    features = with_gradient(features, made)
             output = features if features_only else self.output_projection(features)
         entries = {
             "attn": decoded.weights,
@@ -404,9 +409,8 @@ def _register(name: str) -> None:
     def architecture(cfg) -> None:
         fill(cfg, name)
 
-    architecture.__doc__ = VARIANTS[name].paper
+    architecture.__doc__ = VARIANTS[name].paper or name
     register_model_architecture("attention_rnn", name)(architecture)
 
 
-for _name in VARIANTS:
-    _register(_name)
+VARIANTS.follow(_register)

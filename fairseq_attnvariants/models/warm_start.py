@@ -11,7 +11,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
-from ..implied import ConfigurationError
+from ..registry import ConfigurationError
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint
 from .renamed import rename

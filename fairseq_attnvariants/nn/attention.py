@@ -2,18 +2,19 @@
 
 A score compares the query with a key for each annotation, such as ``e_ij = v·tanh(query + key) + term``; what attention
 knows of earlier steps (:mod:`.histories`) adds to one of the three.  A window (:mod:`.windows`) says where attention
-may look, and a normaliser makes weights of the energies there.
+may look, and a normalizer makes weights of the energies there.
 
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Type
+from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from ..registry import Part, Registry, Widths
 from .fast.blocks import by_blocks
 from .histories import Histories, History, KeyFeatures, plus
 from .layer_norm import at_least_float32, layer_norm
@@ -62,25 +63,24 @@ class Recomputed(nn.Module):
         return checkpoint(energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False)
 
 
-class Normaliser(nn.Module):
+class Normalizer(Part, nn.Module):
     """From energies to weights that are not negative and add up to 1.
 
-    ``softmax`` is never quite 0; ``sparsemax`` (Martins & Astudillo 2016) and ``entmax``, α = 1.5 (Peters et al. 2019),
-    are exactly 0 where an energy is far below the highest one.
-
     Args:
-        kind: ``softmax``, ``sparsemax`` or ``entmax``; the latter two need the package entmax.
         temperature: ``τ``, by which energies are divided; below 1 weights are sharper, above it flatter.
     """
 
-    def __init__(self, kind: str = "softmax", temperature: float = 1.0):
+    flags = {"temperature": "attention_temperature"}
+    package: ClassVar[str] = ""
+    """what has to be installed for it"""
+
+    def __init__(self, temperature: float = 1.0):
         super().__init__()
         self.temperature = temperature
-        self.function: Callable[..., Tensor] = torch.softmax
-        if kind != "softmax":
-            import entmax
 
-            self.function = {"sparsemax": entmax.sparsemax, "entmax": entmax.entmax15}[kind]
+    def normalize(self, energies: Tensor) -> Tensor:
+        """Weights of energies, ``... x S``; those that nothing looks at have the lowest number that there is."""
+        raise NotImplementedError
 
     def forward(self, energies: Tensor, unseen: Tensor, factor: Optional[Tensor] = None) -> Tensor:
         """Weights ``... x S``; what is unseen beside anything else gets exactly zero.
@@ -91,11 +91,47 @@ class Normaliser(nn.Module):
             factor: of the weights, which are scaled to add up to 1 again, ``... x S``.
         """
         energies = energies if self.temperature == 1 else energies / self.temperature
-        weights = self.function(energies.masked_fill(unseen, torch.finfo(energies.dtype).min), dim=-1)
+        weights = self.normalize(energies.masked_fill(unseen, torch.finfo(energies.dtype).min))
         if factor is None:
             return weights
         weights = weights * factor
         return weights / weights.sum(-1, keepdim=True)
+
+
+NORMALIZERS: Registry = Registry("attention normalizer", Normalizer)
+register_normalizer = NORMALIZERS.register
+
+
+@register_normalizer("softmax")
+class Softmax(Normalizer):
+    """Weights that are never quite 0."""
+
+    def normalize(self, energies: Tensor) -> Tensor:
+        return torch.softmax(energies, dim=-1)
+
+
+@register_normalizer("sparsemax")
+class Sparsemax(Normalizer):
+    """Weights that are exactly 0 where an energy is far below the highest one (Martins & Astudillo 2016)."""
+
+    package = "entmax"
+
+    def normalize(self, energies: Tensor) -> Tensor:
+        import entmax
+
+        return entmax.sparsemax(energies, dim=-1)
+
+
+@register_normalizer("entmax")
+class Entmax(Normalizer):
+    """Weights between the softmax's and the sparsemax's, ``α = 1.5`` (Peters et al. 2019)."""
+
+    package = "entmax"
+
+    def normalize(self, energies: Tensor) -> Tensor:
+        import entmax
+
+        return entmax.entmax15(energies, dim=-1)
 
 
 class Attended(NamedTuple):
@@ -119,50 +155,54 @@ class WeightedSum(nn.Module):
         return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
-class Attention(nn.Module):
+class Attention(Part, nn.Module):
     """``w_i = softmax(e_i)`` of a score's energies ``e_ij``, and ``c_i = Σ_j w_ij s_j``.
 
     (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6-7.)
 
-    A score is a subclass, in :data:`SCORES`.
+    A score is a subclass that defines :meth:`energies`, entered by :data:`register_score`.
 
     Args:
-        query_dim: width of the query.
-        annotation_dim: width ``a`` of the annotations.
-        attention_dim: width ``A`` of the query and the keys that are compared.
-        histories: recurrent paths that add their terms to the score.
-        guide_dim: width of a guide, a second part of the query (Zhao and Zhang 2018 §3.2), or 0 without one.
+        widths: of the query (``hidden``), of the annotations, of the query and the keys that are compared
+            (``attention``), and of a guide, a second part of the query (Zhao and Zhang 2018 §3.2), or 0 without one.
+        histories: what adds its terms to the score, by name.
         norm: layer normalisation of the projected query and keys.
-        normaliser: makes weights of energies; the softmax by default.
+        normalizer: makes weights of energies; the softmax by default.
         window: where attention may look; anywhere by default.
     """
 
     projects_query = projects_keys = True
     key_bias = False  # in a product it would add the same to all energies of a query
-    averages = True  # the context is the average of the annotations, by the weights
 
     def __init__(
         self,
-        query_dim: int,
-        annotation_dim: int,
-        attention_dim: int,
+        widths: Widths,
         histories: Optional[Dict[str, History]] = None,
-        guide_dim: int = 0,
         norm: bool = False,
-        normaliser: Optional[Normaliser] = None,
+        normalizer: Optional[Normalizer] = None,
         window: Optional[Window] = None,
     ):
         super().__init__()
         query, keys = self.projects_query, self.projects_keys
-        self.query = nn.Linear(query_dim, attention_dim, bias=False) if query else nn.Identity()
-        self.guide = nn.Linear(guide_dim, attention_dim, bias=False) if guide_dim else None
-        self.key = nn.Linear(annotation_dim, attention_dim, bias=self.key_bias) if keys else nn.Identity()
+        self.query = nn.Linear(widths.hidden, widths.attention, bias=False) if query else nn.Identity()
+        self.guide = nn.Linear(widths.guide, widths.attention, bias=False) if widths.guide else None
+        self.key = nn.Linear(widths.annotation, widths.attention, bias=self.key_bias) if keys else nn.Identity()
         self.histories = Histories(histories or {})
-        self.query_norm = layer_norm(norm and query, attention_dim)
-        self.key_norm = layer_norm(norm and keys, attention_dim)
-        self.normaliser = normaliser or Normaliser()
-        self.window = window or Window()
+        self.query_norm = layer_norm(norm and query, widths.attention)
+        self.key_norm = layer_norm(norm and keys, widths.attention)
+        self.normalizer = normalizer or Softmax()
+        self.window = window or Window(widths)
         self.sum = WeightedSum()
+
+    @property
+    def averages(self) -> bool:
+        """Whether the context is the average of the annotations, by the weights, and nothing more."""
+        kind = type(self)
+        return kind.read is Attention.read and kind.forward is Attention.forward
+
+    def parts(self) -> List[Part]:
+        """What reads the memory and the state beside itself."""
+        return [self.window, *self.histories.values()]  # type: ignore[list-item]
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         """``e_ij``, ``B x k x S``, or of ``h`` heads ``h x B x k x S``, float32 or better.
@@ -179,7 +219,7 @@ class Attention(nn.Module):
         annotations, padding_mask = encoded.annotations, encoded.padding_mask
         keys, positions = self.key_norm(self.key(annotations)), real_positions(padding_mask)
         memory = Memory(keys, annotations, padding_mask, positions, encoded.embeddings)
-        return memory._replace(**self.histories.memory_entries(annotations))
+        return memory._replace(histories=self.histories.remember(annotations))
 
     def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once.
@@ -187,14 +227,14 @@ class Attention(nn.Module):
         Args:
             query: ``N x query_dim``.
             memory: of the sentences.
-            state: of the previous step, for the recurrent paths.
+            state: of the previous step, for the histories.
             guide: projected already, ``N x A``, or None.
         """
-        projected = plus(self.query_norm(self.query(query)), guide, self.histories.query_term(state))  # N x A
+        projected = plus(self.query_norm(self.query(query)), guide, self.histories.query_term(memory, state))  # N x A
         rows = grouped(projected, memory.keys)  # B x k x A
         energies = self.energies(rows, memory.keys, *self.histories.key_features(memory, state))
         energies = plus(energies, self.histories.energy_term(memory, state))  # B x k x S, or h x B x k x S
-        attended = self.read(self.normaliser(energies, *self.window(query, memory, state)), memory)
+        attended = self.read(self.normalizer(energies, *self.window(query, memory, state)), memory)
         return attended._replace(context=attended.context.to(query.dtype))
 
     def read(self, weights: Tensor, memory: Memory) -> Attended:
@@ -203,20 +243,26 @@ class Attention(nn.Module):
         return Attended(self.sum(weights, memory.values), weights)
 
 
+SCORES: Registry = Registry("attention score", Attention)
+register_score = SCORES.register
+
+
+@register_score("additive")
 class AdditiveAttention(Attention):
     """Bahdanau's score, ``e_ij = v·tanh(W q + U s_j + b)`` (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6)."""
 
     key_bias = True
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
-        super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
-        self.vector = nn.Parameter(torch.empty(attention_dim))
+    def __init__(self, widths: Widths, *parts: Any, **options: Any):
+        super().__init__(widths, *parts, **options)
+        self.vector = nn.Parameter(torch.empty(widths.attention))
         self.recomputed = Recomputed()
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         return self.recomputed(additive_energies, query, keys, self.vector, *features)
 
 
+@register_score("dot")
 class DotAttention(Attention):
     """``e_ij = q·s_j`` (Luong et al. 2015), and what all products share, for ``h`` heads of width ``d``.
 
@@ -227,8 +273,8 @@ class DotAttention(Attention):
     heads = 1
     scale = 1.0
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
-        super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
+    def __init__(self, widths: Widths, *parts: Any, **options: Any):
+        super().__init__(widths, *parts, **options)
         self.product = WeightedSum()  # of the keys' dimensions, by the query's
 
     def memory(self, encoded: Encoded) -> Memory:
@@ -246,22 +292,25 @@ class DotAttention(Attention):
         return at_least_float32(energies).transpose(0, 1)
 
 
+@register_score("bilinear")
 class BilinearAttention(DotAttention):
     """``e_ij = q·(W s_j)`` (Luong et al. 2015, general)."""
 
     projects_keys = True
 
 
+@register_score("scaled")
 class ScaledAttention(DotAttention):
     """``e_ij = (W_q q)·(W_k s_j) / √d`` (Vaswani et al. 2017 §3.2.1)."""
 
     projects_query = projects_keys = True
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, **options: Any):
-        super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
-        self.scale = (attention_dim / self.heads) ** -0.5
+    def __init__(self, widths: Widths, *parts: Any, **options: Any):
+        super().__init__(widths, *parts, **options)
+        self.scale = (widths.attention / self.heads) ** -0.5
 
 
+@register_score("multihead")
 class MultiHeadAttention(ScaledAttention):
     """``c_i = W_o [c_1; ...; c_h]``, of heads ``c = Σ_j w_ij W_v s_j`` that score as :class:`ScaledAttention`.
 
@@ -270,15 +319,13 @@ class MultiHeadAttention(ScaledAttention):
     energies they add to every head's.
     """
 
-    averages = False
+    flags = {"heads": "attention_heads"}
 
-    def __init__(
-        self, query_dim: int, annotation_dim: int, attention_dim: int, *parts: Any, heads: int = 1, **options: Any
-    ):
+    def __init__(self, widths: Widths, *parts: Any, heads: int = 1, **options: Any):
         self.heads = heads
-        super().__init__(query_dim, annotation_dim, attention_dim, *parts, **options)
-        self.value = nn.Linear(annotation_dim, attention_dim, bias=False)
-        self.output = nn.Linear(attention_dim, annotation_dim, bias=False)
+        super().__init__(widths, *parts, **options)
+        self.value = nn.Linear(widths.annotation, widths.attention, bias=False)
+        self.output = nn.Linear(widths.attention, widths.annotation, bias=False)
 
     def memory(self, encoded: Encoded) -> Memory:
         values = self.value(encoded.annotations)
@@ -290,15 +337,6 @@ class MultiHeadAttention(ScaledAttention):
         context = self.output(contexts.transpose(1, 2).flatten(2).flatten(0, 1))  # N x a
         heads = weights.transpose(1, 2).flatten(0, 1)  # N x h x S
         return Attended(context, heads.mean(1), head_weights=heads)
-
-
-SCORES: Dict[str, Type[Attention]] = {
-    "additive": AdditiveAttention,
-    "dot": DotAttention,
-    "scaled": ScaledAttention,
-    "bilinear": BilinearAttention,
-    "multihead": MultiHeadAttention,
-}
 
 
 class AttentionViaAttention(nn.Module):
@@ -325,6 +363,10 @@ class AttentionViaAttention(nn.Module):
     def histories(self) -> Histories:
         """The lower level's."""
         return self.lower.histories
+
+    def parts(self) -> List[Part]:
+        """Those of both levels."""
+        return [*self.upper.parts(), *self.lower.parts()]
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""

@@ -5,17 +5,14 @@ target embeddings) is projected once, before the loop, and only what depends on 
 it.  A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
+from ..registry import Part, Registry
 from .init import Scheme, by_gate
 from .layer_norm import LayerNorm, layer_norm
-
-
-class ContextLinear(nn.Linear):
-    """``W c + b``, an ordinary linear map.  Those that read the context are marked, for :mod:`.fast.projected`."""
 
 
 class RecurrentLinear(nn.Linear):
@@ -28,13 +25,13 @@ SOURCE = ("context", "attended")  # inputs that say what of the source this step
 
 def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
     """A matrix for each named input of these widths; the first one carries the bias, if there is one."""
-    kinds = [ContextLinear if name in CONTEXTS else nn.Linear for name in widths]
-    return nn.ModuleDict(
-        {
-            name: kind(width, out, bias=bias and number == 0)
-            for number, (kind, (name, width)) in enumerate(zip(kinds, widths.items()))
-        }
-    )
+    numbered = enumerate(widths.items())
+    return nn.ModuleDict({name: nn.Linear(width, out, bias=bias and number == 0) for number, (name, width) in numbered})
+
+
+def context_maps(inputs: Any) -> List[nn.Linear]:
+    """Those of named inputs' matrices that read the context."""
+    return [inputs[name] for name in CONTEXTS if name in inputs]
 
 
 def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Optional[Tensor]:
@@ -45,7 +42,7 @@ def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, T
     return total
 
 
-class Cell(nn.Module):
+class Cell(Part, nn.Module):
     """What the cells gate: one matrix an input, one recurrent matrix, one bias.
 
     Args:
@@ -83,8 +80,11 @@ class Cell(nn.Module):
     def initialise_bias(bias: Tensor, hidden_dim: int, scheme: Scheme) -> None:
         """Fill the bias of all gates, ``gates·n``, which is zero so far."""
 
-    @staticmethod
-    def step(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
+        """As :meth:`..registry.Part.context_readers`."""
+        return context_maps(self.inputs) if type(self).forward is Cell.forward else None
+
+    def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         """The cell's equations.
 
         Args:
@@ -133,6 +133,13 @@ class Cell(nn.Module):
         return self.recurrent_norm(self.recurrent(self.output(state))).to(state.dtype)
 
 
+MakeCell = Callable[..., Cell]  # a class, or one with its options: of the inputs, the hidden width and the norm
+
+CELLS: Registry = Registry("cell", Cell)
+register_cell = CELLS.register
+
+
+@register_cell("gru")
 class GRUCell(Cell):
     """Gated recurrent unit, whose reset gate follows the recurrent product.
 
@@ -159,6 +166,7 @@ class GRUCell(Cell):
         return torch.lerp(candidate, previous, update)
 
 
+@register_cell("adaptive_gru")
 class AdaptiveGRUCell(Cell):
     """A GRU that weighs its input against its history (Li et al. 2018 eq. 13-17).
 
@@ -193,12 +201,14 @@ class AdaptiveGRUCell(Cell):
         return gate * previous
 
 
+@register_cell("doubled_gru")
 class DoubledGRUCell(AdaptiveGRUCell):
     """A control: ``W`` and ``U`` start doubled, so that ``g = 1/2`` leaves the sums as they are in a GRU."""
 
     start = 2
 
 
+@register_cell("doubled_carry_gru")
 class DoubledCarryGRUCell(DoubledGRUCell):
     """A second control: the carry is doubled as well, ``2 g ∘ z ∘ h``, so that at ``g = 1/2`` a step is a GRU's."""
 
@@ -208,6 +218,7 @@ class DoubledCarryGRUCell(DoubledGRUCell):
         return 2 * gate * previous
 
 
+@register_cell("lstm")
 class LSTMCell(Cell):
     """Long short-term memory; the state is ``[h; c]``, ``N x 2n``, and the forget gate's bias starts at 1."""
 
@@ -242,16 +253,16 @@ class ContextGatedCell(nn.Module):
         norm: layer normalisation of the source's sum, of the target's, and of the recurrent product.
     """
 
-    def __init__(self, cell: Type[Cell], kind: str, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
+    def __init__(self, cell: MakeCell, kind: str, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
-        self.cell = cell({}, hidden_dim, norm)
+        self.cell = cell({}, hidden_dim, norm=norm)
         self.kind = kind
-        self.widths = [cell.gates * hidden_dim, hidden_dim]  # of what the cell reads, and of z
+        self.widths = [self.cell.gates * hidden_dim, hidden_dim]  # of what the cell reads, and of z
         source = {name: width for name, width in inputs.items() if name in SOURCE}
         target = {name: width for name, width in inputs.items() if name not in SOURCE}
         self.source, self.target = (input_maps(widths, sum(self.widths), bias=False) for widths in (source, target))
         self.gate = RecurrentLinear(hidden_dim, hidden_dim)
-        parts = [gates * hidden_dim for gates in (*cell.normalised, 1)]
+        parts = [gates * hidden_dim for gates in (*self.cell.normalised, 1)]
         self.source_norm, self.target_norm = layer_norm(norm, *parts), layer_norm(norm and len(target) > 0, *parts)
 
     def initialise(self, scheme: Scheme) -> None:
@@ -268,6 +279,10 @@ class ContextGatedCell(nn.Module):
     def inputs(self) -> Dict[str, nn.Module]:
         """The source's and the target's."""
         return {**self.source, **self.target}
+
+    def context_readers(self) -> Sequence[nn.Linear]:
+        """As :meth:`..registry.Part.context_readers`."""
+        return context_maps(self.inputs)
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """As :meth:`Cell.project`, ``... x (gates + 1)·n``."""
@@ -329,6 +344,11 @@ class DeepCell(nn.Module):
     def inputs(self) -> Any:
         """The first cell's."""
         return self.cells[0].inputs
+
+    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
+        """As :meth:`..registry.Part.context_readers`, of all cells."""
+        found = [cell.context_readers() for cell in self.cells]  # type: ignore[operator]
+        return None if None in found else [reader for readers in found for reader in readers]
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """The first cell's."""
@@ -398,17 +418,6 @@ def with_residual(residuals: int, number: int, output: Tensor, below: Tensor) ->
     return output + below if 0 < residuals <= number else output
 
 
-def deepened(cell: Any, kind: Type[Cell], further: int, norm: bool) -> Any:
+def deepened(cell: Any, kind: MakeCell, hidden_dim: int, further: int, norm: bool) -> Any:
     """The cell, and after it within a step so many of a kind that read only the state."""
-    return (
-        DeepCell([cell, *(kind({}, cell.state_dim // kind.parts, norm) for _ in range(further))]) if further else cell
-    )
-
-
-CELLS = {
-    "gru": GRUCell,
-    "adaptive_gru": AdaptiveGRUCell,
-    "doubled_gru": DoubledGRUCell,
-    "doubled_carry_gru": DoubledCarryGRUCell,
-    "lstm": LSTMCell,
-}
+    return DeepCell([cell, *(kind({}, hidden_dim, norm=norm) for _ in range(further))]) if further else cell

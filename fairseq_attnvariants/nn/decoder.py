@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .cells import MakeCell
 from .dropout import HiddenDropout
 from .fast.loop import in_loop
 from .fast.stacks import kept_as_steps, stack
@@ -91,15 +92,15 @@ class LayersAbove(nn.Module):
     """Layers above the transition.  They feed nothing back to it, so they run over all steps at once.
 
     Args:
-        kind, hidden_dim, layers, dropout, options: as :func:`~.layers.recurrent_layers` has them.
+        cell, hidden_dim, layers, dropout, options: as :func:`~.layers.recurrent_layers` has them.
         context: width of the context that every layer reads (Wu et al. 2016), or 0.
     """
 
-    def __init__(self, kind: str, hidden_dim: int, layers: int, dropout: float, context: int = 0, **options: Any):
+    def __init__(self, cell: MakeCell, hidden_dim: int, layers: int, dropout: float, context: int = 0, **options: Any):
         super().__init__()
         self.layers = layers
         self.context = context
-        self.rnn = recurrent_layers(kind, hidden_dim, hidden_dim, layers, dropout, beside=context, **options)
+        self.rnn = recurrent_layers(cell, hidden_dim, hidden_dim, layers, dropout, beside=context, **options)
 
     def forward(self, outputs: Tensor, contexts: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
         """``N x T x n``, ``N x T x a`` and ``N x layers x state width`` to outputs and a state of the same shapes."""
@@ -166,7 +167,7 @@ class Decoder(nn.Module):
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
             above=None if self.above is None else higher.unflatten(1, (self.above.layers, -1)),
-            **self.transition.attention.histories.first_entries(memory),
+            histories=self.transition.attention.histories.start(memory),
         )
         return memory, state
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .cells import RecurrentLinear
-from .fast.twins import twin
 from .histories import History
+from .twins import twin
 
 
 class Masked(nn.Module):

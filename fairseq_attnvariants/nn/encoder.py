@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from .cells import MakeCell
 from .dropout import HiddenDropout
 from .layers import Layers, LayerStack, recurrent_layers
 from .state import Encoded
@@ -20,7 +21,7 @@ class BidirectionalEncoder(nn.Module):
     With fewer bidirectional layers than layers it is ``s_j = →s_j`` of those above (Wu et al. 2016).
 
     Args:
-        kind: of cell, a key of :data:`~.cells.CELLS`.
+        cell: the kind of cell.
         input_dim: embedding width ``m``.
         hidden_dim: width ``n`` of each direction.
         layers: number of layers; each reads both directions of the one below.
@@ -37,7 +38,7 @@ class BidirectionalEncoder(nn.Module):
 
     def __init__(
         self,
-        kind: str,
+        cell: MakeCell,
         input_dim: int,
         hidden_dim: int,
         layers: int,
@@ -57,7 +58,7 @@ class BidirectionalEncoder(nn.Module):
         lowest = layers if levels == 1 else 1
         options.update(dropout=between, masked=hidden_dropout > 0)
         self.rnn = recurrent_layers(
-            kind,
+            cell,
             input_dim,
             hidden_dim,
             lowest,
@@ -66,7 +67,7 @@ class BidirectionalEncoder(nn.Module):
             **options,
         )
         options.update(bidirectional=bidirectional - 1, residuals=max(0, residuals - 1))  # counted above the lowest
-        self.upper = None if levels == 1 else recurrent_layers(kind, 2 * hidden_dim, hidden_dim, layers - 1, **options)
+        self.upper = None if levels == 1 else recurrent_layers(cell, 2 * hidden_dim, hidden_dim, layers - 1, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
         """Encode a batch.
@@ -94,8 +95,8 @@ class HierarchicalEncoder(nn.Module):
     the character state at the end of each word.
 
     Args:
-        character_kind, character_dim: cell and width of the character RNN.
-        kind: cell of the word RNN.
+        character_cell, character_dim: kind of cell and width of the character RNN.
+        cell: the kind of cell of the word RNN.
         input_dim: width ``m`` of the characters' embeddings.
         hidden_dim: width ``n`` of each direction of the word RNN.
         layers, bidirectional, residuals: of the word RNN, as :class:`BidirectionalEncoder`'s.
@@ -108,9 +109,9 @@ class HierarchicalEncoder(nn.Module):
 
     def __init__(
         self,
-        character_kind: str,
+        character_cell: MakeCell,
         character_dim: int,
-        kind: str,
+        cell: MakeCell,
         input_dim: int,
         hidden_dim: int,
         layers: int,
@@ -127,9 +128,9 @@ class HierarchicalEncoder(nn.Module):
         self.words_alone = words_alone
         self.hidden_dropout = HiddenDropout(hidden_dropout)
         options["masked"] = hidden_dropout > 0
-        self.characters = recurrent_layers(character_kind, input_dim, character_dim, 1, **options)
+        self.characters = recurrent_layers(character_cell, input_dim, character_dim, 1, **options)
         sizes = character_dim, hidden_dim, layers, between, bidirectional, residuals
-        self.words = recurrent_layers(kind, *sizes, **options)
+        self.words = recurrent_layers(cell, *sizes, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import CELLS, AdaptiveGRUCell, Cell, DeepCell, GRUCell, LSTMCell, deepened, with_residual
+from .cells import AdaptiveGRUCell, Cell, DeepCell, GRUCell, LSTMCell, MakeCell, deepened, with_residual
 from .fast.deferred import product
 from .fast.loop import in_loop
 from .init import Scheme, by_gate
@@ -30,7 +30,7 @@ class Direction(NamedTuple):
 
 
 def fused_direction(
-    cell: Type[Cell], weight: Tensor, bias: Tensor, recurrent: Tensor, recurrent_bias: Optional[Tensor] = None
+    cell: Any, weight: Tensor, bias: Tensor, recurrent: Tensor, recurrent_bias: Optional[Tensor] = None
 ) -> Direction:
     """Of parameters as PyTorch has them: ``gates·n x input width`` and ``gates·n x n``, a bias each."""
     recall = product(recurrent, recurrent_bias)
@@ -72,9 +72,13 @@ def sweep(
 class Layers(nn.Module):
     """Layers of one cell, batch first: each reads all directions of the one below."""
 
-    cell: Type[Cell]
     hidden_size: int
     dropout: float
+
+    cell: Any
+    """what tells the output of a state"""
+    state_dim: int
+    """width of a layer's state"""
 
     def directions(self) -> List[List[Direction]]:
         """For each layer the forward direction and, where there is one, the backward direction."""
@@ -98,7 +102,7 @@ class Layers(nn.Module):
             data, sizes = inputs.transpose(0, 1).flatten(0, 1), [inputs.size(0)] * inputs.size(1)
         layers = self.directions()
         if initial is None:
-            initial = data.new_zeros(len(layers) * len(layers[0]), sizes[0], self.cell.parts * self.hidden_size)
+            initial = data.new_zeros(len(layers) * len(layers[0]), sizes[0], self.state_dim)
         finals: List[Tensor] = []
         for depth, directions in enumerate(layers):
             data = F.dropout(data, self.dropout, self.training) if depth else data
@@ -118,6 +122,13 @@ class Layers(nn.Module):
 
 class FusedLayers(Layers, nn.RNNBase):
     """Layers with PyTorch's parameters, and its kernels on CUDA."""
+
+    cell: Type[Cell]
+
+    @property
+    def state_dim(self) -> int:  # type: ignore[override]
+        """Width of a layer's state."""
+        return self.cell.parts * self.hidden_size
 
     def initialise(self, scheme: Scheme) -> None:
         """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
@@ -181,7 +192,7 @@ class CellLayers(Layers):
 
     def __init__(
         self,
-        cell: Type[Cell],
+        cell: MakeCell,
         input_dim: int,
         hidden_dim: int,
         layers: int,
@@ -191,15 +202,15 @@ class CellLayers(Layers):
         depth: int = 1,
     ):
         super().__init__()
-        self.cell = cell
         self.hidden_size = hidden_dim
         self.dropout = dropout
         directions = 2 if bidirectional else 1
         self.cells = nn.ModuleList(
             nn.ModuleList(
                 deepened(
-                    cell({"input": directions * hidden_dim if layer else input_dim}, hidden_dim, norm),
+                    cell({"input": directions * hidden_dim if layer else input_dim}, hidden_dim, norm=norm),
                     cell,
+                    hidden_dim,
                     depth - 1,
                     norm,
                 )
@@ -207,6 +218,16 @@ class CellLayers(Layers):
             )
             for layer in range(layers)
         )
+
+    @property
+    def cell(self) -> Any:
+        """One of the cells, which are all alike."""
+        return self.cells[0][0]  # type: ignore[index]
+
+    @property
+    def state_dim(self) -> int:  # type: ignore[override]
+        """Width of a layer's state."""
+        return self.cell.state_dim
 
     def directions(self) -> List[List[Direction]]:
         layers: Any = self.cells
@@ -247,7 +268,7 @@ class LayerStack(nn.Module):
     """Layers with modules of their own, for what differs among them (Wu et al. 2016): as :class:`Layers`.
 
     Args:
-        kind: the kind of cell.
+        cell: the kind of cell.
         input_dim: width of the input.
         hidden_dim: width ``n`` of each direction.
         layers: number of layers.
@@ -260,7 +281,7 @@ class LayerStack(nn.Module):
 
     def __init__(
         self,
-        kind: str,
+        cell: MakeCell,
         input_dim: int,
         hidden_dim: int,
         layers: int,
@@ -271,14 +292,18 @@ class LayerStack(nn.Module):
         **options: Any,
     ):
         super().__init__()
-        self.cell = CELLS[kind]
         self.dropout = dropout
         self.residuals = residuals
         widths = [input_dim] + [hidden_dim * (2 if layer < bidirectional else 1) for layer in range(layers - 1)]
         self.layers = nn.ModuleList(
-            recurrent_layers(kind, width + beside, hidden_dim, 1, bidirectional=int(layer < bidirectional), **options)
+            recurrent_layers(cell, width + beside, hidden_dim, 1, bidirectional=int(layer < bidirectional), **options)
             for layer, width in enumerate(widths)
         )
+
+    @property
+    def cell(self) -> Any:
+        """As :attr:`Layers.cell`."""
+        return self.layers[0].cell
 
     def forward(
         self, inputs: Any, initial: Optional[Tensor] = None, beside: Optional[Tensor] = None
@@ -298,7 +323,7 @@ class LayerStack(nn.Module):
 
 
 def recurrent_layers(
-    kind: str,
+    cell: MakeCell,
     input_dim: int,
     hidden_dim: int,
     layers: int,
@@ -310,18 +335,19 @@ def recurrent_layers(
     depth: int = 1,
     masked: bool = False,
 ) -> Union[Layers, LayerStack]:
-    """Batch-first recurrent layers of a kind of cell, a key of ``CELLS``.
+    """Batch-first recurrent layers of a kind of cell.
 
     Args as :class:`CellLayers` and :class:`LayerStack`; ``masked`` if they are to have masks of :mod:`.dropout`.
     """
     between = dropout if layers > 1 else 0.0
     options: Dict[str, Any] = dict(norm=norm, depth=depth, masked=masked)
     if beside or 0 < residuals <= layers or 0 < bidirectional < layers:
-        return LayerStack(kind, input_dim, hidden_dim, layers, between, bidirectional, residuals, beside, **options)
+        return LayerStack(cell, input_dim, hidden_dim, layers, between, bidirectional, residuals, beside, **options)
     sizes = input_dim, hidden_dim, layers, between, bidirectional > 0, norm, depth
-    if issubclass(CELLS[kind], AdaptiveGRUCell):
-        return AdaptiveGRU(CELLS[kind], *sizes)
-    if norm or masked or depth > 1:
-        return CellLayers(CELLS[kind], *sizes)
-    fused = {"gru": GRU, "lstm": LSTM}[kind]
+    kind: Any = cell
+    if isinstance(kind, type) and issubclass(kind, AdaptiveGRUCell):
+        return AdaptiveGRU(cell, *sizes)
+    fused: Any = {GRUCell: GRU, LSTMCell: LSTM}.get(cell)  # type: ignore[arg-type]
+    if fused is None or norm or masked or depth > 1:
+        return CellLayers(cell, *sizes)
     return fused(input_dim, hidden_dim, layers, batch_first=True, dropout=between, bidirectional=bidirectional > 0)

@@ -5,12 +5,12 @@ The readout has no part in the recurrence, so it runs once over all steps, after
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from .cells import ContextLinear
+from ..registry import Part, Registry, Widths
 from .init import Scheme
 from .layer_norm import layer_norm
 
@@ -22,18 +22,18 @@ class AdaptiveWeighting(nn.Module):
     ``õ = U_c s + V_c y + C_c c``; ``α`` is their softmax over ``k``, for each dimension of its own.
 
     Args:
-        hidden_dim, target_dim, context_dim: widths of ``s``, ``y`` and ``c``.
+        widths: of ``s``, ``y`` and ``c``.
         width: width of the parts.
         swapped: as the authors' code has it, ``W_m`` reads the second set's projections and ``W_r`` the sum of the
             first set's.
     """
 
-    def __init__(self, hidden_dim: int, target_dim: int, context_dim: int, width: int, swapped: bool = False):
+    def __init__(self, widths: Widths, width: int, swapped: bool = False):
         super().__init__()
         self.swapped = swapped
-        self.hidden = nn.Linear(hidden_dim, width, bias=False)
-        self.target = nn.Linear(target_dim, width, bias=False)
-        self.context = ContextLinear(context_dim, width, bias=False)
+        self.hidden = nn.Linear(widths.hidden, width, bias=False)
+        self.target = nn.Linear(widths.word, width, bias=False)
+        self.context = nn.Linear(widths.context, width, bias=False)
         self.part = nn.Linear(width, width, bias=False)
         self.whole = nn.Linear(width, width)
         self.score = nn.Linear(width, width, bias=False)
@@ -54,38 +54,36 @@ class AdaptiveWeighting(nn.Module):
         return torch.softmax(energies, dim=0)
 
 
-class Readout(nn.Module):
+class Readout(Part, nn.Module):
     """Sum of three affine maps, ``U s + V y + C c + b``, that the subclasses finish.
 
     Args:
-        hidden_dim, target_dim, context_dim: widths of ``s``, ``y`` and ``c``.
-        width: width of the sum, :attr:`pieces` times that of the features.
+        widths: of ``s``, ``y`` and ``c``, and of the features; that of the sum is :attr:`pieces` times as large.
         weighting: makes the weights of the three maps, or None for a plain sum.
         norm: layer normalisation of each of the three maps.
     """
 
     pieces = 1
 
-    def __init__(
-        self,
-        hidden_dim: int,
-        target_dim: int,
-        context_dim: int,
-        width: int,
-        weighting: Optional[AdaptiveWeighting] = None,
-        norm: bool = False,
-    ):
+    def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         super().__init__()
+        width = self.pieces * widths.features
         self.weighting = weighting
-        self.hidden = nn.Linear(hidden_dim, width)
-        self.target = nn.Linear(target_dim, width, bias=False)
-        self.context = ContextLinear(context_dim, width, bias=False)
+        self.hidden = nn.Linear(widths.hidden, width)
+        self.target = nn.Linear(widths.word, width, bias=False)
+        self.context = nn.Linear(widths.context, width, bias=False)
         self.hidden_norm, self.target_norm, self.context_norm = (layer_norm(norm, width) for _ in range(3))
 
     def initialise(self, scheme: Scheme) -> None:
         """None of the readout's matrices is orthogonal, square or not."""
         for layer in (self.hidden, self.target, self.context):
             scheme.matrix_(layer.weight)
+
+    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
+        """As :meth:`..registry.Part.context_readers`."""
+        if type(self).forward is not Readout.forward:
+            return None
+        return [self.context, *([] if self.weighting is None else [self.weighting.context])]
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """Features of every step.
@@ -111,6 +109,11 @@ class Readout(nn.Module):
         raise NotImplementedError
 
 
+READOUTS: Registry = Registry("readout", Readout)
+register_readout = READOUTS.register
+
+
+@register_readout("maxout")
 class MaxoutReadout(Readout):
     """Deep output (Feng et al. 2016 §3.2): a linear map of ``[h; y; c]``, then the larger of each pair of its units.
 
@@ -123,6 +126,7 @@ class MaxoutReadout(Readout):
         return torch.maximum(*total.chunk(2, dim=-1))
 
 
+@register_readout("tanh")
 class TanhReadout(Readout):
     """``tanh(U_o s + V_o y + C_o c + b)`` (Li et al. 2018 eq. 4)."""
 
@@ -130,17 +134,15 @@ class TanhReadout(Readout):
         return torch.tanh(total)
 
 
+@register_readout("relu")
 class FeedForwardReadout(Readout):
     """A layer of rectified units, and a second of half its width above it (Zhao and Zhang 2018 §3.3)."""
 
     pieces = 2
 
-    def __init__(self, hidden_dim: int, target_dim: int, context_dim: int, width: int, *parts: Any, **options: Any):
-        super().__init__(hidden_dim, target_dim, context_dim, width, *parts, **options)
-        self.second = nn.Linear(width, width // 2)
+    def __init__(self, widths: Widths, *parts: Any, **options: Any):
+        super().__init__(widths, *parts, **options)
+        self.second = nn.Linear(2 * widths.features, widths.features)
 
     def finish(self, total: Tensor) -> Tensor:
         return torch.relu(self.second(torch.relu(total)))
-
-
-READOUTS = {"maxout": MaxoutReadout, "tanh": TanhReadout, "relu": FeedForwardReadout}

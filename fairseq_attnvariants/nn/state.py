@@ -7,7 +7,7 @@ Shapes, here and in all of :mod:`.nn`: ``B`` sentences, ``N`` rows of states (``
 attention width, ``W`` length of the higher level where there are two.
 """
 
-from typing import NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Dict, NamedTuple, Optional, TypeVar
 
 import torch
 from torch import Tensor
@@ -59,12 +59,10 @@ class Memory(NamedTuple):
     """``W h_j``, projected for the query to the level below, ``B x W x its A``."""
     upper: Optional["Memory"] = None
     """of the higher level, where there are two."""
-    fertility: Optional[Tensor] = None
-    """``Φ_j``, where coverage is divided by it, ``B x S``, float32."""
-    coverage_inputs: Optional[Tensor] = None
-    """``W s_j + b`` of coverage's GRU, ``B x S x 3d``."""
     shares: Optional[Tensor] = None
     """of tokens in their segments' weights, as :attr:`Encoded.shares`."""
+    histories: Dict[str, Any] = {}
+    """what each history knows of the sentence, by its name."""
 
 
 class State(NamedTuple):
@@ -88,24 +86,34 @@ class State(NamedTuple):
     """weights of each of ``h`` heads, ``N x h x S``, float32; none before the first step."""
     above: Optional[Tensor] = None
     """states of the layers above the transition, ``N x (layers-1) x state width``."""
-    coverage: Optional[Tensor] = None
-    """``Σ_{t<i} w_tj``, ``N x S``, float32."""
-    coverage_state: Optional[Tensor] = None
-    """``C_{i-1,j}``, of coverage's GRU, ``N x S x d``; zero before the first step and at padding."""
+    histories: Dict[str, Any] = {}
+    """what each history carries, by its name."""
 
 
-Entries = TypeVar("Entries", Encoded, Memory, State)
+Entries = TypeVar("Entries")
 
 
 def reorder(entries: Entries, order: Tensor) -> Entries:
-    """Select rows ``order`` of every tensor."""
+    """Select rows ``order`` of every tensor in tuples and dictionaries, however deep."""
+    return each(lambda tensor: tensor.index_select(0, order), entries)
 
-    def select(entry):
-        if isinstance(entry, tuple):
-            return reorder(entry, order)
-        return entry if entry is None else entry.index_select(0, order)
 
-    return type(entries)._make(select(entry) for entry in entries)
+def each(change: Callable[[Tensor], Any], entries: Any) -> Any:
+    """Tuples and dictionaries like these, with something in the place of every tensor; None stays.
+
+    Raises:
+        TypeError: there is something else among them, that cannot be reordered.
+    """
+    if isinstance(entries, Tensor):
+        return change(entries)
+    if isinstance(entries, dict):
+        return {name: each(change, entry) for name, entry in entries.items()}
+    if isinstance(entries, tuple):
+        changed = [each(change, entry) for entry in entries]
+        return type(entries)._make(changed) if hasattr(entries, "_make") else tuple(changed)
+    if entries is not None:
+        raise TypeError(f"what a step hands on is tensors, tuples and dictionaries, not {type(entries).__name__}")
+    return None
 
 
 def grouped(rows: Tensor, sentences: Tensor) -> Tensor:

@@ -16,14 +16,14 @@ The architectures differ in the order of a few parts, so one step serves them al
 Shapes as in :mod:`.state`.
 """
 
-from typing import Dict, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
 
 from .attention import Attention, AttentionViaAttention
 from .bridging import most_attended, select
-from .cells import Cell, ContextGatedCell, ContextLinear, DeepCell
+from .cells import Cell, ContextGatedCell, DeepCell
 from .state import Memory, State, grouped
 
 AnyAttention = Union[Attention, AttentionViaAttention]
@@ -45,7 +45,7 @@ class Condition(nn.Module):
         super().__init__()
         self.target = nn.Linear(target_dim, condition_dim)
         self.hidden = nn.Linear(hidden_dim, condition_dim, bias=False)
-        self.context = ContextLinear(context_dim, condition_dim, bias=False)
+        self.context = nn.Linear(context_dim, condition_dim, bias=False)
         self.output = nn.Linear(condition_dim, hidden_dim, bias=False)
 
     def decay(self, target: Tensor, hidden: Tensor, context: Tensor, condition: Tensor) -> Tensor:
@@ -110,6 +110,15 @@ class Transition(nn.Module):
         assert cell is not None
         return cell
 
+    def context_readers(self) -> Optional[List[nn.Linear]]:
+        """As :meth:`..registry.Part.context_readers`, of all parts."""
+        parts: Any = [self.before, self.after, self.query_cell, *self.attention.parts()]
+        found = [part.context_readers() for part in parts if part is not None]
+        if any(readers is None for readers in found):
+            return None
+        condition = [] if self.condition is None else [self.condition.context]
+        return [*condition, *(reader for readers in found for reader in readers)]
+
     def project(self, target: Tensor) -> Words:
         """Project target embeddings ``N x T x m`` of all steps at once."""
         condition = None if self.condition is None else self.condition.target(target)
@@ -147,14 +156,14 @@ class Transition(nn.Module):
         if self.condition is not None and words.condition is not None and condition is not None:
             condition = self.condition.decay(words.condition, previous, context, condition)  # sd_i
             hidden = hidden + self.condition(condition)
-        remembered = self.attention.histories.next_entries(memory, state, attended.weights, self.last.output(previous))
+        histories = self.attention.histories.next(memory, state, attended.weights, self.last.output(previous))
         return state._replace(
             hidden=hidden,
             step=state.step + 1,
             query=own,
             condition=condition,
             **attended._asdict(),
-            **remembered,
+            histories=histories,
         )
 
     def attended_word(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:

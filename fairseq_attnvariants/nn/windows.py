@@ -4,37 +4,53 @@ Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`
 hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
+from ..registry import Part, Registry, Widths
 from .layer_norm import at_least_float32
 from .state import Memory, State, grouped
 
 
-class Window(nn.Module):
+class Window(Part, nn.Module):
     """The whole sentence.
 
     Args:
-        query_dim: width of the query.
+        widths: of the query (``hidden``).
         width: ``D``, how far from its centre a window reaches.
     """
 
-    def __init__(self, query_dim: int = 1, width: int = 1):
+    flags = {"width": "attention_window_width"}
+
+    def __init__(self, widths: Widths, width: int = 1):
         super().__init__()
         self.width = width
+
+    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
+        """As :meth:`..registry.Part.context_readers`."""
+        return [] if type(self).forward is Window.forward else None
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
         """Where attention does not look, and a factor of the weights where it does, or None.
 
-        Both ``B x k x S``, or ``B x 1 x S``, of a query ``N x query_dim``.
+        Both ``B x k x S``, or ``B x 1 x S``, of a query ``N x n``.
         """
         return memory.padding_mask.unsqueeze(1), None
 
 
+WINDOWS: Registry = Registry("attention window", Window)
+register_window = WINDOWS.register
+register_window("none")(Window)
+
+
+@register_window("monotone")
 class MonotoneWindow(Window):
     """``[i-D, i+D]`` at step ``i`` (local-m); beyond the source, its last word."""
+
+    def context_readers(self) -> Sequence[nn.Linear]:
+        return []
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
         last = memory.positions[:, -1:]  # S, B x 1: whichever side the padding is on
@@ -51,16 +67,17 @@ class MonotoneWindow(Window):
         return None
 
 
+@register_window("predictive")
 class PredictiveWindow(MonotoneWindow):
     """``[p-D, p+D]`` around ``p = S σ(v·tanh(W q))``, where weights are multiplied by ``exp(-(j-p)²/2σ²)`` (local-p).
 
     ``σ = D/2``, and ``W`` is square.  The weights are scaled to add up to 1 again; Luong et al. leave them as they are.
     """
 
-    def __init__(self, query_dim: int = 1, width: int = 1):
-        super().__init__(query_dim, width)
-        self.query = nn.Linear(query_dim, query_dim, bias=False)
-        self.vector = nn.Parameter(torch.empty(query_dim))
+    def __init__(self, widths: Widths, width: int = 1):
+        super().__init__(widths, width)
+        self.query = nn.Linear(widths.hidden, widths.hidden, bias=False)
+        self.vector = nn.Parameter(torch.empty(widths.hidden))
 
     def centre(self, query: Tensor, memory: Memory, state: State) -> Tensor:
         place = (at_least_float32(torch.tanh(self.query(query))) * self.vector).sum(1).sigmoid()  # N
@@ -68,6 +85,3 @@ class PredictiveWindow(MonotoneWindow):
 
     def factor(self, distance: Tensor) -> Tensor:
         return torch.exp(-2 * (distance / self.width).square())
-
-
-WINDOWS = {"none": Window, "monotone": MonotoneWindow, "predictive": PredictiveWindow}

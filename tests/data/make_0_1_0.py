@@ -98,24 +98,25 @@ def observe(path, data):
     }
 
 
-def main():
-    """Make all files."""
-    from fairseq_attnvariants.variants import VARIANTS
-
+def make(names, archive):
+    """Make all files of an archive: of every name, whose composition may stand beside it."""
+    COMPOSITIONS.update(names)
     expected, data = {}, Path("data")
     os.chdir(tempfile.mkdtemp())  # a checkpoint keeps the paths that it was trained with
     binarise(data)
-    for name in [*VARIANTS, *COMPOSITIONS]:
+    for name in names:
         path = train(name, data, Path(name), UPDATES)
         shutil.copy(path, f"{name}.pt")
         expected[name] = observe(path, data)
         train(name, data, Path(name), UPDATES + 1)
         expected[name]["updated"] = parameters(path)
     torch.save(expected, "expected.pt")
-    with tarfile.open(ARCHIVE, "w:xz") as archive:
+    with tarfile.open(archive, "w:xz") as files:
         for path in sorted(Path().glob("*.pt")):
-            archive.add(path)
+            files.add(path)
 
 
 if __name__ == "__main__":
-    main()
+    from fairseq_attnvariants.variants import VARIANTS
+
+    make({name: COMPOSITIONS.get(name, [name]) for name in [*VARIANTS, *COMPOSITIONS]}, ARCHIVE)

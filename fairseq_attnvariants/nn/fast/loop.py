@@ -5,9 +5,9 @@ from typing import Any, Optional
 from torch import nn
 
 from ..attention import Recomputed, WeightedSum
+from ..twins import twin
 from .blocks import RecomputedBlocks
 from .deferred import Deferred, DeferredSum, pays
-from .twins import twin
 
 
 def in_loop(module: Any) -> Any:

@@ -2,53 +2,64 @@
 
 All that is ever read of a context is projections of it, and ``W c_i = Σ_j w_ij (W s_j)``.  In beam search the many
 steps of many hypotheses share one sentence: there the annotations are projected once, for all readers of the context,
-and what attention sums up are the projections.
+and what attention sums up are the projections.  Parts say by what they read the context; where one does not, search is
+as it is without this.
 """
 
 from itertools import accumulate
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..cells import ContextLinear
 from ..decoder import Decoder
 from ..state import Memory, State
-from .twins import twin
+from ..twins import twin
 
 
-class Share(nn.Module):
-    """Stands for a linear map of the context where that is ``[W_1 c; W_2 c; ...]`` already: the map's own share."""
+class Projected(nn.Module):
+    """Stands for a linear map of the context where that is ``[W_1 c; W_2 c; ...]`` already."""
 
-    def __init__(self, reader: ContextLinear, end: int):
+    def __init__(self, reader: nn.Linear, end: int):
         super().__init__()
-        self.share = slice(end - reader.out_features, end)
+        self.own = slice(end - reader.out_features, end)
         self.bias = reader.bias
 
     def forward(self, context: Tensor) -> Tensor:
         """``W_k c + b``, ``... x out``, of all readers' ``... x Σ out``."""
-        own = context[..., self.share]
+        own = context[..., self.own]
         return own.clone() if self.bias is None else own + self.bias
+
+
+def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
+    """All linear maps of contexts, of parts that read nothing else of them; None if a part does not say so."""
+    inside, readout = decoder.transition.context_readers(), decoder.readout.context_readers()
+    if inside is None or readout is None:
+        return None
+    readers = [*inside, *readout]
+    return readers if all(type(reader) is nn.Linear for reader in readers) else None
 
 
 def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
     """A decoder, a memory and a first state that give the same, where several hypotheses share a sentence.
 
     The decoder shares the parameters.  What came in is returned where this would take more work, that is where a
-    sentence is longer than an annotation is wide, where the context is more than an average of annotations (of two
-    levels, or of several heads), and where layers above the transition read it, through matrices that read more.
+    sentence is longer than an annotation is wide; and where it cannot be: where the context is more than an average of
+    annotations (of two levels, or of several heads), where a part does not say by what it reads the context, and where
+    layers above the transition read it, through matrices that read more.
     """
     read_above = decoder.above is not None and decoder.above.context
     longer = memory.values.size(1) >= memory.values.size(2)
-    if not decoder.transition.attention.averages or longer or read_above:
+    readers = None if longer or read_above or not decoder.transition.attention.averages else context_readers(decoder)
+    if readers is None:
         return decoder, memory, state
-    readers = [module for module in decoder.modules() if isinstance(module, ContextLinear)]
-    shares = map(Share, readers, accumulate(reader.out_features for reader in readers))
+    ends = accumulate(reader.out_features for reader in readers)
+    standing = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
     values = F.linear(memory.values, torch.cat([reader.weight for reader in readers]))  # B x S x Σ out
     context = state.context.new_zeros(len(state.context), values.size(2))
 
-    def share(part: nn.Module) -> Optional[nn.Module]:
-        return next(shares) if isinstance(part, ContextLinear) else None
+    def stand_in(part: nn.Module) -> Optional[nn.Module]:
+        return standing.get(part)  # type: ignore[call-overload]
 
-    return twin(decoder, share), memory._replace(values=values), state._replace(context=context)
+    return twin(decoder, stand_in), memory._replace(values=values), state._replace(context=context)

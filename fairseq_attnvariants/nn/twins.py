@@ -1,4 +1,4 @@
-"""Copies of modules that share their parameters and compute in another way; the modules know nothing of it."""
+"""Copies of modules that share their parameters and compute in another way; whoever wrote them need not know."""
 
 import copy
 from typing import Any, Callable, Optional
