@@ -1,9 +1,9 @@
 """``fairseq-attnvariants lexicon``: a word table made of word alignments of the training text.
 
-For each source word it holds the target word that is aligned with it most often (Feng et al. 2016, section 7). Words
-are
-counted as they stand in the text, not in the cut vocabulary: stock ``--alignfile`` drops every pair with an unknown
-word on either side, and those are the pairs that ``replace-unk`` needs.
+For each source word it holds the target word that is aligned with it most often (Feng et al. 2016, section 7), or the
+several that ``--shortlist`` searches among. Words are counted as they stand in the text, not in the cut vocabulary:
+stock ``--alignfile`` drops every pair with an unknown word on either side, and those are the pairs that ``replace-unk``
+needs.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Dict, Iterator, List, Sequence, Set
 
 from ..alignments import Link, count_links, format_links, parse_links, read_links
 from ..files import UserError, read_parallel, write_whole
+from ..options import positive
 from ..wordtable import Entry, write_lexicon
 
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -49,12 +50,16 @@ def grow_diag_final_and(forward: Set[Link], reverse: Set[Link]) -> List[Link]:
     return sorted(links)
 
 
-def most_frequent(counts: Dict[str, Counter[str]]) -> List[Entry]:
-    """One row for each source word, in alphabetical order; of equally frequent targets the first in that order."""
+def most_frequent(counts: Dict[str, Counter[str]], candidates: int = 1) -> List[Entry]:
+    """Rows of each source word, in alphabetical order: its most frequent targets, the first of which is first.
+
+    Of equally frequent targets, that which comes first in alphabetical order.
+    """
     rows = []
     for source, targets in sorted(counts.items()):
-        target = min(targets, key=lambda word: (-targets[word], word))
-        rows.append(Entry(source, target, targets[target], targets[target] / sum(targets.values())))
+        total = sum(targets.values())
+        for target in sorted(targets, key=lambda word: (-targets[word], word))[:candidates]:
+            rows.append(Entry(source, target, targets[target], targets[target] / total))
     return rows
 
 
@@ -102,7 +107,7 @@ def run(options: argparse.Namespace) -> None:
         else:
             alignments = list(align(source, target))
         counts = count_links(zip(source, target, alignments, strict=True))
-        write_lexicon(most_frequent(counts), table)
+        write_lexicon(most_frequent(counts, options.candidates), table)
         if saved:
             saved.writelines(format_links(links) + "\n" for links in alignments)
     print(
@@ -120,7 +125,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "The text must be cut into words as it was for fairseq-preprocess. "
         'Without --alignments the words are aligned by eflomal (pip install "eflomal>=2"; it compiles C) in both '
         "directions, symmetrised by grow-diag-final-and. eflomal cannot be given a seed: keep what it found with "
-        "--save-alignments, from which --alignments makes the same table again."
+        "--save-alignments, from which --alignments makes the same table again. "
+        "With --candidates a source word has several lines, the most frequent target first: a table for --task "
+        "shortlist_translation --shortlist."
     )
     parser.epilog = (
         "example: fairseq-attnvariants lexicon train.en train.de --output lexicon.en-de.tsv "
@@ -129,5 +136,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="source side of the training text, one sentence a line")
     parser.add_argument("target", metavar="TARGET", help="its target side")
     parser.add_argument("--output", metavar="TABLE", required=True, help="where the table goes (-: standard output)")
+    parser.add_argument(
+        "--candidates",
+        metavar="K",
+        type=positive,
+        default=1,
+        help="how many target words of each source word, for --shortlist (default: %(default)s, for replace-unk)",
+    )
     parser.add_argument("--alignments", metavar="FILE", help="alignments made elsewhere: i-j pairs, source-target")
     parser.add_argument("--save-alignments", metavar="FILE", help="keep the alignments that were counted")

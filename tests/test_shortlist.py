@@ -1,0 +1,274 @@
+"""Search among the words that can come, against the stock search of a model that gives the others no probability."""
+
+import argparse
+
+import pytest
+import torch
+from conftest import Task, batch, build, dictionary
+from corpus import USER_DIR, run
+from fairseq.models.lstm import LSTMModel, base_architecture
+from fairseq.tasks.fairseq_task import FairseqTask
+from fairseq.token_generation_constraints import pack_constraints
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator, cut, read_table
+from fairseq_attnvariants.variants import VARIANTS
+
+WORDS = 37  # target words: no other size here is as large
+SOURCE, TARGET = dictionary(), dictionary(WORDS - 4, "v")
+ON_WORDS = [name for name in VARIANTS if not name.startswith("ava")]
+# v0 .. v5 are every source word's, in turn
+ROWS = [Row(f"w{i}", f"v{(i + k) % 6}", 10 - k, 0.5 - k / 10) for i in range(20) for k in range(3)]
+
+
+@pytest.fixture
+def sample():
+    tokens, lengths, _ = batch((5, 3, 1))
+    return {"id": torch.arange(3), "net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+
+
+def lstm(seed):
+    torch.manual_seed(seed)
+    cfg = argparse.Namespace(
+        encoder_embed_dim=8, encoder_bidirectional=True, decoder_out_embed_dim=6, criterion="cross_entropy"
+    )
+    base_architecture(cfg)
+    cfg.encoder_hidden_size = cfg.decoder_hidden_size = cfg.decoder_embed_dim = 8
+    model = LSTMModel.build_model(cfg, Task(SOURCE, TARGET))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-0.5, 0.5)
+    return model
+
+
+def models(name, count=1, **options):
+    made = [
+        lstm(seed) if name == "lstm" else build(name, Task(SOURCE, TARGET), seed, 0.5, **options)
+        for seed in range(count)
+    ]
+    for model in made:
+        torch.manual_seed(3)
+        layer = vars(model.decoder)["_modules"].get("output_projection") or model.decoder.fc_out
+        torch.nn.init.normal_(layer.bias)
+    return [model.eval() for model in made]
+
+
+def stock(models_, **options):
+    """fairseq's own generator, as its commands build it."""
+    task = argparse.Namespace(target_dictionary=TARGET)
+    options = {"beam": 4, "max_len_b": 8, **options}
+    return FairseqTask.build_generator(task, models_, argparse.Namespace(**options))
+
+
+def short(models_, size=2, frequent=0, **options):
+    return ShortlistGenerator(stock(models_, **options), Shortlist(iter(ROWS), SOURCE, TARGET, size, frequent))
+
+
+def allowed(sample, size=2, least=8):
+    """The symbols of the list, by another way."""
+    words = {SOURCE[token] for token in sample["net_input"]["src_tokens"].flatten().tolist()}
+    own = {f"v{(int(word[1:]) + k) % 6}" for word in words if word[0] == "w" for k in range(size)}
+    counts = {f"v{i}": sum(row.links for row in ROWS if row.target == f"v{i}") for i in range(WORDS - 4)}
+    frequent = sorted(counts, key=lambda word: (-counts[word], int(word[1:])))[:least]
+    return {*range(4), *(TARGET.index(word) for word in own), *(TARGET.index(word) for word in frequent)}
+
+
+def forbid(models_, symbols):
+    """Leave only these symbols any probability."""
+    for model in models_:
+        layer = vars(model.decoder)["_modules"].get("output_projection") or model.decoder.fc_out
+        absent = sorted(set(range(WORDS)) - set(symbols))
+        with torch.no_grad():
+            layer.bias[absent] = -torch.inf
+    return models_
+
+
+def assert_equal(found, expected, exactly=False):
+    tolerances = dict(rtol=0, atol=0) if exactly else {}
+    for one, other in zip(found, expected, strict=True):
+        assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
+        for hypothesis, reference in zip(one, other):
+            for key in ("score", "positional_scores", "attention"):
+                torch.testing.assert_close(hypothesis[key], reference[key], **tolerances)
+            assert len(hypothesis["alignment"]) == len(reference["alignment"])
+            assert [list(map(int, pair)) for pair in hypothesis["alignment"]] == [
+                list(map(int, pair)) for pair in reference["alignment"]
+            ]
+
+
+@pytest.mark.parametrize("name", [*ON_WORDS, "lstm"])
+def test_it_is_the_search_of_a_model_without_the_other_words(sample, name):
+    found = short(models(name)).generate([], sample)
+    assert_equal(found, stock(forbid(models(name), allowed(sample))).generate([], sample))
+
+
+@pytest.mark.parametrize("options", [
+    dict(share_decoder_input_output_embed=True, decoder_out_embed_dim=5), dict(attention_history="coverage")
+])  # fmt: skip
+def test_tied_embeddings_and_histories(sample, options):
+    found = short(models("dl4mt", **options)).generate([], sample)
+    assert_equal(found, stock(forbid(models("dl4mt", **options), allowed(sample))).generate([], sample))
+
+
+@pytest.mark.parametrize("options", [
+    dict(print_alignment="hard"), dict(lenpen=0.2, unkpen=1.0), dict(unnormalized=True), dict(min_len=4),
+    dict(diverse_beam_groups=2), dict(diversity_rate=0.5), dict(match_source_len=True), dict(no_repeat_ngram_size=2),
+    dict(temperature=2.0), dict(beam=1),
+])  # fmt: skip
+def test_searches_are_the_stock_ones(sample, options):
+    least = 2 * options.get("beam", 4)
+    expected = stock(forbid(models("dl4mt"), allowed(sample, least=least)), **options).generate([], sample)
+    assert_equal(short(models("dl4mt"), **options).generate([], sample), expected)
+
+
+def test_an_ensemble(sample):
+    expected = stock(forbid(models("rnnsearch", 2), allowed(sample))).generate([], sample)
+    assert_equal(short(models("rnnsearch", 2)).generate([], sample), expected)
+
+
+def test_forced_prefixes_are_in_the_list(sample):
+    prefix = torch.tensor([[30, 31], [32, 7], [33, 1]])
+    symbols = allowed(sample) | set(prefix.flatten().tolist())
+    found = short(models("dl4mt")).generate([], sample, prefix_tokens=prefix)
+    assert_equal(found, stock(forbid(models("dl4mt"), symbols)).generate([], sample, prefix_tokens=prefix))
+    assert all(h["tokens"][:2].tolist() == [30, 31] for h in found[0])
+
+
+@pytest.mark.parametrize("constraints", ["ordered", "unordered"])
+def test_constraints_are_in_the_list(sample, constraints):
+    packed = pack_constraints([[torch.tensor([34, 35])], [], [torch.tensor([36]), torch.tensor([5])]])
+    found = short(models("dl4mt"), constraints=constraints).generate([], sample, constraints=packed)
+    expected = stock(forbid(models("dl4mt"), allowed(sample) | {34, 35, 36, 5}), constraints=constraints)
+    assert_equal(found, expected.generate([], sample, constraints=packed))
+    assert all({34, 35} <= set(h["tokens"].tolist()) for h in found[0])
+
+
+def test_a_list_of_all_words_changes_no_bit(sample):
+    """Its own arithmetic too: a model that is cut to all words but the last, which it never gives anyway."""
+    generator = short(models("dl4mt"), frequent=WORDS)
+    assert_equal(generator.generate([], sample), stock(models("dl4mt")).generate([], sample), exactly=True)
+    [model] = models("dl4mt")
+    logits = model.decoder(torch.tensor([[2, 7]]), model.encoder(sample["net_input"]["src_tokens"][:1]))[0]
+    some = cut(model, torch.arange(WORDS - 1))
+    found = some.decoder(torch.tensor([[2, 7]]), some.encoder(sample["net_input"]["src_tokens"][:1]))[0]
+    torch.testing.assert_close(found, logits[..., :-1])
+
+
+@pytest.mark.parametrize("options", [
+    {}, dict(sampling=True), dict(sampling=True, sampling_topk=9), dict(sampling=True, sampling_topp=0.9)
+])  # fmt: skip
+def test_what_cannot_come_is_never_chosen(sample, options):
+    symbols = allowed(sample, least=9 if "sampling_topk" in options else 8)
+    [model] = models("dl4mt")
+    with torch.no_grad():
+        model.decoder.output_projection.bias[sorted(set(range(WORDS)) - symbols)] = 50.0  # and would be by all else
+    for _ in range(5):
+        found = short([model], **options).generate([], sample)
+        assert {t for sentence in found for h in sentence for t in h["tokens"].tolist()} <= symbols
+    free = stock([model], **options).generate([], sample)
+    assert not {t for sentence in free for h in sentence for t in h["tokens"].tolist()} <= symbols
+
+
+@pytest.mark.parametrize("name", ["dl4mt", "lstm"])
+def test_nothing_has_the_size_of_the_vocabulary(sample, name):
+    sizes = set()
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            sizes.update(result.shape if torch.is_tensor(result) else ())
+            return result
+
+    generator = short(models(name))
+    with Sizes():
+        generator.generate([], sample)
+    assert sizes and WORDS not in sizes and WORDS + 4 not in sizes
+    with Sizes():
+        stock(models(name)).generate([], sample)
+    assert WORDS in sizes
+
+
+def test_the_models_stay_as_they_were(sample):
+    made = models("dl4mt")
+    before, generator = stock(made).generate([], sample), short(made)
+    generator.generate([], sample)
+    assert_equal(stock(made).generate([], sample), before, exactly=True)
+    assert generator.generator.vocab_size == WORDS
+
+
+def test_the_likeliest_and_the_most_frequent():
+    rows = [Row("w0", "v9", 1, 0.1), Row("w0", "v7", 9, 0.9), Row("w1", "v8", 5, 1.0), Row("w1", "strange", 5, 1.0)]
+    shortlist = Shortlist(iter(rows), SOURCE, TARGET, 1, 2)
+
+    def words(*sources):
+        symbols = shortlist.symbols(torch.tensor([SOURCE.index(source) for source in sources]))
+        return [TARGET[symbol] for symbol in symbols.tolist()[4:]]
+
+    assert words("w0") == words("w1") == words("w0", "w1") == ["v7", "v8"]  # the two most linked are in every list
+    assert shortlist.by_frequency[4:8].tolist() == [TARGET.index(word) for word in ("v7", "v8", "v9", "v0")]
+    assert len(shortlist.by_frequency) == WORDS == len(set(shortlist.by_frequency.tolist()))
+
+
+@pytest.mark.parametrize("line", ["a b 1 0.5", "a\tb\t1", "a\tb\tone\t0.5", "a\tb\t1\t1.5", "a\tb\t-1\t0.5", ""])
+def test_a_table_that_is_none(tmp_path, line):
+    (tmp_path / "table").write_text(f"w0\tv0\t1\t0.5\n{line}\n")
+    with pytest.raises(ValueError, match="table, line 2: not a source word, a target word, a count and a share"):
+        list(read_table(tmp_path / "table"))
+
+
+def test_a_table_of_other_words():
+    with pytest.raises(ValueError, match="no line of the shortlist's table has words of both dictionaries"):
+        Shortlist(iter([Row("a", "v1", 1, 1.0)]), SOURCE, TARGET, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def table(runs, tmp_path_factory):
+    """Of the corpus, whose targets are its sources backwards."""
+    folder = tmp_path_factory.mktemp("table")
+    lengths = [len(line.split()) for line in (runs.text / "train.xx").read_text().splitlines()]
+    links = "".join(" ".join(f"{i}-{n - 1 - i}" for i in range(n)) + "\n" for n in lengths)
+    (folder / "links").write_text(links)
+    names = [runs.text / "train.xx", runs.text / "train.yy", "--alignments", folder / "links"]
+    run("fairseq-attnvariants", "lexicon", *names, "--candidates", "3", "--output", folder / "table")
+    return folder / "table"
+
+
+def test_the_commands(runs, table):
+    """All words that the model may say are those of the source, its own last checkpoint's or not."""
+    common = ["--user-dir", USER_DIR, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--beam", "2"]
+    common += ["--task", "shortlist_translation"]
+    lists = ["--shortlist", table, "--shortlist-size", "1", "--shortlist-frequent", "0"]
+    generate = run(
+        "fairseq-generate", runs.data, *common, *lists, "--batch-size", "1", "--print-alignment", "--nbest", "2"
+    )
+    hypotheses = [line.split("\t")[2].split() for line in generate.stdout.splitlines() if line.startswith("H-")]
+    assert len(hypotheses) == 24 and "A-0\t" in generate.stdout
+    interactive = run("fairseq-interactive", runs.data, *common, *lists, stdin="ant bee\ncat\n")
+    assert interactive.stdout.count("\nH-") == 2
+    plain = run("fairseq-generate", runs.data, *common)
+    whole = run("fairseq-generate", runs.data, *common, "--shortlist", table, "--shortlist-frequent", "1000")
+    assert [line for line in plain.stdout.splitlines() if line[:2] in ("H-", "P-")] == [
+        line for line in whole.stdout.splitlines() if line[:2] in ("H-", "P-")
+    ]
+
+
+@pytest.mark.parametrize("options,message", [
+    (["--shortlist-size", "5"], "--shortlist-size changes --shortlist, which is not given"),
+    (["--shortlist", "TABLE", "--shortlist-frequent", "-1"], "--shortlist-frequent must be 0 or above, not -1"),
+    (["--shortlist", "TABLE", "--score-reference"], "--score-reference reads the whole vocabulary"),
+])  # fmt: skip
+def test_refusals(runs, table, options, message):
+    arguments = ["--user-dir", USER_DIR, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu"]
+    options = [table if option == "TABLE" else option for option in options]
+    result = run("fairseq-generate", runs.data, *arguments, "--task", "shortlist_translation", *options, check=False)
+    assert result.returncode and message in result.stderr
+
+
+def test_from_python(runs, table):
+    task = {"_name": "shortlist_translation", "shortlist": str(table), "shortlist_size": 1, "shortlist_frequent": 0}
+    places = [str(runs.rnnsearch), "checkpoint_last.pt", str(runs.data)]
+    hub = AttentionRNNModel.from_pretrained(*places, user_dir=USER_DIR, task=task)
+    assert isinstance(hub.task.build_generator(hub.models, hub.cfg.generation), ShortlistGenerator)
+    [translation] = hub.translate(["ant bee cat"], beam=1, attention=True)
+    assert len(translation.target) == len(translation.attention)
