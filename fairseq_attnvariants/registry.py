@@ -137,7 +137,7 @@ class Registry(Mapping[str, Entry]):
                     f"{self.noun} {name!r} must be a class that extends {self.base.__module__}.{self.base.__name__}"
                 )
             if name in self.entries:
-                raise ConfigurationError(f"there is a {self.noun} {name!r} already: give the other one another name")
+                raise ConfigurationError(f"the {self.noun} {name!r} is there already: give the other one another name")
             if not name.isidentifier() or name == "none" and self.base is None:
                 raise ConfigurationError(f"{self.noun} {name!r}: a name has letters, digits and underscores")
             self.entries[name] = entry

@@ -51,6 +51,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         logging.getLogger(name).setLevel(level)
     try:
         options = parser(arguments).parse_args(arguments)
+        if getattr(options, "user_dir", None):
+            importlib.import_module(".model", __package__).import_user_dirs(options.user_dir)
         options.run(options)
     except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
         return 1

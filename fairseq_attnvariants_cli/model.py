@@ -144,6 +144,20 @@ def load(path: str, data: str, cpu: bool = False) -> System:
     return System(path, task, models, device)
 
 
+def import_user_dirs(folders: Sequence[str]) -> None:
+    """Import folders of ``--user-dir``, which enter their parts and architectures.
+
+    Raises:
+        UserError: one is not there, or does not import.
+    """
+    for folder in folders:
+        try:
+            utils.import_user_module(argparse.Namespace(user_dir=folder))
+        except Exception as error:  # whatever is written there
+            why = "there is no such folder" if isinstance(error, FileNotFoundError) else reason(error)
+            raise UserError(f"--user-dir {folder}: {why}") from error
+
+
 def read_checkpoint(path: str) -> Dict[str, Any]:
     """The content of a checkpoint without the optimizer's state; where torch can, only tensors and plain data load.
 
@@ -198,7 +212,10 @@ def _check_names(path: str, cfg: Any) -> None:
         options = vars(cfg[part]) if isinstance(cfg[part], argparse.Namespace) else cfg[part]
         name = next((options[key] for key in ("_name", "arch", "task") if key in options), None)
         if name not in registry:
-            raise UserError(f"{path} needs the {part} {name!r}, which neither fairseq nor this package has")
+            raise UserError(
+                f"{path} needs the {part} {name!r}, which neither fairseq nor this package has: give the "
+                "--user-dir of the folder that has it"
+            )
 
 
 def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:

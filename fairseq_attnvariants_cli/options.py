@@ -40,6 +40,17 @@ def add_system_options(parser: argparse.ArgumentParser, several: bool = False, e
     if several:
         add_name_option(parser)
     parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
+    add_user_dir_option(parser)
+
+
+def add_user_dir_option(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`~.model.import_user_dirs` reads, which the command does before a verb runs."""
+    parser.add_argument(
+        "--user-dir",
+        metavar="FOLDER",
+        action="append",
+        help="folder with parts or architectures of your own, as for fairseq-train; several times for several",
+    )
 
 
 def add_model_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:

@@ -17,8 +17,9 @@ def guard_names() -> None:
         if name is not None and name not in known:
             near = difflib.get_close_matches(str(name), sorted(known), n=1)
             raise ValueError(
-                f"model._name={name}: there is no such architecture"
-                + (f"; did you mean {near[0]}?" if near else " here; if it is another plugin's, give that --user-dir")
+                f"model._name={name}: there is no such architecture here"
+                + (f" (did you mean {near[0]}?)" if near else "")
+                + "; if it is your own, or another plugin's, give its --user-dir"
             )
         return build(cfg, *args, **options)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 from ..files import UserError, read_lines, write_whole
 from ..measures import TOKENIZERS, metrics, scores, within_limits
-from ..options import add_batch_options, add_pieces_option, add_search_options, positive
+from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, positive
 from ..pictures import finish, font_families, picture
 from ..tables import Cell, add_table_options, tables
 
@@ -284,6 +284,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--reference", metavar="FILE", nargs="+", help="of each split, in words (default: the split's, with <<unk>>)"
     )
     parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
+    add_user_dir_option(parser)
     add_batch_options(parser)
     add_search_options(parser)
     add_pieces_option(parser)

@@ -192,7 +192,7 @@ def test_without_the_metric_the_best_are_not_known(runs, changed, tmp_path, capf
 def test_what_neither_fairseq_nor_the_package_has_is_named(runs, changed, part):
     path = changed(lambda state: state["cfg"][part].update(_name="fancy"), runs.rnnsearch / "checkpoint1.pt")
     with pytest.raises(
-        UserError, match=f"^{path} needs the {part} 'fancy', which neither fairseq nor this package has$"
+        UserError, match=f"^{path} needs the {part} 'fancy', which neither fairseq nor this package has: give"
     ):
         load(str(path), str(runs.data), cpu=True)
 

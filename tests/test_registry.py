@@ -1,0 +1,215 @@
+"""Parts and architectures from outside: they do what those of the package do, or are refused by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Task, batch, build
+from corpus import preprocess, run, train_arguments, write_corpus
+from fairseq.sequence_generator import SequenceGenerator
+
+from fairseq_attnvariants.config import make
+from fairseq_attnvariants.nn import attention, cells, histories, readout, windows
+from fairseq_attnvariants.nn.fast import deferred
+from fairseq_attnvariants.nn.state import each
+from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, above
+from fairseq_attnvariants.variants import VARIANTS, register_architecture, settings
+
+MINE = str(Path(__file__).with_name("mine"))
+TABLES = [
+    attention.SCORES,
+    attention.NORMALIZERS,
+    histories.HISTORIES,
+    windows.WINDOWS,
+    cells.CELLS,
+    readout.READOUTS,
+    VARIANTS,
+]
+
+# what an option, or a part of its name, is set to
+COMPOSED = {
+    "mine": {},
+    "mine_slow": {},
+    "mine_cells": {},
+    "reader": dict(attention_history="reader+decay+coverage"),
+    "normalizer": dict(attention_normalizer="uniform_mix"),
+    "window": dict(attention_window="contextual"),
+    "readout": dict(readout="gated"),
+    "cell everywhere": dict(encoder_cell="minimal", decoder_cell="minimal", layer_norm="all", decoder_layers=2),
+    "deep cell": dict(
+        encoder_cell="minimal", decoder_cell="minimal", encoder_transition_depth=2, decoder_transition_depth=3
+    ),
+    "one direction": dict(encoder_cell="minimal", encoder_layers=3, encoder_bidirectional_layers=1, residuals=3),
+    "stacked": dict(decoder_cell="minimal", decoder_layers=2, decoder_transition="stacked", context_to_layers=True),
+    "gated": dict(decoder_cell="minimal", context_gate="both", decoder_condition=True),
+    "two levels": dict(attention_score="cosine", attention_history="reader", attention_via=True, encoder_layers=2),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mine():
+    """The parts of ``mine/``, which leave the tables when these tests are done."""
+    before = [dict(table.entries) for table in TABLES]
+    import mine
+
+    yield mine
+    for table, entries in zip(TABLES, before):
+        table.entries = entries
+
+
+def composed(name, **more):
+    base = name if name.startswith("mine") else "dl4mt"
+    return build(base, scale=0.5, **{**COMPOSED[name], **more})
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_search_gives_what_forced_decoding_gives(name):
+    """For several hypotheses of a sentence, in another order at every step, of which sentences leave."""
+    model = composed(name).eval()
+    source, lengths, previous = batch(target_lengths=(6, 6, 6))
+    rows, state = torch.tensor([0, 0, 1, 1, 2, 2]), {}
+    with torch.no_grad():
+        full, _ = model(source, lengths, previous)
+        encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
+        for step, change in enumerate(map(torch.tensor, [[1, 1, 2, 3, 4, 4], [3, 2, 5, 5], [0, 2, 3], [2, 0, 1]])):
+            output, _ = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
+            torch.testing.assert_close(output[:, 0], full[rows, step])
+            rows = rows[change]
+            model.decoder.reorder_incremental_state_scripting(state, change)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_gradients_are_those_of_plain_pytorch(name, monkeypatch):
+    model = composed(name).double().train()
+    source, lengths, previous = batch(target_lengths=(5, 3, 5))
+
+    def gradients():
+        return torch.autograd.grad(model(source, lengths, previous)[0].square().sum(), list(model.parameters()))
+
+    found = gradients()
+    monkeypatch.setattr(deferred, "AVAILABLE", False)
+    torch.testing.assert_close(found, gradients())
+
+
+@pytest.mark.parametrize("name", ["mine", "reader", "mine_cells"])
+def test_beam_search(name):
+    task = Task()
+    model = build("dl4mt" if name == "reader" else name, task, scale=0.5, **COMPOSED[name]).eval()
+    source, lengths, _ = batch()
+    generator = SequenceGenerator([model], task.target_dictionary, beam_size=3, max_len_b=6, normalize_scores=False)
+    for row, (best, *_) in enumerate(
+        generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": lengths}})
+    ):
+        previous = torch.cat([best["tokens"][-1:], best["tokens"][:-1]]).unsqueeze(0)
+        scores = model(source[row : row + 1], lengths[row : row + 1], previous)[0][0].log_softmax(-1)
+        torch.testing.assert_close(
+            best["positional_scores"], scores.gather(1, best["tokens"][:, None])[:, 0], rtol=1e-4, atol=1e-4
+        )
+
+
+def test_own_options(mine):
+    """Defaults, what an architecture says, and what the user says; all that a model was built with is kept."""
+    for name, given, rate in (("mine", None, 0.5), ("mine_slow", None, 0.9), ("mine", {"decay": {"rate": 0.25}}, 0.25)):
+        for as_text in (False, True):
+            model = build(name, part_args=json.dumps(given) if as_text and given else given)
+            history = model.decoder.network.transition.attention.histories["decay"]
+            assert history.rate == rate
+            assert json.loads(model.cfg.part_args) == {"decay": {"rate": rate}, "cosine": {"sharpness": 8.0}}
+    assert build("dl4mt").cfg.part_args is None
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            dict(attention_score="cosin"),
+            r"--attention-score: unknown attention score 'cosin' \(did you mean cosine\?\)",
+        ),
+        (dict(attention_history="context+deca"), "--attention-history.*'deca'.*mean decay.*--user-dir"),
+        (dict(encoder_cell="minimall"), "--encoder-cell: unknown cell 'minimall'.*minimal"),
+        (dict(part_args='{"dekay": {"rate": 0.9}}'), "--part-args: the model has no part 'dekay'.*decay"),
+        (dict(part_args='{"decay": {"rat": 0.9}}'), "--part-args: decay has no option 'rat'.*rate"),
+        (dict(part_args='{"decay": {"rate": 1.5}}'), r"--part-args: decay's rate must lie in \[0, 1\), not 1.5"),
+        (dict(part_args='{"decay": {"rate": "much"}}'), "--part-args: decay's rate must be of type float"),
+        (dict(part_args='{"decay": 0.9}'), "--part-args: JSON such as"),
+        (dict(part_args="decay=0.9"), "--part-args: JSON such as"),
+        (dict(attention_score="additive", part_args='{"cosine": {}}'), "--part-args: the model has no part 'cosine'"),
+        (dict(attention_score="dot", decoder_hidden_size=16), "--attention-history context adds to a projected"),
+    ],
+)
+def test_refuses(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        build("mine", **options)
+
+
+def test_refuses_to_register():
+    table = Registry("part", torch.nn.Module)
+    table.register("one")(torch.nn.Linear)
+    for name, part, message in (
+        ("one", torch.nn.Linear, "the part 'one' is there already"),
+        ("two", int, "part 'two' must be a class that extends torch.nn"),
+        ("one+two", torch.nn.Linear, "letters, digits and underscores"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            table.register(name)(part)
+    with pytest.raises(ConfigurationError, match="the architecture 'dl4mt' is there already"):
+        register_architecture("dl4mt", base="rnnsearch")
+    with pytest.raises(ConfigurationError, match=r"unknown architecture 'dl4m' \(did you mean dl4mt\?\)"):
+        register_architecture("other", base="dl4m")
+    with pytest.raises(ConfigurationError, match=r"no option 'atention_score' \(did you mean attention_score\?\)"):
+        register_architecture("other", base="dl4mt", atention_score="dot")
+    with pytest.raises(ConfigurationError, match="must be above 0"):
+        Option(1.0, bound=above(0)).read(-1, "x")
+
+
+def test_a_name_is_known_by_every_table_that_shows_it():
+    """An architecture of a user's is filled like the package's own, and help names its parts."""
+    assert settings("mine")["attention_score"] == "cosine" and settings("mine")["readout"] == "tanh"
+    from fairseq_attnvariants.options import AttentionRNNConfig
+
+    for option, name in (("attention_score", "cosine"), ("attention_history", "decay"), ("decoder_cell", "minimal")):
+        assert name in AttentionRNNConfig()._get_help(option)
+
+
+def test_train_yaml_has_every_option():
+    assert make.filled(make.PATH.read_text()) == make.PATH.read_text(), "run python -m fairseq_attnvariants.config.make"
+
+
+def test_what_is_carried_is_walked_through():
+    found = []
+    each(found.append, {"a": (torch.zeros(1), None), "b": {"c": torch.ones(1)}})
+    assert [one.item() for one in found] == [0, 1]
+    with pytest.raises(TypeError, match="not list"):
+        each(found.append, {"a": [torch.zeros(1)]})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A corpus, and a model of ``mine`` trained on it by stock fairseq, from another folder."""
+    folder = tmp_path_factory.mktemp("outside")
+    write_corpus(folder)
+    data = preprocess(folder)
+    arguments = train_arguments(data, folder / "mine_model", "--max-update", "3", arch="mine")
+    arguments[arguments.index("--user-dir") + 1] = MINE
+    run("fairseq-train", *arguments, "--part-args", '{"decay": {"rate": 0.9}}', cwd=folder)
+    return data, folder / "mine_model" / "checkpoint_last.pt"
+
+
+def test_commands_from_outside(trained, tmp_path):
+    """Stock fairseq translates with it, and the verbs read it; without ``--user-dir`` it is refused by name."""
+    data, path = trained
+    common = [data, "--path", path, "--cpu"]
+    output = run("fairseq-generate", *common, "--user-dir", MINE, "--batch-size", "4").stdout
+    assert "BLEU" in output
+    refused = run(
+        "fairseq-generate", *common, "--user-dir", Path(MINE).parents[1] / "fairseq_attnvariants", check=False
+    )
+    assert "model._name=mine: there is no such architecture" in refused.stderr and "--user-dir" in refused.stderr
+    output = run("fairseq-attnvariants", "align", *common, "--gen-subset", "test", "--user-dir", MINE).stdout
+    assert output
+    refused = run("fairseq-attnvariants", "align", *common, "--gen-subset", "test", check=False)
+    assert refused.returncode == 2 and "'mine'" in refused.stderr and "--user-dir" in refused.stderr
+    refused = run("fairseq-attnvariants", "align", *common, "--user-dir", tmp_path / "absent", check=False)
+    assert refused.returncode == 2 and "there is no such folder" in refused.stderr
