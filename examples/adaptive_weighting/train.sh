@@ -10,7 +10,7 @@ examples=$(dirname "$0")/..
 paper=(--criterion cross_entropy --optimizer adam --lr 2e-4 --weight-decay 1e-6 --batch-size 80
        --sentence-avg --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1)
 case $size in
-  small) "$examples/baselines/short.sh" "$data" "$out" "$arch" --init-std 0.1 "$@" ;;
+  small) "$examples/baselines/short.sh" "$data" "$out" "$arch" "$@" ;;
   en-de) "$examples/common/train.sh" "$data" "$out" "$arch" "${paper[@]}" --max-update 600000 "$@" ;;
   zh-en)
     "$examples/common/train.sh" "$data" "$out" "$arch" "${paper[@]}" --max-update 150000 \

@@ -6,11 +6,11 @@ set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: short.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2 arch=$3
 shift 3
-sizes=(--encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256)
-if [ "$arch" = lstm ]; then sizes+=(--encoder-bidirectional --decoder-out-embed-dim 128); fi
-length=(--max-epoch 8)
+common=$(dirname "$0")/../common
+source "$common/small.sh"
+small subwords "$arch"
 if [ "${UPDATES-}" ]; then
-  length=(--lr-scheduler polynomial_decay --warmup-updates 300 --total-num-update "$UPDATES" --max-update "$UPDATES")
+  options+=(--lr-scheduler polynomial_decay --warmup-updates 300 --total-num-update "$UPDATES" --max-update "$UPDATES"
+            --max-epoch 0)
 fi
-"$(dirname "$0")/../common/train.sh" "$data" "$out" "$arch" "${sizes[@]}" --dropout 0.3 --label-smoothing 0.1 \
-  --optimizer adam --lr 1e-3 --batch-size 80 "${length[@]}" "$@"
+"$common/train.sh" "$data" "$out" "$arch" "${options[@]}" "$@"

@@ -7,9 +7,7 @@ set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: train.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2 arch=$3
 shift 3
-options=()
-if [ "$arch" != lstm ]; then options+=(--init-std 0.1); fi
 export UPDATES=${UPDATES:-7264}
-"$(dirname "$0")/short.sh" "$data" "$out" "$arch" "${options[@]}" --share-all-embeddings --lr 3e-3 --batch-size 64 \
+"$(dirname "$0")/short.sh" "$data" "$out" "$arch" --share-all-embeddings --lr 3e-3 --batch-size 64 \
   --eval-bleu --eval-bleu-remove-bpe --eval-tokenized-bleu --eval-bleu-args '{"beam": 1}' \
   --best-checkpoint-metric bleu --maximize-best-checkpoint-metric "$@"

@@ -5,10 +5,11 @@ set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 size=$1 data=$2 out=$3 arch=$4
 shift 4
+common=$(dirname "$0")/../common
 case $size in
   small)
-    options=(--encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256
-             --init-std 0.05 --dropout 0.3 --label-smoothing 0.1 --optimizer adam --lr 1e-3 --max-epoch 6) ;;
+    source "$common/small.sh"
+    small words "$arch" ;;
   paper)
     options=(--optimizer adagrad --lr 0.01 --sentence-avg --max-update 400000
              --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1
@@ -16,4 +17,4 @@ case $size in
              --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac
-"$(dirname "$0")/../common/train.sh" "$data" "$out" "$arch" --batch-size 80 "${options[@]}" "$@"
+"$common/train.sh" "$data" "$out" "$arch" --batch-size 80 "${options[@]}" "$@"

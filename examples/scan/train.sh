@@ -5,9 +5,11 @@ set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: train.sh PREPARED OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 prepared=$1 out=$2 arch=$3
 shift 3
-"$(dirname "$0")/../common/train.sh" "$prepared/bin" "$out" "$arch" --encoder-embed-dim 128 \
-  --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256 --init-std 0.1 \
-  --dropout 0.2 --optimizer adam --lr 1e-3 --batch-size 128 --max-epoch 15 "$@"
+common=$(dirname "$0")/../common
+source "$common/small.sh"
+small subwords "$arch"
+"$common/train.sh" "$prepared/bin" "$out" "$arch" "${options[@]}" --dropout 0.2 --label-smoothing 0 --batch-size 128 \
+  --max-epoch 15 "$@"
 fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/checkpoint_last.pt" \
   --beam 1 --batch-size 128 > "$out/test.generated"
 grep ^H- "$out/test.generated" | LC_ALL=C sort -V | cut -f 3 > "$out/test.out"

@@ -1,0 +1,26 @@
+"""The mean squared length of target embeddings: ``lengths.py DATA CHECKPOINT``.
+
+Over the target words of the validation split, so that frequent words count often.  It is what the direct bridge's loss,
+``‖W x - y‖²``, would be if the map gave 0.
+"""
+
+import sys
+
+from fairseq_attnvariants_cli.model import load
+
+
+def main() -> None:
+    """Print the mean."""
+    if len(sys.argv) != 3:
+        sys.exit("usage: lengths.py DATA CHECKPOINT")
+    data, checkpoint = sys.argv[1:]
+    system = load(checkpoint, data)
+    system.task.load_dataset("valid")
+    split, (model,) = system.task.datasets["valid"], system.models
+    squares = model.decoder.embed_tokens.weight.float().square().sum(dim=1)  # V
+    words = [word for number in range(len(split)) for word in split[number]["target"].tolist()]
+    print(f"mean squared length {squares[words].mean():.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Fetch Multi30k's captions, tokenised and lowercased, from the public repository multi30k/dataset (task 1).
+#   fetch_multi30k.sh OUT LANGUAGE...       two or more of en, de, fr and cs
+# OUT/{train,val,test_2016_flickr}.LANGUAGE are what the recipes call TEXT.  A file that is there and whole stays, any other
+# is fetched again; only files whose checksum is right get their name.  MULTI30K in the environment is another place.
+set -euo pipefail
+if [ $# -lt 3 ]; then echo "usage: fetch_multi30k.sh OUT LANGUAGE LANGUAGE..." >&2; exit 2; fi
+out=$1 site=${MULTI30K:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/tok}
+shift
+sums="
+08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119 train.en
+46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec val.en
+5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2 test_2016_flickr.en
+cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505 train.de
+97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00 val.de
+c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4 test_2016_flickr.de
+8fa41bb718412bcb7c5dfa58603842810a01543eae86a51279f9886b901266e1 train.fr
+b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a val.fr
+1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836 test_2016_flickr.fr
+7645fb91efa18f94c83d493f740a5d5a941e4b01efa6a124bf2d4af040e133e0 train.cs
+b87ee4917f4a0f9ca6cca03e402026c9f4437dc1bd6a7dadfd2544ecfb6c5501 val.cs
+748c8816de928732365176e5c5d2f9bbabcec9b8d4448fba2d230feb057898a7 test_2016_flickr.cs
+"
+for language in "$@"; do
+  case $language in en | de | fr | cs) ;; *) echo "fetch_multi30k.sh: no '$language', only en, de, fr and cs" >&2; exit 2 ;; esac
+done
+whole() {  # whole FILE NAME: FILE is what NAME ought to be
+  [ -e "$1" ] && grep -q -x -F "$(sha256sum < "$1" | cut -d ' ' -f 1) $2" <<< "$sums"
+}
+mkdir -p "$out"
+for name in train val test_2016_flickr; do
+  for language in "$@"; do
+    file=$name.$language
+    if whole "$out/$file" "$file"; then continue; fi
+    curl --fail --silent --show-error --location --retry 5 --output "$out/$file.part" "$site/$name.lc.norm.tok.$language"
+    if ! whole "$out/$file.part" "$file"; then
+      rm "$out/$file.part"
+      echo "fetch_multi30k.sh: what $site has of $file is not what was measured with (its checksum differs)" >&2; exit 1
+    fi
+    mv "$out/$file.part" "$out/$file"
+  done
+done

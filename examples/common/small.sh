@@ -1,0 +1,16 @@
+# shellcheck shell=bash
+# What the size "small" means; sourced by the recipes' train.sh. What follows on a command line wins over it.
+# small words|subwords ARCH: sets `options` to those of fairseq-train. Models of words start from N(0, 0.05²) and have 6 epochs,
+# those of subwords from N(0, 0.1²) and have 8; sentences are Multi30k's.
+small() {
+  # shellcheck disable=SC2034  # options are used where this is sourced
+  options=(--encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256
+           --dropout 0.3 --label-smoothing 0.1 --optimizer adam --lr 1e-3 --batch-size 80)
+  local deviation=0.1 epochs=8
+  if [ "$1" = words ]; then deviation=0.05 epochs=6; fi
+  options+=(--max-epoch "$epochs")
+  case $2 in
+    lstm) options+=(--encoder-bidirectional --decoder-out-embed-dim 128) ;;  # fairseq's own
+    *) options+=(--init-std "$deviation") ;;
+  esac
+}

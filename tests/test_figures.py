@@ -1,0 +1,88 @@
+"""The figures of the pages: counted again where single seeds are recorded, and the same wherever they stand.
+
+A figure that stands on several pages is marked as ``39.7<!--=name-->`` on each.
+"""
+
+import re
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+RECIPES = sorted((ROOT / "examples").glob("*/README.md"))
+MARK = re.compile(r"([\d.,]+(?: ± [\d.,]+)?(?: %)?)\**<!--=([a-z0-9-]+)-->")
+
+
+def tables(text):
+    """The tables of a page, as lists of rows of cells."""
+    for lines in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        head, _, *rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()]
+        yield [head, *rows]
+
+
+def number(cell):
+    """The number that a cell begins with, and its last decimal place; None of another cell."""
+    match = re.match(r"[+-]?\d+(?:\.(\d+))?", cell)
+    return match and (float(match[0]), 10.0 ** -len(match[1] or ""))
+
+
+def test_marked_figures_agree():
+    places = defaultdict(dict)
+    for page in PAGES:
+        text = page.read_text()
+        marks = MARK.findall(text)
+        assert len(marks) == text.count("<!--="), f"{page}: a mark that follows no figure"
+        for figure, name in marks:
+            places[name].setdefault(figure, []).append(str(page.relative_to(ROOT)))
+    assert places
+    for name, figures in places.items():
+        assert len(figures) == 1, f"{name}: {figures}"
+        assert sum(map(len, figures.values())) > 1, f"{name} stands in one place only"
+
+
+def test_findings_of_three_seeds():
+    page = ROOT / "examples" / "FINDINGS.md"
+    (table,) = [rows for rows in tables(page.read_text()) if rows[0][-2:] == ["Holm's p", "from"]]
+    tested = []
+    for _, measure, system, baseline, difference, interval, p, holm, source in table[1:]:
+        pairs = [[float(seed) for seed in cell.split(", ")] for cell in (system, baseline)]
+        test = stats.ttest_rel(*pairs)
+        low, high = test.confidence_interval()
+        mean = statistics.mean(one - other for one, other in zip(*pairs))
+        decimals = len(difference.split(".")[1])
+        assert difference == f"{mean:+.{decimals}f}", measure
+        assert interval == f"{low:+.{decimals}f} to {high:+.{decimals}f}", measure
+        tested.append((test.pvalue, p, holm))
+        recipe = (page.parent / re.search(r"\((.*?)#", source)[1]).read_text()
+        figures = [figure for figure in f"{system}, {baseline}".split(", ") if figure != "0"]
+        missing = [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", recipe)]
+        assert not missing, f"{measure}: {missing} are not in {source}"
+    largest = 0.0
+    for rank, (value, p, holm) in enumerate(sorted(tested)):
+        largest = max(largest, min(1.0, (len(tested) - rank) * value))
+        for text, expected in ((p, value), (holm, largest)):
+            assert float(text) == pytest.approx(expected, rel=0.06, abs=0.006)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.parent.name)
+def test_means_over_seeds(recipe):
+    for head, *rows in tables(recipe.read_text()):
+        if "seed" not in head:
+            continue
+        of_seed, group = head.index("seed"), []
+        for row in rows:
+            if row[of_seed] != "mean":
+                group = [row] if row[0] else [*group, row]
+                continue
+            for name, cell, column in zip(head, row, zip(*group)):
+                seeds = [number(seed) for seed in column]
+                if "±" not in cell or None in seeds:
+                    continue
+                values, step = [seed[0] for seed in seeds], seeds[0][1]
+                for text, expected in zip(cell.split(" ± "), (statistics.mean(values), statistics.stdev(values))):
+                    found, place = number(text)
+                    assert abs(found - expected) <= (place + step) / 2 + 1e-9, f"{name}: {cell} of {values}"
