@@ -1,4 +1,4 @@
-"""What MkDocs asks for: pages outside ``docs/``, links as they are in the checkout, a table of the options."""
+"""What MkDocs asks for: pages outside ``docs/``, links as in the checkout, tables of options and of modules."""
 
 import ast
 import posixpath
@@ -8,13 +8,32 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "fairseq_attnvariants"
 OUTSIDE = ("*.md", "LICENSE", "CITATION.cff", "examples/**/*.*", "benchmarks/*.*", "fairseq_attnvariants/*.py")
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 ROLE = re.compile(r":(?:class|func|mod|attr|data|meth):<code>~?\.*([^<]*)</code>")
 
 
+def modules():
+    """The modules of the package, and what each is for: the first line of its docstring."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        line = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if line and name != PACKAGE.name:
+            yield name, line
+
+
+def page_of(module):
+    """The page of a module, in ``docs/``."""
+    return f"api/{module.removeprefix(PACKAGE.name + '.')}.md"
+
+
 def on_files(files, config):
-    """Add the README and what else is in the checkout and not in ``docs/``."""
+    """Add a page for each module, the README and what else is in the checkout and not in ``docs/``."""
+    for name, _ in modules():
+        files.append(File.generated(config, page_of(name), content=f"# {name}\n\n::: {name}\n"))
     for pattern in OUTSIDE:
         for path in ROOT.glob(pattern):
             name = path.relative_to(ROOT).as_posix()
@@ -25,6 +44,8 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     """Links are relative to a page's place in the checkout; on the site, ``docs/`` is the root."""
+    if page.file.abs_src_path is None:  # a module's
+        return markdown
     source = Path(page.file.abs_src_path).relative_to(ROOT)
     here = posixpath.dirname(page.file.src_uri)
 
@@ -32,7 +53,11 @@ def on_page_markdown(markdown, page, config, files):
         path = posixpath.normpath(posixpath.join(source.parent.as_posix(), match[0]))
         return posixpath.relpath(path.removeprefix("docs/"), here or ".")
 
-    return LINK.sub(moved, markdown).replace("<!-- options -->", options_table())
+    listed = "\n".join(
+        ["| module | |", "|---|---|", *(f"| [`{name}`]({page_of(name)}) | {line} |" for name, line in modules())]
+    )
+    markdown = LINK.sub(moved, markdown)
+    return markdown.replace("<!-- options -->", options_table()).replace("<!-- modules -->", listed)
 
 
 def options_table():
@@ -49,5 +74,19 @@ def options_table():
 
 
 def on_page_content(html, **_):
-    """Docstrings name things with Sphinx's roles."""
-    return ROLE.sub(lambda match: f"<code>{match[1]}</code>", html)
+    """Docstrings name things with Sphinx's roles; cells know their column's head, for narrow pages (``site.css``)."""
+    return TABLE.sub(with_heads, ROLE.sub(lambda match: f"<code>{match[1]}</code>", html))
+
+
+def with_heads(table):
+    """A table whose cells, but for each row's first, have the head of their column as ``data-head``."""
+    heads = [re.sub("<.*?>", "", head) for head in re.findall(r"<th\b[^>]*>(.*?)</th>", table[0], re.DOTALL)]
+
+    def row(match):
+        cells = re.split(r"(?=<td\b)", match[0])  # what is before the first cell, and the cells
+        named = zip(cells[2:], heads[1:])
+        return "".join(
+            [*cells[:2], *(re.sub("^<td", f'<td data-head="{head}"' if head else "<td", cell) for cell, head in named)]
+        )
+
+    return re.sub(r"<tr\b.*?</tr>", row, table[0], flags=re.DOTALL)

@@ -91,6 +91,7 @@ def examples(tmp_path_factory):
         lines = ["IN: {} OUT: {}".format(*pair) for pair in zip(*read_pair(text / split))]
         for task in ("simple", "length"):
             (folder / "scan" / "SCAN" / f"tasks_{split}_{task}.txt").write_text("\n".join([*lines, ""]))
+    put(folder / "common" / "fetch_multi30k.sh", "")
     put(folder / "adaptive_weighting" / "download.sh", "")
     put(folder / "attention_via_attention" / "download.sh", "")
     return folder
@@ -114,3 +115,17 @@ def test_readme(recipe, warm, examples, tmp_path):
         command = ["bash", "-euo", "pipefail", "-c", block]
         process = subprocess.run(command, cwd=examples / recipe, env=environment, capture_output=True, text=True)
         assert process.returncode == 0, f"{block}\n{process.stdout[-3000:]}\n{process.stderr[-3000:]}"
+
+
+def test_fetch_multi30k_refuses(tmp_path):
+    """A text that is not the one measured with gets no name, and one that cannot be fetched neither."""
+    (tmp_path / "site").mkdir()
+    for name in ("train", "val", "test_2016_flickr"):
+        for language in ("en", "de"):
+            (tmp_path / "site" / f"{name}.lc.norm.tok.{language}").write_text("a dog\n")
+    for site, reason in (("site", "checksum differs"), ("nowhere", "")):
+        environment = {**os.environ, "MULTI30K": f"file://{tmp_path}/{site}"}
+        command = ["bash", str(EXAMPLES / "common" / "fetch_multi30k.sh"), str(tmp_path / "text"), "en", "de"]
+        process = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert process.returncode != 0 and reason in process.stderr
+        assert not [path.name for path in (tmp_path / "text").iterdir() if path.suffix != ".part"]
