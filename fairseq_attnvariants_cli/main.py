@@ -35,7 +35,7 @@ VERBS = {
     "neighbours": "the target words nearest to source words that the direct bridge has mapped",
     "score": "BLEU, chrF, TER, 1-gram BLEU and accuracy, with paired bootstrap and by source length",
     "compare": "a page with the translations of several systems side by side",
-    "results": "one table of many runs: scores over seeds, significance, learning curves",
+    "results": "one table of many runs: means and differences over seeds with their intervals, verdicts, curves",
     "average": "average the parameters of several checkpoints",
     "env": "what is installed and what it runs on, for a bug report",
 }

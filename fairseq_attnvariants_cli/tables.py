@@ -5,13 +5,27 @@ import contextlib
 import csv
 import json
 import os
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tabulate import tabulate
 
 from .files import UserError, standard_output, write_whole
 
-Cell = Union[str, int, float, None]
+
+class Interval(NamedTuple):
+    """A number and half of the width of its interval: one column for people, two of them in CSV and JSON."""
+
+    value: float
+    margin: Optional[float]
+    signed: bool = False  # a plus before what is not negative
+
+    def text(self, digits: int) -> str:
+        """Such as ``1.25 ± 0.50``."""
+        value = f"{self.value:{'+' * self.signed}.{digits}f}"
+        return value if self.margin is None else f"{value} ± {self.margin:.{digits}f}"
+
+
+Cell = Union[str, int, float, Interval, None]
 Row = Sequence[Cell]
 FORMATS = {".csv": "", ".json": "", ".tex": "latex_booktabs", ".md": "github"}  # tabulate's, where it writes them
 
@@ -48,7 +62,8 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
             name: str, headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None
         ) -> None:
             printed.append(aligned(headers, rows, digits))
-            found[name] = [dict(zip(headers, row, strict=True)) for row in rows]
+            columns, values = expanded(headers, rows)
+            found[name] = [dict(zip(columns, row, strict=True)) for row in values]
             if name in files:
                 path, stream = files[name]
                 form = os.path.splitext(path.lower())[1]
@@ -58,7 +73,7 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
                     json.dump(found[name], stream, ensure_ascii=False, indent=2)
                     stream.write("\n")
                 else:
-                    csv.writer(stream, lineterminator="\n").writerows([headers, *rows])
+                    csv.writer(stream, lineterminator="\n").writerows([columns, *values])
 
         yield write
     with standard_output() as output:
@@ -75,14 +90,32 @@ def _table_file(path: str) -> Any:
     return write_whole(path)
 
 
+def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], List[List[Cell]]]:
+    """The table with two columns, the second one headed by a further ``±``, in the place of one of intervals."""
+    columns: List[str] = []
+    values: List[List[Cell]] = [[] for _ in rows]
+    for header, cells in zip(headers, zip(*rows)):
+        intervals = any(isinstance(cell, Interval) for cell in cells)
+        columns += [header, f"{header} ±"] if intervals else [header]
+        for row, cell in zip(values, cells):
+            if isinstance(cell, Interval):
+                row += [cell.value, cell.margin]
+            else:
+                row += [cell, None] if intervals else [cell]
+    return (columns, values) if rows else ([*headers], [])
+
+
 def aligned(
     headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None, form: str = "simple"
 ) -> str:
     """The table with aligned columns: text at the left, numbers at the right, nothing for None."""
     after = [(digits or {}).get(header, 2) for header in headers]
-    cells = [
-        [f"{cell:.{digit}f}" if isinstance(cell, float) else cell for cell, digit in zip(row, after, strict=True)]
-        for row in rows
-    ]
+    cells = [[_printed(cell, digit) for cell, digit in zip(row, after, strict=True)] for row in rows]
     sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
     return tabulate([headers, *cells], headers="firstrow", tablefmt=form, colalign=sides, disable_numparse=True)
+
+
+def _printed(cell: Cell, digits: int) -> Union[str, int, None]:
+    if isinstance(cell, Interval):
+        return cell.text(digits)
+    return f"{cell:.{digits}f}" if isinstance(cell, float) else cell

@@ -1,6 +1,9 @@
 """One table of many runs."""
 
+import argparse
+import csv
 import json
+import random
 import shutil
 import statistics
 
@@ -9,7 +12,9 @@ from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.verbs.results import curve, find_runs, systems
+from fairseq_attnvariants_cli.seeds import Estimate, estimate, holm, verdict
+from fairseq_attnvariants_cli.tables import Interval, aligned, expanded
+from fairseq_attnvariants_cli.verbs.results import Dial, Place, Run, curve, draw_curves, find_runs, summary, systems
 
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
 
@@ -33,23 +38,129 @@ def results(*arguments):
     assert main(["results", *map(str, arguments), *SEARCH]) == 0
 
 
-def test_means_deviations_and_significance(sweep, tmp_path, capfd):
-    results(sweep, "--baseline", "rnnsearch", "--bootstrap", 100, "--table", tmp_path / "table.json")
+def test_means_and_paired_differences(sweep, tmp_path, capfd):
+    stats = pytest.importorskip("scipy.stats")
+    results(sweep, "--baseline", "rnnsearch", "--table", tmp_path / "table.json")
     rows = {row["system"]: row for row in json.loads((tmp_path / "table.json").read_text())}
-    assert list(rows) == ["recatt", "rnnsearch"]
+    assert list(rows) == ["rnnsearch", "recatt"]  # the baseline first
+    scores = {}
     for name, row in rows.items():
-        scores = []
+        scores[name] = []
         for seed in (1, 2):
             [folder] = sweep.glob(f"{name}-{seed}-*/translations")
             [hypothesis], [reference] = ([*folder.glob(f"test-*.{side}.txt")] for side in ("hypothesis", "reference"))
             texts = [path.read_text().splitlines() for path in (hypothesis, reference)]
             assert len(texts[0]) == len(texts[1]) == 12 and "<<unk>>" in texts[1][3]
-            scores.append(corpus_bleu(texts[0], [texts[1]], tokenize="none", force=True).score)
-        assert row["BLEU"] == pytest.approx(statistics.mean(scores))
-        assert row["BLEU ±"] == pytest.approx(statistics.stdev(scores))
+            scores[name].append(corpus_bleu(texts[0], [texts[1]], tokenize="none", force=True).score)
+        assert row["BLEU"] == pytest.approx(statistics.mean(scores[name]))
+        low, high = stats.t.interval(0.95, 1, row["BLEU"], stats.sem(scores[name]))
+        assert 2 * row["BLEU ±"] == pytest.approx(high - low)
         assert row["seeds"] == 2 and row["parameters"] > 1000 and row["updates"] > 0
-    assert rows["rnnsearch"]["BLEU p"] is None and 0 < rows["recatt"]["BLEU p"] <= 1
+    row = rows["recatt"]
+    assert row["BLEU difference"] == pytest.approx(rows["recatt"]["BLEU"] - rows["rnnsearch"]["BLEU"])
+    assert row["pairs"] == 2 and row["BLEU verdict"] in ("open", "shown", "refuted")
+    alone = stats.ttest_rel(scores["recatt"], scores["rnnsearch"]).pvalue
+    assert row["BLEU p"] >= min(1, alone) - 1e-9  # of three tests
+    assert rows["rnnsearch"]["BLEU p"] is rows["rnnsearch"]["BLEU difference"] is None
     assert "rnnsearch" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("seeds", range(2, 11))
+def test_intervals_and_p_are_those_of_scipy(seeds):
+    stats = pytest.importorskip("scipy.stats")
+    rng = random.Random(seeds)
+    one, other = ([rng.gauss(mean, 2) for _ in range(seeds)] for mean in (31, 30))
+    expected = stats.ttest_rel(one, other)
+    found = estimate([a - b for a, b in zip(one, other)])
+    interval = expected.confidence_interval(0.95)
+    assert (found.n, found.p) == (seeds, pytest.approx(expected.pvalue))
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    interval = stats.t.interval(0.95, seeds - 1, statistics.mean(one), stats.sem(one))
+    assert (estimate(one).low, estimate(one).high) == pytest.approx(interval)
+
+
+def test_one_seed_and_equal_seeds():
+    assert estimate([3.0]) == Estimate(1, 3.0, None, None) and verdict([estimate([3.0])], 5) is None
+    assert estimate([0.0, 0.0]) == Estimate(2, 0.0, 0.0, 1.0) and estimate([2.0, 2.0]).p == 0
+
+
+def test_holm():
+    """Holm's own definition, one p after the other: the smallest is multiplied by all, the next by one fewer."""
+    assert holm([0.03, None, 0.01, 0.04]) == pytest.approx([0.06, None, 0.03, 0.06])
+    assert holm([0.9, 0.8]) == [1, 1] and holm([]) == []
+
+
+@pytest.mark.parametrize("gains,margin,expected", [
+    ([(4, 3)], None, "shown"),
+    ([(4, 3)], 8, "shown"),
+    ([(-4, 3)], 8, "refuted"),
+    ([(1, 3)], 4, "level"),
+    ([(1, 3.5)], 4, "open"),
+    ([(1, 3)], None, "open"),
+    ([(1, 1), (4, 3)], None, "shown"),
+    ([(5, 1), (4, 3)], None, "open"),  # does not grow
+    ([(5, 1), (4, 3)], 7, "level"),
+    ([(5, 1), (4, None)], 7, None),  # a single seed at the hardest
+])  # fmt: skip
+def test_verdicts(gains, margin, expected):
+    assert verdict([Estimate(1 if half is None else 5, mean, half, 0.5) for mean, half in gains], margin) == expected
+
+
+def made(scores, **options):
+    """A summary of made-up scores, ``{system: {subset: values of seeds 1, 2, ...}}``, as the columns of each row."""
+    some = dict(gen_subset=["easy", "hard"], dial=None, baseline="a", margin=None, less_is_better=[], measure=["X=x"])
+    options = argparse.Namespace(**{**some, **options})
+    seeds = {name: range(1, 1 + max(map(len, subsets.values()))) for name, subsets in scores.items()}
+    runs = {name: [RUN._replace(seed=seed) for seed in several] for name, several in seeds.items()}
+    measure = options.measure[0].partition("=")[0]
+    places = {
+        Place(name, subset, measure): dict(enumerate(values, start=1))
+        for name, subsets in scores.items()
+        for subset, values in subsets.items()
+    }
+    columns, rows = expanded(*summary(runs, places, options))
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+RUN = Run(None, None, "", 1, "a", {}, 7, 9, 0.5)
+EASY, HARD = [50.0, 52.0, 54.0], [10.0, 20.0, 30.0]
+SCORES = {"a": {"easy": EASY, "hard": HARD}, "b": {"easy": [50.0, 52.0, 55.0], "hard": [30.0, 41.0, 50.0]}}
+
+
+def test_the_verdict_over_a_dial_is_at_its_hardest_value():
+    dial = Dial("distance", ["0", "16"])
+    rows = made(SCORES, dial=dial)
+    assert [row["distance"] for row in rows] == ["0", "16"] * 2
+    assert [row["X verdict"] for row in rows] == [None, None, None, "shown"]
+    assert rows[3]["X difference"] == pytest.approx(61 / 3) and rows[3]["pairs"] == 3
+    swapped = {"a": SCORES["b"], "b": SCORES["a"]}
+    assert made(swapped, dial=dial)[3]["X verdict"] == "refuted"
+    for options in (dict(less_is_better=["X"]), dict(measure=["TER"])):
+        assert made(swapped, dial=dial, **options)[3]["TER verdict" if "measure" in options else "X verdict"] == "shown"
+    assert [row["X verdict"] for row in made(SCORES, margin=2)] == [None, None, "level", "shown"]
+
+
+def test_p_is_adjusted_for_the_whole_table():
+    stats = pytest.importorskip("scipy.stats")
+    ps = [stats.ttest_rel(SCORES["b"][subset], SCORES["a"][subset]).pvalue for subset in ("easy", "hard")]
+    assert ps[1] < ps[0]
+    assert [row["X p"] for row in made(SCORES)] == [None, None, *map(pytest.approx, (max(ps[0], 2 * ps[1]), 2 * ps[1]))]
+
+
+def test_pairs_are_of_seeds_that_both_have():
+    scores = {"a": SCORES["a"], "b": {"easy": EASY[:1], "hard": [14.0, 24.0]}}
+    rows = made(scores)
+    assert [row["pairs"] for row in rows] == [None, None, 2, 2]
+    assert (rows[2]["X ±"], rows[2]["X difference ±"], rows[2]["X p"], rows[2]["X verdict"]) == (None,) * 4
+    assert rows[3]["X difference"] == 4 and rows[3]["X difference ±"] == 0
+
+
+def test_intervals_in_one_column_for_people_and_two_for_programs():
+    headers, rows = ["system", "X"], [["a", Interval(1.25, 0.5, True)], ["b", Interval(-2.0, None, True)], ["c", None]]
+    assert expanded(headers, rows) == (["system", "X", "X ±"], [["a", 1.25, 0.5], ["b", -2.0, None], ["c", None, None]])
+    for form in ("simple", "github", "latex_booktabs"):
+        lines = aligned(headers, rows, form=form)
+        assert "+1.25 ± 0.50" in lines and "-2.00" in lines and "X ±" not in lines
 
 
 def test_only_what_is_new_is_translated(sweep, tmp_path):
@@ -63,8 +174,50 @@ def test_only_what_is_new_is_translated(sweep, tmp_path):
 
 @pytest.mark.parametrize("suffix,beginning", [("tex", "\\begin{tabular}"), ("md", "| system"), ("csv", "system,seeds")])
 def test_formats(suffix, beginning, sweep, tmp_path):
-    results(sweep, "--table", tmp_path / f"table.{suffix}")
-    assert (tmp_path / f"table.{suffix}").read_text().startswith(beginning)
+    """The same in each of them."""
+    baseline = ["--baseline", "rnnsearch"]
+    results(sweep, *baseline, "--table", tmp_path / f"table.{suffix}")
+    text = (tmp_path / f"table.{suffix}").read_text()
+    assert text.startswith(beginning)
+    results(sweep, *baseline, "--table", tmp_path / "table.json")
+    rows = json.loads((tmp_path / "table.json").read_text())
+    if suffix == "csv":
+        found = list(csv.DictReader(text.splitlines()))
+        assert found == [{key: "" if value is None else str(value) for key, value in row.items()} for row in rows]
+    else:
+        for row in rows:
+            assert f"{row['BLEU']:.2f} ± {row['BLEU ±']:.2f}" in text
+        assert f"{rows[1]['BLEU difference']:+.2f} ± {rows[1]['BLEU difference ±']:.2f}" in text
+
+
+def test_any_measure_from_files_of_one_number_a_sentence(sweep, tmp_path, capfd):
+    for path in sweep.glob("*/translations/*"):
+        path.unlink()
+    results(sweep)
+    values = {}
+    for path in sweep.glob("*/translations/test-*.hypothesis.txt"):
+        numbers = [len(line.split()) for line in path.read_text().splitlines()]
+        path.with_name(path.name.replace("hypothesis.txt", "words")).write_text("".join(f"{n}\n" for n in numbers))
+        values.setdefault(path.parts[-3].partition("-")[0], []).append(statistics.mean(numbers))
+    results(sweep, "--measure", "words={translations}.words", "--table", tmp_path / "table.json")
+    rows = json.loads((tmp_path / "table.json").read_text())
+    assert {row["system"]: row["words"] for row in rows} == pytest.approx(
+        {name: statistics.mean(several) for name, several in values.items()}
+    )
+    assert "BLEU" not in rows[0]
+    broken = tmp_path / "words"
+    for text, message in (
+        ("1\n2\n", "has 2 lines, and not one for each of 12"),
+        ("1\nx\n", "line 2: 'x' is not a number"),
+    ):
+        broken.write_text(text)
+        assert main(["results", str(sweep), "--measure", f"words={broken}", "--measure", "BLEU", *SEARCH]) == 2
+        assert message in capfd.readouterr().err
+    for folder in sweep.iterdir():  # nothing has to be translated
+        if folder.is_dir() and not folder.name.startswith("."):
+            (folder / "valid.length").write_text(f"{len(folder.name)}\n")
+    results(sweep, "--gen-subset", "valid", "--measure", "length={folder}/{subset}.length", "--baseline", "recatt")
+    assert "+3.00 ± 0.00" in capfd.readouterr().out
 
 
 def test_pictures(sweep, tmp_path):
@@ -72,6 +225,8 @@ def test_pictures(sweep, tmp_path):
     results(sweep, "--curves", tmp_path / "curves.png", "--plot", tmp_path / "scores.png")
     assert all((tmp_path / name).stat().st_size > 1000 for name in ("curves.png", "scores.png"))
     [first, *_] = find_runs([str(sweep)], "checkpoint_best.pt")
+    results(sweep, "--gen-subset", "test", "valid", "--dial", "set=1,2", "--plot", tmp_path / "dial.png")
+    assert (tmp_path / "dial.png").stat().st_size > 1000
     results(sweep, "--gen-subset", "--curves", tmp_path / "alone.png", "--table", tmp_path / "table.csv")
     assert (tmp_path / "alone.png").read_bytes() == (tmp_path / "curves.png").read_bytes()
     assert (tmp_path / "table.csv").read_text().startswith("system,seeds,parameters,updates,hours\n")
@@ -98,8 +253,36 @@ def test_a_folder_that_is_a_link_and_a_line_too_long_for_ter(sweep, tmp_path, ca
 def test_names_of_systems(sweep):
     """Those of one architecture are told apart by the options in which they differ; seeds and folders are none."""
     runs = find_runs([str(sweep)], "checkpoint_best.pt")
-    changed = runs[0]._replace(options={**runs[0].options, "dropout": "0.3"}, seed=9)
-    assert set(systems([*runs, changed])) == {"recatt dropout=None", "recatt dropout=0.3", "rnnsearch"}
+    changed = runs[0]._replace(options={**runs[0].options, "model.dropout": "0.3"}, seed=9)
+    assert set(systems([*runs, changed])) == {"recatt", "recatt dropout=0.3", "rnnsearch"}
+    costs = {"criterion._name": "costs", "criterion.a": "0", "criterion.b": "1", "criterion.c": "None"}
+    other = runs[0]._replace(options={**runs[0].options, **costs}, seed=8)
+    heavier = other._replace(options={**other.options, "criterion.a": "2"}, seed=7)
+    plain = f"recatt criterion={runs[0].options['criterion._name']}"
+    assert set(systems([*runs, other])) == {plain, "recatt criterion=costs", "rnnsearch"}
+    names = {plain, "recatt criterion=costs a=0", "recatt criterion=costs a=2", "rnnsearch"}
+    assert set(systems([*runs, other, heavier])) == names
+
+
+def test_names_that_are_given(sweep, tmp_path, capfd):
+    table = ["--gen-subset", "--table", str(tmp_path / "table.csv")]
+    results(f"{sweep}/rec*", f"{sweep}/rnn*", "--name", "RecAtt", "--name", "ours", *table)
+    assert [line.partition(",")[0] for line in (tmp_path / "table.csv").read_text().splitlines()[1:]] == [
+        "RecAtt",
+        "ours",
+    ]
+    capfd.readouterr()
+    assert main(["results", str(sweep), "--name", "a", "--name", "b"]) == 2
+    assert "2 --name for 1 folders" in capfd.readouterr().err
+
+
+def test_curves_have_no_line_without_points(sweep, tmp_path):
+    pytest.importorskip("matplotlib")
+    runs = find_runs([str(sweep)], "checkpoint_best.pt")
+    nowhere = runs[0]._replace(folder=tmp_path, checkpoint=tmp_path / "x")
+    axes = draw_curves({"silent": [nowhere], "rnnsearch": runs[2:]}, "loss").axes[0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["rnnsearch"]
+    assert [line.get_marker() for line in axes.get_lines() if len(line.get_xdata())] == ["$1$", "$2$"]
 
 
 @pytest.mark.parametrize("arguments,message", [
@@ -107,6 +290,12 @@ def test_names_of_systems(sweep):
     (["--baseline", "lstm"], "--baseline lstm: there are recatt, rnnsearch"),
     (["--reference", "a", "b"], "2 --reference for 1 --gen-subset"),
     (["--gen-subset", "--plot", "p.png"], "--plot draws scores: name a --gen-subset"),
+    (["--dial", "x=1,2"], "--dial has 2 values for 1 --gen-subset"),
+    (["--dial", "x"], "'x' is not a name and its values"),
+    (["--margin", "5"], "name a --baseline"),
+    (["--measure", "METEOR"], "--measure METEOR: there are BLEU, chrF2, TER"),
+    (["--less-is-better", "x"], "--less-is-better x: the measures are BLEU, chrF2, TER"),
+    (["--measure", "x={translations}.none"], ".none cannot be read"),
     (["--gen-subset", "dev"], "split 'dev' cannot be loaded"),
     (["--table", "results.txt"], "must end in .csv or .json, .tex or .md"),
     (["--curve-measure", "bleu", "--curves", "c.png"], "has 'bleu' of a validation"),

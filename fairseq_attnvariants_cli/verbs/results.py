@@ -5,26 +5,31 @@ import contextlib
 import glob
 import hashlib
 import json
+import math
 import os
 import re
 from collections import defaultdict
 from pathlib import Path
-from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from statistics import mean
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import UserError, read_lines, write_whole
 from ..measures import TOKENIZERS, metrics, scores, within_limits
-from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, positive
+from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, amount
 from ..pictures import finish, font_families, picture
-from ..tables import Cell, add_table_options, tables
+from ..seeds import Estimate, estimate, holm, verdict
+from ..tables import Cell, Interval, add_table_options, tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MEASURES = ("BLEU", "chrF2", "TER")
+MEASURES = ("BLEU", "chrF2", "TER")  # unless others are asked for
+KNOWN = (*MEASURES, "1-gram BLEU", "accuracy")
+LESS_IS_BETTER = ("TER",)
+DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline
 GROUPS = ("task", "criterion", "optimizer", "lr_scheduler", "dataset", "optimization", "model")
 # options that do not tell systems apart; for stock models fairseq keeps all options together
-PLACES = re.compile(r"_name|seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch")
+PLACES = re.compile(r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch")
 VALIDATION = re.compile(r"valid on '[^']+' subset \| (.*)")  # of fairseq's log
 NUMBER = re.compile(r"(\w+) (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)(?= \||$)")
 
@@ -36,38 +41,60 @@ class Run(NamedTuple):
     checkpoint: Path
     data: str  # folder
     seed: int
-    arch: str
-    options: Dict[str, str]
+    name: str  # given to its system, or else the architecture
+    options: Dict[str, str]  # as "criterion.label_smoothing", and "criterion._name" for which one it is
     parameters: int
     updates: int  # of the checkpoint, as are the hours
     hours: float
 
 
-class Result(NamedTuple):
-    """What one run's translations of one test set score."""
+class Dial(NamedTuple):
+    """What the test sets differ in."""
+
+    name: str
+    values: List[str]  # from the easiest to the hardest
+
+
+class Place(NamedTuple):
+    """Where something was measured."""
 
     system: str
     subset: str
     measure: str
-    score: float
-    p: Optional[float]  # of the paired bootstrap against the baseline with the same seed
 
 
-def find_runs(folders: Sequence[str], checkpoint: str) -> List[Run]:
+Scores = Dict[Place, Dict[int, float]]  # of each seed
+
+
+def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[str]] = None) -> List[Run]:
     """The runs in or under the folders: whatever has a ``checkpoint`` of that name.
 
+    Args:
+        folders: paths, or patterns of them such as ``sweep/recatt-*``.
+        checkpoint: the name of a file.
+        names: what the systems of each folder are called (default: after their architectures).
+
     Raises:
-        UserError: a folder has none.
+        UserError: a folder has no run, or there are more or fewer names than folders.
     """
     from ..model import read_checkpoint
 
+    if names and len(names) != len(folders):
+        raise UserError(f"{len(names)} --name for {len(folders)} folders: give one for each, patterns in quotes")
     runs = []
-    for folder in folders:
-        found = glob.glob(f"**/{checkpoint}", root_dir=folder, recursive=True)  # in folders that are links, too
-        paths = sorted(Path(folder, path) for path in found)
-        if not paths:
+    given: Sequence[Optional[str]] = names or [None] * len(folders)
+    for folder, name in zip(folders, given):
+        places = [folder] if os.path.isdir(folder) else sorted(glob.glob(folder))
+        found = [  # in folders that are links, too
+            Path(place, path)
+            for place in places
+            for path in glob.glob(f"**/{checkpoint}", root_dir=place, recursive=True)
+        ]
+        if not found:
             raise UserError(f"{folder}: there is no {checkpoint} in it or under it")
-        runs += [read_run(path, read_checkpoint(str(path))) for path in paths]
+        for path in sorted(found):
+            run = read_run(path, read_checkpoint(str(path)))
+            runs.append(run if name is None else run._replace(name=name))
     return runs
 
 
@@ -75,7 +102,12 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
     """What a checkpoint's content tells of its training."""
     cfg = state["cfg"]
     groups = {name: group if isinstance(group, dict) else vars(group) for name, group in cfg.items() if group}
-    options = {key: str(value) for name in GROUPS for key, value in groups.get(name, {}).items()}
+    options = {
+        f"{name}.{key}": str(value)
+        for name in GROUPS
+        for key, value in groups.get(name, {}).items()
+        if not PLACES.fullmatch(key)
+    }
     tensors = {tensor.data_ptr(): tensor.numel() for tensor in state["model"].values() if tensor.is_floating_point()}
     return Run(
         checkpoint.parent.parent if checkpoint.parent.name == "checkpoints" else checkpoint.parent,
@@ -83,7 +115,7 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
         groups["task"]["data"],
         groups["common"]["seed"],
         groups["model"]["_name"],
-        {key: value for key, value in options.items() if not PLACES.fullmatch(key)},
+        options,
         sum(tensors.values()),
         state["optimizer_history"][-1]["num_updates"],
         state["extra_state"]["previous_training_time"] / 3600,
@@ -91,23 +123,33 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
 
 
 def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:
-    """Runs that differ in nothing but the seed, by architecture, and by the options in which those of one differ."""
+    """Runs that differ in nothing but the seed, by name, and by the options in which those of one name differ.
+
+    An option that only one criterion (or task, optimizer, ...) has tells apart the runs with that one.
+    """
     found: Dict[str, List[Run]] = defaultdict(list)
     for run in runs:
-        same = [other.options for other in runs if other.arch == run.arch]
-        keys = sorted({key for options in same for key in options})
-        differ = [key for key in keys if len({options.get(key) for options in same}) > 1]
-        name = " ".join([run.arch, *(f"{key}={run.options.get(key)}" for key in differ)])
+        same = [other.options for other in runs if other.name == run.name]
+        words = [run.name]
+        for key in sorted({key for options in same for key in options}, key=lambda key: ("._name" not in key, key)):
+            group, _, option = key.partition(".")
+            kind = f"{group}._name"
+            alike = [options for options in same if key == kind or options.get(kind) == run.options.get(kind)]
+            own = run.options.get(key, "None")
+            if own != "None" and any(options.get(key, "None") != own for options in alike):
+                words.append(f"{group if key == kind else option}={own}")
+        name = " ".join(dict.fromkeys(words))
         if run.seed in [other.seed for other in found[name]]:
             raise UserError(f"{run.folder} and another run are both {name} with seed {run.seed}: leave one out")
         found[name].append(run)
     return dict(found)
 
 
-def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[List[str], List[str]]:
+def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[str, List[str], List[str]]:
     """The run's translations of a split, and its references; translated only if that was not done before.
 
-    They are in the run's folder, under a name that tells of the checkpoint and of the search.
+    They are in the run's folder, under a name that tells of the checkpoint and of the search; it comes first, without
+    ``.hypothesis.txt`` and ``.reference.txt``.
     """
     from ..model import generate, load, read_text
 
@@ -127,61 +169,143 @@ def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[Li
                     line = system.task.target_dictionary.string(sentence.item["target"], options.remove_bpe, escape)
                     stream.write(f"{line}\n")
     hypotheses, references = (list(read_lines(path)) for path in paths)
-    return hypotheses, references
+    return str(stem), hypotheses, references
 
 
-def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> List[Result]:
+def wanted(options: argparse.Namespace) -> Dict[str, Optional[str]]:
+    """The measures that are asked for, and of those that are read from files their path.
+
+    Raises:
+        UserError: a measure is neither sacrebleu's nor has a file.
+    """
+    measures = {}
+    for given in options.measure or MEASURES:
+        name, _, path = given.partition("=")
+        if not path and name not in KNOWN:
+            raise UserError(f"--measure {given}: there are {', '.join(KNOWN)}; of another one give NAME=FILE")
+        measures[name] = path or None
+    return measures
+
+
+def mean_of_file(path: str, count: Optional[int]) -> float:
+    """The mean of one number a line, ``count`` of them.
+
+    Raises:
+        UserError: the file cannot be read, a line is no number, or there are more or fewer.
+    """
+    numbers = []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            numbers.append(float(line))
+        except ValueError:
+            numbers.append(math.nan)
+        if not math.isfinite(numbers[-1]):
+            raise UserError(f"{path}, line {number}: {line!r} is not a number")
+    if not numbers or count not in (None, len(numbers)):
+        raise UserError(f"{path} has {len(numbers)} lines, and not one for each of {count or 'the'} sentences")
+    return mean(numbers)
+
+
+def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores:
     """Every measure of every run on every test set.
 
     Raises:
-        UserError: the runs do not have one test set.
+        UserError: the runs do not have one test set, or a measure's file is missing.
     """
-    measures = [pair for pair in metrics(options.tokenize) if pair[0] in MEASURES]
-    results = []
+    measures = wanted(options)
+    own = [pair for pair in metrics(options.tokenize) if pair[0] in measures and measures[pair[0]] is None]
+    files = {name: path for name, path in measures.items() if path}
+    results: Scores = defaultdict(dict)
     for position, subset in enumerate(options.gen_subset):
-        by_seed: Dict[int, List[Tuple[str, List[str]]]] = defaultdict(list)
         expected = list(read_lines(options.reference[position])) if options.reference else None
-        for name in sorted(found, key=lambda name: name != options.baseline):  # the baseline first
-            for run in found[name]:
-                hypotheses, references = translations(run, subset, options)
-                expected = references if expected is None else expected
-                if len(hypotheses) != len(expected):
-                    counts = f"{len(hypotheses)} sentences in the data of {run.folder}, but {len(expected)}"
-                    raise UserError(f"{subset!r} has {counts} in the reference")
-                if options.reference is None and references != expected:
-                    raise UserError(f"{run.folder}: {subset!r} has another text than for other runs: give --reference")
-                by_seed[run.seed].append((name, hypotheses))
-        written = [hypotheses for texts in by_seed.values() for _, hypotheses in texts]
-        possible = within_limits(measures, expected or [], *written)
-        for texts in by_seed.values():
-            samples = options.bootstrap if texts[0][0] == options.baseline else 0
-            for score in scores(texts, [expected or []], possible, samples):
-                results.append(Result(score.system, subset, score.measure, score.score, score.p))
-    return results
+        texts: Dict[Tuple[str, int], List[str]] = {}
+        for name, runs in found.items():
+            for run in runs:
+                stem, hypotheses, references = "", None, None
+                if own or any("{translations}" in path for path in files.values()):
+                    stem, hypotheses, references = translations(run, subset, options)
+                    expected = references if expected is None else expected
+                    if len(hypotheses) != len(expected):
+                        counts = f"{len(hypotheses)} sentences in the data of {run.folder}, but {len(expected)}"
+                        raise UserError(f"{subset!r} has {counts} in the reference")
+                    if options.reference is None and references != expected:
+                        raise UserError(
+                            f"{run.folder}: {subset!r} has another text than for other runs: give --reference"
+                        )
+                    texts[name, run.seed] = hypotheses
+                for measure, path in files.items():
+                    for field, value in (("folder", run.folder), ("subset", subset), ("translations", stem)):
+                        path = path.replace(f"{{{field}}}", str(value))
+                    value = mean_of_file(path, None if hypotheses is None else len(hypotheses))
+                    results[Place(name, subset, measure)][run.seed] = value
+        possible = within_limits(own, expected or [], *texts.values()) if own else []
+        for (name, seed), hypotheses in texts.items():
+            for score in scores([(name, hypotheses)], [expected or []], possible):
+                if score.measure in measures:
+                    results[Place(name, subset, score.measure)][seed] = score.score
+    return dict(results)
+
+
+def differences(results: Scores, baseline: str) -> Dict[Place, Estimate]:
+    """The differences to the baseline, paired by seed, of all that have a seed of it."""
+    found = {}
+    for place, values in results.items():
+        beside = results.get(place._replace(system=baseline), {})
+        pairs = [values[seed] - beside[seed] for seed in sorted(values) if seed in beside]
+        if pairs and place.system != baseline:
+            found[place] = estimate(pairs)
+    return found
+
+
+def verdicts(found: Mapping[Place, Estimate], options: argparse.Namespace) -> Dict[Place, Optional[str]]:
+    """What the differences tell; over a dial, at its hardest value alone."""
+    told = {}
+    subsets = options.gen_subset
+    for place, difference in found.items():
+        if options.dial and place.subset != subsets[-1]:
+            continue
+        easier = [found.get(place._replace(subset=subset)) for subset in subsets[:-1]] if options.dial else []
+        gains = [*filter(None, easier), difference]
+        if place.measure in (*LESS_IS_BETTER, *options.less_is_better):
+            gains = [gain._replace(mean=-gain.mean) for gain in gains]
+        told[place] = verdict(gains, options.margin)
+    return told
 
 
 def summary(
-    found: Dict[str, List[Run]], results: Sequence[Result], subsets: Sequence[str], paired: bool
+    found: Dict[str, List[Run]], results: Scores, options: argparse.Namespace
 ) -> Tuple[List[str], List[List[Cell]]]:
-    """Headers and rows: systems by measures, as means and deviations over the seeds.
-
-    Of the seeds' p the largest stands there, which is the most cautious.
-    """
-    headers = ["system", "seeds", "parameters", "updates", "hours"]
+    """Headers and rows: systems, on every test set, by measures, each with what its differences tell."""
+    subsets = options.gen_subset or [""]
+    labels = options.dial.values if options.dial else subsets
+    headers = [options.dial.name if options.dial else "test set"] if len(subsets) > 1 else []
+    seeds = ["seeds", "pairs"] if options.baseline else ["seeds"]
+    headers = ["system", *headers, *seeds, "parameters", "updates", "hours"]
     rows: List[List[Cell]] = []
     for name, runs in found.items():
-        rows.append([name, len(runs), runs[0].parameters])
-        rows[-1] += [round(mean(run.updates for run in runs)), mean(run.hours for run in runs)]
-    for subset in subsets:
-        for measure in MEASURES:
-            title = measure if len(subsets) == 1 else f"{subset} {measure}"
-            headers += [title, f"{title} ±", *([f"{title} p"] if paired else [])]
-            for name, row in zip(found, rows):
-                own = [r for r in results if (r.system, r.subset, r.measure) == (name, subset, measure)]
-                values, ps = [r.score for r in own], [r.p for r in own if r.p is not None]
-                row += [mean(values) if values else None, stdev(values) if len(values) > 1 else None]
-                row += [max(ps, default=None)] if paired else []
+        for label in labels:
+            rows.append([name, *([label] if len(subsets) > 1 else []), len(runs)])
+            if options.baseline:
+                beside = {run.seed for run in runs} & {run.seed for run in found[options.baseline]}
+                rows[-1].append(None if name == options.baseline else len(beside))
+            rows[-1] += [runs[0].parameters, round(mean(run.updates for run in runs))]
+            rows[-1] += [mean(run.hours for run in runs)]
+    compared = differences(results, options.baseline) if options.baseline else {}
+    ps = dict(zip(compared, holm([difference.p for difference in compared.values()])))
+    told = verdicts(compared, options)
+    for measure in wanted(options) if options.gen_subset else []:
+        headers += [measure, *([f"{measure} {what}" for what in DIFFERENCES] if options.baseline else [])]
+        places = [Place(name, subset, measure) for name in found for subset in subsets]
+        for place, row in zip(places, rows):
+            row.append(_interval(estimate([*results[place].values()]) if place in results else None))
+            if options.baseline:
+                difference = compared.get(place)
+                row += [_interval(difference, signed=True), ps.get(place), told.get(place)]
     return headers, rows
+
+
+def _interval(known: Optional[Estimate], signed: bool = False) -> Optional[Interval]:
+    return known and Interval(known.mean, known.margin, signed)
 
 
 def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
@@ -197,7 +321,7 @@ def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
 
 
 def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
-    """A line for every run, one colour for every system.
+    """A line for every run, one colour for every system, marked with the number of the seed.
 
     Raises:
         UserError: there are no logs, or they do not have the measure.
@@ -206,31 +330,35 @@ def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
 
     figure = Figure(figsize=(6, 3.6))
     axes = figure.subplots()
-    drawn = False
+    drawn = []
     for k, (name, runs) in enumerate(found.items()):
-        for run in runs:
-            points = curve(run, measure)
-            drawn |= bool(points)
-            axes.plot(*zip(*points) if points else ([], []), color=f"C{k}", label=name if run is runs[0] else None)
+        lines = [(run.seed, points) for run in runs if (points := curve(run, measure))]
+        for seed, points in lines:
+            axes.plot(*zip(*points), color=f"C{k}", marker=f"${seed}$", markevery=0.2, alpha=0.8)
+        if lines:
+            drawn.append(name)
+            axes.plot([], [], color=f"C{k}", label=name)
     if not drawn:
         raise UserError(f"no *.log of the runs has {measure!r} of a validation: train with --log-format simple")
     axes.set_xlabel("updates")
     axes.set_ylabel(f"validation {measure}")
-    finish(axes, "".join(found))
+    finish(axes, "".join(drawn))
     return figure
 
 
-def draw_scores(found: Dict[str, List[Run]], results: Sequence[Result], subset: str) -> "Figure":
-    """For every measure the scores of all seeds as dots, and their mean as a line."""
+def draw_scores(found: Dict[str, List[Run]], results: Scores, options: argparse.Namespace) -> "Figure":
+    """For every measure the scores of all seeds on the first test set, and their mean as a line."""
     from matplotlib.figure import Figure
 
-    measures = list(dict.fromkeys(result.measure for result in results if result.subset == subset))
+    measures = list(dict.fromkeys(place.measure for place in results))
     figure = Figure(figsize=(2.4 * len(measures), 0.8 + 0.4 * len(found)))
-    for axes, measure in zip(figure.subplots(1, len(measures), sharey=True), measures):
+    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    for axes, measure in zip(panels, measures):
         for k, name in enumerate(found):
-            values = [r.score for r in results if (r.system, r.subset, r.measure) == (name, subset, measure)]
-            axes.plot(values, [k] * len(values), "o", color=f"C{k}", alpha=0.6)
-            axes.plot([mean(values)], [k], "|", color=f"C{k}", markersize=16)
+            values = results.get(Place(name, options.gen_subset[0], measure), {})
+            for seed, value in values.items():
+                axes.plot([value], [k], color=f"C{k}", marker=f"${seed}$")
+            axes.plot([mean(values.values())], [k], "|", color=f"C{k}", markersize=16)
         axes.set_xlabel(measure)
         axes.set_yticks(range(len(found)), list(found), parse_math=False, fontfamily=font_families("".join(found)))
         axes.set_ylim(len(found) - 0.5, -0.5)
@@ -238,47 +366,112 @@ def draw_scores(found: Dict[str, List[Run]], results: Sequence[Result], subset: 
     return figure
 
 
+def draw_dial(found: Dict[str, List[Run]], results: Scores, options: argparse.Namespace) -> "Figure":
+    """For every measure the means over the dial, a line for every system, with the intervals as bands."""
+    from matplotlib.figure import Figure
+
+    measures = list(dict.fromkeys(place.measure for place in results))
+    figure = Figure(figsize=(1.5 + 3.5 * len(measures), 3.6))
+    ticks = range(len(options.dial.values))
+    for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
+        for k, name in enumerate(found):
+            values = [results[Place(name, subset, measure)] for subset in options.gen_subset]
+            known = [estimate([*seeds.values()]) for seeds in values]
+            axes.plot(ticks, [one.mean for one in known], "o-", markersize=4, color=f"C{k}", label=name)
+            if all(one.margin is not None for one in known):
+                axes.fill_between(
+                    ticks, [one.low for one in known], [one.high for one in known], color=f"C{k}", alpha=0.15
+                )
+        axes.set_xticks(ticks, options.dial.values, parse_math=False)
+        axes.set_xlabel(options.dial.name, parse_math=False)
+        axes.set_ylabel(measure, parse_math=False)
+        finish(axes, "".join(found) if measure == measures[0] else "")
+    return figure
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        UserError: with the reason.
+    """
+    subsets = options.gen_subset
+    if options.reference and len(options.reference) != len(subsets):
+        raise UserError(f"{len(options.reference)} --reference for {len(subsets)} --gen-subset")
+    if options.plot and not subsets:
+        raise UserError("--plot draws scores: name a --gen-subset")
+    if options.dial and len(options.dial.values) != len(subsets):
+        raise UserError(f"--dial has {len(options.dial.values)} values for {len(subsets)} --gen-subset")
+    if options.margin is not None and not options.baseline:
+        raise UserError("--margin says which differences do not matter: name a --baseline")
+    for measure in options.less_is_better:
+        if measure not in wanted(options):
+            raise UserError(f"--less-is-better {measure}: the measures are {', '.join(wanted(options))}")
+
+
 def run(options: argparse.Namespace) -> None:
     """Find the runs, translate and score, print the table, draw."""
-    if options.reference and len(options.reference) != len(options.gen_subset):
-        raise UserError(f"{len(options.reference)} --reference for {len(options.gen_subset)} --gen-subset")
-    if options.plot and not options.gen_subset:
-        raise UserError("--plot draws scores: name a --gen-subset")
+    check(options)
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, results=options.table))
         pictures = [path and outputs.enter_context(picture(path)) for path in (options.curves, options.plot)]
-        found = systems(find_runs(options.folders, options.checkpoint))
-        if options.baseline and options.baseline not in found:
-            raise UserError(f"--baseline {options.baseline}: there are {', '.join(found)}")
+        found = systems(find_runs(options.folders, options.checkpoint, options.name))
+        if options.baseline:
+            if options.baseline not in found:
+                raise UserError(f"--baseline {options.baseline}: there are {', '.join(found)}")
+            found = {options.baseline: found[options.baseline], **found}
         results = evaluate(found, options)
-        headers, rows = summary(found, results, options.gen_subset, bool(options.baseline))
+        headers, rows = summary(found, results, options)
         write("results", headers, rows, {header: 4 for header in headers if header.endswith(" p")})
         for save, draw in zip(pictures, (
             lambda: draw_curves(found, options.curve_measure),
-            lambda: draw_scores(found, results, options.gen_subset[0]),
+            lambda: (draw_dial if options.dial else draw_scores)(found, results, options),
         )):  # fmt: skip
             if save:
                 save(draw())
+
+
+def dial(text: str) -> Dial:
+    """``NAME=VALUE,VALUE,...``."""
+    name, _, values = text.partition("=")
+    if not name or "," not in values:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name and its values, such as distance=0,4,8")
+    return Dial(name, values.split(","))
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Describe the verb and its options."""
     parser.description = (
         "Find the runs in and under the folders, translate and score their test sets, and print one table: systems by "
-        "measures, as means and deviations over the seeds. Runs that differ only in the seed are one system; systems "
-        "are named after their architecture and the options in which those of one architecture differ. Translations "
-        "are kept in the runs' folders, and made again only for a new checkpoint or another search. With --baseline "
-        "also p of the paired bootstrap against it, seed by seed; the largest one stands in the table."
+        "measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that "
+        "differ only in the seed are one system; systems are named after their architecture and the options in which "
+        "those of one architecture differ. Translations are kept in the runs' folders, and made again only for a new "
+        "checkpoint or another search. With --baseline also the differences to it, paired by seed, with their "
+        "intervals, p of the paired t-test adjusted by Holm for all tests in the table, and a verdict: shown (better: "
+        "the interval lies on that side of 0), refuted (on the other), level (within --margin to both sides), or open. "
+        "A single seed has neither interval nor verdict."
     )
     parser.epilog = (
         "example: fairseq-attnvariants results sweep --remove-bpe --reference test.de --baseline rnnsearch "
         "--table results.tex --curves curves.pdf"
     )
-    parser.add_argument("folders", metavar="FOLDER", nargs="+", help="of a sweep, or of single runs")
+    parser.add_argument(
+        "folders", metavar="FOLDER", nargs="+", help="of a sweep, or of single runs; or a pattern such as 'sweep/re*'"
+    )
+    parser.add_argument(
+        "--name", metavar="TEXT", action="append", help="of the systems in each FOLDER (default: their architectures)"
+    )
     parser.add_argument("--checkpoint", metavar="NAME", default="checkpoint_best.pt", help="default: %(default)s")
     parser.add_argument("--data", metavar="DATA", help="folder of fairseq-preprocess (default: that of each training)")
     parser.add_argument(
         "--gen-subset", metavar="NAME", nargs="*", default=["test"], help="splits (default: test); bare: no scores"
+    )
+    parser.add_argument(
+        "--dial",
+        metavar="NAME=V1,V2,...",
+        type=dial,
+        help="what the splits differ in, from the easiest to the hardest: --plot draws curves over it, and there is a "
+        "verdict at the hardest one, which is shown only if the gain is larger there than at the easiest",
     )
     parser.add_argument(
         "--reference", metavar="FILE", nargs="+", help="of each split, in words (default: the split's, with <<unk>>)"
@@ -291,11 +484,22 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokenize", metavar="NAME", choices=TOKENIZERS, default="none", help="sacrebleu's tokeniser (default: none)"
     )
-    parser.add_argument("--baseline", metavar="SYSTEM", help="the system to compare with, by its name in the table")
     parser.add_argument(
-        "--bootstrap", metavar="N", type=positive, default=1000, help="resamples (default: %(default)s)"
+        "--measure",
+        metavar="NAME[=FILE]",
+        action="append",
+        help=f"one of {', '.join(KNOWN)} (default: {', '.join(MEASURES)}); or the mean of one number a sentence, read "
+        "from FILE, in which {folder} is the run's folder, {subset} the split, and {translations} the path of the "
+        "translations without .hypothesis.txt; several times for several",
     )
+    parser.add_argument(
+        "--less-is-better", metavar="NAME", nargs="+", default=[], help="of which measures, for the verdict; TER is one"
+    )
+    parser.add_argument("--baseline", metavar="SYSTEM", help="the system to compare with, by its name in the table")
+    parser.add_argument("--margin", metavar="X", type=amount, help="differences within ±X do not matter, and are level")
     add_table_options(parser)
     parser.add_argument("--curves", metavar="FILE", help="draw learning curves from fairseq's logs")
     parser.add_argument("--curve-measure", metavar="NAME", default="ppl", help="as the log names it (default: ppl)")
-    parser.add_argument("--plot", metavar="FILE", help="draw the scores of every seed, and their means")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the scores of every seed and their means, or curves over the --dial"
+    )

@@ -1,0 +1,354 @@
+"""Write a parallel corpus of a made-up language, in which the truth is known word by word.
+
+    python make_corpus.py quickstart FOLDER
+    python make_corpus.py order|twins|counts|length|sides|rare|cipher FOLDER [--train N] [--test N] [--seed N]
+
+Target words show where they come from, so that a picture of attention can be read at a glance: ``dog`` is ``dogo``,
+``red`` is ``redi`` and ``saw`` is ``sawum``. In the quickstart, adjectives follow their noun, the verb comes last,
+articles have no translation, and a noun in the plural is said twice. Each other task has a dial, from where a mechanism
+is not needed to where it is; ``tasks/`` says of each what is predicted. Its training text mixes all values of the dial,
+and there is a test set for each of them: ``test``, ``test1``, ``test2``, ...
+
+Beside the text, ``.src`` and ``.tgt``, a line a sentence: ``.links``, pairs ``i-j`` of source and target words, from 0;
+``.fertilities``, of each source word how many target words it is linked to; ``.sides``, what decides each target word:
+``source`` or ``target``, and of what the source decides ``rare`` for a word that training has seldom, ``cognate`` for
+one that is spelt after its source word.
+"""
+
+import argparse
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+NOUNS = [
+    "dog",
+    "cat",
+    "bird",
+    "horse",
+    "ball",
+    "tree",
+    "house",
+    "king",
+    "farmer",
+    "teacher",
+    "river",
+    "garden",
+    "song",
+    "letter",
+]
+ADJECTIVES = ["red", "small", "old", "quick", "green", "happy", "tall", "quiet"]
+VERBS = ["saw", "found", "liked", "heard", "followed", "painted"]
+PLACES = ["near", "behind", "above", "under"]
+TARGET = {
+    word: word + ending
+    for words, ending in ((NOUNS, "o"), (ADJECTIVES, "i"), (VERBS, "um"), (PLACES, "u"))
+    for word in words
+}
+WORDS = list(TARGET)
+
+
+class Word(NamedTuple):
+    """A target word."""
+
+    text: str
+    links: Tuple[int, ...] = ()  # source words that it translates
+    side: str = "source"
+
+
+class Pair(NamedTuple):
+    """A sentence, or a phrase of one."""
+
+    source: List[str]
+    target: List[Word]
+
+
+def arrange(parts: Sequence[Pair], order: Sequence[int]) -> Pair:
+    """The parts one after the other, their translations in the ``order`` of their numbers."""
+    source: List[str] = []
+    starts = []
+    for part in parts:
+        starts.append(len(source))
+        source += part.source
+    target = [
+        word._replace(links=tuple(starts[k] + link for link in word.links)) for k in order for word in parts[k].target
+    ]
+    return Pair(source, target)
+
+
+def translated(words: Sequence[str]) -> Pair:
+    """Word by word."""
+    return Pair([*words], [Word(TARGET[word], (j,)) for j, word in enumerate(words)])
+
+
+# quickstart and length
+
+
+def noun_phrase(rng: random.Random) -> Pair:
+    """Such as ``the red dogs``: ``dogo dogo redi``."""
+    noun, adjectives = rng.choice(NOUNS), rng.sample(ADJECTIVES, rng.choice([0, 0, 1, 1, 2]))
+    plural = rng.random() < 0.3
+    source = [rng.choice(["the", "some"] if plural else ["the", "this"]), *adjectives, noun + "s" * plural]
+    target = [Word(TARGET[noun], (len(source) - 1,))] * (1 + plural)
+    return Pair(source, target + [Word(TARGET[word], (j,)) for j, word in enumerate(adjectives, start=1)])
+
+
+def clause(rng: random.Random) -> Pair:
+    """Such as ``the red dogs saw this tree near the house``: ``dogo dogo redi houseo nearu treeo sawum``."""
+    subject, thing, verb = noun_phrase(rng), noun_phrase(rng), rng.choice(VERBS)
+    parts, order = [subject, translated([verb]), thing], [0, 2, 1]
+    if rng.random() < 0.5:
+        place, where = rng.choice(PLACES), noun_phrase(rng)
+        parts, order = [*parts, translated([place]), where], [0, 4, 3, 2, 1]
+    return arrange(parts, order)
+
+
+def clauses(rng: random.Random, least: int, most: int) -> Pair:
+    """Clauses with "and" between them, of ``least`` to ``most`` source words altogether."""
+    while True:
+        pair = clause(rng)
+        while len(pair.source) < least:
+            pair = arrange([pair, Pair(["and"], [Word("et", (0,))]), clause(rng)], range(3))
+        if len(pair.source) <= most:
+            return pair
+
+
+LONGEST = 20  # source words of the length task's training
+
+
+def length(rng: random.Random, times: float, training: bool) -> Pair:
+    """Clauses of up to 20 words in training, of exactly so many ``times`` 20 in a test."""
+    exactly = round(LONGEST * times)
+    return clauses(rng, 5, LONGEST) if training else clauses(rng, exactly, exactly)
+
+
+# order, twins, counts
+
+
+def order(rng: random.Random, distance: int, training: bool) -> Pair:
+    """Two words after "take" are said where "put" stands, ``distance`` words to the left or to the right.
+
+    Such as ``dog take red old cat saw near put king``: ``dogo cato sawum nearu redi oldi kingo``.
+    """
+    words = rng.sample(WORDS, rng.randint(11, 13))
+    rest, taken = words[2:], Pair(["take", *words[:2]], [Word(TARGET[w], (j,)) for j, w in enumerate(words[:2], 1)])
+    start = rng.randint(0, len(rest) - distance)
+    parts = (rest[:start], rest[start : start + distance], rest[start + distance :])
+    left, between, right = map(translated, parts)
+    put = Pair(["put"], [])
+    if rng.random() < 0.5:
+        return arrange([left, taken, between, put, right], [0, 2, 1, 4])
+    return arrange([left, put, between, taken, right], [0, 3, 2, 4])
+
+
+def twins(rng: random.Random, distinct: str, training: bool) -> Pair:
+    """4 to 20 words, 18 to 20 in a test, of which only so many are ``distinct``, translated one by one."""
+    count = rng.randint(4 if training else 18, 20)
+    several = rng.sample(WORDS, count if distinct == "all" else min(count, int(distinct)))
+    words = several + rng.choices(several, k=count - len(several))
+    rng.shuffle(words)
+    return translated(words)
+
+
+FERTILITIES = {word: (1, 2, 1, 3, 1, 4, 1, 0)[k % 8] for k, word in enumerate(WORDS)}
+COUNTS = ["", "", "two", "three", "four"]
+
+
+def counts(rng: random.Random, most: int, training: bool) -> Pair:
+    """Words that are said up to ``most`` times, as is their own or as a count word says.
+
+    Such as ``three dog horse cat``: ``dogo dogo dogo horseo horseo horseo``. 6 to 16 target words, 14 to 16 in a test;
+    some words are not translated at all.
+    """
+    least = rng.randint(6, 14) if training else 14
+    parts: List[Pair] = []
+    words = iter(rng.sample(WORDS, len(WORDS)))
+    while sum(len(part.target) for part in parts) < least:
+        word = next(words)
+        times = FERTILITIES[word]
+        if times > most:
+            continue
+        prefix = []
+        if times == 1 and most > 1 and rng.random() < 0.5:
+            times = rng.randint(2, most)
+            prefix = [COUNTS[times]]
+        links = tuple(range(1 + len(prefix)))
+        parts.append(Pair([*prefix, word], [Word(TARGET[word], links)] * times))
+    if sum(len(part.target) for part in parts) > 16:
+        return counts(rng, most, training)
+    return arrange(parts, range(len(parts)))
+
+
+# sides
+
+PARTICLES = [consonant + vowel for consonant in "kmst" for vowel in "aeiu"]
+AGREEING, PLAIN = WORDS[:16], WORDS[16:]
+
+
+def sides(rng: random.Random, share: int, training: bool) -> Pair:
+    """Eight words, of which so many are followed by a particle that they are a ``share`` of all, in percent.
+
+    The particle comes after the previous one in the order of :data:`PARTICLES`, whatever the source says; only the
+    first one is said by the first source word. Such as ``from-ki dog near cat``: ``dogo ki nearu cato ku``.
+    """
+    agreeing = round(8 * share / (100 - share))
+    words = rng.sample(AGREEING, agreeing) + rng.sample(PLAIN, 8 - agreeing)
+    rng.shuffle(words)
+    first = rng.randrange(len(PARTICLES))
+    target = []
+    said = 0
+    for j, word in enumerate(words, start=1):
+        target.append(Word(TARGET[word], (j,)))
+        if word in AGREEING:
+            particle = PARTICLES[(first + said) % len(PARTICLES)]
+            target.append(Word(particle, side="target") if said else Word(particle, (0,)))
+            said += 1
+    return Pair(["from-" + PARTICLES[first], *words], target)
+
+
+# rare
+
+SEEN = (1, 2, 5, 20)
+RARE_WORDS = 40  # of each frequency
+
+
+def rare_word(seen: int, k: int) -> Tuple[Word, str]:
+    """The translation of the kth word that training has ``seen`` times, and the word, which does not resemble it."""
+    return Word(f"a{seen}o{37 * k % 100}", (0,), "rare"), f"rare{seen}-{k}"
+
+
+def with_another(rng: random.Random, word: Word, source: str) -> Pair:
+    """Five to seven words by Zipf's law, adjectives behind their noun, with another word between."""
+    weights = [1 / (k + 1) for k in range(len(WORDS))]
+    words = rng.choices(WORDS, weights, k=rng.randint(5, 7))
+    parts = [translated([word]) for word in words]
+    parts.insert(rng.randint(0, len(words)), Pair([source], [word]))
+    order = list(range(len(parts)))
+    for k in range(len(parts) - 1):
+        if parts[k].source[0] in ADJECTIVES and parts[k + 1].source[0] in NOUNS:
+            order[k], order[k + 1] = order[k + 1], order[k]
+    return arrange(parts, order)
+
+
+def rare_training(rng: random.Random, count: int) -> List[Pair]:
+    """Sentences, each of the rare words in as many as its frequency says, the others with frequent words alone."""
+    rare = [rare_word(seen, k) for seen in SEEN for k in range(RARE_WORDS) for _ in range(seen)]
+    pairs = [with_another(rng, *word) for word in rare]
+    while len(pairs) < count:
+        word = rng.choice(WORDS)
+        pairs.append(with_another(rng, Word(TARGET[word], (0,)), word))
+    rng.shuffle(pairs)
+    return pairs
+
+
+def rare_test(rng: random.Random, seen: int, count: int) -> List[Pair]:
+    """Each of the words that training has ``seen`` times, in turn."""
+    return [with_another(rng, *rare_word(seen, k % RARE_WORDS)) for k in range(count)]
+
+
+# cipher
+
+VOWELS, CONSONANTS = "aeiou", "bdfgklmnprst"
+LETTERS = {a: b for row in (VOWELS, CONSONANTS) for a, b in zip(row, row[2:] + row[:2])}
+
+
+def stem(rng: random.Random) -> str:
+    """Two or three syllables."""
+    return "".join(rng.choice(CONSONANTS) + rng.choice(VOWELS) for _ in range(rng.randint(2, 3)))
+
+
+def unrelated() -> List[Tuple[str, str]]:
+    """Thirty words and translations that do not resemble them."""
+    rng = random.Random(0)
+    return [(stem(rng) + "sh", stem(rng) + "ch") for _ in range(30)]
+
+
+def in_training(stem: str) -> bool:
+    """Which stems are for training; the others are for tests."""
+    return sum(map(ord, stem)) % 5 > 0
+
+
+def cipher(rng: random.Random, share: int, training: bool) -> Pair:
+    """Four words, of which a ``share`` in percent are cognates: letters mapped one by one, and another suffix."""
+    kinds = [k < 4 * share / 100 for k in range(4)]
+    rng.shuffle(kinds)
+    source, target = [], []
+    for j, cognate in enumerate(kinds):
+        if cognate:
+            letters = stem(rng)
+            while in_training(letters) != training:
+                letters = stem(rng)
+            source.append(letters + "en")
+            target.append(Word("".join(LETTERS[letter] for letter in letters) + "ax", (j,), "cognate"))
+        else:
+            one, other = rng.choice(unrelated())
+            source.append(one)
+            target.append(Word(other, (j,)))
+    return Pair(source, target)
+
+
+# all of them
+
+
+class Task(NamedTuple):
+    """How the sentences of a task are made."""
+
+    dial: Tuple[Any, ...]  # from where the mechanism is not needed to where it is
+    train: Callable[[random.Random, int], List[Pair]]  # so many sentences
+    test: Callable[[random.Random, Any, int], List[Pair]]  # so many for a value of the dial
+
+
+def mixed(dial: Tuple[Any, ...], sentence: Callable[[random.Random, Any, bool], Pair]) -> Task:
+    """A task whose training text has all values of the dial alike."""
+    return Task(
+        dial,
+        lambda rng, count: [sentence(rng, dial[k % len(dial)], True) for k in range(count)],
+        lambda rng, value, count: [sentence(rng, value, False) for _ in range(count)],
+    )
+
+
+TASKS = {
+    "quickstart": mixed((0,), lambda rng, value, training: clause(rng)),
+    "order": mixed((0, 2, 4, 8), order),
+    "twins": mixed(("all", 4, 2, 1), twins),
+    "counts": mixed((1, 2, 3, 4), counts),
+    "length": mixed((1, 1.1, 1.25, 1.5), length),
+    "sides": mixed((0, 20, 33, 50), sides),
+    "rare": Task(SEEN[::-1], rare_training, rare_test),
+    "cipher": mixed((0, 50, 100), cipher),
+}
+
+
+def write(prefix: Path, pairs: Sequence[Pair]) -> None:
+    """Write a text, and what is known of it."""
+    fertilities = [Counter(link for word in pair.target for link in word.links) for pair in pairs]
+    columns: Dict[str, List[List[str]]] = {
+        "src": [pair.source for pair in pairs],
+        "tgt": [[word.text for word in pair.target] for pair in pairs],
+        "links": [[f"{i}-{j}" for j, word in enumerate(pair.target) for i in word.links] for pair in pairs],
+        "fertilities": [[str(has[j]) for j in range(len(pair.source))] for pair, has in zip(pairs, fertilities)],
+        "sides": [[word.side for word in pair.target] for pair in pairs],
+    }
+    for suffix, lines in columns.items():
+        Path(f"{prefix}.{suffix}").write_text("".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def main() -> None:
+    """Write ``{train,valid,test,test1,...}.{src,tgt,links,fertilities,sides}``."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--train", type=int, default=2000, help="sentences (default: %(default)s)")
+    parser.add_argument("--test", type=int, default=100, help="sentences of each test set, and of validation")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    rng, task = random.Random(options.seed), TASKS[options.task]
+    options.folder.mkdir(parents=True, exist_ok=True)
+    write(options.folder / "train", task.train(rng, options.train))
+    write(options.folder / "valid", task.train(rng, options.test)[: options.test])
+    for k, value in enumerate(task.dial):
+        write(options.folder / f"test{k or ''}", task.test(rng, value, options.test))
+
+
+if __name__ == "__main__":
+    main()
