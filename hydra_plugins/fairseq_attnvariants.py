@@ -1,8 +1,16 @@
-"""Found by hydra, which imports what is in ``hydra_plugins``: a resolver that ``config/sweep.yaml`` uses."""
+"""Found by hydra, which imports what is in ``hydra_plugins``: what ``config/sweep.yaml`` uses."""
 
+import contextlib
 import hashlib
+import logging
+import shutil
+import sys
+import uuid
+from pathlib import Path
 
 from omegaconf import OmegaConf
+
+logger = logging.getLogger(__name__)
 
 
 def short_hash(text: str) -> str:
@@ -12,3 +20,45 @@ def short_hash(text: str) -> str:
 
 if hasattr(OmegaConf, "register_new_resolver"):  # omegaconf 2.0, with fairseq's own pins, has other resolvers
     OmegaConf.register_new_resolver("attnvariants.hash", short_hash, replace=True)
+
+
+class FailedRuns:
+    """A callback of hydra's: a run that fails says why in its own log, and a sweep ends by naming all of them.
+
+    By itself hydra raises the first one's error again, and says nothing of the others. A run may be another process, on
+    another machine; so it leaves its message in a file of the sweep's folder.
+    """
+
+    folder = None
+
+    def on_multirun_start(self, config, **_):
+        """Decide where this sweep's runs leave their messages."""
+        self.folder = Path(config.hydra.sweep.dir).absolute() / ".failed" / uuid.uuid4().hex
+
+    def on_job_end(self, config, job_return, **_):
+        """Log the error of a run of a sweep, leave its message, and let the sweep go on to its end."""
+        if self.folder is None or job_return.status.name != "FAILED":
+            return
+        error = job_return._return_value  # the property raises it
+        logger.error("this run failed", exc_info=error)
+        run = Path(config.hydra.runtime.output_dir).name
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / run).write_text(f"{type(error).__name__}: {error}")
+        job_return.return_value, job_return.status = float("inf"), type(job_return.status)["COMPLETED"]
+
+    def on_multirun_end(self, config, **_):
+        """Name the runs that failed, and end with status 1."""
+        if self.folder is None or not self.folder.is_dir():
+            return
+        failed = {path.name: path.read_text().replace("\n", " ") for path in sorted(self.folder.iterdir())}
+        shutil.rmtree(self.folder)
+        with contextlib.suppress(OSError):  # another sweep has some
+            self.folder.parent.rmdir()
+        lines = [f"  {config.hydra.sweep.dir}/{run}: {message}" for run, message in failed.items()]
+        sys.exit("\n".join([f"failed: {len(lines)} of the sweep's runs, which say why in their logs", *lines]))
+
+    def __getattr__(self, name):
+        """Nothing at hydra's other events."""
+        if name.startswith("on_"):
+            return lambda **_: None
+        raise AttributeError(name)

@@ -119,6 +119,7 @@ def criterion_value(kind, training=True, terms=None, **options):
 
 CONDITIONS = torch.tensor([[[3.0, 4.0], [0.0, 4.0], [0.0, 1.0]], [[6.0, 8.0], [0.0, 0.0], [50.0, 50.0]]])
 BRIDGED = torch.tensor([[[3.0, 4.0], [0.0, 2.0]], [[1.0, 0.0], [70.0, 70.0]]])
+LINKED = dict.fromkeys(["train", "valid"], [{"alignment": 0}])
 ATTENTION = torch.tensor([[[0.5, 0.5], [0.25, 0.75]], [[1.0, 0.0], [1.0, 0.0]]])
 
 
@@ -144,26 +145,36 @@ def test_bridging_criterion_by_hand(kind, norm, distance):
 def test_all_costs_add_up():
     """And what the model makes for a cost is measured, whatever its weight."""
     terms = dict(conditions=CONDITIONS, bridged=BRIDGED, attn=ATTENTION)
-    weights = dict(step_decay_weight=2.0, bridging_weight=3.0, coverage_weight=4.0)
+    weights = dict(step_decay_weight=2.0, left_over_weight=0, bridging_weight=3.0, coverage_weight=4.0)
     costs, _, log = criterion_value("costs", terms=terms, **weights)
     assert costs == pytest.approx(2.0 * 13.0 + 3.0 * 30.0 + 4.0 * 0.75, rel=1e-5)
     assert log["coverage_loss"].item() == pytest.approx(0.75) and log["left_loss"].item() == pytest.approx(
         1.0, abs=1e-4
     )
-    assert criterion_value("costs", terms=terms)[0] == pytest.approx(0, abs=1e-4)
 
 
-def test_weights_are_those_of_the_papers():
-    assert criterion_value("fertility", terms=dict(conditions=CONDITIONS))[0] == pytest.approx(14.0, abs=1e-4)
-    assert criterion_value("bridging", terms=dict(bridged=BRIDGED))[0] == pytest.approx(30.0, abs=1e-4)
+@pytest.mark.parametrize("terms,costs", [
+    (dict(conditions=CONDITIONS), dict(fertility=14.0, bridging=0.0, costs=14.0)),
+    (dict(bridged=BRIDGED), dict(fertility=0.0, bridging=30.0, costs=30.0)),
+    (dict(conditions=CONDITIONS, bridged=BRIDGED), dict(fertility=14.0, bridging=30.0, costs=44.0)),
+    (dict(attn=ATTENTION), dict(fertility=0.0, bridging=0.0, costs=0.0)),
+])  # fmt: skip
+def test_without_a_weight_a_model_has_the_costs_of_its_paper(terms, costs):
+    """So that a sweep's models can share a criterion: what a model has nothing for costs nothing, and is not logged."""
+    for kind, expected in costs.items():
+        found, _, log = criterion_value(kind, terms=terms)
+        assert found == pytest.approx(expected, abs=1e-4)
+        assert {name for name in log if name.startswith("bridging_")} == (
+            {"bridging_loss"} if "bridged" in terms else set()
+        )
 
 
 @pytest.mark.parametrize("kind,terms,weights,message", [
-    ("fertility", {}, {}, "--step-decay-weight 1.0 needs a model with a condition, such as --arch conddec"),
+    ("fertility", {}, dict(step_decay_weight=1.0), "--step-decay-weight 1.0 needs a model with a condition"),
     ("costs", {}, dict(left_over_weight=1), "--left-over-weight 1 needs a model with a condition"),
-    ("bridging", dict(conditions=CONDITIONS), {}, "--bridging-weight 1.0 needs a model with .* bridge_direct"),
+    ("bridging", dict(conditions=CONDITIONS), dict(bridging_weight=1), "--bridging-weight 1 needs .* bridge_direct"),
     ("costs", {}, dict(coverage_weight=2), "--coverage-weight 2 needs a model that returns its attention"),
-    ("costs", {}, dict(alignment_weight=1), "--alignment-weight 1 needs a model that returns its attention"),
+    ("costs", {}, dict(alignment_weight=1, datasets=LINKED), "--alignment-weight 1 needs a model that returns"),
     ("costs", dict(attn=ATTENTION), dict(alignment_weight=1), "--alignment-weight 1 needs --load-alignments"),
     ("costs", {}, dict(coverage_weight=-1), "--coverage-weight must be 0 or above, not -1"),
     ("costs", {}, dict(coverage_weight=math.nan), "--coverage-weight must be 0 or above, not nan"),
@@ -190,7 +201,7 @@ def aligned(rows=slice(None)):
 def test_sums_do_not_depend_on_how_sentences_are_divided(training, sentence_avg):
     """Gradients and what is logged, of one batch and of its parts: --update-freq and several processes add them up."""
     weights = dict.fromkeys(["step_decay_weight", "left_over_weight", "bridging_weight", "coverage_weight"], 0.5)
-    options = dict(alignment_weight=0.5, datasets={"train": [{"alignment": 0}]}, sentence_avg=sentence_avg)
+    options = dict(alignment_weight=0.5, datasets=LINKED, sentence_avg=sentence_avg)
     own = criterion("costs", **weights, **options)
     model = build("conddec", scale=0.5, bridge_source=True, bridge_direct="hard").double().train(training)
     found = []
@@ -212,11 +223,19 @@ def test_the_stock_criterion_guides_alignment_to_the_same():
     """label_smoothed_cross_entropy_with_alignment and the weight for it."""
     model, sample = build("rnnsearch", scale=0.5).double(), aligned()
     stock = LabelSmoothedCrossEntropyCriterionWithAlignment(Task(), False, 0.1, 0.7)
-    own = criterion("costs", alignment_weight=0.7, datasets={"train": [{"alignment": 0}]})
+    own = criterion("costs", alignment_weight=0.7, datasets=LINKED)
     expected, found = (torch.autograd.grad(kind(model, sample)[0], list(model.parameters())) for kind in (stock, own))
     torch.testing.assert_close(found, expected)
     plain = torch.autograd.grad(criterion("costs")(model, sample)[0], list(model.parameters()))
     assert not torch.allclose(plain[0], found[0])
+
+
+def test_validation_text_without_links_logs_no_alignment_loss():
+    model = build("rnnsearch", scale=0.5).double()
+    for links, logged in (([{"alignment": 0}], True), ([{}], False)):
+        own = criterion("costs", alignment_weight=0.7, datasets={**LINKED, "valid": links})
+        assert "alignment_loss" in own(model.train(), aligned())[2]
+        assert ("alignment_loss" in own(model.eval(), aligned())[2]) == logged
 
 
 def test_a_model_of_fairseqs_own_may_be_given_what_it_has():

@@ -1,5 +1,7 @@
 """``config/sweep.yaml`` with hydra's launchers."""
 
+import re
+
 import hydra
 import pytest
 import torch
@@ -32,11 +34,33 @@ def finished(folder):
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
 def test_launchers(launcher, data, tmp_path):
-    """A run that fails does not stop the others, and the status tells of it."""
+    """A run that fails does not stop the others, says why in its log, and is named in the end, with status 1."""
     if launcher != "basic":
         pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
-    result = sweep(data, tmp_path, f"hydra/launcher={launcher}", "model._name=rnsearch,recatt", "common.seed=1,2")
-    assert result.returncode == 1 and finished(tmp_path) == ["recatt-1", "recatt-2"]
+    more = [f"hydra/launcher={launcher}", "+model.decoder_condition=true", "model.decoder_cell=gru,lstm"]
+    result = sweep(data, tmp_path, *more, "model._name=rnsearch,recatt", "common.seed=1")
+    assert result.returncode == 1 and finished(tmp_path) == ["recatt-1"]
+    wrong, reason = "ValueError: model._name=rnsearch: there is no such", "--decoder-condition adds to a GRU's state"
+    summary = result.stderr[result.stderr.index("failed: 3 of the sweep's runs") :]
+    assert (summary.count(wrong), summary.count(reason)) == (2, 1) and "Traceback" not in summary
+    logs = [path.read_text() for path in tmp_path.glob("sweep/*/hydra_train.log")]
+    assert (sum(wrong in log for log in logs), sum(reason in log for log in logs)) == (2, 1)
+    assert not (tmp_path / "sweep" / ".failed").exists()
+
+
+def test_costs_are_each_models_own(data, tmp_path):
+    """And so one criterion serves a sweep of several architectures."""
+    names = "model._name=rnnsearch,conddec,bridge_direct"
+    criterion = "criterion._name=label_smoothed_cross_entropy_with_costs"
+    result = sweep(data, tmp_path, names, criterion)
+    assert result.returncode == 0, result.stderr[-3000:]
+    logged = {
+        path.parent.name.partition("-")[0]: {*re.findall(r"\| (\w+_loss) ", path.read_text())}
+        for path in tmp_path.glob("sweep/*/hydra_train.log")
+    }
+    common = {"nll_loss"}
+    own = {"rnnsearch": set(), "conddec": {"decay_loss", "left_loss"}, "bridge_direct": {"bridging_loss"}}
+    assert {name: found - common for name, found in logged.items()} == own
 
 
 def test_a_repeated_sweep_resumes(data, tmp_path):

@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`..losses`."""
 
 from dataclasses import dataclass, field
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Dict, NamedTuple, Optional
 
 from fairseq import metrics
 from fairseq.criterions import register_criterion
@@ -18,26 +18,28 @@ NORM = ChoiceEnum(["squared", "plain"])
 CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"
 BRIDGE = "a model with a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
 ATTENTION = "a model that returns its attention in training, as all of this package do"
-INSTEAD = "set it to 0, or use --criterion label_smoothed_cross_entropy"
+INSTEAD = "leave it out"
 ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, from fairseq-preprocess --align-suffix"
 
 
-def weight(help: str, default: float = 0.0):
+def weight(help: str, default: Optional[float] = 0.0):
     """The weight of a cost."""
     return field(default=default, metadata={"help": f"weight of {help}"})
 
 
 @dataclass
 class CostsConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    """The stock criterion's options, and a weight for each cost."""
+    """The stock criterion's options, and a weight for each cost; None is 1 where the model has what it is made of."""
 
-    step_decay_weight: float = weight("the step-decay cost, 1/T Σ ||Δsd|| (CondDec)")
+    step_decay_weight: Optional[float] = weight("the step-decay cost, 1/T Σ ||Δsd|| (default: 1 for CondDec)", None)
     step_decay_norm: NORM = field(  # type: ignore[valid-type]
         default="plain",
         metadata={"help": "sum these norms as in the paper, or their squares, with which equal steps cost least"},
     )
-    left_over_weight: float = weight("the left-over cost, ||sd_T|| (CondDec)")
-    bridging_weight: float = weight("the embedding loss, Σ ||W x - e(y)||² (direct bridge)")
+    left_over_weight: Optional[float] = weight("the left-over cost, ||sd_T|| (default: 1 for CondDec)", None)
+    bridging_weight: Optional[float] = weight(
+        "the embedding loss, Σ ||W x - e(y)||² (default: 1 for models with a direct bridge)", None
+    )
     bridging_norm: NORM = field(  # type: ignore[valid-type]
         default="squared", metadata={"help": "sum the squared norms or the plain ones"}
     )
@@ -47,17 +49,17 @@ class CostsConfig(LabelSmoothedCrossEntropyCriterionConfig):
 
 @dataclass
 class FertilityConfig(CostsConfig):
-    """With CondDec's costs."""
+    """With CondDec's costs alone."""
 
-    step_decay_weight: float = weight("the step-decay cost, 1/T Σ ||Δsd||", 1.0)
-    left_over_weight: float = weight("the left-over cost, ||sd_T||", 1.0)
+    bridging_weight: Optional[float] = weight("the embedding loss, Σ ||W x - e(y)||²")
 
 
 @dataclass
 class BridgingConfig(CostsConfig):
-    """With the direct bridge's cost."""
+    """With the direct bridge's cost alone."""
 
-    bridging_weight: float = weight("the embedding loss, Σ ||W x - e(y)||²", 1.0)
+    step_decay_weight: Optional[float] = weight("the step-decay cost, 1/T Σ ||Δsd||")
+    left_over_weight: Optional[float] = weight("the left-over cost, ||sd_T||")
 
 
 class Cost(NamedTuple):
@@ -108,36 +110,53 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     """Sums the tokens' loss and costs; the costs are a training loss only.
 
     In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  A cost is measured where its
-    weight is above 0, and where the model makes something for costs alone.
+    weight is above 0, and where the model makes something for costs alone; guided alignment where texts have links.
     """
-
-    term: Optional[str] = None
-    """what the model makes for these costs, if one paper's are meant"""
 
     def __init__(self, cfg: CostsConfig, task):  # fairseq hands out what is named in the signature
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
         self.cfg = cfg
-        self.aligned = False
+        self.checked = False
+        self.linked: Dict[bool, bool] = {}
         for cost in COSTS.values():
-            if not getattr(cfg, cost.weight) >= 0:
-                raise ValueError(f"{_flag(cost)} must be 0 or above, not {getattr(cfg, cost.weight)}")
+            given = getattr(cfg, cost.weight)
+            if given is not None and not given >= 0:
+                raise ValueError(f"{_flag(cost)} must be 0 or above, not {given}")
+
+    def check_model(self, model) -> None:
+        """Refuse weights for which the model or the data have nothing.
+
+        Raises:
+            ValueError: a weight that was given is above 0, and what the cost is made of is not there.
+        """
+        own = getattr(model, "cost_terms", None)
+        for name, cost in COSTS.items():
+            given = getattr(self.cfg, cost.weight)
+            if given and own is not None and cost.term not in (*own, "attn"):
+                raise _refusal(cost, given, cost.needs)
+            if given and name == "alignment_loss" and model.training and not self._linked(model.training):
+                raise _refusal(cost, given, ALIGNMENTS)
+        self.checked = True
 
     def forward(self, model, sample, reduce=True):
         """The loss, the sample size and what is logged, as fairseq's criterions return them.
 
         Raises:
-            ValueError: a weight is above 0, and the model or the data have not what the cost is made of.
+            ValueError: as :meth:`check_model`, or the model returns no attention.
         """
+        if not self.checked:
+            self.check_model(model)
         own = getattr(model, "cost_terms", None)
         net_output = model(**sample["net_input"], **({} if own is None else {"with_cost_terms": True}))
         loss, nll_loss = self.compute_loss(model, net_output, sample, reduce=reduce)
         sentences, mask, logged = len(sample["target"]), sample["target"].ne(self.padding_idx), {}
         for name, cost in COSTS.items():
-            weight, [term] = getattr(self.cfg, cost.weight), net_output[1].get(cost.term) or [None]
-            if weight and (term is None or name == "alignment_loss" and model.training and not self._aligned()):
-                needs = cost.needs if term is None else ALIGNMENTS
-                raise ValueError(f"{_flag(cost)} {weight} needs {needs}; {INSTEAD}")
-            if weight or cost.term in (own or ()):
+            given, [term] = getattr(self.cfg, cost.weight), net_output[1].get(cost.term) or [None]
+            makes = cost.term in (own or ())
+            weight = float(makes) if given is None else given
+            if weight and term is None:
+                raise _refusal(cost, weight, cost.needs)
+            if makes or weight and (name != "alignment_loss" or self._linked(model.training)):
                 total = cost.total(self.cfg, model, term, mask, sample)
                 loss = loss + weight * total if model.training else loss
                 logged[name] = total.data
@@ -154,12 +173,12 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
             logging_output["n_correct"], logging_output["total"] = correct.data, total.data
         return loss, logging_output["sample_size"], logging_output
 
-    def _aligned(self) -> bool:
-        """Whether any text has links; a batch that happens to have none is no mistake."""
-        self.aligned = self.aligned or any(
-            len(pairs) and "alignment" in pairs[0] for pairs in self.task.datasets.values()
-        )
-        return self.aligned
+    def _linked(self, training: bool) -> bool:
+        """Whether any text has links, in validation any but the training text; a batch without is no mistake."""
+        if training not in self.linked:
+            texts = [pairs for name, pairs in self.task.datasets.items() if training or name != "train"]
+            self.linked[training] = any(len(pairs) and "alignment" in pairs[0] for pairs in texts)
+        return self.linked[training]
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
@@ -175,15 +194,15 @@ def _flag(cost: Cost) -> str:
     return "--" + cost.weight.replace("_", "-")
 
 
+def _refusal(cost: Cost, weight: float, needs: str) -> ValueError:
+    return ValueError(f"{_flag(cost)} {weight} needs {needs}; {INSTEAD}")
+
+
 @register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=FertilityConfig)
 class LabelSmoothedCrossEntropyWithFertility(LabelSmoothedCrossEntropyWithCosts):
-    """With CondDec's step-decay and left-over costs (Feng et al. 2016 §5)."""
-
-    term = "conditions"
+    """With CondDec's step-decay and left-over costs (Feng et al. 2016 §5) alone."""
 
 
 @register_criterion("label_smoothed_cross_entropy_with_bridging", dataclass=BridgingConfig)
 class LabelSmoothedCrossEntropyWithBridging(LabelSmoothedCrossEntropyWithCosts):
-    """With the direct bridge's embedding loss (Kuang et al. 2018 §2.3)."""
-
-    term = "bridged"
+    """With the direct bridge's embedding loss (Kuang et al. 2018 §2.3) alone."""

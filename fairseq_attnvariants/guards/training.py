@@ -1,17 +1,27 @@
 """A training that was killed, or whose command is repeated: nothing is lost, and nothing is added.
 
+What a model or a criterion of this package refuses is refused before the first batch, and a training that ends early
+ends with its own message: the thread that loads batches is stopped first, which else may bring the interpreter down
+(``terminate called without an active exception``).
+
 Stock fairseq copies ``checkpoint_last.pt`` into place piece by piece, so that a kill can cut it off, and makes one more
 update each time a training that has reached ``--max-update`` is started again.
 """
 
+import atexit
+import contextlib
 import functools
 import glob
 import logging
 import os
+import queue
 import shutil
 import sys
+import threading
+import time
 
 from fairseq import checkpoint_utils
+from fairseq.data.iterators import BackgroundConsumer
 from fairseq.file_io import PathManager
 
 from .damage import is_whole
@@ -49,6 +59,7 @@ def guard_training() -> None:
                 advice = "please ensure that the architectures match."
                 raise ValueError(str(error).replace(advice, str(error.__context__))) from error
             raise
+        check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
         optimization = trainer.cfg.optimization
         if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
             logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
@@ -58,10 +69,32 @@ def guard_training() -> None:
     PathManager.rename = staticmethod(rename_whole)
     PathManager.copy = staticmethod(copy_whole)
     checkpoint_utils.load_checkpoint = load_checkpoint
+    atexit.register(stop_loading)
+
+
+def check_parts(model, criterion, device) -> None:
+    """Let a model and a criterion of this package refuse what cannot train, with the data loaded."""
+    with_costs = hasattr(criterion, "check_model")
+    if with_costs:
+        criterion.check_model(model)
+    if hasattr(model, "before_training"):
+        model.before_training(device, with_costs)
+
+
+def stop_loading(seconds: float = 5) -> None:
+    """End the threads that load batches, each after the batch that it has; one that takes longer is left alone."""
+    loading = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
+    end = time.monotonic() + seconds
+    for thread in loading:
+        thread._max_len = 0
+        while thread.is_alive() and time.monotonic() < end:
+            with contextlib.suppress(queue.Empty):  # what it has may be waiting for a place
+                thread._queue.get(timeout=0.05)
 
 
 def forget_last_training() -> None:
-    """Drop the best score and the patience that fairseq keeps of a training before in this process, as in a sweep."""
+    """Drop what fairseq keeps of a training before in this process, as in a sweep: best score, patience, batches."""
+    stop_loading()
     train = sys.modules.get("fairseq_cli.train")
     for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
         for name in ("best", "num_runs"):

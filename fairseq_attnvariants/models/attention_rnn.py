@@ -8,7 +8,6 @@ from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from fairseq import utils
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import (
     FairseqEncoder,
     FairseqEncoderDecoderModel,
@@ -164,14 +163,9 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             self.decoder.network.compile_step()
         if self.cost_terms and not (with_cost_terms or self.told):
             self.told = True
-            names = [
-                name
-                for name, criterion in CRITERION_REGISTRY.items()
-                if getattr(criterion, "term", None) in self.cost_terms
-            ]
             logger.warning(
                 "this model is being trained without the costs that its paper adds; "
-                f"{' or '.join(f'--criterion {name}' for name in names)} adds them"
+                "--criterion label_smoothed_cross_entropy_with_costs adds them"
             )
 
     def autocast(self, device: torch.device):
