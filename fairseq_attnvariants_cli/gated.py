@@ -42,7 +42,7 @@ class Gates(NamedTuple):
     """What a part of a model weighs, for each token of a side."""
 
     side: str
-    part: str  # with its article, for messages
+    part: str  # with its article and its architectures, for messages
     names: Sequence[str]
     found: Callable[[nn.Module], bool]  # whether a module is the part
     read: Callable[[Any, Any, Any], Tensor]  # of the part, its arguments and its output, ``gates x B x tokens x width``
@@ -51,15 +51,15 @@ class Gates(NamedTuple):
 
 KINDS = (
     Gates(
-        "source", "an adaptive GRU in the encoder", ("g forward", "g backward"),
+        "source", "an adaptive GRU in the encoder (--arch adaptive_gru or adaptive_both)", ("g forward", "g backward"),
         lambda module: isinstance(module, AdaptiveGRU), adaptive_gates, joined=0,
     ),
     Gates(
-        "target", "an adaptive output", ("alpha_s", "alpha_y", "alpha_c"),
+        "target", "an adaptive output (--arch adaptive_output or adaptive_both)", ("alpha_s", "alpha_y", "alpha_c"),
         lambda module: isinstance(module, AdaptiveWeighting), weights, joined=2,
     ),
     Gates(
-        "target", "a condition", ("condition left",),
+        "target", "a condition (--arch conddec)", ("condition left",),
         lambda module: isinstance(module, Decoder) and module.transition.condition is not None, remainder, joined=2,
     ),
 )  # fmt: skip

@@ -3,11 +3,13 @@
 import argparse
 import importlib
 import logging
+import re
 import signal
 import sys
+import textwrap
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn, Optional, Sequence
+from typing import Any, List, NoReturn, Optional, Sequence
 
 from .files import UserError, standard_output
 from .installed import installed
@@ -65,8 +67,25 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     return 0
 
 
+class Help(argparse.HelpFormatter):
+    """Help whose lines break at spaces only, and whose examples can be copied."""
+
+    def _split_lines(self, text: str, width: int) -> List[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if not text.startswith("example: "):
+            return "\n".join(indent + line for line in self._split_lines(text, width - len(indent)))
+        whole = re.sub('"[^"]*"', lambda quoted: quoted[0].replace(" ", "\0"), text.removeprefix("example: "))
+        lines = self._split_lines(whole, width - len(indent) - len("   \\"))
+        return f"example:\n{indent}  " + f" \\\n{indent}    ".join(lines).replace("\0", " ")
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that refuses in one sentence, and says so where its help cannot be written."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**{"formatter_class": Help, **options})
 
     def error(self, message: str) -> NoReturn:
         """Refuse options."""

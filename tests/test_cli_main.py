@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 
 import fairseq_attnvariants
 import fairseq_attnvariants_cli
-from fairseq_attnvariants_cli.main import FOLDERS, VERBS, main
+from fairseq_attnvariants_cli.main import FOLDERS, VERBS, main, parser
 
 FOLDER = Path(fairseq_attnvariants_cli.__file__).parent
 MODULES = {verb: verb.replace("-", "_") for verb in VERBS}
@@ -83,6 +84,22 @@ def test_help_imports_nothing_heavy(line):
             assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)
     """)
     assert (found.returncode, found.stderr) == (0, "") and found.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_can_be_copied(verb, capsys, monkeypatch):
+    """However narrow the terminal is; and fairseq's commands in them know the plugin."""
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    example = capsys.readouterr().out.partition("\nexample:\n")[2]
+    assert max(map(len, example.splitlines()), default=0) <= 60 and (example or verb == "env")
+    for command in example.replace("\\\n", " ").split("&&"):
+        words = shlex.split(command.partition(">")[0])
+        if words[:1] == ["fairseq-generate"]:
+            assert words[words.index("--user-dir") + 1] == "$(fairseq-attnvariants user-dir)"
+        elif words:
+            assert words[:2] == ["fairseq-attnvariants", verb] and parser(words[1:]).parse_args(words[1:])
 
 
 @pytest.mark.parametrize("verb", ON_MODELS)

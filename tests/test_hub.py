@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import Task
 from corpus import USER_DIR
+from fairseq import options
 from fairseq.models import build_model
 
 from fairseq_attnvariants.models import AttentionRNNModel
@@ -28,6 +29,34 @@ def test_translation_with_attention(runs):
         expected = model(tokens[None], torch.tensor([len(tokens)]), previous[None])[1]["attn"][0][0]
         assert attention.shape == (len(target), len(source))
         torch.testing.assert_close(attention, expected)
+
+
+def test_an_option_that_search_does_not_have(runs):
+    hub = AttentionRNNModel.from_pretrained(runs.rnnsearch, "checkpoint_best.pt", runs.data)
+    assert hub.translate(["ant"], beam=2, lenpen=0.5) == hub.translate(["ant"], 2, lenpen=0.5)
+    for translate in (hub.translate, hub.sample):
+        with pytest.raises(TypeError, match=r"no option 'beem' \(did you mean beam\?\)"):
+            translate("ant", beem=5)
+
+
+@pytest.mark.parametrize("folder,name,data,message", [
+    ("checkpoint_best.pt", "model.pt", "{data}", "is a file: give its folder and its name, '.*', 'checkpoint_best.pt'"),
+    ("", "model.pt", "{data}", "there is no model.pt in .*: give its name there as checkpoint_file"),
+    ("", "checkpoint_best.pt", "{data}/none", "no dictionaries, dict.*.txt, in .*none: give the folder of fairseq"),
+    ("", "checkpoint_best.pt", ".", "no dictionaries, .* begins with a dot is taken from the model's folder"),
+])  # fmt: skip
+def test_what_is_not_there_is_named(runs, folder, name, data, message):
+    with pytest.raises(ValueError, match=message):
+        AttentionRNNModel.from_pretrained(runs.rnnsearch / folder, name, data.format(data=runs.data))
+
+
+def test_an_unknown_arch(capsys):
+    parser = options.get_training_parser()
+    assert options.parse_args_and_arch(parser, ["data", "-a", "dl4mt"]).arch == "dl4mt"
+    with pytest.raises(SystemExit):
+        options.parse_args_and_arch(parser, ["data", "--arch", "rnnserch"])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith("argument --arch/-a: rnnserch: there is no such architecture; did you mean rnnsearch?")
 
 
 @pytest.mark.parametrize("name,message", [

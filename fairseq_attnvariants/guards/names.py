@@ -1,26 +1,54 @@
-"""A name that no architecture has: stock fairseq stumbles over its own message there (``KeyError: "'_name'"``)."""
+"""A name that no architecture has: the answer is the nearest one.
 
+Stock fairseq lists all of them where ``--arch`` is mistyped, and stumbles over its own message where it is in a
+configuration (``KeyError: "'_name'"``).
+"""
+
+import argparse
 import difflib
 import functools
 
-from fairseq import models
+from fairseq import models, options
 
 
 def guard_names() -> None:
-    """Let fairseq's ``build_model`` name the nearest architecture instead."""
-    build = models.build_model
+    """Let fairseq's parser of ``--arch`` and its ``build_model`` name the nearest architecture."""
+    build, add = models.build_model, options.add_model_args
 
     @functools.wraps(build)
     def build_model(cfg, *args, **options):
         name = getattr(cfg, "_name", None)
         known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
         if name is not None and name not in known:
-            near = difflib.get_close_matches(str(name), sorted(known), n=1)
-            raise ValueError(
-                f"model._name={name}: there is no such architecture here"
-                + (f" (did you mean {near[0]}?)" if near else "")
-                + "; if it is your own, or another plugin's, give its --user-dir"
-            )
+            raise ValueError(f"model._name={name}: {no_such(str(name), known)}")
         return build(cfg, *args, **options)
 
-    models.build_model = build_model
+    @functools.wraps(add)
+    def add_model_args(parser):
+        group = add(parser)
+        for action in group._group_actions:
+            if action.dest == "arch":
+                action.type, action.choices = architecture, None  # argparse would list all 200
+        return group
+
+    models.build_model, options.add_model_args = build_model, add_model_args
+
+
+def architecture(name: str) -> str:
+    """The type of ``--arch``.
+
+    Raises:
+        argparse.ArgumentTypeError: there is no such architecture.
+    """
+    if name not in models.ARCH_MODEL_REGISTRY:
+        raise argparse.ArgumentTypeError(f"{name}: {no_such(name, models.ARCH_MODEL_REGISTRY)}")
+    return name
+
+
+def no_such(name: str, known) -> str:
+    """What to say of an architecture's name that is not ``known``."""
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    advice = (
+        f"; did you mean {near[0]}?" if near else " here; if it is your own, or another plugin's, give its --user-dir"
+    )
+    return f"there is no such architecture{advice}"

@@ -40,9 +40,11 @@ def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
     """The sentences of a file, by their numbers from 0, with pieces joined as ``style`` says.
 
     Raises:
-        UserError: the file cannot be read, or is cut off.
+        UserError: the file cannot be read, is empty, or is cut off.
     """
     lines = list(read_lines(path))
+    if not lines:
+        raise UserError(f"{path} is empty")
     if not is_generated(lines):
         return {
             k: Output(None, None, Translation(join_tokens(line.split(), style), None)) for k, line in enumerate(lines)
@@ -167,8 +169,6 @@ def run(options: argparse.Namespace) -> None:
             raise UserError(
                 f"{path} and the reference do not have the same sentences: line {missing[0] + 1} is in only one"
             )
-    if not reference:
-        raise UserError(f"{options.systems[0]} is empty")
     numbers = sorted(reference)
     with write_whole(options.output) as stream:
         content = page(

@@ -69,9 +69,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "chosen; pieces are joined to words with --remove-bpe, which fairseq-generate must not have done."
     )
     parser.epilog = (
-        "example: fairseq-generate data-bin --path checkpoint_best.pt --print-alignment soft > generated.txt && "
-        "fairseq-attnvariants links generated.txt --remove-bpe --output out.align --save-source out.en --save-target "
-        "out.de"
+        'example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt '
+        "--print-alignment soft > generated.txt && fairseq-attnvariants links generated.txt --remove-bpe "
+        "--output out.align --save-source out.en --save-target out.de"
     )
     parser.add_argument("generated", metavar="GENERATED", help="output of fairseq-generate (-: standard input)")
     add_pieces_option(parser)

@@ -159,9 +159,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "reported on standard error."
     )
     parser.epilog = (
-        "example: fairseq-generate data-bin --path checkpoint_best.pt --print-alignment > generated.txt && "
-        "fairseq-attnvariants replace-unk generated.txt --source test.en --lexicon lexicon.en-de.tsv "
-        "--output test.out.de"
+        'example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt '
+        "--print-alignment > generated.txt && fairseq-attnvariants replace-unk generated.txt --source test.en "
+        "--lexicon lexicon.en-de.tsv --output test.out.de"
     )
     parser.add_argument("generated", metavar="GENERATED", help="output of fairseq-generate (-: standard input)")
     parser.add_argument(

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Raw parallel text -> words -> joint byte-pair encoding -> small models, several seeds each -> a table and two pictures.
+#   sweep.sh CORPUS OUT SOURCE TARGET [overrides of fairseq-hydra-train]
+# CORPUS  folder with train.SOURCE and train.TARGET, a sentence a line, and the same for val and test.
+#         TRAIN, VALID and TEST in the environment name other files.
+# OUT     words/ and bpe/, the text; sweep/, the runs; table.md, scores.png and curves.png. Started again, it goes on
+#         where it stopped.
+# In the environment, too: ARCHS="rnnsearch recatt conddec", of which the first is what the others are compared with;
+# SEEDS="1 2 3"; MERGES=4000; TOKENISE=no for text that is in words already.
+set -euo pipefail
+if [ $# -lt 4 ]; then
+  echo "usage: sweep.sh CORPUS OUT SOURCE TARGET [overrides of fairseq-hydra-train]" >&2; exit 2
+fi
+corpus=$1 source=$3 target=$4 common=$(cd "$(dirname "$0")/../common" && pwd)
+mkdir -p "$2"
+out=$(cd "$2" && pwd)
+shift 4
+read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
+read -ra seeds <<< "${SEEDS:-1 2 3}"
+if [ "${TOKENISE-}" != no ] && ! python -c 'import sacremoses' 2> /dev/null; then
+  echo "sweep.sh: no sacremoses here: pip install sacremoses, or TOKENISE=no for text in words" >&2; exit 1
+fi
+
+words() {  # words LANGUAGE: standard input, in words
+  if [ "${TOKENISE-}" = no ]; then cat; else python "$common/tokenise.py" "$1"; fi
+}
+
+if [ ! -e "$out/words" ]; then
+  mkdir -p "$out/words.part"
+  for language in "$source" "$target"; do
+    for pair in "train ${TRAIN:-train}" "val ${VALID:-val}" "test ${TEST:-test}"; do
+      words "$language" < "$corpus/${pair#* }.$language" > "$out/words.part/${pair%% *}.$language"
+    done
+  done
+  mv "$out/words.part" "$out/words"
+fi
+TRAIN='' VALID='' TEST='' "$common/prepare_bpe.sh" small "$out/words" "$out/bpe" "$source" "$target"
+
+# the criterion with costs gives each model those of its own paper
+list() { local IFS=,; echo "$*"; }
+fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
+  hydra.sweep.dir="'$out/sweep'" common.user_dir="'$(fairseq-attnvariants user-dir)'" task.data="'$out/bpe/bin'" \
+  task.source_lang="$source" task.target_lang="$target" \
+  model._name="$(list "${archs[@]}")" common.seed="$(list "${seeds[@]}")" \
+  criterion._name=label_smoothed_cross_entropy_with_costs checkpoint.no_epoch_checkpoints=true \
+  model.encoder_embed_dim=128 model.decoder_embed_dim=128 model.encoder_hidden_size=256 model.decoder_hidden_size=256 \
+  model.dropout=0.3 optimization.max_epoch=8 "$@"
+fairseq-attnvariants results "$out/sweep" --remove-bpe --reference "$out/bpe/test.$target" --baseline "${archs[0]}" \
+  --table "$out/table.md" --plot "$out/scores.png" --curves "$out/curves.png"
