@@ -8,7 +8,6 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.measures import metrics, scores
-from fairseq_attnvariants_cli.verbs.score import BOUNDARIES, Group, draw_groups, length_groups
 
 REFERENCES = [["the cat sat on the mat", "a dog barks"]]
 SYSTEMS = [("one", ["the cat sat on mat", "a dog"]), ("two", ["the cat sat on the mat", "a cat barks"])]
@@ -56,31 +55,6 @@ def test_bootstrap_is_paired_against_the_first_system():
     assert "bs:50|seed:12345" in rows[0].signature
 
 
-def test_groups_end_at_their_boundaries():
-    lengths = [0, 10, 11, 50, 51, 200]
-    hypotheses = ["a b c d"] * 6
-    references = [["a b c d"] * 3 + ["x", "a b c d", "x y"]]
-    groups = length_groups(lengths, [("one", hypotheses)], references, BLEU(tokenize="none"), BOUNDARIES)
-    assert [(group.words, group.sentences) for group in groups] == [
-        ("0 to 10", 2), ("11 to 20", 1), ("21 to 30", 0), ("31 to 40", 0), ("41 to 50", 1), ("over 50", 2)
-    ]  # fmt: skip
-    assert [group.bleu[0] for group in groups[:4]] == [pytest.approx(100), pytest.approx(100), None, None]
-    assert groups[4].bleu[0] < groups[5].bleu[0] < 100  # corpus BLEU of the group's sentences
-
-
-def test_short_texts_have_an_empty_last_group():
-    groups = length_groups([1], [("one", ["a"])], [["a"]], BLEU(), [3])
-    assert [(group.words, group.sentences) for group in groups] == [("0 to 3", 1), ("over 3", 0)]
-
-
-def test_empty_groups_are_not_drawn():
-    pytest.importorskip("matplotlib")
-    groups = [Group("0 to 4", 0, [None]), Group("5 to 8", 2, [50.0]), Group("over 8", 0, [None])]
-    [axes] = draw_groups(groups, ["one"]).axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["5 to 8\n(2)"]
-    assert [line.get_ydata().tolist() for line in axes.lines] == [[50.0]]
-
-
 # ---- the verb
 
 
@@ -106,8 +80,12 @@ def test_verb_prints_and_writes_both_tables(command, tmp_path, capfd):
     assert rows[-1]["score"] == pytest.approx(50) and 0 < rows[-1]["p"] <= 1
     with open(tmp_path / "groups.csv") as stream:
         groups = list(csv.reader(stream))
-    assert [row[:2] for row in groups] == [["words", "sentences"], ["0 to 4", "1"], ["over 4", "1"]]
-    assert float(groups[2][3]) == pytest.approx(100)
+    assert [row[1:4] for row in groups] == [
+        ["group", "size", "measure"],
+        ["0 to 4", "1", "BLEU"],
+        ["over 4", "1", "BLEU"],
+    ]
+    assert float(groups[2][6]) == pytest.approx(100)
     out = capfd.readouterr().out
     assert "88.89" in out and "nrefs:1|bs:20|seed:12345" in out and "over 4" in out
 
@@ -152,4 +130,4 @@ def test_a_plot_needs_the_source_and_matplotlib(command, tmp_path, capfd, monkey
     assert 'pip install "fairseq-attnvariants[plot]"' in capfd.readouterr().err
     del arguments[5:7]
     assert main([*arguments, "--plot", str(tmp_path / "lengths.png")]) == 2
-    assert "need --source" in capfd.readouterr().err
+    assert "need groups: give --source" in capfd.readouterr().err

@@ -1,6 +1,7 @@
 """``fairseq-attnvariants compare``: translations of several systems side by side, as a page for a browser."""
 
 import argparse
+import contextlib
 import difflib
 import html
 from importlib.resources import files
@@ -10,10 +11,13 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
+from ..bars import bars_html, contrasts_html, draw_groups
 from ..files import UserError, read_lines, write_whole
 from ..generated import best_in_words, is_generated, read_generated
+from ..groups import add_group_options, check_group_options, contrasts, find_groups
 from ..measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
-from ..options import add_name_option, add_pieces_option, names
+from ..options import add_name_option, add_pieces_option, names, natural
+from ..pictures import add_dark_option, picture
 from ..pieces import join_tokens
 
 FAINT = 0.05  # attention weights below are not shown
@@ -113,8 +117,12 @@ def page(
     references: Sequence[Sequence[str]],
     systems: Sequence[Sequence[Translation]],
     tokenize: Optional[str] = None,
+    parts: str = "",
 ) -> str:
-    """The page; ``systems`` are one list of translations for each name, in the order of the sentences."""
+    """The page; ``systems`` are one list of translations for each name, in the order of the sentences.
+
+    ``parts`` is HTML that stands between the scores and the sentences.
+    """
     measures = dict(metrics(tokenize))
     bleu, chrf = measures["BLEU"], measures["chrF2"]
     gold = [" ".join(words) for words in references]
@@ -147,6 +155,7 @@ def page(
     return template.substitute(
         title=html.escape(" · ".join(shown)),
         rows=scores_html(named, gold, measures),
+        parts=parts,
         options="".join(f'<option value="{k}">{html.escape(key)}' for k, key in enumerate(keys)),
         signatures=html.escape(f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}"),
         longest=LONGEST,
@@ -157,6 +166,7 @@ def page(
 def run(options: argparse.Namespace) -> None:
     """Read, put side by side, write the page."""
     shown = names(options, options.systems)
+    check_group_options(options, source=True)
     systems = [(path, read_system(path, options.remove_bpe)) for path in options.systems]
     source, reference = (
         {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}
@@ -170,16 +180,20 @@ def run(options: argparse.Namespace) -> None:
                 f"{path} and the reference do not have the same sentences: line {missing[0] + 1} is in only one"
             )
     numbers = sorted(reference)
-    with write_whole(options.output) as stream:
-        content = page(
-            shown,
-            numbers,
-            [source[k] for k in numbers],
-            [reference[k] for k in numbers],
-            [[_fitting(outputs[k].translation, source[k]) for k in numbers] for _, outputs in systems],
-            options.tokenize,
-        )
-        stream.write(content)
+    translations = [[_fitting(outputs[k].translation, source[k]) for k in numbers] for _, outputs in systems]
+    with contextlib.ExitStack() as opened:
+        stream = opened.enter_context(write_whole(options.output))
+        save = opened.enter_context(picture(options.plot, options.dark)) if options.plot else None
+        texts = [[" ".join(translation.words) for translation in several] for several in translations]
+        named, gold = list(zip(shown, texts, strict=True)), [" ".join(reference[k]) for k in numbers]
+        groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers], True, options.bootstrap)
+        parts = [bars_html(group, shown) for group in groups]
+        if options.ngrams and len(named) > 1:
+            parts.append(contrasts_html(contrasts(named, gold, options.ngrams)))
+        sources, references = ([side[k] for k in numbers] for side in (source, reference))
+        stream.write(page(shown, numbers, sources, references, translations, options.tokenize, "".join(parts)))
+        if save:
+            save(draw_groups(groups, shown))
 
 
 def printed(side: str, systems: Sequence[Tuple[str, Dict[int, Output]]]) -> Dict[int, List[str]]:
@@ -210,13 +224,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write one HTML page, which needs no network: source, reference and each system's translation, "
         "with the words that are not the reference's marked, and those that only it has, sorted by chrF of the "
-        "sentence. SYSTEM is what fairseq-generate "
+        "sentence; above them words and sentences in groups: BLEU by length, sentences by difference in length and by "
+        "BLEU, n-grams that one system has and another lacks, and what --train-target, tags and --alignments add. "
+        "SYSTEM is what fairseq-generate "
         "printed, or bare text with --source and --reference. Where fairseq-generate ran with --print-alignment (hard "
         "or soft), pointing at a word shows the source words it looked at."
     )
     parser.epilog = (
         "example: fairseq-attnvariants compare base.txt ours.txt --name base --name ours --remove-bpe "
-        "--output compare.html"
+        "--train-target train.de --output compare.html"
     )
     parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="output of fairseq-generate, or bare text")
     parser.add_argument("--source", metavar="FILE", help="the source text (default: what fairseq-generate printed)")
@@ -224,4 +240,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_pieces_option(parser)
     add_name_option(parser)
     parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's, for BLEU")
+    add_group_options(parser, ngrams=20)
+    parser.add_argument(
+        "--bootstrap",
+        metavar="N",
+        type=natural,
+        default=BOOTSTRAP,
+        help="resamples for the groups' intervals (default: %(default)s)",
+    )
     parser.add_argument("--output", metavar="FILE", required=True, help="where the page goes (-: standard output)")
+    parser.add_argument("--plot", metavar="FILE", help="draw the groups as .png, .svg or .pdf")
+    add_dark_option(parser)
