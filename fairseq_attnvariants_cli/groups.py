@@ -38,7 +38,9 @@ class Groups(NamedTuple):
     measure: str
     names: List[str]  # of the groups
     counts: List[Optional[int]]  # of words or sentences; None where they are the values
-    values: List[List[Cell]]  # of each system, one a group; None for an empty one
+    values: List[
+        List[Optional[float]]
+    ]  # of each system, one a group; whole numbers are sentences; None of an empty one
     intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
 
 
@@ -357,7 +359,7 @@ def length_groups(
 
 def counted(by: str, names: Sequence[str], numbers: Sequence[np.ndarray]) -> Groups:
     """How many sentences of each system are in each group, whose numbers are given."""
-    values: List[List[Cell]] = [np.bincount(found, minlength=len(names)).tolist() for found in numbers]
+    values: List[List[Optional[float]]] = [np.bincount(found, minlength=len(names)).tolist() for found in numbers]
     return Groups(by, "sentences", list(names), [None] * len(names), values, [[] for _ in numbers])
 
 
@@ -371,7 +373,7 @@ def sentence_groups(
     lengths = np.array([len(line.split()) for line in references[0]])
     more = [np.array([len(line.split()) for line in lines]) - lengths for _, lines in systems]
     tenths = [np.searchsorted(TENTHS, sentence_bleu(found), side="right") for found in counts]
-    low = [f"{k} to under {k + 10}" for k in TENTHS[:-1]]
+    names = [f"under {TENTHS[0]}", *(f"{k} to {k + 10}" for k in TENTHS[:-1]), f"{TENTHS[-1]} and over"]
     return [
         length_groups("reference", lengths.tolist(), boundaries, counts, samples),
         counted(
@@ -379,7 +381,7 @@ def sentence_groups(
             names_up_to(DIFFERENCES, None),
             [np.searchsorted(DIFFERENCES, found) for found in more],
         ),
-        counted("sentences by their BLEU", [f"under {TENTHS[0]}", *low, f"{TENTHS[-1]} and over"], tenths),
+        counted("sentences by their BLEU", names, tenths),
     ]
 
 
