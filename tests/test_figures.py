@@ -46,6 +46,7 @@ def test_marked_figures_agree():
 
 def test_findings_of_three_seeds():
     page = ROOT / "examples" / "FINDINGS.md"
+    text = " ".join(page.read_text().split())
     (table,) = [rows for rows in tables(page.read_text()) if rows[0][-2:] == ["Holm's p", "from"]]
     tested = []
     for _, measure, system, baseline, difference, interval, p, holm, source in table[1:]:
@@ -56,6 +57,7 @@ def test_findings_of_three_seeds():
         decimals = len(difference.split(".")[1])
         assert difference == f"{mean:+.{decimals}f}", measure
         assert interval == f"{low:+.{decimals}f} to {high:+.{decimals}f}", measure
+        assert f"{difference} ({interval})" in text, f"{measure}: no claim has {difference} ({interval})"
         tested.append((test.pvalue, p, holm))
         recipe = (page.parent / re.search(r"\((.*?)#", source)[1]).read_text()
         figures = [figure for figure in f"{system}, {baseline}".split(", ") if figure != "0"]
@@ -64,8 +66,8 @@ def test_findings_of_three_seeds():
     largest = 0.0
     for rank, (value, p, holm) in enumerate(sorted(tested)):
         largest = max(largest, min(1.0, (len(tested) - rank) * value))
-        for text, expected in ((p, value), (holm, largest)):
-            assert float(text) == pytest.approx(expected, rel=0.06, abs=0.006)
+        for printed, expected in ((p, value), (holm, largest)):
+            assert float(printed) == pytest.approx(expected, rel=0.06, abs=0.006)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.parent.name)
