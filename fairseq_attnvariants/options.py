@@ -26,7 +26,8 @@ INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
-COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16"])
+COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
+SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "int8", "auto"])
 
 ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value: value >= 1 and value % 2 == 1)
 RESIDUALS = Bound(
@@ -361,12 +362,14 @@ class AttentionRNNConfig(FairseqDataclass):
         "resuming goes on from the own checkpoint all the same"
     )
     compute_dtype: COMPUTE_DTYPE = option(  # type: ignore[valid-type]
-        "number type of the matrix products in training; with 'bfloat16' parameters, states and softmax stay float32. "
-        "Needs a processor with bfloat16 instructions to pay off",
+        "number type of the matrix products in training; with 'bfloat16' parameters, states and softmax stay float32; "
+        "'auto' times products of the model's sizes at the start and takes the quicker one, and a training that goes "
+        "on keeps it",
         "float32",
     )
-    search_dtype: COMPUTE_DTYPE = option(  # type: ignore[valid-type]
-        "number type of the decoder's matrix products in search, for --model-overrides; see --compute-dtype",
+    search_dtype: SEARCH_DTYPE = option(  # type: ignore[valid-type]
+        "number type of the decoder's matrix products in search, for --model-overrides: 'float32', 'bfloat16', the "
+        "quicker of the two ('auto'), or 'int8', which rounds more and is quicker still on a CPU",
         "float32",
     )
     recompute_steps: int = option(

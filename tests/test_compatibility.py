@@ -72,4 +72,4 @@ def test_options_of_later_versions_can_be_overridden(dtype, files):
     """fairseq itself leaves out what the saved configuration does not have."""
     overrides = {"data": str(files / "data" / "words"), "search_dtype": dtype}
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(files / "dl4mt.pt")], overrides)
-    assert str(model.cfg.search_dtype) == dtype and model.decoder.reduced_search == (dtype == "bfloat16")
+    assert str(model.cfg.search_dtype) == dtype and model.decoder.search_dtype.asked == dtype

@@ -12,6 +12,10 @@ case $arch in
   conddec*) criterion+=_with_fertility ;;
   bridge_direct) criterion+=_with_bridging ;;
 esac
+case $arch in
+  lstm* | transformer*) ;; # stock fairseq's
+  *) set -- --compute-dtype auto "$@" ;;
+esac
 set -- --arch "$arch" --criterion "$criterion" "$@"
 mkdir -p "$out"
 command=$(printf '%q ' "$data" "$@")

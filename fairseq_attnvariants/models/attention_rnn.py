@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import logging
-from typing import Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from fairseq import utils
@@ -33,6 +33,7 @@ from ..options import AttentionRNNConfig
 from ..refusals import check, check_compiler
 from ..registry import ConfigurationError
 from ..variants import VARIANTS, fill
+from .arithmetic import SearchDtype, TrainingDtype, match_choice
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
 from .renamed import rename
@@ -55,6 +56,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         super().__init__(encoder, decoder)
         self.cfg = cfg
         self.told = False
+        self.compute_dtype = TrainingDtype(str(cfg.compute_dtype))
+        self.compute_dtype.register(self)
         self.warm_started: Union[WarmStart, Exception, None] = None
 
     @classmethod
@@ -79,12 +82,6 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
                 "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
                 "--task char_translation, for fairseq-preprocess too"
             )
-        for option in ("compute_dtype", "search_dtype"):
-            if str(getattr(cfg, option)) == "bfloat16" and not fast_bfloat16():
-                flag = "--" + option.replace("_", "-")
-                logger.warning(
-                    f"{flag} bfloat16 is slower than float32 on this processor, which has no instructions for it"
-                )
         if cfg.kernels and str(cfg.kernels) != "plain":
             logger.warning("--kernels is ignored: there are no kernels by hand any more, --compile took their place")
         assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.gate_bias is not None  # filled
@@ -112,6 +109,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         """This model's own checkpoint takes the place of a warm start; parameters take their present names."""
         self.warm_started = None
         rename(state_dict, name)
+        match_choice(self, state_dict, name)
         super().upgrade_state_dict_named(state_dict, name)
 
     def forward(
@@ -148,7 +146,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         return [term for term, there in has.items() if there]
 
     def before_training(self, device: torch.device, with_cost_terms: bool) -> None:
-        """Once, at the first batch: say what is to be said, refuse what cannot train, compile.
+        """Once, at the first batch: say what is to be said, refuse what cannot train, choose how to compute, compile.
 
         Raises:
             ConfigurationError: --compile without a compiler, or a warm start that failed.
@@ -158,6 +156,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             if isinstance(start, Exception):
                 raise start
             logger.info(start)
+        self.compute_dtype.decide(self)
         if self.cfg.compile and not self.decoder.network.compiled:
             check_compiler(device)
             self.decoder.network.compile_step()
@@ -174,7 +173,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         Raises:
             ConfigurationError: the parameters are not float32.
         """
-        if self.training and str(self.cfg.compute_dtype) == "bfloat16":
+        if self.training and self.compute_dtype.dtype == "bfloat16":
             if self.decoder.output_projection.weight.dtype != torch.float32:
                 raise ConfigurationError(
                     "--compute-dtype bfloat16 keeps float32 parameters and does not go with --fp16 or --bf16: leave "
@@ -252,7 +251,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.output_projection = nn.Linear(cfg.decoder_out_embed_dim, len(dictionary))
         if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
             self.output_projection.weight = embed_tokens.weight
-        self.reduced_search = str(cfg.search_dtype) == "bfloat16"
+        self.search_dtype = SearchDtype(str(cfg.search_dtype))
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -269,7 +268,10 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         ``head_attn``, ``B x T x h x S``, whose mean ``attn`` is, and CondDec ``conditions``, its ``sd_0 .. sd_T``,
         ``B x (T+1) x 2n``.
         """
-        with reduced_products() if incremental_state is not None and self.reduced_search else contextlib.nullcontext():
+        if incremental_state is not None:
+            self.search_dtype.decide(self.network, self.output_projection)
+        reduced = incremental_state is not None and self.search_dtype.dtype == "bfloat16"
+        with reduced_products() if reduced else contextlib.nullcontext():
             if incremental_state is None:
                 run = self._start(encoder_out)
             else:
@@ -284,7 +286,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 each(unread.append, (decoded.state.query, decoded.state.histories))
                 for made in unread:
                     features = with_gradient(features, made)
-            output = features if features_only else self.output_projection(features)
+            output = features if features_only else run.projection(features)
         entries = {
             "attn": decoded.weights,
             "word_attn": decoded.upper_weights,
@@ -323,12 +325,16 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> "Run":
         encoded, rows = _encoded(encoder_out)
-        network, (memory, state) = self.network, self.network.start(encoded)
+        network: Any = self.network
+        memory, state = network.start(encoded)
         if search and rows is not None and len(rows) > len(encoded.final):
             network, memory, state = for_hypotheses(network, memory, state)
         if rows is not None:
             memory, state = serve(memory, 1, rows), reorder(state, rows)
-        return Run(network, memory, state)
+        projection: Any = self.output_projection
+        if search:
+            network, projection = self.search_dtype.plug(network, projection)
+        return Run(network, projection, memory, state)
 
     def _kept(self, incremental_state) -> Optional["Run"]:
         kept = self.get_incremental_state(incremental_state, self.STATE)
@@ -342,6 +348,8 @@ class Run(NamedTuple):
     """What decodes some sentences, and where it stands."""
 
     network: Decoder
+    projection: nn.Module
+    """to the vocabulary."""
     memory: Memory
     state: State
 
@@ -389,14 +397,6 @@ def complete(cfg) -> None:
         for option in dataclasses.fields(AttentionRNNConfig):
             if not hasattr(cfg, option.name):
                 setattr(cfg, option.name, option.default)
-
-
-def fast_bfloat16() -> bool:
-    """Whether bfloat16 products are quick here: on CUDA, or on a CPU that says so (or cannot say)."""
-    if torch.cuda.is_available():
-        return True
-    asks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return any(ask() if ask else True for ask in asks)
 
 
 def _register(name: str) -> None:

@@ -1,12 +1,21 @@
-"""Search in bfloat16: matrix products read their factors so, and what they give is float32.
+"""Products in bfloat16, and whether they, or others, are quicker than in float32 here.
 
-Results in bfloat16 would change translations: of 1,000 sentences 940 were the same, and so 983 are.
+In search, products read their factors in bfloat16, and what they give is float32.  Results in bfloat16 would change
+translations: of 1,000 sentences 940 were the same, and so 983 are.
 """
 
+import time
 from contextlib import contextmanager
-from typing import Iterator
+from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ROWS = 80  # of what is multiplied, to time it: sentences of a batch, or hypotheses
+COLUMNS = 4096  # of a matrix, at most: a vocabulary is timed by its first words
+TURNS = 3
+GAIN = 1.1  # a number type that changes results has to be this much quicker to be chosen
 
 
 @contextmanager
@@ -18,3 +27,77 @@ def reduced_products() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(precision)
+
+
+class Timing(NamedTuple):
+    """What the products of a model's sizes take, in milliseconds."""
+
+    float32: float
+    reduced: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the reduced ones are so much quicker that they are worth another result."""
+        return self.float32 >= GAIN * self.reduced
+
+
+def products(*modules: nn.Module) -> List[Tuple[Tensor, nn.Linear]]:
+    """Inputs ``ROWS x in``, and maps with weights of the modules': one of each size, of up to ``COLUMNS`` outputs.
+
+    No random number is drawn: what is trained afterwards does not depend on whether anything was timed.
+    """
+    parts = [part for module in modules for part in module.modules() if isinstance(part, nn.Linear)]
+    weights = {part.weight[:COLUMNS].shape: part.weight[:COLUMNS].detach().float() for part in parts}
+    made = []
+    for (columns, width), weight in weights.items():
+        layer = nn.utils.skip_init(nn.Linear, width, columns, bias=False, device=weight.device)
+        layer.weight = nn.Parameter(weight, requires_grad=False)
+        made.append((torch.ones(ROWS, width, device=weight.device), layer))
+    return made
+
+
+def time_training(*modules: nn.Module) -> Timing:
+    """Time the products of training in bfloat16, for which weights are converted once an update."""
+    pairs = products(*modules)
+    weights = [layer.weight.detach().bfloat16() for _, layer in pairs]
+    return compare(
+        lambda: [F.linear(rows, layer.weight) for rows, layer in pairs],
+        lambda: [F.linear(rows.bfloat16(), weight) for (rows, _), weight in zip(pairs, weights)],
+    )
+
+
+def time_search(*modules: nn.Module) -> Timing:
+    """Time the products of search in bfloat16, see :func:`reduced_products`."""
+    pairs = products(*modules)
+
+    def multiply() -> Any:
+        return [F.linear(rows, layer.weight) for rows, layer in pairs]
+
+    def reduced() -> Any:
+        with reduced_products():
+            return multiply()
+
+    return compare(multiply, reduced)
+
+
+def time_layers(replacement: Callable[[nn.Module], Any], *modules: nn.Module) -> Timing:
+    """Time the products of stand-ins for linear maps."""
+    pairs = products(*modules)
+    others = [(rows, replacement(layer) or layer) for rows, layer in pairs]
+    return compare(lambda: [layer(rows) for rows, layer in pairs], lambda: [layer(rows) for rows, layer in others])
+
+
+@torch.no_grad()
+def compare(plain: Callable[[], Any], other: Callable[[], Any]) -> Timing:
+    """Run two computations in turns, after once to begin with; the quickest turn of each counts."""
+    turns: List[Tuple[float, float]] = []
+    for _ in range(TURNS + 1):
+        turns.append((_milliseconds(plain), _milliseconds(other)))
+    return Timing(*(min(column) for column in zip(*turns[1:])))
+
+
+def _milliseconds(compute: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    last = compute()[-1]
+    last.sum().item()  # waits for a device
+    return 1000 * (time.perf_counter() - begin)

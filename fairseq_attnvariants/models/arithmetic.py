@@ -1,0 +1,103 @@
+"""Number types of matrix products: as asked for, or chosen by timing products of the model's own sizes."""
+
+import logging
+from typing import Optional, Tuple
+
+import torch
+from torch import distributed, nn
+
+from ..nn.fast.quantised import Quantiser, reason_against
+from ..nn.fast.reduced import Timing, time_layers, time_search, time_training
+from ..nn.twins import twin
+
+logger = logging.getLogger(__name__)
+
+CHOICE = "dtype_version"  # fairseq's moving averages (--store-ema) leave buffers with "version" in their name alone
+UNDECIDED, *DTYPES = "undecided", "float32", "bfloat16"
+
+
+def choose(option: str, asked: str, timing: Timing) -> str:
+    """The number type that is asked for, or for ``auto`` the quicker one; the log says what was measured."""
+    reduced = asked if asked != "auto" else "bfloat16"
+    times = (
+        f"products of this model's sizes take {timing.reduced:.2f} ms in {reduced} and {timing.float32:.2f} in float32"
+    )
+    if asked == "auto":
+        chosen = reduced if timing.pays else "float32"
+        logger.info(f"{option} auto: {chosen}; {times}")
+        return chosen
+    if timing.reduced > timing.float32:
+        logger.warning(f"{option} {asked} is slower than float32 here: {times}")
+    return asked
+
+
+class TrainingDtype:
+    """``--compute-dtype`` of a model, decided at the first batch.
+
+    What ``auto`` has chosen is in the checkpoint, as a buffer of the model, so that a training that goes on computes as
+    it did, whatever would be quicker by then.
+    """
+
+    def __init__(self, asked: str):
+        self.asked = asked
+        self.dtype = asked if asked == "float32" else None
+
+    def register(self, model: nn.Module) -> None:
+        """Give the model its buffer, if there is something to choose."""
+        if self.asked == "auto":
+            model.register_buffer(CHOICE, torch.tensor(0))
+
+    def decide(self, model: nn.Module) -> None:
+        """Once; several processes compute as the first one does."""
+        if self.dtype is not None:
+            return
+        timing, choice = time_training(model), getattr(model, CHOICE, None)
+        if choice is None:
+            self.dtype = choose("--compute-dtype", self.asked, timing)
+            return
+        if choice:
+            self.dtype = choose("--compute-dtype", DTYPES[int(choice) - 1], timing)
+            logger.info(f"--compute-dtype auto: {self.dtype}, as this training has computed so far")
+            return
+        choice.fill_(1 + DTYPES.index(choose("--compute-dtype", self.asked, timing)))
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.broadcast(choice, 0)
+        self.dtype = DTYPES[int(choice) - 1]
+
+
+def match_choice(model: nn.Module, state_dict, prefix: str) -> None:
+    """Add a choice to a state dict without one, or take it out, as the model has one or not."""
+    name, choice = f"{prefix}.{CHOICE}" if prefix else CHOICE, getattr(model, CHOICE, None)
+    if choice is None:
+        state_dict.pop(name, None)
+    else:
+        state_dict.setdefault(name, torch.zeros_like(choice))
+
+
+class SearchDtype:
+    """``--search-dtype`` of a decoder, decided at the first search."""
+
+    def __init__(self, asked: str):
+        self.asked = asked
+        self.dtype: Optional[str] = asked if asked == "float32" else None
+        self.quantiser = Quantiser()
+
+    def decide(self, network: nn.Module, projection: nn.Linear) -> None:
+        """Once: time the products, and say so if what is asked for cannot be had."""
+        if self.dtype is not None:
+            return
+        if self.asked != "int8":
+            self.dtype = choose("--search-dtype", self.asked, time_search(network, projection))
+            return
+        reason = reason_against(projection)
+        if reason is not None:
+            logger.warning(f"--search-dtype int8 cannot be had, and search is in float32: {reason}")
+            self.dtype = "float32"
+            return
+        self.dtype = choose("--search-dtype", self.asked, time_layers(self.quantiser, network, projection))
+
+    def plug(self, network: nn.Module, projection: nn.Module) -> Tuple[nn.Module, nn.Module]:
+        """A network and a vocabulary layer that compute in int8, if that is the number type."""
+        if self.dtype != "int8":
+            return network, projection
+        return twin(network, self.quantiser), twin(projection, self.quantiser)

@@ -1,0 +1,71 @@
+"""Search in int8: matrix products of whole numbers of 8 bits, with a scale for each row on either side.
+
+``W x ≈ s_W s_x (W_q x_q)`` with ``W_q = round(W / s_W)`` and ``s_W = max |W| / 127`` of each row of ``W``, once, and
+the same of each row ``x`` at every product.  Sums are exact, in int32; what a product gives is float32.
+"""
+
+from typing import Optional, Tuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+LEAST = 2**14  # numbers in a matrix: the rounding of its inputs costs more than a smaller one saves
+LARGEST = 127
+
+
+def rounded(rows: Tensor) -> Tuple[Tensor, Tensor]:
+    """Whole numbers of 8 bits, of the shape of ``rows``, ``N x k``, and their scales, ``N x 1``."""
+    scales = rows.abs().amax(1, keepdim=True).clamp_(min=torch.finfo(rows.dtype).tiny * LARGEST) / LARGEST
+    return (rows / scales).round_().to(torch.int8), scales
+
+
+class QuantisedLinear(nn.Module):
+    """``W x + b`` in int8, for an ``nn.Linear`` whose parameters it shares and does not follow."""
+
+    def __init__(self, layer: nn.Linear):
+        super().__init__()
+        self.weight = layer.weight  # of parts that read it by itself
+        self.bias = layer.bias
+        whole, scales = rounded(layer.weight.detach())
+        self.whole = whole.t()  # in x out
+        self.scales = scales.t()  # 1 x out
+
+    def forward(self, value: Tensor) -> Tensor:
+        """``... x out``, of ``... x in``, float32."""
+        whole, scales = rounded(value.reshape(-1, value.size(-1)))
+        product = torch._int_mm(whole, self.whole).to(scales.dtype).mul_(scales).mul_(self.scales)
+        if self.bias is not None:
+            product += self.bias
+        return product.view(*value.shape[:-1], -1)
+
+
+class Quantiser:
+    """Gives each linear map its stand-in, which is made once for as long as the map's weights stay as they are."""
+
+    def __init__(self) -> None:
+        self.made: WeakKeyDictionary[nn.Linear, Tuple[Tuple[int, int], QuantisedLinear]] = WeakKeyDictionary()
+
+    def __call__(self, part: nn.Module) -> Optional[nn.Module]:
+        """A stand-in for a part; None where there is none, or where it would bring nothing."""
+        # a linear map by another name is one; one that computes something else is not
+        if not isinstance(part, nn.Linear) or type(part).forward is not nn.Linear.forward:
+            return None
+        if part.weight.numel() < LEAST:
+            return None
+        weights = (part.weight.data_ptr(), part.weight._version)
+        if part not in self.made or self.made[part][0] != weights:
+            self.made[part] = (weights, QuantisedLinear(part))
+        return self.made[part][1]
+
+
+def reason_against(layer: nn.Linear) -> Optional[str]:
+    """Why a linear map cannot be computed in int8 here; None where it can."""
+    if layer.weight.dtype != torch.float32:
+        return f"the parameters are {str(layer.weight.dtype).removeprefix('torch.')}"
+    try:
+        with torch.no_grad():
+            QuantisedLinear(layer)(layer.weight[:1])
+    except (RuntimeError, AttributeError, NotImplementedError) as error:
+        return f"torch {torch.__version__} has no such product here ({str(error).splitlines()[0]})"
+    return None

@@ -1,0 +1,215 @@
+"""Number types of products: int8 against float64, and what is chosen by timing."""
+
+import logging
+
+import pytest
+import torch
+from conftest import Task, batch, build, dictionary
+from corpus import USER_DIR, run, train_arguments
+from fairseq.sequence_generator import SequenceGenerator
+from torch import nn
+
+from fairseq_attnvariants.models import arithmetic
+from fairseq_attnvariants.models.arithmetic import CHOICE
+from fairseq_attnvariants.nn.fast import quantised, reduced
+from fairseq_attnvariants.nn.fast.quantised import QuantisedLinear, Quantiser
+from fairseq_attnvariants.nn.fast.reduced import Timing
+from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
+from fairseq_attnvariants.variants import VARIANTS
+
+
+@pytest.mark.parametrize("shape", [(5, 12), (2, 3, 12), (1, 12)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_in_int8(shape, bias):
+    """Against a loop over rows; and no farther from the product itself than rounding explains."""
+    layer, value = nn.Linear(12, 7, bias=bias), torch.randn(shape) * 3
+    found = QuantisedLinear(layer)(value)
+    assert found.shape == (*shape[:-1], 7)
+    for row, result in zip(value.reshape(-1, 12).double(), found.reshape(-1, 7)):
+        scale = row.abs().max() / 127
+        for weights, offset, one in zip(layer.weight.double(), layer.bias if bias else torch.zeros(7), result):
+            own = weights.abs().max() / 127
+            exact = own * scale * ((weights / own).round() * (row / scale).round()).sum() + offset
+            assert one.item() == pytest.approx(exact.item(), rel=1e-5, abs=1e-5)
+            rounding = (weights.abs() * scale / 2 + row.abs() * own / 2 + own * scale / 4).sum()
+            assert abs(one.item() - (weights @ row + offset).item()) <= rounding * 1.001 + 1e-6
+
+
+def test_rows_of_zeros():
+    layer = nn.Linear(4, 3)
+    with torch.no_grad():
+        layer.weight[1] = 0
+    torch.testing.assert_close(QuantisedLinear(layer)(torch.zeros(2, 4)), layer.bias.expand(2, 3))
+
+
+def test_weights_are_rounded_once_and_again_when_they_change(monkeypatch):
+    monkeypatch.setattr(quantised, "LEAST", 1)
+    layer, quantiser = nn.Linear(4, 3), Quantiser()
+    first = quantiser(layer)
+    assert quantiser(layer) is first and quantiser(nn.Tanh()) is None
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    value = torch.randn(5, 4)
+    torch.testing.assert_close(quantiser(layer)(value), layer(value), rtol=0.1, atol=0.05)
+
+
+def search(model, sample):
+    return SequenceGenerator([model], Task().target_dictionary, beam_size=3, max_len_b=9).generate([model], sample)
+
+
+@pytest.fixture
+def sample():
+    tokens, lengths, _ = batch((5, 3, 1))
+    return {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, "heads", "local"])
+def test_search_in_int8_gives_nearly_the_same(name, monkeypatch):
+    """A step of a beam; forced decoding stays as it is."""
+    monkeypatch.setattr(quantised, "LEAST", 1)
+    source, lengths, previous = batch(target_lengths=(6, 6, 6))
+    rows, found, products = torch.tensor([0, 0, 1, 1, 2, 2]), [], []
+    count = torch._int_mm
+    monkeypatch.setattr(torch, "_int_mm", lambda *factors: products.append(0) or count(*factors))
+    for dtype in ("float32", "int8"):
+        model = build(name, scale=0.3, search_dtype=dtype).eval()
+        with torch.no_grad():
+            full, _ = model(source, lengths, previous)
+            assert not products
+            encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
+            state, steps = {}, []
+            for step in range(previous.size(1)):
+                output, extra = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
+                steps.append(output)
+        found += [full, torch.cat(steps, dim=1)]
+    plain, searched, same, rounded = found
+    assert products and same.equal(plain) and output.dtype == extra["attn"][0].dtype == torch.float32
+    torch.testing.assert_close(searched, plain[rows])
+    torch.testing.assert_close(rounded, searched, rtol=0.1, atol=0.1)
+    assert not rounded.equal(searched)
+
+
+def test_int8_with_a_shortlist(sample, monkeypatch):
+    """The rows of the list are rounded by themselves, as among all words."""
+    monkeypatch.setattr(quantised, "LEAST", 1)
+    task = Task()
+    model = build("dl4mt", task, scale=0.5, search_dtype="int8").eval()
+    rows = [Row("w1", "v1", 1, 1.0)]
+    shortlist = Shortlist(iter(rows), task.source_dictionary, task.target_dictionary, 1, 12)
+    plain = SequenceGenerator([model], task.target_dictionary, beam_size=3, max_len_b=9)
+    symbols = {h["tokens"].max().item() for s in ShortlistGenerator(plain, shortlist).generate([], sample) for h in s}
+    assert max(symbols) < len(task.target_dictionary)
+    layer = model.decoder.output_projection
+    some, value = torch.tensor([3, 1, 9]), torch.randn(2, layer.in_features)
+    part = nn.Linear(layer.in_features, 3)
+    with torch.no_grad():
+        part.weight.copy_(layer.weight[some]), part.bias.copy_(layer.bias[some])
+    torch.testing.assert_close(QuantisedLinear(part)(value), QuantisedLinear(layer)(value)[:, some], rtol=0, atol=0)
+
+
+def test_no_int8_here(sample, monkeypatch, caplog):
+    def refuse(*_):
+        raise RuntimeError("not implemented for CPU")
+
+    expected = search(build("dl4mt", scale=0.5).eval(), sample)
+    monkeypatch.setattr(torch, "_int_mm", refuse)
+    found = search(build("dl4mt", scale=0.5, search_dtype="int8").eval(), sample)
+    assert [h["tokens"].tolist() for h in found[0]] == [h["tokens"].tolist() for h in expected[0]]
+    [message] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert message.startswith("--search-dtype int8 cannot be had, and search is in float32: torch")
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Says what timing finds."""
+
+    def set_(float32, other):
+        for name in ("time_training", "time_search", "time_layers"):
+            monkeypatch.setattr(arithmetic, name, lambda *_: Timing(float32, other))
+
+    return set_
+
+
+@pytest.mark.parametrize(
+    "float32,other,chosen", [(3.0, 1.0, "bfloat16"), (1.0, 3.0, "float32"), (1.05, 1.0, "float32")]
+)
+def test_the_quicker_type_is_chosen(float32, other, chosen, timed, sample, caplog):
+    timed(float32, other)
+    caplog.set_level(logging.INFO)
+    model = build("dl4mt", compute_dtype="auto", search_dtype="auto").train()
+    output, _ = model(*batch())
+    assert output.dtype == getattr(torch, chosen)
+    search(model.eval(), sample)
+    for option in ("--compute-dtype", "--search-dtype"):
+        line = (
+            f"{option} auto: {chosen}; products of this model's sizes take {other:.2f} ms in bfloat16 and {float32:.2f}"
+        )
+        assert sum(record.getMessage().startswith(line) for record in caplog.records) == 1
+    assert model.decoder.search_dtype.dtype == chosen
+
+
+@pytest.mark.parametrize("option,dtype", [
+    ("compute_dtype", "bfloat16"), ("search_dtype", "bfloat16"), ("search_dtype", "int8")
+])  # fmt: skip
+def test_a_slower_type_by_hand_is_said(option, dtype, timed, sample, caplog):
+    def messages():
+        model = build("dl4mt", **{option: dtype}).train()
+        for _ in range(2):
+            model(*batch())
+        search(model.eval(), sample)
+        return [record.getMessage() for record in caplog.records]
+
+    timed(3.0, 1.0)
+    assert messages() == []
+    timed(1.0, 3.0)
+    flag = "--" + option.replace("_", "-")
+    assert messages() == [
+        f"{flag} {dtype} is slower than float32 here: products of this model's sizes take 3.00 ms in {dtype} and 1.00 "
+        "in float32"
+    ]
+
+
+def test_timing_is_of_the_models_sizes_and_leaves_random_numbers_alone():
+    """One of each size, the vocabulary's cut; what is trained afterwards is the same."""
+    model, before = build("dl4mt", Task(dictionary(), dictionary(5000))), torch.get_rng_state()
+    pairs = reduced.products(model.decoder)
+    sizes = {tuple(part.weight.shape) for part in model.decoder.modules() if isinstance(part, nn.Linear)}
+    assert {tuple(layer.weight.shape) for _, layer in pairs} == {(min(out, 4096), width) for out, width in sizes}
+    assert all(rows.shape == (reduced.ROWS, layer.in_features) for rows, layer in pairs)
+    for timing in (reduced.time_training(model), reduced.time_search(model)):
+        assert 0 < min(timing) <= max(timing) < 200
+    assert torch.get_rng_state().equal(before)
+
+
+def test_the_choice_goes_with_the_checkpoint(timed, caplog):
+    timed(3.0, 1.0)
+    caplog.set_level(logging.INFO)
+    first = build("dl4mt", compute_dtype="auto").train()
+    first(*batch())
+    state = first.state_dict()
+    timed(1.0, 3.0)
+    again = build("dl4mt", compute_dtype="auto").train()
+    again.load_state_dict(dict(state))
+    assert again(*batch())[0].dtype == torch.bfloat16
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[-1] == "--compute-dtype auto: bfloat16, as this training has computed so far"
+    assert messages[-2].startswith("--compute-dtype bfloat16 is slower than float32 here")
+    plain = build("dl4mt")
+    plain.load_state_dict(dict(state))
+    assert CHOICE not in plain.state_dict()
+    before = build("dl4mt", compute_dtype="auto").train()
+    before.load_state_dict(plain.state_dict())
+    assert before(*batch())[0].dtype == torch.float32
+
+
+def test_a_training_goes_on_as_it_began(runs, tmp_path):
+    arguments = ["--max-update", "3", "--compute-dtype", "auto"]
+    run("fairseq-train", *train_arguments(runs.data, tmp_path, *arguments))
+    saved = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["model"][CHOICE]
+    assert saved in (1, 2)
+    generate = [runs.data, "--user-dir", USER_DIR, "--path", tmp_path / "checkpoint_last.pt", "--cpu"]
+    for dtype in ("auto", "int8"):
+        result = run("fairseq-generate", *generate, "--model-overrides", f"{{'search_dtype': '{dtype}'}}")
+        assert ("--search-dtype auto: " in result.stdout + result.stderr) == (dtype == "auto")
+    again = run("fairseq-train", *train_arguments(runs.data, tmp_path, "--max-update", "5", *arguments[2:]))
+    assert "as this training has computed so far" in again.stdout + again.stderr
