@@ -11,7 +11,7 @@ from torch import nn
 from .implied import Source, bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
 from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
-from .nn.cells import CELLS, ContextGatedCell, GRUCell, StackedCell, deepened
+from .nn.cells import CELLS, ContextGatedCell, GRUCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
 from .nn.decoder import Decoder, InitialState, InitialStates, LayersAbove
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
@@ -123,6 +123,7 @@ def _cells(cfg, source: Source) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     if cfg.bridge_target:
         last["attended"] = cfg.encoder_embed_dim
     if str(cfg.decoder_transition) == "conditional":
+        reader = ReleasedAdaptiveGRUCell if cfg.adaptive_gru_released else reader
         return cell(first, hidden), deep(reader(last, hidden))
     late, inputs = str(cfg.decoder_transition) == "late", {"below": hidden}
     lowest = deep(cell(first, hidden) if late else reader({**first, **last}, hidden))

@@ -204,7 +204,8 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     context_gate: Optional[CONTEXT_GATE] = option(  # type: ignore[valid-type]
         "a gate in the GRU that reads the context scales what it reads of the source ('source'), the word and its "
-        "state ('target'), or the ones up and the others down ('both')",
+        "state ('target'), or the ones up and the others down ('both'); with --context-to-layers every layer's that "
+        "steps with attention has one, and those above (--decoder-transition simple, conditional) read it ungated",
         rnnsearch="none",
     )
     initial_state: Optional[INITIAL_STATE] = option(  # type: ignore[valid-type]
@@ -214,6 +215,11 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     readout: Optional[str] = option(
         "readout: deep output with maxout, tanh, or two layers of relu", rnnsearch="maxout", names=READOUTS
+    )
+    adaptive_gru_released: bool = option(
+        "ablation: the decoder's second adaptive GRU as in its authors' released code, where 1-g scales the whole "
+        "candidate and biases are not weighed",
+        False,
     )
     adaptive_output: Optional[bool] = option(
         "weigh the state, the word and the context in the readout's sum", rnnsearch=False

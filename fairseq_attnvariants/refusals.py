@@ -11,9 +11,9 @@ from typing import Any, Callable, NamedTuple
 import torch
 from torch import nn
 
-from .implied import bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
+from .implied import bidirectional_layers, filters, layers_inside, part_arguments, source_widths
 from .nn.attention import NORMALIZERS, SCORES
-from .nn.cells import CELLS, DoubledGRUCell
+from .nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell
 from .options import AttentionRNNConfig, described, flag, least_depth
 from .registry import ConfigurationError
 
@@ -66,11 +66,6 @@ REFUSALS = [
         "wide as --encoder-hidden-size, and --bridge-source adds an embedding), or use --attention-score bilinear",
     ),
     Refusal(
-        lambda o: not (o.score.projects_query or o.score.projects_keys) and o.projecting,
-        "--attention-history {projecting} adds to a projected query or key, and --attention-score {attention_score} "
-        "has neither; use bilinear or scaled",
-    ),
-    Refusal(
         lambda o: (
             not o.score.projects_query
             and not o.score.projects_keys
@@ -78,7 +73,7 @@ REFUSALS = [
             and not o.attention_via_unguided
         ),
         "--attention-via guides the lower level by what it adds to a projected query, and --attention-score "
-        "none; use scaled, or add --attention-via-unguided",
+        "{attention_score} has none; use scaled, or add --attention-via-unguided",
     ),
     Refusal(
         lambda o: o.headed and o.attention_dim % o.attention_heads,
@@ -92,6 +87,11 @@ REFUSALS = [
         lambda o: o.package and importlib.util.find_spec(o.package) is None,
         "--attention-normalizer {attention_normalizer} needs the package {package}: pip install {package}",
     ),
+    Refusal(
+        lambda o: o.attention_window == "monotone" and o.unequal_units,
+        "--attention-window monotone looks near source position i at target position i, and the source of "
+        "{unequal_units}: use --attention-window predictive, or none",
+    ),
     # cells
     Refusal(
         lambda o: o.decoder_condition and o.beside_state,
@@ -101,12 +101,22 @@ REFUSALS = [
     Refusal(
         lambda o: o.context_gate != "none" and o.beside_state,
         "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell "
-        "which has a memory beside its state; use --decoder-cell gru or adaptive_gru",
+        "{decoder_cell}, which has a memory beside its state; use --decoder-cell gru or adaptive_gru",
     ),
     Refusal(
         lambda o: o.doubled and o.scaling,
         "{doubled} is a control for how large adaptive_gru's sums are at the start, which {scaling} changes as well: "
         "leave one of them out",
+    ),
+    Refusal(
+        lambda o: o.adaptive_gru_released and not (o.adaptive_decoder and o.decoder_transition == "conditional"),
+        "--adaptive-gru-released changes the second cell of --decoder-transition conditional with --decoder-cell "
+        "adaptive_gru: add both (--arch adaptive_gru has them), or leave it out",
+    ),
+    Refusal(
+        lambda o: o.adaptive_gru_released and o.scaling,
+        "--adaptive-gru-released leaves biases unweighed, which {scaling} makes part of what is weighed: leave one of "
+        "them out",
     ),
     # attention via attention
     Refusal(
@@ -138,6 +148,16 @@ REFUSALS = [
         "--residuals {residuals} adds inputs to outputs from that layer on, and with --encoder-bidirectional-layers "
         "{encoder_bidirectional_layers} the input of encoder layer {one_direction} is twice as wide as its output; use "
         "{above} or above",
+    ),
+    Refusal(
+        lambda o: o.residuals > max(o.encoder_layers, o.decoder_layers),
+        "--residuals {residuals} begins above the highest layer: there are --encoder-layers {encoder_layers} and "
+        "--decoder-layers {decoder_layers}; use 0, or a layer that is there",
+    ),
+    Refusal(
+        lambda o: o.one_layer,
+        "{one_layer} is about the decoder's layers above the first, and with --decoder-layers 1 there is none: use 2 "
+        "or more, or leave it out",
     ),
     Refusal(
         lambda o: o.readout_all_layers and o.inside < o.decoder_layers,
@@ -213,6 +233,10 @@ def _with_implied(cfg) -> SimpleNamespace:
 
     cells = [(option, read[option]) for option in ("encoder_char_cell", "encoder_cell", "decoder_cell")]
     score = SCORES[read["attention_score"]]
+    units = {
+        "--encoder-type convolutional is segments": read["encoder_type"] == "convolutional",
+        "--attention-via-words-alone is words": cfg.attention_via_words_alone,
+    }
     return SimpleNamespace(
         **read,
         tied=cfg.share_decoder_input_output_embed or cfg.share_all_embeddings,
@@ -222,6 +246,8 @@ def _with_implied(cfg) -> SimpleNamespace:
             (f"{flag(option)} {kind}" for option, kind in cells if issubclass(CELLS[kind], DoubledGRUCell)), ""
         ),
         scaling=first("layer_norm", "context_gate"),
+        adaptive_decoder=CELLS[read["decoder_cell"]] is AdaptiveGRUCell,
+        one_layer=first("context_to_layers", "readout_all_layers") if cfg.decoder_layers == 1 else "",
         reader=first("decoder_condition", "bridge_target", "context_gate"),
         late=str(cfg.decoder_transition) == "late",
         hierarchical=str(cfg.encoder_type) == "hierarchical",
@@ -233,7 +259,7 @@ def _with_implied(cfg) -> SimpleNamespace:
         headed="attention_heads" in score.flags.values(),
         package=NORMALIZERS[read["attention_normalizer"]].package,
         beside_state=CELLS[read["decoder_cell"]].parts > 1,
-        projecting=min((name for name, history in histories(cfg).items() if history.projects()), default=""),
+        unequal_units=next((text for text, there in units.items() if there), ""),
     )
 
 

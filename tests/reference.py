@@ -377,11 +377,11 @@ def logits(model, cfg, source, previous):
         if window == "none":
             return list(range(length)), [1.0] * length
         if window == "monotone":
-            centre = len(outputs) + 1
+            centre = min(len(outputs) + 1, length)
         else:
             place = torch.dot(p(f"{A}.window.vector"), torch.tanh(linear(f"{A}.window.query", query)))
             centre = length / (1 + math.exp(-float(place)))
-        looks = [j for j in range(length) if centre - reach <= j + 1 <= centre + reach] or [length - 1]
+        looks = [j for j in range(length) if centre - reach <= j + 1 <= centre + reach]
         if window == "monotone":
             return looks, [1.0] * length
         return looks, [math.exp(-((j + 1 - centre) ** 2) / (2 * (reach / 2) ** 2)) for j in looks]

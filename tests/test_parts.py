@@ -1,5 +1,7 @@
 """Gradients, degenerate cases and hand-computable numbers of the parts."""
 
+import math
+
 import pytest
 import torch
 from conftest import batch, build
@@ -22,6 +24,7 @@ from fairseq_attnvariants.nn.cells import (
     DoubledGRUCell,
     GRUCell,
     LSTMCell,
+    ReleasedAdaptiveGRUCell,
 )
 from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
@@ -149,6 +152,22 @@ def test_adaptive_gru_equals_the_plain_one_where_it_must():
     control = DoubledCarryGRUCell({"x": 3}, 4)
     control.load_state_dict(adaptive.state_dict())
     torch.testing.assert_close(control(h, x=x), plain(h, x=x))
+
+
+def test_released_adaptive_gru_by_number():
+    """A state, a context and biases of one number each, as weighted-nmt computes its second step from them."""
+    cell = ReleasedAdaptiveGRUCell({"context": 1}, 1).double()
+    sigmoid = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
+    C, U, b = [0.5, -0.3, 0.8, 0.2], [-0.4, 0.6, 0.7, -0.9], [0.1, -0.2, 0.3, 0.4]  # of r, z, h~ and g
+    h, c = 0.6, -1.1
+    with torch.no_grad():
+        for parameter, values in ((cell.inputs["context"].weight, C), (cell.recurrent.weight, U), (cell.bias, b)):
+            parameter.copy_(torch.tensor(values).view_as(parameter))
+        found = cell(torch.tensor([[h]]).double(), context=torch.tensor([[c]]).double())
+    g = sigmoid(U[3] * h + C[3] * c + b[3])
+    r, z = (sigmoid(U[k] * h * g + C[k] * c * (1 - g) + b[k]) for k in (0, 1))
+    candidate = math.tanh((U[2] * h + b[2]) * r * g + C[2] * c) * (1 - g)
+    assert float(found) == pytest.approx(z * h * g + (1 - z) * candidate, abs=1e-7)
 
 
 def test_controls_of_the_adaptive_gru_start_doubled():
@@ -306,7 +325,7 @@ def test_windows_by_hand(padding):
     memory = Memory(torch.zeros(1), torch.zeros(1), mask, real_positions(mask), torch.zeros(1))
     state = State(torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.tensor([0.0, 2.0, 7.0]))
     unseen, factor = MonotoneWindow(Widths(hidden=2), 1)(torch.zeros(3, 2), memory, state)
-    looks = [[1, 1, 0], [0, 1, 1], [0, 0, 1]]
+    looks = [[1, 1, 0], [0, 1, 1], [0, 1, 1]]
     assert (~unseen[0])[:, ~mask[0]].int().tolist() == looks and unseen[0][:, mask[0]].all() and factor is None
     window = PredictiveWindow(Widths(hidden=2), 1)
     with torch.no_grad():

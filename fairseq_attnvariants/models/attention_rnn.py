@@ -82,6 +82,11 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
                 "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
                 "--task char_translation, for fairseq-preprocess too"
             )
+        if cfg.attention_window == "monotone" and hasattr(target, "space") and not hasattr(source, "space"):
+            raise ConfigurationError(
+                "--attention-window monotone looks near source position i at target position i, and with "
+                "--source-subwords a subword has several characters: use --attention-window predictive, or none"
+            )
         if cfg.kernels and str(cfg.kernels) != "plain":
             logger.warning("--kernels is ignored: there are no kernels by hand any more, --compile took their place")
         assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.gate_bias is not None  # filled

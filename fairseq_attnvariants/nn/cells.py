@@ -73,7 +73,7 @@ class Cell(Part, nn.Module):
             by_gate(scheme.square_, layer.weight, self.hidden_dim)
         by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
         normalised = isinstance(self.input_norm, LayerNorm)  # its bias is the gates', because it takes away any before
-        carrier: Any = self.input_norm if normalised else next(iter(self.inputs.values()), self)
+        carrier: Any = self.input_norm if normalised else self if self.bias is not None else [*self.inputs.values()][0]
         self.initialise_bias(carrier.bias, self.hidden_dim, scheme)
 
     @staticmethod
@@ -199,6 +199,39 @@ class AdaptiveGRUCell(Cell):
     def carried(gate: Tensor, previous: Tensor) -> Tensor:
         """``g ∘ h``, of which the update gate keeps a part, ``N x n``."""
         return gate * previous
+
+
+class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
+    """An adaptive GRU as the second cell of its authors' released code, which departs from Li et al. 2018 eq. 16.
+
+    ``g = σ(W_g x + U_g h + b_g)``, ``r = σ((1-g) ∘ W_r x + g ∘ U_r h + b_r)``, ``z`` likewise,
+    ``h~ = (1-g) ∘ tanh(W x + g ∘ r ∘ (U h + b))``, ``h' = g ∘ z ∘ h + (1 - z) ∘ h~``.
+
+    Args:
+        inputs, hidden_dim: as :class:`Cell`; the bias is no input's.
+    """
+
+    def __init__(self, inputs: Dict[str, int], hidden_dim: int):
+        super().__init__(inputs, hidden_dim)
+        self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=False)
+        self.bias = nn.Parameter(torch.empty(self.gates * hidden_dim))
+
+    def context_readers(self) -> Sequence[nn.Linear]:
+        """As :meth:`..registry.Part.context_readers`."""
+        return context_maps(self.inputs)
+
+    def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
+        """One step, as :meth:`Cell.forward`."""
+        total = add_inputs(self.inputs, projected, inputs)
+        assert total is not None and self.bias is not None
+        reset_x, update_x, candidate_x, gate_x = total.to(state.dtype).chunk(4, dim=-1)  # N x n
+        reset_h, update_h, candidate_h, gate_h = self.recall(state).chunk(4, dim=-1)  # N x n
+        reset_b, update_b, candidate_b, gate_b = self.bias.to(state.dtype).chunk(4)  # n
+        gate = torch.sigmoid(gate_x + gate_h + gate_b)
+        reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate) + reset_b)
+        update = torch.sigmoid(torch.lerp(update_x, update_h, gate) + update_b)
+        candidate = (1 - gate) * torch.tanh(candidate_x + gate * reset * (candidate_h + candidate_b))
+        return torch.lerp(candidate, self.carried(gate, state), update)
 
 
 @register_cell("doubled_gru")

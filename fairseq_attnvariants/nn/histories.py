@@ -74,11 +74,6 @@ class History(Part, nn.Module):
         """Its entry of the next state, once ``w_ij``, ``N x S``, is known; ``hidden`` is ``h_{i-1}``, ``N x n``."""
         return past.carried
 
-    @classmethod
-    def projects(cls) -> bool:
-        """Whether it adds to a projected query or to projected keys."""
-        return not (cls.query_term is History.query_term and cls.key_features is History.key_features)
-
 
 HISTORIES: Registry = Registry("attention history", History)
 register_history = HISTORIES.register

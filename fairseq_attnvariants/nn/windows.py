@@ -47,14 +47,14 @@ register_window("none")(Window)
 
 @register_window("monotone")
 class MonotoneWindow(Window):
-    """``[i-D, i+D]`` at step ``i`` (local-m); beyond the source, its last word."""
+    """``[i-D, i+D]`` at step ``i`` (local-m), where ``i`` stops at the last word, as in Luong et al.'s code."""
 
     def context_readers(self) -> Sequence[nn.Linear]:
         return []
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
         last = memory.positions[:, -1:]  # S, B x 1: whichever side the padding is on
-        centre = torch.minimum(self.centre(query, memory, state), last + self.width)  # B x k
+        centre = torch.minimum(self.centre(query, memory, state), last)  # B x k
         distance = memory.positions.unsqueeze(1) - centre.unsqueeze(2)  # B x k x S
         return memory.padding_mask.unsqueeze(1) | (distance.abs() > self.width), self.factor(distance)
 
