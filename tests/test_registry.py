@@ -136,7 +136,6 @@ def test_own_options(mine):
         (dict(part_args='{"decay": 0.9}'), "--part-args: JSON such as"),
         (dict(part_args="decay=0.9"), "--part-args: JSON such as"),
         (dict(attention_score="additive", part_args='{"cosine": {}}'), "--part-args: the model has no part 'cosine'"),
-        (dict(attention_score="dot", decoder_hidden_size=16), "--attention-history context adds to a projected"),
     ],
 )
 def test_refuses(options, message):
