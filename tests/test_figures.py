@@ -14,6 +14,7 @@ from scipy import stats
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 RECIPES = sorted((ROOT / "examples").glob("*/README.md"))
+MARGINS = {"BLEU": 0.5, "TER": 0.5, "1-gram precision": 0.5, "AER": 0.02, "accuracy": 5}
 MARK = re.compile(r"([\d.,]+(?: ± [\d.,]+)?(?: %)?)\**<!--=([a-z0-9-]+)-->")
 
 
@@ -46,8 +47,8 @@ def test_marked_figures_agree():
 
 def test_findings_of_three_seeds():
     page = ROOT / "examples" / "FINDINGS.md"
-    text = " ".join(page.read_text().split())
     (table,) = [rows for rows in tables(page.read_text()) if rows[0][-2:] == ["Holm's p", "from"]]
+    claims = [row for rows in tables(page.read_text()) if "verdict" in rows[0][4:] for row in rows[1:]]
     tested = []
     for _, measure, system, baseline, difference, interval, p, holm, source in table[1:]:
         pairs = [[float(seed) for seed in cell.split(", ")] for cell in (system, baseline)]
@@ -57,12 +58,21 @@ def test_findings_of_three_seeds():
         decimals = len(difference.split(".")[1])
         assert difference == f"{mean:+.{decimals}f}", measure
         assert interval == f"{low:+.{decimals}f} to {high:+.{decimals}f}", measure
-        assert f"{difference} ({interval})" in text, f"{measure}: no claim has {difference} ({interval})"
         tested.append((test.pvalue, p, holm))
+        significant = low * high > 0 and float(holm) < 0.05
+        level = max(-low, high) <= MARGINS.get(measure, 0)
+        rule = "shown" if significant else "level" if level else "open"
+        verdicts = [row[4].strip("*") for row in claims if f"{difference} ({interval})" in row[3]]
+        assert verdicts and all(verdict.startswith(rule) for verdict in verdicts), (
+            f"{difference}: {verdicts}, not {rule}"
+        )
         recipe = (page.parent / re.search(r"\((.*?)#", source)[1]).read_text()
         figures = [figure for figure in f"{system}, {baseline}".split(", ") if figure != "0"]
         missing = [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", recipe)]
         assert not missing, f"{measure}: {missing} are not in {source}"
+    for row in claims:  # a verdict needs an interval over three seeds
+        if row[4].strip("*").startswith(("shown", "refuted", "level")):
+            assert re.search(r"\(\S+ to \S+\), [3-9]$", row[3]), row
     largest = 0.0
     for rank, (value, p, holm) in enumerate(sorted(tested)):
         largest = max(largest, min(1.0, (len(tested) - rank) * value))
