@@ -10,39 +10,39 @@ with it, and the smallest and the largest; below 1 it costs time, and is there f
 import statistics
 import sys
 import time
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from unittest.mock import patch
 
 import torch
 from speed import Trainer, generator_of, load, parse, timed
 from tabulate import tabulate
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
 from fairseq_attnvariants.models import attention_rnn
-from fairseq_attnvariants.nn import attention, decoder, layers
+from fairseq_attnvariants.nn import attention, layers
 from fairseq_attnvariants.nn.fast import deferred, loop
 from fairseq_attnvariants.nn.state import reorder
 
 
-def pytorchs(self, inputs, initial=None):
-    """A stack of PyTorch's own layers, with the interface of ours."""
-    outputs, final = super(layers.Layers, self).forward(inputs)
-    return outputs, torch.cat(final, dim=-1) if isinstance(final, tuple) else final
+def pytorchs(self, data, sizes, initial):
+    """A layer of PyTorch's own, with the interface of ours."""
+    parts = tuple(part.contiguous() for part in initial.chunk(self.cell.parts, dim=-1))
+    packed = PackedSequence(data, torch.tensor(sizes))
+    outputs, final = self.kernels.forward(self, packed, parts if len(parts) > 1 else parts[0])
+    return outputs.data, torch.cat(final, dim=-1) if len(parts) > 1 else final
 
 
-def without(kind):
-    """Loops in which one kind of part stays as it is."""
-    replacement = loop._replacement
-    return [(loop, "_replacement", lambda part: None if isinstance(part, kind) else replacement(part))]
+def without_blocks(part, replacement=loop._replacement):
+    """What stands for a part in loops, energies excepted."""
+    return None if isinstance(part, attention.Recomputed) else replacement(part)
 
 
 # what is put in the place of each
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
-    "of these, those of attention's values": without(attention.WeightedSum),
-    "energies by blocks of sentences": without(attention.Recomputed),
-    "sweeps over the source": [(layers.FusedLayers, "forward", pytorchs)],
-    "stacks kept as steps": [(decoder, "kept_as_steps", lambda *_: nullcontext())],
+    "energies by blocks of sentences": [(loop, "_replacement", without_blocks)],
+    "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
 }
 SEARCHES = {
     "annotations projected once": [(attention_rnn, "for_hypotheses", lambda *same: same)],

@@ -9,15 +9,18 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 from torch import nn
 
 from .implied import Source, bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
-from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
+from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention, Recomputed
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, GRUCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
 from .nn.decoder import Decoder, InitialState, InitialStates, LayersAbove
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
+from .nn.fast.blocks import by_blocks
+from .nn.fast.loop import in_loop
 from .nn.histories import HISTORIES, History
 from .nn.readout import READOUTS, AdaptiveWeighting, Readout
 from .nn.transition import AnyAttention, AnyCell, Condition, Transition
+from .nn.twins import Loop
 from .nn.windows import WINDOWS
 from .options import least_depth
 from .registry import Registry, Widths
@@ -31,6 +34,16 @@ def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
     given = {own: getattr(cfg, option) for own, option in kind.flags.items()}
     given.update(part_arguments(cfg)[name] if kind.options else {})
     return partial(kind, **given) if given else kind
+
+
+def speed_up(module: Any) -> Any:
+    """The module, with loops as :mod:`.nn.fast` runs them; what it computes is the same."""
+    for part in module.modules():
+        if isinstance(part, Loop):
+            part.in_loop = in_loop
+        if isinstance(part, Recomputed):
+            part.evaluate = by_blocks
+    return module
 
 
 def build_encoder(cfg, dropout: nn.Module) -> Encoder:

@@ -10,20 +10,44 @@ from .model import Limits, System, Text, run_batches, symbols
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 
 from fairseq_attnvariants.losses import norms
+from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, DeepCell, with_residual
 from fairseq_attnvariants.nn.decoder import Decoded, Decoder
-from fairseq_attnvariants.nn.layers import AdaptiveGRU
+from fairseq_attnvariants.nn.layers import Layers
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting
 
 from .files import UserError
 
 
-def adaptive_gates(layers: AdaptiveGRU, arguments: Tuple[PackedSequence], _: Any) -> Tensor:
-    """``g_t`` (Li et al. 2018 eq. 13)."""
-    inputs, _ = pad_packed_sequence(arguments[0], batch_first=True)  # sources of one length: none is padded
-    return layers.adaptive_gates(inputs)
+def adaptive_gates(layers: Layers, arguments: Tuple[PackedSequence], _: Any) -> Tensor:
+    """``g_t`` (Li et al. 2018 eq. 13) of the directions of each layer, from the lowest, ``d x B x T x n``."""
+    packed = arguments[0]  # sources of one length: none is padded
+    data, sizes = packed.data, packed.batch_sizes.tolist()
+    found = []
+    stack: Any = layers.layers
+    for number, layer in enumerate(stack, start=1):
+        below = data
+        data, _ = layer(below, sizes, layer.start(below, sizes[0]))
+        read, states = (flat.unflatten(0, (len(sizes), -1)) for flat in (below, data))  # T x B x ...
+        cells: Any = layer.cells
+        for reverse, (cell, own) in enumerate(zip(cells, states.chunk(len(cells), dim=2))):
+            # zero before the first step, which in reverse is the last
+            before = F.pad(own[1:], (0, 0, 0, 0, 0, 1)) if reverse else F.pad(own[:-1], (0, 0, 0, 0, 1, 0))
+            first: Any = cell.cells[0] if isinstance(cell, DeepCell) else cell
+            gate = (first.project("input", read) + first.recall(before)).chunk(4, dim=-1)[3]
+            found.append(torch.sigmoid(gate).transpose(0, 1))
+        data = with_residual(layers.residuals, number, data, below)
+    gates = torch.stack(found)
+    return gates if packed.unsorted_indices is None else gates.index_select(1, packed.unsorted_indices)
+
+
+def has_adaptive_gates(module: nn.Module) -> bool:
+    """Whether they are layers of :class:`~fairseq_attnvariants.nn.cells.AdaptiveGRUCell`."""
+    cell = module.cell if isinstance(module, Layers) else None
+    return isinstance(cell.cells[0] if isinstance(cell, DeepCell) else cell, AdaptiveGRUCell)
 
 
 def weights(_: AdaptiveWeighting, arguments: Any, output: Tensor) -> Tensor:
@@ -52,7 +76,7 @@ class Gates(NamedTuple):
 KINDS = (
     Gates(
         "source", "an adaptive GRU in the encoder (--arch adaptive_gru or adaptive_both)", ("g forward", "g backward"),
-        lambda module: isinstance(module, AdaptiveGRU), adaptive_gates, joined=0,
+        has_adaptive_gates, adaptive_gates, joined=0,
     ),
     Gates(
         "target", "an adaptive output (--arch adaptive_output or adaptive_both)", ("alpha_s", "alpha_y", "alpha_c"),
@@ -87,7 +111,7 @@ def gate_names(parts: Parts) -> Dict[str, List[str]]:
     """What :func:`read_gates` gives for each side; the encoder's layers are counted from the lowest."""
     names: Dict[str, List[str]] = defaultdict(list)
     for kind, modules in parts.items():
-        layers = [cells for part in modules for cells in part.cells] if kind.side == "source" else []
+        layers = [layer.cells for part in modules for layer in part.layers] if kind.side == "source" else []
         if len(layers) > 1:  # of one direction or of two
             numbered = enumerate(layers, start=1)
             names[kind.side] += [f"{name}, layer {n}" for n, cells in numbered for name in kind.names[: len(cells)]]

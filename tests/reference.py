@@ -119,17 +119,16 @@ NORMALISERS = {
 def recurrence(model, prefix, kind, layer, direction=0):
     """One step of a layer, from an input and a state to a state, and the width of its output."""
     names = {name for name, _ in model.named_parameters()}
-    if any(name.startswith(f"{prefix}.layers.{layer}.") for name in names):  # layers with modules of their own
-        prefix, layer = f"{prefix}.layers.{layer}", 0
+    prefix = f"{prefix}.layers.{layer}"
     p = lambda name: matrix(model, f"{prefix}.{name}")  # noqa: E731
-    name = f"{prefix}.cells.{layer}.{direction}"
+    name = f"{prefix}.cells.{direction}"
     deep = depth(model, name)
     name += ".cells.0" if deep > 1 else ""
     if any(parameter.startswith(name) for parameter in names):
         parts = [name[len(prefix) + 1 :] + part for part in (".inputs.input.", ".recurrent.")]
         w, u, b = p(parts[0] + "weight"), p(parts[1] + "weight"), [p(parts[0] + "bias")]
     else:
-        suffix = f"_l{layer}" + direction * "_reverse"
+        suffix = "_l0" + direction * "_reverse"
         w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     if kind == "lstm":
         b = [sum(b)]

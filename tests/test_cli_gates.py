@@ -107,7 +107,7 @@ def test_gates_of_the_encoder_follow_the_equation(runs, gated, tmp_path):
             states = [a[16 * direction : 16 * (direction + 1)] for a in annotations]
             zero = torch.zeros(16).double()
             before = [*states[1:], zero] if direction else [zero, *states[:-1]]
-            prefix = f"encoder.network.rnn.cells.0.{direction}."
+            prefix = f"encoder.network.rnn.layers.0.cells.{direction}."
             w, b = (matrix(loaded.model, f"{prefix}inputs.input.{kind}") for kind in ("weight", "bias"))
             u = matrix(loaded.model, f"{prefix}recurrent.weight")
             expected = [100 * torch.sigmoid(w @ a + b + u @ h)[-16:].mean() for a, h in zip(x, before)]
@@ -120,7 +120,7 @@ def test_every_layer_is_there_whichever_level_it_is_of(runs, tmp_path):
     corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="adaptive_gru"))
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     for name, parameter in state["model"].items():
-        if name.startswith("encoder.network.upper.cells.0."):
+        if name.startswith("encoder.network.upper.layers.0.cells."):
             parameter.zero_()
     torch.save(state, tmp_path / "halves.pt")
     for record in values(runs, tmp_path, tmp_path / "halves.pt"):

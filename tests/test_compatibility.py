@@ -9,18 +9,11 @@ import torch
 from data import make_0_1_0 as old
 from fairseq import checkpoint_utils
 
-from fairseq_attnvariants.models.renamed import rename
+from fairseq_attnvariants.models.renamed import renamed
 from fairseq_attnvariants.variants import VARIANTS
 
 with tarfile.open(old.ARCHIVE) as archive:
     NAMES = [Path(name).stem for name in archive.getnames() if name != "expected.pt"]
-
-
-def renamed(name):
-    """What a parameter of then is called now."""
-    names = {name: None}
-    rename(names)
-    return next(iter(names))
 
 
 def close(found, expected):

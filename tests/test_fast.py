@@ -113,19 +113,6 @@ def test_reduced_products_are_float32_and_end_with_an_error():
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-def test_stacks_are_not_kept():
-    """Of what the readout reads, the steps' own tensors are all that is kept."""
-    model = build("rnnsearch", scale=0.5)
-    source, lengths, previous = batch(target_lengths=(9, 9, 9))
-    kept = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda tensor: kept.append(tensor.shape) or tensor.detach(), lambda t: t
-    ):
-        model(source, lengths, previous)
-    context = 2 * 8  # of the small model
-    assert not [shape for shape in kept if shape[-1] == context and shape.numel() == 3 * 10 * context]
-
-
 def test_a_graph_is_freed_with_its_outputs():
     """What the graph keeps does not hold the graph."""
 

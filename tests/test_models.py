@@ -347,7 +347,7 @@ def test_initial_values():
     recurrent = parameters["decoder.network.transition.before.recurrent.weight"]
     for block in recurrent.split(32):
         torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
-    block = parameters["encoder.network.rnn.weight_hh_l0_reverse"][:32]
+    block = parameters["encoder.network.rnn.layers.0.weight_hh_l0_reverse"][:32]
     torch.testing.assert_close(block @ block.t(), torch.eye(32), rtol=0, atol=1e-4)
     square = parameters["decoder.network.transition.attention.key.weight"]
     torch.testing.assert_close(square @ square.t(), torch.eye(64), rtol=0, atol=1e-4)
@@ -357,7 +357,7 @@ def test_initial_values():
     for name in (
         "encoder.embed_tokens.weight",
         "decoder.network.readout.hidden.weight",
-        "encoder.network.rnn.weight_ih_l0",
+        "encoder.network.rnn.layers.0.weight_ih_l0",
     ):
         assert 0.008 < parameters[name].std() < 0.012, name
     assert all(not p.any() for n, p in parameters.items() if n.endswith("bias") or "bias_" in n)

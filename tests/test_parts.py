@@ -1,12 +1,14 @@
 """Gradients, degenerate cases and hand-computable numbers of the parts."""
 
 import math
+import re
+from functools import partial
 
 import pytest
 import torch
 from conftest import batch, build
 from reference import adaptive_gru
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_attnvariants.nn import cells as kinds
@@ -32,12 +34,13 @@ from fairseq_attnvariants.nn.fast import blocks
 from fairseq_attnvariants.nn.fast.blocks import RecomputedBlocks
 from fairseq_attnvariants.nn.histories import DistanceHistory, Past, uniform_weights
 from fairseq_attnvariants.nn.init import Scheme
-from fairseq_attnvariants.nn.layers import GRU, LSTM, AdaptiveGRU, CellLayers, fused_direction, sweep
+from fairseq_attnvariants.nn.layers import Direction, FusedStep, Layers, sweep
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.nn.windows import MonotoneWindow, PredictiveWindow
 from fairseq_attnvariants.registry import Widths
 from fairseq_attnvariants.variants import VARIANTS
+from fairseq_attnvariants_cli.gated import adaptive_gates
 
 
 def double(*shape):
@@ -76,7 +79,8 @@ def test_gradient_of_a_sweep(cell, reverse):
     inputs = double(cell.gates * 2, 3), double(cell.gates * 2), double(cell.gates * 2, 2), double(6, 3)
 
     def swept(weight, bias, recurrent, data, initial):
-        return sweep(cell, fused_direction(cell, weight, bias, recurrent), data, [3, 2, 1], initial, reverse)
+        direction = Direction(partial(linear, weight=weight, bias=bias), FusedStep(cell, recurrent))
+        return sweep(cell, direction, data, [3, 2, 1], initial, reverse)
 
     assert torch.autograd.gradcheck(swept, (*inputs, double(3, cell({"x": 1}, 2).state_dim)))
 
@@ -121,22 +125,23 @@ def test_cells_equal_pytorchs(cell, torch_cell):
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("kind,theirs", [(GRU, torch.nn.GRU), (LSTM, torch.nn.LSTM)])
+@pytest.mark.parametrize("kind,theirs", [(GRUCell, torch.nn.GRU), (LSTMCell, torch.nn.LSTM)])
 def test_swept_layers_equal_pytorchs(kind, theirs, bidirectional):
-    ours = kind(3, 4, 2, batch_first=True, bidirectional=bidirectional)
+    ours = Layers(kind, 3, 4, 2, bidirectional=2 * bidirectional)
     theirs = theirs(3, 4, 2, batch_first=True, bidirectional=bidirectional)
-    theirs.load_state_dict(ours.state_dict())
+    names = {name: re.sub(r"layers\.(\d)\.(.*_l)0", r"\2\1", name) for name in ours.state_dict()}
+    theirs.load_state_dict({names[name]: value for name, value in ours.state_dict().items()})
     packed = pack_padded_sequence(torch.randn(3, 5, 3), torch.tensor([2, 5, 3]), batch_first=True, enforce_sorted=False)
     (found, last), (expected, final) = ours(packed), theirs(packed)
     torch.testing.assert_close(found.data, expected.data)
-    torch.testing.assert_close(last, final if kind is GRU else torch.cat(final, dim=-1))
-    whole, initial = torch.randn(3, 5, 3), torch.randn(4 if bidirectional else 2, 3, 4 if kind is GRU else 8)
+    torch.testing.assert_close(last, final if kind is GRUCell else torch.cat(final, dim=-1))
+    whole, initial = torch.randn(3, 5, 3), torch.randn(4 if bidirectional else 2, 3, 4 if kind is GRUCell else 8)
     (found, last), (expected, final) = (
         ours(whole, initial),
-        theirs(whole, initial if kind is GRU else tuple(part.contiguous() for part in initial.chunk(2, dim=-1))),
+        theirs(whole, initial if kind is GRUCell else tuple(part.contiguous() for part in initial.chunk(2, dim=-1))),
     )
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(last, final if kind is GRU else torch.cat(final, dim=-1))
+    torch.testing.assert_close(last, final if kind is GRUCell else torch.cat(final, dim=-1))
 
 
 def test_adaptive_gru_equals_the_plain_one_where_it_must():
@@ -185,10 +190,10 @@ def test_controls_of_the_adaptive_gru_start_doubled():
 
 def test_further_cells_that_keep_the_state_are_none():
     """With z = 1 the cells that read only the state hand it on."""
-    plain, deep = (CellLayers(GRUCell, 3, 4, 2, bidirectional=True, depth=depth) for depth in (1, 3))
+    plain, deep = (Layers(GRUCell, 3, 4, 2, bidirectional=2, depth=depth, masked=True) for depth in (1, 3))
     with torch.no_grad():
-        for cells, deeper in zip(plain.cells, deep.cells):
-            for cell, [first, *others] in zip(cells, (direction.cells for direction in deeper)):
+        for layer, deeper in zip(plain.layers, deep.layers):
+            for cell, [first, *others] in zip(layer.cells, (direction.cells for direction in deeper.cells)):
                 for parameter, same in zip(cell.parameters(), first.parameters()):
                     same.copy_(parameter.uniform_(-1, 1))
                 for other in others:
@@ -223,12 +228,12 @@ def test_a_cell_refuses_an_input_that_it_does_not_have():
 
 def test_shares_of_stacked_adaptive_layers():
     """Against the equation, word by word; the layers above read both directions of the ones below."""
-    layers = AdaptiveGRU(AdaptiveGRUCell, 3, 4, layers=2, bidirectional=True).double().eval()
+    layers = Layers(AdaptiveGRUCell, 3, 4, layers=2, bidirectional=2).double().eval()
     inputs = torch.randn(1, 5, 3, dtype=torch.float64)
     rows, expected = inputs[0], []
-    for cells in layers.cells:
+    for layer in layers.layers:
         found = []
-        for cell, order in zip(cells, (range(5), range(4, -1, -1))):
+        for cell, order in zip(layer.cells, (range(5), range(4, -1, -1))):
             w, u, b = cell.inputs["input"].weight, cell.recurrent.weight, cell.inputs["input"].bias
             h, shares, states = torch.zeros(4).double(), {}, {}
             for j in order:
@@ -237,7 +242,8 @@ def test_shares_of_stacked_adaptive_layers():
             expected.append(torch.stack([shares[j] for j in range(5)]))
             found.append(torch.stack([states[j] for j in range(5)]))
         rows = torch.cat(found, dim=1)
-    torch.testing.assert_close(layers.adaptive_gates(inputs)[:, 0], torch.stack(expected))
+    found = adaptive_gates(layers, (pack_padded_sequence(inputs, [5], batch_first=True),), None)
+    torch.testing.assert_close(found[:, 0], torch.stack(expected))
 
 
 def test_adaptive_output_equals_the_plain_one_where_it_must():

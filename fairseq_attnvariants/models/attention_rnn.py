@@ -19,7 +19,7 @@ from fairseq.modules import FairseqDropout
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from ..build import build_bridge, build_decoder, build_encoder
+from ..build import build_bridge, build_decoder, build_encoder, speed_up
 from ..hub import Pretrained
 from ..implied import part_arguments
 from ..nn.bridging import DirectBridge
@@ -97,7 +97,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         model = cls(
             cfg,
             Encoder(source, source_embedding, cfg),
-            IncrementalDecoder(target, target_embedding, build_decoder(cfg), build_bridge(cfg), cfg),
+            IncrementalDecoder(target, target_embedding, speed_up(build_decoder(cfg)), build_bridge(cfg), cfg),
         )
         initialise(model, Scheme(str(cfg.init) == "uniform", cfg.init_std, cfg.gate_bias))
         pretrained(source_embedding, source, cfg.encoder_embed_path, cfg.encoder_freeze_embed, "--encoder-embed-path")
@@ -195,7 +195,8 @@ class Encoder(FairseqEncoder):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
         self.dropout_in = FairseqDropout(cfg.encoder_dropout_in, module_name="encoder_dropout_in")
-        self.network = build_encoder(cfg, FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out"))
+        dropout = FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out")
+        self.network = speed_up(build_encoder(cfg, dropout))
         self.max_source_positions = cfg.max_source_positions
         self.space = dictionary.space() if isinstance(self.network, HierarchicalEncoder) else None
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))

@@ -1,13 +1,25 @@
 """Parameters of older versions by their present names."""
 
+import re
 from typing import Any, Dict
 
-RENAMED = {
-    "encoder.layers.": "encoder.network.",
-    "decoder.layers.upper.": "decoder.network.above.",
-    "decoder.layers.": "decoder.network.",
-}
-"""How names began until 0.3.0, the first that fits."""
+LAYERS = r"(encoder\.network\.(?:above\.)?(?:rnn|upper|words|characters)|decoder\.network\.above\.rnn)"
+RENAMED = [
+    # until 0.3.0
+    (r"(encoder|decoder)\.layers\.", r"\1.network."),
+    (r"decoder\.network\.upper\.", "decoder.network.above."),
+    (LAYERS + r"\.layers\.(\d+)\.cells\.0\.(\d+)\.", r"\1.layers.\2.cells.\3."),
+    (LAYERS + r"\.cells\.(\d+)\.(\d+)\.", r"\1.layers.\2.cells.\3."),
+    (LAYERS + r"\.((?:weight|bias)_[ih]h)_l(\d+)", r"\1.layers.\3.\2_l0"),
+]
+"""How names begin in an older version, and what stands there now; one after the other."""
+
+
+def renamed(name: str) -> str:
+    """What a parameter is called now."""
+    for old, new in RENAMED:
+        name = re.sub("^" + old, new, name)
+    return name
 
 
 def rename(state_dict: Dict[str, Any], prefix: str = "") -> None:
@@ -17,7 +29,6 @@ def rename(state_dict: Dict[str, Any], prefix: str = "") -> None:
         state_dict: parameters by name.
         prefix: of all names, without its dot.
     """
-    prefix = f"{prefix}." if prefix else ""
-    for old, new in RENAMED.items():
-        for name in [name for name in state_dict if name.startswith(prefix + old)]:
-            state_dict[prefix + new + name[len(prefix + old) :]] = state_dict.pop(name)
+    start = f"{prefix}." if prefix else ""
+    for name in [name for name in state_dict if name.startswith(start)]:
+        state_dict[start + renamed(name[len(start) :])] = state_dict.pop(name)

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from ..registry import Part, Registry, Widths
-from .fast.blocks import by_blocks
 from .histories import Histories, History, KeyFeatures, plus
 from .layer_norm import at_least_float32, layer_norm
 from .state import Encoded, Memory, State, grouped
@@ -48,18 +47,26 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
         return at_least_float32(total).tanh_() @ at_least_float32(vector)  # in place, because it is large
 
 
+def evaluated(energies: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Energies of arguments."""
+    return energies(*arguments)
+
+
 class Recomputed(nn.Module):
-    """Of energies, keeps only the arguments for the backward pass, which computes them again.
+    """Energies of which only the arguments are kept for the backward pass, which computes them again.
 
     What :func:`additive_energies` has in between would be the largest tensor of training, kept once a step.
     """
+
+    evaluate: Callable[..., Tensor] = staticmethod(evaluated)
+    """what is done where there is no backward pass"""
 
     def forward(
         self, energies: Callable[..., Tensor], query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures
     ) -> Tensor:
         """``B x k x S``, of arguments as those of :func:`additive_energies`."""
         if not torch.is_grad_enabled():
-            return by_blocks(energies, query, keys, vector, *features)
+            return self.evaluate(energies, query, keys, vector, *features)
         return checkpoint(energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False)
 
 
@@ -147,12 +154,9 @@ class Attended(NamedTuple):
     """of each head, where there are several, ``N x h x S``, float32."""
 
 
-class WeightedSum(nn.Module):
-    """``Σ_j w_j v_j``."""
-
-    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
-        return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """``Σ_j w_j v_j``, ``N x a``, of weights ``N x S`` and values ``B x S x a``."""
+    return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
 class Attention(Part, nn.Module):
@@ -192,7 +196,6 @@ class Attention(Part, nn.Module):
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
         self.window = window or Window(widths)
-        self.sum = WeightedSum()
 
     @property
     def averages(self) -> bool:
@@ -240,7 +243,7 @@ class Attention(Part, nn.Module):
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         """What weights as :meth:`energies` find in the memory."""
         weights = weights.flatten(0, -2)  # N x S
-        return Attended(self.sum(weights, memory.values), weights)
+        return Attended(weighted_sum(weights, memory.values), weights)
 
 
 SCORES: Registry = Registry("attention score", Attention)
@@ -273,17 +276,14 @@ class DotAttention(Attention):
     heads = 1
     scale = 1.0
 
-    def __init__(self, widths: Widths, *parts: Any, **options: Any):
-        super().__init__(widths, *parts, **options)
-        self.product = WeightedSum()  # of the keys' dimensions, by the query's
-
     def memory(self, encoded: Encoded) -> Memory:
         memory = super().memory(encoded)
         return memory._replace(keys=by_head(memory.keys, self.heads))
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         query = query.unflatten(2, (self.heads, -1)).transpose(1, 2) * self.scale  # B x h x k x d
-        energies = self.product(query.flatten(0, 2), keys.flatten(0, 1).transpose(1, 2))  # (B·h·k) x S
+        # a sum of the keys' dimensions, by the query's, (B·h·k) x S
+        energies = weighted_sum(query.flatten(0, 2), keys.flatten(0, 1).transpose(1, 2))
         energies = energies.view(*query.shape[:3], -1)
         for values, matrix in features:
             own = query @ matrix.unflatten(0, (self.heads, -1)).to(query.dtype)  # Vᵀ q, B x h x k x f
@@ -333,7 +333,7 @@ class MultiHeadAttention(ScaledAttention):
 
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         weights = weights.transpose(0, 1)  # B x h x k x S
-        contexts = self.sum(weights.flatten(0, 2), memory.values.flatten(0, 1)).view(*weights.shape[:3], -1)
+        contexts = weighted_sum(weights.flatten(0, 2), memory.values.flatten(0, 1)).view(*weights.shape[:3], -1)
         context = self.output(contexts.transpose(1, 2).flatten(2).flatten(0, 1))  # N x a
         heads = weights.transpose(1, 2).flatten(0, 1)  # N x h x S
         return Attended(context, heads.mean(1), head_weights=heads)
@@ -357,7 +357,6 @@ class AttentionViaAttention(nn.Module):
         super().__init__()
         self.upper = upper
         self.lower = lower
-        self.guide_sum = WeightedSum()
 
     @property
     def histories(self) -> Histories:
@@ -383,7 +382,7 @@ class AttentionViaAttention(nn.Module):
         above = self.upper(query, memory.upper, state, guide)
         guide, guides = None, memory.upper.guides
         if guides is not None:
-            guide = self.guide_sum(above.weights, guides)  # N x A
+            guide = weighted_sum(above.weights, guides)  # N x A
         elif self.lower.guide is not None:
             guide = self.lower.guide(above.context)
         below = self.lower(query, memory, state, guide)

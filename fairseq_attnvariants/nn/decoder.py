@@ -3,7 +3,6 @@
 Shapes as in :mod:`.state`; ``f`` is the width of the readout's features.
 """
 
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -13,13 +12,12 @@ from torch.utils.checkpoint import checkpoint
 
 from .cells import MakeCell
 from .dropout import HiddenDropout
-from .fast.loop import in_loop
-from .fast.stacks import kept_as_steps, stack
 from .layer_norm import at_least_float32, layer_norm
-from .layers import recurrent_layers
+from .layers import Layers
 from .readout import Readout
 from .state import Encoded, Memory, State, grouped
 from .transition import Transition, Words
+from .twins import Loop
 
 CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
 OTHERS = "weights", "upper_weights", "head_weights", "condition"  # of states, beside what the readout reads
@@ -92,7 +90,7 @@ class LayersAbove(nn.Module):
     """Layers above the transition.  They feed nothing back to it, so they run over all steps at once.
 
     Args:
-        cell, hidden_dim, layers, dropout, options: as :func:`~.layers.recurrent_layers` has them.
+        cell, hidden_dim, layers, dropout, options: as :class:`~.layers.Layers` has them.
         context: width of the context that every layer reads (Wu et al. 2016), or 0.
     """
 
@@ -100,7 +98,7 @@ class LayersAbove(nn.Module):
         super().__init__()
         self.layers = layers
         self.context = context
-        self.rnn = recurrent_layers(cell, hidden_dim, hidden_dim, layers, dropout, beside=context, **options)
+        self.rnn = Layers(cell, hidden_dim, hidden_dim, layers, dropout, beside=context, **options)
 
     def forward(self, outputs: Tensor, contexts: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
         """``N x T x n``, ``N x T x a`` and ``N x layers x state width`` to outputs and a state of the same shapes."""
@@ -109,7 +107,7 @@ class LayersAbove(nn.Module):
         return outputs, final.transpose(0, 1)
 
 
-class Decoder(nn.Module):
+class Decoder(Loop):
     """An attentional decoder composed of parts.
 
     Args:
@@ -198,21 +196,19 @@ class Decoder(nn.Module):
         words = self.transition.project(target)
         steps: Any = ([None] * target.size(1) if part is None else part.unbind(1) for part in words)
         states = []
-        transition = self.transition if self.compiled else in_loop(self.transition)
+        transition = self.transition if self.compiled else self.in_loop(self.transition)
         for word in map(Words, *steps):
             state = transition(word, memory, state)
             states.append(state)
-        hiddens, contexts = (stack([getattr(state, name) for state in states]) for name in ("hidden", "context"))
+        hiddens, contexts = (_stacked([getattr(state, name) for state in states]) for name in ("hidden", "context"))
         last: Any = self.transition.last
-        hidden = last.output(hiddens.whole)  # N x T x n
+        hidden = last.output(hiddens)  # N x T x n
         if self.reads_all_layers:
-            hidden = torch.cat(last.outputs(hiddens.whole), dim=-1)  # N x T x (layers · n)
+            hidden = torch.cat(last.outputs(hiddens), dim=-1)  # N x T x (layers · n)
         if self.above is not None and state.above is not None:
-            hidden, higher = self.above(hidden, contexts.whole, state.above)
+            hidden, higher = self.above(hidden, contexts, state.above)
             state = state._replace(above=higher)
-        # what is recomputed keeps nothing at all
-        with nullcontext() if self.recompute_steps else kept_as_steps(hiddens, contexts):
-            features = self.readout(hidden, target, contexts.whole)  # N x T x f
+        features = self.readout(hidden, target, contexts)  # N x T x f
         *weights, conditions = (_stacked([getattr(state, name) for state in states]) for name in OTHERS)
         return Decoded._make([features, *(of_tokens(each, memory) for each in weights), conditions, state])
 

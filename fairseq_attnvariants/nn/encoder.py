@@ -3,7 +3,7 @@
 Shapes as in :mod:`.state`; padding may stand left or right.
 """
 
-from typing import Any, Optional, Tuple, Union
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .cells import MakeCell
 from .dropout import HiddenDropout
-from .layers import Layers, LayerStack, recurrent_layers
+from .layers import Layers
 from .state import Encoded
 
 
@@ -33,7 +33,7 @@ class BidirectionalEncoder(nn.Module):
             Zhang 2018 §3.2).
         hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
         residuals: the layer, from 1, from which on a layer's input is added to its output, or 0.
-        options: of the layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayers`.
+        options: of the layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayer`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BidirectionalEncoder(nn.Module):
         self.hidden_dropout = HiddenDropout(hidden_dropout)
         lowest = layers if levels == 1 else 1
         options.update(dropout=between, masked=hidden_dropout > 0)
-        self.rnn = recurrent_layers(
+        self.rnn = Layers(
             cell,
             input_dim,
             hidden_dim,
@@ -67,7 +67,7 @@ class BidirectionalEncoder(nn.Module):
             **options,
         )
         options.update(bidirectional=bidirectional - 1, residuals=max(0, residuals - 1))  # counted above the lowest
-        self.upper = None if levels == 1 else recurrent_layers(cell, 2 * hidden_dim, hidden_dim, layers - 1, **options)
+        self.upper = None if levels == 1 else Layers(cell, 2 * hidden_dim, hidden_dim, layers - 1, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
         """Encode a batch.
@@ -104,7 +104,7 @@ class HierarchicalEncoder(nn.Module):
         between: dropout rate between layers.
         hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
         words_alone: keep the characters' states from the decoder; a word's weight is shared among its characters.
-        options: of all layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayers`.
+        options: of all layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayer`.
     """
 
     def __init__(
@@ -128,9 +128,9 @@ class HierarchicalEncoder(nn.Module):
         self.words_alone = words_alone
         self.hidden_dropout = HiddenDropout(hidden_dropout)
         options["masked"] = hidden_dropout > 0
-        self.characters = recurrent_layers(character_cell, input_dim, character_dim, 1, **options)
+        self.characters = Layers(character_cell, input_dim, character_dim, 1, **options)
         sizes = character_dim, hidden_dim, layers, between, bidirectional, residuals
-        self.words = recurrent_layers(cell, *sizes, **options)
+        self.words = Layers(cell, *sizes, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.
@@ -152,7 +152,7 @@ class HierarchicalEncoder(nn.Module):
         return Encoded(annotations, padding_mask, final, embedded, upper, words_mask)
 
 
-def run(rnn: Union[Layers, LayerStack], inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
     """Layers over a padded batch.
 
     Outputs of the top layer ``B x S x width``, zero at padding, and its last ones, ``[→s_S; ←s_1]``, ``B x width``.

@@ -1,9 +1,20 @@
-"""Copies of modules that share their parameters and compute in another way; whoever wrote them need not know."""
+"""Modules that run a part over many steps, and copies that share their parameters and compute in another way."""
 
 import copy
 from typing import Any, Callable, Optional
 
 from torch import nn
+
+
+def unchanged(part: Any) -> Any:
+    """The part itself."""
+    return part
+
+
+class Loop(nn.Module):
+    """A module that runs a part over many steps, and asks before the first what is to stand for it there."""
+
+    in_loop: Callable[[Any], Any] = staticmethod(unchanged)
 
 
 def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -> Any:

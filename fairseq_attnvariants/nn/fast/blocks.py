@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from ..histories import KeyFeatures
 from .deferred import Constant, Notes
@@ -77,10 +78,13 @@ class RecomputedBlocks(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.notes = Notes()
+        self.keys: Optional[Tensor] = None
         self.constant: Optional[Tensor] = None
 
     def forward(self, energies: Any, query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
         """``B x k x S``."""
         if self.constant is None:
-            self.constant = Constant.apply(keys, self.notes)
+            self.keys, self.constant = keys, Constant.apply(keys, self.notes)
+        if keys is not self.keys:  # not those of the other steps
+            return checkpoint(energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False)
         return _Energies.apply(energies, self.notes, query, self.constant, vector, *chain(*features))
