@@ -1,4 +1,4 @@
-"""What version 0.1.0 trained is loaded, computes and translates the same, and goes on training as it would have."""
+"""What earlier versions trained is loaded, computes and translates the same, and goes on training as it would have."""
 
 import shutil
 import tarfile
@@ -7,13 +7,22 @@ from pathlib import Path
 import pytest
 import torch
 from data import make_0_1_0 as old
+from data import make_0_3_0
 from fairseq import checkpoint_utils
 
 from fairseq_attnvariants.models.renamed import renamed
 from fairseq_attnvariants.variants import VARIANTS
 
-with tarfile.open(old.ARCHIVE) as archive:
-    NAMES = [Path(name).stem for name in archive.getnames() if name != "expected.pt"]
+ARCHIVES = {"0.1.0": (old.ARCHIVE, old.COMPOSITIONS), "0.3.0": (make_0_3_0.ARCHIVE, make_0_3_0.COMPOSITIONS)}
+
+
+def names(version):
+    """The models of a version."""
+    with tarfile.open(ARCHIVES[version][0]) as archive:
+        return [Path(name).stem for name in archive.getnames() if name != "expected.pt"]
+
+
+MODELS = pytest.mark.parametrize("version, name", [(version, name) for version in ARCHIVES for name in names(version)])
 
 
 def close(found, expected):
@@ -22,26 +31,27 @@ def close(found, expected):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The checkpoints of 0.1.0, what is expected of them, and the corpus in ``data/``."""
-    folder = tmp_path_factory.mktemp("0.1.0")
-    with tarfile.open(old.ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+    """For each version a folder of its checkpoints and of what is expected of them; the corpus is in ``data/``."""
+    folder = tmp_path_factory.mktemp("old")
+    for version, (path, _) in ARCHIVES.items():
+        with tarfile.open(path) as archive:
+            archive.extractall(folder / version, filter="data")
     old.binarise(folder / "data")
     return folder
 
 
 @pytest.fixture(scope="module")
 def expected(files):
-    return torch.load(files / "expected.pt", weights_only=True)
+    return {version: torch.load(files / version / "expected.pt", weights_only=True) for version in ARCHIVES}
 
 
 def test_every_architecture_of_then_is_there():
-    assert {*NAMES} - {*old.COMPOSITIONS} <= {*VARIANTS}
+    assert {*names("0.1.0")} - {*old.COMPOSITIONS} <= {*VARIANTS}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_computes_and_translates_the_same(name, files, expected):
-    found, expected = old.observe(files / f"{name}.pt", files / "data"), expected[name]
+@MODELS
+def test_it_computes_and_translates_the_same(version, name, files, expected):
+    found, expected = old.observe(files / version / f"{name}.pt", files / "data"), expected[version][name]
     assert [*map(renamed, expected["parameters"])] == found[
         "parameters"
     ]  # in this order, by which Adam keeps its moments
@@ -50,19 +60,20 @@ def test_it_computes_and_translates_the_same(name, files, expected):
         close(found[measured], expected[measured])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_training_goes_on(name, files, expected, tmp_path):
-    """One update more, with the moments that were saved, makes the parameters that 0.1.0 made."""
-    shutil.copy(files / f"{name}.pt", tmp_path / "checkpoint_last.pt")
+@MODELS
+def test_training_goes_on(version, name, files, expected, tmp_path, monkeypatch):
+    """One update more, with the moments that were saved, makes the parameters that were made then."""
+    monkeypatch.setattr(old, "COMPOSITIONS", ARCHIVES[version][1])
+    shutil.copy(files / version / f"{name}.pt", tmp_path / "checkpoint_last.pt")
     path = old.train(name, files / "data", tmp_path, old.UPDATES + 1)
     assert checkpoint_utils.load_checkpoint_to_cpu(path)["optimizer_history"][-1]["num_updates"] == old.UPDATES + 1
-    close(old.parameters(path), expected[name]["updated"])
-    assert (old.parameters(path) - old.parameters(files / f"{name}.pt")).abs().max() > 1e-3
+    close(old.parameters(path), expected[version][name]["updated"])
+    assert (old.parameters(path) - old.parameters(files / version / f"{name}.pt")).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_options_of_later_versions_can_be_overridden(dtype, files):
     """fairseq itself leaves out what the saved configuration does not have."""
     overrides = {"data": str(files / "data" / "words"), "search_dtype": dtype}
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(files / "dl4mt.pt")], overrides)
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(files / "0.1.0" / "dl4mt.pt")], overrides)
     assert str(model.cfg.search_dtype) == dtype and model.decoder.search_dtype.asked == dtype
