@@ -12,11 +12,13 @@ allow_stock_checkpoints()
 
 # fairseq scans models/ and tasks/ only when it imports the package itself, and criterions/ never
 from . import criterions, models, tasks  # noqa: E402
+from .compat.transformer import allow_padding_masks  # noqa: E402
 from .guards.evaluation import guard_evaluation  # noqa: E402
 from .guards.names import guard_names  # noqa: E402
 from .guards.overrides import guard_overrides  # noqa: E402
 from .guards.training import guard_training  # noqa: E402
 
+allow_padding_masks()
 guard_evaluation()
 guard_names()
 guard_overrides()
