@@ -5,10 +5,11 @@ configuration (``KeyError: "'_name'"``).
 """
 
 import argparse
-import difflib
 import functools
 
 from fairseq import models, options
+
+from ..registry import nearest
 
 
 def guard_names() -> None:
@@ -47,8 +48,7 @@ def architecture(name: str) -> str:
 
 def no_such(name: str, known) -> str:
     """What to say of an architecture's name that is not ``known``."""
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    advice = (
-        f"; did you mean {near[0]}?" if near else " here; if it is your own, or another plugin's, give its --user-dir"
+    return (
+        f"there is no such architecture here{nearest(name, known)}; if it is your own, or another plugin's, give its "
+        "--user-dir"
     )
-    return f"there is no such architecture{advice}"
