@@ -1,13 +1,18 @@
 """``config/sweep.yaml`` with hydra's launchers."""
 
+import itertools
+import queue
 import re
 
 import hydra
 import pytest
 import torch
 from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
+from fairseq.data.iterators import BackgroundConsumer
 from fairseq.dataclass.initialize import hydra_init
 from hydra.core.global_hydra import GlobalHydra
+
+from fairseq_attnvariants.guards.training import stop_loading
 
 MODEL = [f"model.{name.strip('-').replace('-', '_')}={size}" for name, size in zip(SIZES[::2], SIZES[1::2])]
 FIXED = ["common.cpu=true", "optimization.max_epoch=1", *MODEL]
@@ -86,6 +91,17 @@ def test_runs_of_one_process_do_not_know_of_each_other(data, tmp_path):
     found = torch.load(two / path.relative_to(alone), weights_only=True)
     assert found["extra_state"]["best"] == expected["extra_state"]["best"]
     assert all(torch.equal(found["model"][name], value) for name, value in expected["model"].items())
+
+
+def test_the_thread_of_a_training_that_ended_early_is_stopped():
+    """Whether it is loading or waits for a place; else it may bring the interpreter down."""
+    for size in (0, 2):
+        thread = BackgroundConsumer(queue.Queue(size), itertools.count(), None, None)
+        thread.daemon = True
+        thread.start()
+        assert thread.is_alive()
+        stop_loading()
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("launcher", ["submitit_slurm", "submitit_local", "joblib", "basic"])
