@@ -61,15 +61,18 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def options_table():
-    """The help of every option: ``name: type = option(help, default)`` in the package's source."""
-    rows = ["| option | |", "|---|---|"]
+    """The help of every option, ``name: type = option(help, default, rnnsearch=value)`` in the package's source."""
+    rows = ["| option | `rnnsearch` | |", "|---|---|---|"]
     trees = [ast.parse(path.read_text()) for path in (ROOT / "fairseq_attnvariants").glob("*.py")]
     for node in (node for tree in trees for node in ast.walk(tree)):
         value = node.value if isinstance(node, ast.AnnAssign) else None
         if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "option":
             text, *default = (argument.value for argument in value.args)
             text = text.replace("|", "\\|") + (f" (default: {default[0]})" if default else "")
-            rows.append(f"| `--{node.target.id.replace('_', '-')}` | {text} |")
+            given = {keyword.arg: keyword.value for keyword in value.keywords}
+            own = given.get("rnnsearch")
+            shown = f"`{own.value}`" if isinstance(own, ast.Constant) else "by other widths" if own else ""
+            rows.append(f"| `--{node.target.id.replace('_', '-')}` | {shown} | {text} |")
     return "\n".join(rows)
 
 

@@ -1,6 +1,7 @@
 """Parts and architectures from outside: they do what those of the package do, or are refused by name."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,11 @@ def test_a_name_is_known_by_every_table_that_shows_it():
 
     for option, name in (("attention_score", "cosine"), ("attention_history", "decay"), ("decoder_cell", "minimal")):
         assert name in AttentionRNNConfig()._get_help(option)
+
+
+def test_equations_know_nothing_of_what_is_fast():
+    for path in (make.PATH.parents[1] / "nn").glob("*.py"):
+        assert not re.search(r"^\s*(from|import) .*\bfast\b", path.read_text(), re.MULTILINE), path
 
 
 def test_train_yaml_has_every_option():

@@ -159,6 +159,13 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
+class WeightedSum(nn.Module):
+    """A :func:`weighted_sum` of values that are the same at every step."""
+
+    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
+        return weighted_sum(weights, values)
+
+
 class Attention(Part, nn.Module):
     """``w_i = softmax(e_i)`` of a score's energies ``e_ij``, and ``c_i = Σ_j w_ij s_j``.
 
@@ -196,6 +203,7 @@ class Attention(Part, nn.Module):
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
         self.window = window or Window(widths)
+        self.sum = WeightedSum()
 
     @property
     def averages(self) -> bool:
@@ -243,7 +251,7 @@ class Attention(Part, nn.Module):
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         """What weights as :meth:`energies` find in the memory."""
         weights = weights.flatten(0, -2)  # N x S
-        return Attended(weighted_sum(weights, memory.values), weights)
+        return Attended(self.sum(weights, memory.values), weights)
 
 
 SCORES: Registry = Registry("attention score", Attention)
@@ -357,6 +365,7 @@ class AttentionViaAttention(nn.Module):
         super().__init__()
         self.upper = upper
         self.lower = lower
+        self.guide_sum = WeightedSum()
 
     @property
     def histories(self) -> Histories:
@@ -382,7 +391,7 @@ class AttentionViaAttention(nn.Module):
         above = self.upper(query, memory.upper, state, guide)
         guide, guides = None, memory.upper.guides
         if guides is not None:
-            guide = weighted_sum(above.weights, guides)  # N x A
+            guide = self.guide_sum(above.weights, guides)  # N x A
         elif self.lower.guide is not None:
             guide = self.lower.guide(above.context)
         below = self.lower(query, memory, state, guide)
