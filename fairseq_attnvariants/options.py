@@ -378,6 +378,12 @@ class AttentionRNNConfig(FairseqDataclass):
         "quicker of the two ('auto'), or 'int8', which rounds more and is quicker still on a CPU",
         "float32",
     )
+    coverage_penalty: float = option(
+        "strength of the coverage penalty in search, for --model-overrides: hypotheses that leave source tokens "
+        "unattended lose (Wu et al. 2016); 0.2 is usual there, tune it together with --lenpen",
+        0.0,
+        bound=at_least(0, "off"),
+    )
     recompute_steps: int = option(
         "keep, for the backward pass, the decoder's states of every so many steps only, and compute what is between "
         "them again: less memory for long texts, and more time; 0 keeps everything",

@@ -28,7 +28,7 @@ from ..nn.encoder import HierarchicalEncoder
 from ..nn.fast.projected import for_hypotheses
 from ..nn.fast.reduced import reduced_products
 from ..nn.init import Scheme, initialise
-from ..nn.state import Encoded, Memory, State, each, reorder, serve
+from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
 from ..options import AttentionRNNConfig
 from ..refusals import check, check_compiler
 from ..registry import ConfigurationError
@@ -42,6 +42,7 @@ from .warm_start import WarmStart, warm_start
 logger = logging.getLogger(__name__)
 
 BASE = "rnnsearch"
+LEAST_COVERED = 0.01  # of a token, so that the first words of a hypothesis have a finite penalty
 
 
 @register_model("attention_rnn", dataclass=AttentionRNNConfig)
@@ -143,6 +144,15 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         if not with_cost_terms:
             extra.pop("conditions", None)
         return logits, extra
+
+    def get_normalized_probs(self, net_output, log_probs: bool, sample=None):
+        """Probabilities of the next words; in a search, their logarithms with what the step adds to the penalty.
+
+        fairseq adds them up over a hypothesis, and then divides by its length.
+        """
+        probabilities = super().get_normalized_probs(net_output, log_probs, sample)
+        penalty = (net_output[1] or {}).get("coverage_penalty")
+        return probabilities + penalty[0].unsqueeze(1) if log_probs and penalty else probabilities
 
     @property
     def cost_terms(self) -> List[str]:
@@ -258,6 +268,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
             self.output_projection.weight = embed_tokens.weight
         self.search_dtype = SearchDtype(str(cfg.search_dtype))
+        self.coverage_penalty = cfg.coverage_penalty
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -272,7 +283,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
         Attention via attention also returns ``word_attn``, the higher level's weights, ``B x T x W``, several heads
         ``head_attn``, ``B x T x h x S``, whose mean ``attn`` is, and CondDec ``conditions``, its ``sd_0 .. sd_T``,
-        ``B x (T+1) x 2n``.
+        ``B x (T+1) x 2n``.  A step of a search with a coverage penalty returns ``coverage_penalty``, what it adds to
+        that, ``N x 1``.
         """
         if incremental_state is not None:
             self.search_dtype.decide(self.network, self.output_projection)
@@ -284,7 +296,10 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 prev_output_tokens = prev_output_tokens[:, -1:]
                 run = self._kept(incremental_state) or self._start(encoder_out, search=True)
             decoded = run.network(self.dropout_in(self.embed_tokens(prev_output_tokens)), run.memory, run.state)
+            penalty = None
             if incremental_state is not None:
+                if self.coverage_penalty:
+                    penalty, run = run.penalised(decoded.weights[:, -1], self.coverage_penalty)
                 self._keep(incremental_state, run._replace(state=decoded.state))
             features = self.dropout_out(decoded.features)
             if self.training and prev_output_tokens.size(1) == 1:
@@ -298,6 +313,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             "word_attn": decoded.upper_weights,
             "head_attn": decoded.head_weights,
             "conditions": decoded.conditions,
+            "coverage_penalty": penalty,
         }
         extra: Dict[str, List[Optional[Tensor]]] = {
             name: [value] for name, value in entries.items() if value is not None
@@ -318,7 +334,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         if run is not None:
             hypotheses = len(run.state.hidden) // len(run.memory.keys)
             memory, state = serve(run.memory, hypotheses, new_order), reorder(run.state, new_order)
-            self._keep(incremental_state, run._replace(memory=memory, state=state))
+            covered = None if run.covered is None else run.covered.index_select(0, new_order)
+            self._keep(incremental_state, run._replace(memory=memory, state=state, covered=covered))
 
     def max_positions(self) -> int:
         """The longest target."""
@@ -358,6 +375,28 @@ class Run(NamedTuple):
     """to the vocabulary."""
     memory: Memory
     state: State
+    covered: Optional[Tensor] = None
+    """``Σ_{t≤i} w_tj`` of each source token, ``N x S``, float32; for the coverage penalty."""
+
+    def penalised(self, weights: Tensor, strength: float) -> Tuple[Tensor, "Run"]:
+        """What a step adds to the coverage penalty, ``N x 1``, of its weights ``N x S``, and the run after it."""
+        covered = weights if self.covered is None else self.covered + weights
+        penalty = coverage_penalty(covered, self.memory)
+        if self.covered is not None:
+            penalty = penalty - coverage_penalty(self.covered, self.memory)
+        return strength * penalty.unsqueeze(1), self._replace(covered=covered)
+
+
+def coverage_penalty(covered: Tensor, memory: Memory) -> Tensor:
+    """``Σ_j log min(Σ_i w_ij, 1)`` over a source's real tokens (Wu et al. 2016, equation 14), ``N``.
+
+    Args:
+        covered: ``Σ_i w_ij``, ``N x S``; below :data:`LEAST_COVERED` it counts as that.
+        memory: of the sentences, in which padding is known.
+    """
+    padding = memory.padding_mask if memory.shares is None else memory.shares.sum(1).eq(0)  # B x S
+    logs = grouped(covered, padding).clamp(LEAST_COVERED, 1).log()  # B x k x S
+    return logs.masked_fill(padding.unsqueeze(1), 0).sum(2).flatten()
 
 
 def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Tuple[Encoded, Optional[Tensor]]:

@@ -1,0 +1,84 @@
+"""The coverage penalty of a search, against loops over words (Wu et al. 2016, equation 14)."""
+
+import math
+
+import pytest
+import torch
+from conftest import COMPOSED, Task, batch, build
+from fairseq.sequence_generator import SequenceGenerator
+
+from fairseq_attnvariants.implied import ConfigurationError
+from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
+from fairseq_attnvariants.variants import VARIANTS
+
+STRENGTH, LENPEN = 0.7, 0.8
+
+
+def search(models, beam=4, **options):
+    options = dict(beam_size=beam, max_len_b=4, len_penalty=LENPEN, **options)
+    return SequenceGenerator(models, Task().target_dictionary, **options)
+
+
+@pytest.fixture
+def sample():
+    tokens, lengths, _ = batch((14, 6, 3))
+    return {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+
+
+def penalty(attention, tokens):
+    """Of ``S x T`` weights."""
+    total = 0.0
+    for token, weights in zip(tokens.tolist(), attention.tolist()):
+        if token != 1:
+            total += math.log(min(max(sum(weights), 0.01), 1.0))
+    return total
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
+def test_a_score_is_probabilities_and_the_penalty(name, sample):
+    """Of every hypothesis of a beam: with forced decoding, and its own attention."""
+    model = build(name, scale=0.5, coverage_penalty=STRENGTH).eval()
+    tokens, lengths = sample["net_input"].values()
+    least = []
+    for row, hypotheses in enumerate(search([model]).generate([model], sample)):
+        for hypothesis in hypotheses:
+            words = hypothesis["tokens"]
+            previous = torch.cat([words[-1:], words[:-1]])[None]
+            output = model(tokens[row : row + 1], lengths[row : row + 1], previous)
+            logs = model.get_normalized_probs(output, log_probs=True)[0].gather(1, words[:, None]).sum().item()
+            least.append(penalty(hypothesis["attention"], tokens[row]))
+            total = hypothesis["score"].item() * len(words) ** LENPEN
+            assert total == pytest.approx(logs + STRENGTH * least[-1], rel=1e-4, abs=1e-3)
+            assert total == pytest.approx(hypothesis["positional_scores"].sum().item(), rel=1e-4, abs=1e-4)
+    assert min(least) < -0.1
+
+
+def test_without_strength_nothing_changes(sample):
+    plain, off = (build("dl4mt", scale=0.5, **options).eval() for options in ({}, {"coverage_penalty": 0.0}))
+    for one, other in zip(search([plain]).generate([], sample), search([off]).generate([], sample)):
+        assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
+        assert [h["score"].item() for h in one] == [h["score"].item() for h in other]
+
+
+def test_it_prefers_hypotheses_that_cover_more(sample):
+    covered = []
+    for strength in (0.0, 5.0):
+        model = build("dl4mt", scale=1.0, coverage_penalty=strength).eval()
+        found = search([model]).generate([model], sample)[0][0]
+        covered.append(penalty(found["attention"], sample["net_input"]["src_tokens"][0]))
+    assert covered[1] > covered[0] + 0.1
+
+
+def test_ensembles_and_shortlists(sample):
+    """Every hypothesis of a list is one of the whole search's, where the list is large enough."""
+    models = [build("dl4mt", seed=seed, scale=0.5, coverage_penalty=STRENGTH).eval() for seed in range(2)]
+    task = Task()
+    shortlist = Shortlist(iter([Row("w1", "v1", 1, 1.0)]), task.source_dictionary, task.target_dictionary, 1, 17)
+    whole = search(models).generate([], sample)
+    short = ShortlistGenerator(search(models), shortlist).generate([], sample)
+    assert [[h["score"].item() for h in row] for row in whole] == [[h["score"].item() for h in row] for row in short]
+
+
+def test_below_zero():
+    with pytest.raises(ConfigurationError, match="--coverage-penalty must be 0"):
+        build("dl4mt", coverage_penalty=-0.1)
