@@ -5,24 +5,17 @@
 
 __version__ = "0.3.0"
 
-from .compat import allow_stock_checkpoints, check_environment
+from .compat import check_environment
 
 check_environment()
-allow_stock_checkpoints()
 
 # fairseq scans models/ and tasks/ only when it imports the package itself, and criterions/ never
 from . import criterions, models, tasks  # noqa: E402
 from .compat.transformer import allow_padding_masks  # noqa: E402
-from .guards.evaluation import guard_evaluation  # noqa: E402
-from .guards.names import guard_names  # noqa: E402
-from .guards.overrides import guard_overrides  # noqa: E402
-from .guards.training import guard_training  # noqa: E402
+from .guards import guard  # noqa: E402
 
 allow_padding_masks()
-guard_evaluation()
-guard_names()
-guard_overrides()
-guard_training()
+guard()
 
 from .nn.attention import register_normalizer, register_score  # noqa: E402
 from .nn.cells import register_cell  # noqa: E402

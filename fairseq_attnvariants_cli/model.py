@@ -19,15 +19,12 @@ import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what o
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
-from fairseq.tasks import TASK_REGISTRY
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 from tqdm import tqdm
 
 from fairseq_attnvariants.characters import to_characters
-from fairseq_attnvariants.compat import can_load_safely
-from fairseq_attnvariants.guards.damage import check_sums
+from fairseq_attnvariants.guards.loading import load_checkpoint
 from fairseq_attnvariants.tasks import CharacterDictionary
 
 from .files import UserError, read_lines, read_parallel, reason
@@ -120,7 +117,7 @@ def limits(options: argparse.Namespace) -> Limits:
 def load(path: str, data: str, cpu: bool = False) -> System:
     """Load a checkpoint, or an ensemble with colons between, with the task that is stored in it.
 
-    fairseq's own loading is used, which on torch 2.6 and later loads tensors and plain data only.
+    fairseq's own loading is used, which loads tensors and plain data only.
 
     Raises:
         UserError: a file is missing, not a checkpoint, or does not go with the data.
@@ -134,7 +131,6 @@ def load(path: str, data: str, cpu: bool = False) -> System:
         try:
             state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
             _check(name, state)
-            _check_names(name, state["cfg"])
             loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task, state=state)
         except UserError:
             raise
@@ -159,14 +155,13 @@ def import_user_dirs(folders: Sequence[str]) -> None:
 
 
 def read_checkpoint(path: str) -> Dict[str, Any]:
-    """The content of a checkpoint without the optimizer's state; where torch can, only tensors and plain data load.
+    """The content of a checkpoint without the optimizer's state.
 
     Raises:
         UserError: the file cannot be read, or is no checkpoint.
     """
     try:
-        check_sums(path)
-        state = torch.load(path, map_location="cpu", weights_only=can_load_safely())
+        state = load_checkpoint(path)
     except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
         raise _refusal(path, "", error) from error
     _check(path, state)
@@ -176,7 +171,7 @@ def read_checkpoint(path: str) -> Dict[str, Any]:
 
 def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
     why = reason(error)
-    if why.startswith(f"{path}: "):  # one of this package's
+    if why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
         return UserError(why)
     if isinstance(error, (AttributeError, LookupError, TypeError)):  # says too little
         why = f"it is not a checkpoint of fairseq 0.12, or damaged ({why})"
@@ -204,18 +199,6 @@ def _check(path: str, state: Any) -> None:
         raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
     if diverged:
         raise UserError(f"{path}: {diverged[0]} holds NaN or infinity: the training diverged, use an earlier one")
-
-
-def _check_names(path: str, cfg: Any) -> None:
-    registries = {"model": {**ARCH_MODEL_REGISTRY, **MODEL_REGISTRY}, "task": TASK_REGISTRY}
-    for part, registry in registries.items():
-        options = vars(cfg[part]) if isinstance(cfg[part], argparse.Namespace) else cfg[part]
-        name = next((options[key] for key in ("_name", "arch", "task") if key in options), None)
-        if name not in registry:
-            raise UserError(
-                f"{path} needs the {part} {name!r}, which neither fairseq nor this package has: give the "
-                "--user-dir of the folder that has it"
-            )
 
 
 def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:

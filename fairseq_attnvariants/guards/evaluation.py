@@ -7,24 +7,18 @@ and refuses everything else.  It also hands the names of FASTA files in a data f
 shell would not take as they are are refused.
 """
 
-import argparse
 import ast
 import functools
 import shlex
 import sys
-from collections.abc import Mapping
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any
 
-from fairseq import checkpoint_utils
 from fairseq.data import FastaDataset
-from omegaconf import OmegaConf
 
-from .damage import check_sums
+from .configuration import origins
 
 LITERALS = (ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Load)
 ARITHMETIC = (ast.UnaryOp, ast.UAdd, ast.USub, ast.Not, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)
-
-_options: Dict[str, str] = {}  # strings of the checkpoints read so far, and where they stand, for messages
 
 
 def evaluate(text: Any) -> Any:
@@ -43,33 +37,16 @@ def evaluate(text: Any) -> Any:
     except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
         pass
     raise ValueError(
-        f"{_options.get(text, 'an option')} is {text[:200]!r}, which fairseq would run as Python: only literals and "
+        f"{origins.get(text, 'an option')} is {text[:200]!r}, which fairseq would run as Python: only literals and "
         "arithmetic with them are accepted there"
     )
 
 
 def guard_evaluation() -> None:
-    """Replace ``eval`` in fairseq's modules, let refusals name the checkpoint, and keep odd names from the shell."""
+    """Replace ``eval`` in fairseq's modules, and keep odd names from the shell."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "fairseq":
             setattr(module, "eval", evaluate)  # noqa: B010
-
-    read = checkpoint_utils.load_checkpoint_to_cpu
-
-    @functools.wraps(read)
-    def load_checkpoint_to_cpu(path, *args, **kwargs):
-        check_sums(path)
-        state = read(path, *args, **kwargs)
-        for part in ("args", "cfg"):
-            for option, text in _strings(state.get(part)):
-                _options[text] = f"{path}: option {option}"
-                if "${" in text:
-                    raise ValueError(
-                        f"{_options[text]} is {text[:200]!r}: a checkpoint holds values, no interpolations"
-                    )
-        return state
-
-    checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
 
     index = FastaDataset._build_index
 
@@ -80,19 +57,3 @@ def guard_evaluation() -> None:
         return index(self, path)
 
     FastaDataset._build_index = build_index
-
-
-def _strings(part: Any, name: str = "") -> Iterator[Tuple[str, str]]:
-    """The strings of a nested configuration, interpolations unresolved, and the names of their options."""
-    if OmegaConf.is_config(part):
-        part = OmegaConf.to_container(part, resolve=False)
-    if isinstance(part, argparse.Namespace):
-        part = vars(part)
-    if isinstance(part, Mapping):
-        for key, value in part.items():
-            yield from _strings(value, f"{name}.{key}" if name else str(key))
-    elif isinstance(part, (list, tuple)):
-        for value in part:
-            yield from _strings(value, name)
-    elif isinstance(part, str):
-        yield name, part

@@ -1,0 +1,60 @@
+"""Archives of models: what they hold is unpacked beside nothing else, and they stay where they are.
+
+Stock ``from_pretrained("model.tar.gz")`` unpacks whatever path a member names, deletes the archive and puts a folder in
+its place.
+"""
+
+import atexit
+import functools
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import PurePath
+from typing import Any, Dict, Optional
+
+from fairseq import file_utils
+
+_folders: Dict[str, str] = {}  # of the archives unpacked so far
+
+
+def unpack(path: str) -> str:
+    """The folder of an archive's files, or of the one folder in it that has them all; it is there until the end.
+
+    Raises:
+        ValueError: it is no archive, or has anything but files and folders of its own; one sentence that names it.
+    """
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    safe: Dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                inside = not os.path.isabs(member.name) and ".." not in PurePath(member.name).parts
+                if not inside or not (member.isfile() or member.isdir()):
+                    raise ValueError(f"{path}: not unpacked, {member.name!r} in it is no file or folder of its own")
+            archive.extractall(folder, **safe)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise ValueError(f"{path}: not unpacked, it is no folder and no archive of tar's, or damaged") from error
+    found = os.listdir(folder)
+    only = os.path.join(folder, found[0]) if len(found) == 1 else folder
+    return only if os.path.isdir(only) else folder
+
+
+def guard_archives() -> None:
+    """Unpack archives here, before fairseq does."""
+    find = file_utils.load_archive_file
+
+    @functools.wraps(find)
+    def load_archive_file(name: str) -> Optional[str]:
+        try:
+            path = file_utils.cached_path(name, cache_dir=None)
+        except OSError:
+            raise ValueError(f"{name}: there is no such folder or archive") from None
+        if os.path.isdir(path):
+            return path
+        if path not in _folders:
+            _folders[path] = unpack(path)
+        return _folders[path]
+
+    file_utils.load_archive_file = load_archive_file

@@ -1,0 +1,286 @@
+"""Nothing of a file runs when it is loaded, whatever the environment or the caller says.
+
+Stock fairseq calls ``torch.load`` with its defaults, which ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1`` turns into one that
+runs what the file asks for; so would a ``weights_only=False`` of a changed fairseq.  In fairseq's modules that load,
+``torch`` is therefore :class:`Torch`, whose ``load`` is :func:`load`: ``weights_only=True`` without exception.
+Everybody else's ``torch.load`` stays as it is, and so do the classes that others have allowed.
+
+Beside tensors, stock fairseq writes ``argparse.Namespace`` (for every component without a dataclass) and, with
+``--eval-bleu``, numpy arrays of numbers.  numpy's own functions are never called with what a file says, because they
+make objects of addresses that it names: :class:`Array` and :class:`DType` take their places and are checked first.
+"""
+
+import argparse
+import contextlib
+import functools
+import importlib
+import logging
+import math
+import os
+import re
+import tarfile
+import types
+import warnings
+from typing import Any, Dict, Iterator, Sequence
+
+import numpy
+import torch
+from fairseq.distributed import utils as distributed
+from omegaconf import OmegaConf
+
+from .configuration import check_configuration
+from .damage import check_sums
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINTS = "fairseq.checkpoint_utils"
+OTHERS = (  # of fairseq's modules, those that load anything else; most are of speech
+    "fairseq.data.codedataset",
+    "fairseq.models.speech_to_text.xm_transformer",
+    "fairseq.models.text_to_speech.vocoder",
+    "fairseq.modules.quantization.pq.em",
+)
+WITHOUT_HOLES = (2, 10)  # of torch, which has mended CVE-2025-32434 and CVE-2026-24747 by then
+PLAIN_NUMBERS = re.compile(r"b1|[iu][1248]|f[248]")
+GLOBAL = re.compile(r"GLOBAL ([\w.]+)|function <[^>]*?([\w.]+)( at \w+)?>")
+
+
+def can_allow() -> bool:
+    """Whether torch can be told what a file may hold beside tensors (2.4 and later)."""
+    return hasattr(torch.serialization, "add_safe_globals")
+
+
+class Stored:
+    """What numpy stores, before it is checked: nothing is computed while a file is being read."""
+
+    state: Any = None
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, *arguments: Any):
+        self.arguments = arguments
+
+    def __setstate__(self, state: Any) -> None:
+        """Keep it for :meth:`value`."""
+        self.state = state
+
+    def value(self) -> Any:
+        """What is stored, as numpy has it.
+
+        Raises:
+            ValueError: it is anything else than plain numbers.
+        """
+        raise ValueError("not of plain numbers")
+
+
+class DType(Stored):
+    """In the place of ``numpy.dtype``."""
+
+    def value(self) -> numpy.dtype:
+        """A plain numeric dtype, whose state says no more than the order of bytes."""
+        code, *rest = self.arguments
+        orders = [(3, order, None, None, None, -1, -1, 0) for order in "<>|="]
+        if not (isinstance(code, str) and PLAIN_NUMBERS.fullmatch(code) and self.state in (None, *orders)):
+            raise ValueError("not of plain numbers")
+        return numpy.dtype(code if self.state is None else self.state[1] + code)
+
+
+class Array(Stored):
+    """In the place of ``numpy.ndarray`` and of the function that makes an empty one."""
+
+    def value(self) -> numpy.ndarray:
+        """An array of its own memory, of as many numbers as its shape says."""
+        _, shape, dtype, columns_first, data = self.state
+        dtype = dtype.value()
+        if any(type(size) is not int or size < 0 for size in shape):
+            raise ValueError("sizes that are none")
+        if type(data) is not bytes or math.prod(shape) * dtype.itemsize != len(data):
+            raise ValueError("of another size than its content")
+        return numpy.frombuffer(data, dtype).reshape(shape, order="F" if columns_first else "C").copy()
+
+
+class Scalar(Stored):
+    """In the place of the function that makes one number."""
+
+    def value(self) -> numpy.generic:
+        """The number."""
+        dtype, data = self.arguments
+        [number] = numpy.frombuffer(data, dtype.value())
+        return number
+
+
+def _named(kind: type, path: str) -> type:
+    module, _, name = path.rpartition(".")
+    return type(name, (kind,), {"__module__": module, "__qualname__": name})
+
+
+# numpy 2 moved these functions, and a checkpoint may be older or younger than the numpy that reads it
+ALLOWED = [argparse.Namespace, _named(DType, "numpy.dtype"), _named(Array, "numpy.ndarray")]
+ALLOWED += [_named(Array, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
+ALLOWED += [_named(Scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+
+
+@contextlib.contextmanager
+def allowed(kinds: Sequence[type]) -> Iterator[None]:
+    """Let torch make objects of ``kinds`` in the block, and of no others that were allowed before."""
+    if not can_allow():
+        yield
+        return
+    before = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    torch.serialization.add_safe_globals(list(kinds))
+    try:
+        yield
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
+
+
+def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
+    """The tensors and plain data of a file, in the place of ``torch.load``, whose other arguments have no effect.
+
+    Args:
+        file: a path, or a stream; the path of the latter is its name.
+        map_location: as torch has it.
+        ignored: such as ``weights_only``.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds anything else, or is damaged; one sentence that names the file.
+    """
+    path = file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", None)
+    path = os.fspath(path) if isinstance(path, (str, os.PathLike)) else "what is loaded"
+    _warn_of_holes()
+    if os.path.isfile(path):
+        check_sums(path)
+        if _is_tar(path):
+            raise ValueError(f"{path}: not loaded, it is an archive of tar's, as torch wrote them before 0.1.10")
+    try:
+        with allowed(ALLOWED), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            content = torch.load(file, map_location=map_location, weights_only=True)
+        return _checked(content, {})
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of a damaged file: whatever its bytes happen to ask for
+        raise ValueError(f"{path}: {_reason(error)}") from None  # torch's own words advise to run what it holds
+
+
+def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dict[str, Any]:
+    """A checkpoint of fairseq's, as :func:`load` reads it, whose configuration is one of plain values.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is none; one sentence that names the file.
+    """
+    state = load(file, map_location)
+    path = file if isinstance(file, str) else getattr(file, "name", "the checkpoint")
+    if not _is_checkpoint(state):
+        raise ValueError(f"{path} is not a checkpoint of fairseq 0.12")
+    check_configuration(path, state)
+    return state
+
+
+def _is_tar(path: str) -> bool:
+    with contextlib.suppress(Exception), tarfile.open(path, "r:"):
+        return True
+    return False
+
+
+def _is_checkpoint(state: Any) -> bool:
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        return False
+    fits = all(isinstance(name, str) and torch.is_tensor(value) for name, value in state["model"].items())
+    history, extra = state.get("optimizer_history", [{}]), state.get("extra_state", {})
+    fits &= isinstance(history, list) and bool(history) and all(isinstance(part, dict) for part in history)
+    return fits and isinstance(extra, dict) and (state.get("args") is not None or state.get("cfg") is not None)
+
+
+def _checked(part: Any, seen: Dict[int, Any]) -> Any:
+    """The same with numpy's arrays in the place of what stands for them; containers are changed in place."""
+    if isinstance(part, Stored):
+        return part.value()
+    if isinstance(part, torch.Tensor):
+        _check_size(part)
+    if not isinstance(part, (dict, list, tuple, argparse.Namespace)):
+        return part
+    if id(part) in seen:
+        return seen[id(part)]
+    seen[id(part)] = part
+    if isinstance(part, tuple):
+        values = [_checked(value, seen) for value in part]
+        if any(one is not other for one, other in zip(values, part, strict=True)):
+            seen[id(part)] = tuple(values)
+        return seen[id(part)]
+    content: Any = vars(part) if isinstance(part, argparse.Namespace) else part
+    for key, value in list(enumerate(part) if isinstance(part, list) else content.items()):
+        new = _checked(value, seen)
+        if new is not value:
+            content[key] = new
+    return part
+
+
+def _check_size(tensor: torch.Tensor) -> None:
+    """Refuse a tensor that repeats a few stored numbers: a copy of it, which somebody will make, fills the memory."""
+    plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    if plain and tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise ValueError("a tensor of more numbers than are stored")
+
+
+def _reason(error: Exception) -> str:
+    asked = GLOBAL.search(str(error))
+    if asked is None:
+        return f"not loaded, it is damaged or no checkpoint ({type(error).__name__})"
+    name = asked[1] or asked[2]
+    if name in (f"{kind.__module__}.{kind.__qualname__}" for kind in ALLOWED):
+        return (
+            f"not loaded, it holds {name}, which torch {torch.__version__} cannot be told to accept: take 2.4 or later"
+        )
+    return f"not loaded, it asks for {name}, and a checkpoint holds nothing but tensors and plain data"
+
+
+@functools.cache
+def _warn_of_holes() -> None:
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < WITHOUT_HOLES:
+        logger.warning(
+            f"torch {torch.__version__} has known holes in its safe loading (CVE-2026-24747, and up to 2.5.1 "
+            "CVE-2025-32434), which 2.10 has mended: load only checkpoints that you trust"
+        )
+
+
+class Torch(types.ModuleType):
+    """``torch``, but for one function."""
+
+    def __init__(self, load: Any):
+        super().__init__("torch")
+        self.load = load
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is torch's."""
+        return getattr(torch, name)
+
+
+def load_broadcast(buffer: Any, map_location: Any = None, **ignored: Any) -> Any:
+    """What the first process sends to the others after it has loaded a checkpoint, itself with :func:`load`.
+
+    It holds no strings of a file that were not looked at, but, in the place of tensors, fairseq's own placeholders.
+    """
+    if not can_allow():
+        return torch.load(buffer, map_location=map_location, weights_only=False)
+    with allowed([*ALLOWED, distributed._TensorPlaceholder]):
+        return _checked(torch.load(buffer, map_location=map_location, weights_only=True), {})
+
+
+def guard_loading() -> None:
+    """Give fairseq's modules a ``torch.load`` that runs nothing, and let a checkpoint be broadcast as plain data."""
+    for name in OTHERS:
+        importlib.import_module(name).torch = Torch(load)  # type: ignore[attr-defined]
+    importlib.import_module(CHECKPOINTS).torch = Torch(load_checkpoint)  # type: ignore[attr-defined]
+    distributed.torch = Torch(load_broadcast)
+
+    split = distributed._split_tensors_from_obj
+
+    @functools.wraps(split)
+    def split_tensors_from_obj(obj, tensors):
+        return split(OmegaConf.to_container(obj) if OmegaConf.is_config(obj) else obj, tensors)
+
+    distributed._split_tensors_from_obj = split_tensors_from_obj

@@ -1,0 +1,398 @@
+"""Files of every kind in every reader, in every environment: one sentence each, and nothing runs."""
+
+import argparse
+import ast
+import functools
+import logging
+import os
+import pickle
+import sys
+import tarfile
+import traceback
+from pathlib import Path
+
+import corpus
+import fairseq
+import kinds
+import numpy
+import pytest
+import torch
+from fairseq import checkpoint_utils, hub_utils, options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.trainer import Trainer
+
+from fairseq_attnvariants.guards import loading
+from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants_cli.main import parser
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+
+
+@pytest.fixture(params=["plain", "forced", "asked for"])
+def environment(request, monkeypatch):
+    """As it is; with a variable that turns safe loading off; in a changed fairseq that does not load safely."""
+    if request.param == "forced":
+        monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    elif request.param == "asked for":
+        unsafe = functools.partial(checkpoint_utils.torch.load, weights_only=False)
+        monkeypatch.setattr(checkpoint_utils.torch, "load", unsafe)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """Of the file in question."""
+    logging.disable(logging.INFO)
+    yield tmp_path_factory.mktemp("strangers") / "checkpoint_last.pt"
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="module")
+def fairseq_readers(runs, path):
+    """What fairseq's commands and functions do with the path of a checkpoint, by their names."""
+    arguments = corpus.train_arguments(runs.data, path.parent)
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
+    task = tasks.setup_task(cfg.task)
+    trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+    folder, name = str(path.parent), path.name
+    return {
+        "generate": lambda: checkpoint_utils.load_model_ensemble([str(path)], {}, task),
+        "train": lambda: checkpoint_utils.load_checkpoint(cfg.checkpoint, trainer),
+        "from_pretrained": lambda: hub_utils.from_pretrained(folder, name, str(runs.data), user_dir=corpus.USER_DIR),
+        "moving average": lambda: checkpoint_utils.load_ema_from_checkpoint(str(path)),
+    }
+
+
+@pytest.fixture(scope="module")
+def verbs(runs, path):
+    """Every verb that opens checkpoints, as functions without arguments, by their names."""
+    pytest.importorskip("matplotlib")
+    model = [str(runs.data), "--path", str(path), "--cpu"]
+    lines = {name: [name, *model] for name in ("align", "attention", "eos", "gates", "neighbours", "similarity")}
+    lines["align"] += ["--source", str(runs.text / "test.xx"), "--reference", str(runs.text / "test.yy")]
+    lines["attention"] += ["--output", str(path.with_suffix(".png"))]
+    lines["average"] = ["average", str(path), "--output", str(path.with_suffix(".average"))]
+    lines["results"] = ["results", str(path.parent), "--checkpoint", path.name, "--cpu"]
+    parsed = {name: parser(line).parse_args(line) for name, line in lines.items()}
+    return {name: functools.partial(found.run, found) for name, found in parsed.items()}
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS.values(), ids=kinds.KINDS)
+def test_every_kind_is_refused_in_one_sentence_and_nothing_runs(path, fairseq_readers, verbs, environment, kind):
+    canary = path.with_name("canary")
+    path.write_bytes(kind(canary))
+    for name, read in {**fairseq_readers, **verbs}.items():
+        with pytest.raises(UserError if name in verbs else Exception) as refusal:
+            read()
+        message = str(refusal.value)
+        assert message.startswith(str(path)) and "\n" not in message and len(message) < 400, name
+        told = message if name in verbs else "".join(traceback.format_exception(refusal.value))
+        assert not [
+            advice for advice in ("add_safe_globals(", "`weights_only`", "weights_only=False") if advice in told
+        ]
+    assert os.listdir(path.parent) == [path.name] and not path.parent.with_name("canary").exists()
+
+
+def test_every_module_of_fairseq_that_loads_is_guarded():
+    root = Path(fairseq.__file__).parent
+    found = []
+    for path in root.rglob("*.py"):
+        text = path.read_text()
+        if "torch.load" in text and "examples" not in path.parts:  # which fairseq does not import
+            called = {ast.unparse(node.func) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)}
+            if "torch.load" in called:
+                found.append(".".join(path.relative_to(root.parent).with_suffix("").parts))
+    assert len(found) > 4 and all(isinstance(sys.modules[name].torch, loading.Torch) for name in found)
+
+
+def test_loading_elsewhere_stays_as_it_is(tmp_path):
+    """Nothing is allowed to others, and what they have allowed is there afterwards and not of use in a file."""
+    torch.save(argparse.Namespace(x=1), tmp_path / "x.pt")
+    before = set(torch.serialization.get_safe_globals())
+    torch.serialization.add_safe_globals([Path])
+    try:
+        assert loading.load(tmp_path / "x.pt").x == 1
+        with pytest.raises(pickle.UnpicklingError):
+            torch.load(tmp_path / "x.pt", weights_only=True)
+        assert set(torch.serialization.get_safe_globals()) == before | {Path}
+        torch.save(Path, tmp_path / "x.pt")
+        assert torch.load(tmp_path / "x.pt", weights_only=True) is Path
+        with pytest.raises(ValueError, match="x.pt: not loaded, it asks for pathlib.Path"):
+            loading.load(tmp_path / "x.pt")
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(list(before))
+
+
+# ---- arrays
+
+DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", ">i4"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_and_numbers_of_numpy_come_back(tmp_path, dtype):
+    values = [numpy.array([[0, 1, 2], [3, 4, 5]], dtype), numpy.array(1, dtype)]
+    values += [values[0].T, numpy.asfortranarray(values[0]), values[0][1, 2]]
+    torch.save({"list": values, "names": argparse.Namespace(tuple=tuple(values))}, tmp_path / "x.pt")
+    found = loading.load(tmp_path / "x.pt")
+    for one, other in zip(values + values, [*found["list"], *found["names"].tuple], strict=True):
+        assert type(other) is type(one) and other.dtype == one.dtype and numpy.array_equal(one, other)
+        assert not isinstance(other, numpy.ndarray) or other.flags.owndata or other.base.flags.owndata
+
+
+def stored(dtype=(b"i8", b""), shape=(1,), content=bytes(8), function=b"_reconstruct"):
+    """An array as numpy pickles it, with changes."""
+    code, state = dtype
+    kind = kinds.named("numpy", "dtype") + kinds.constant((code.decode(), False, True)) + b"R" + state
+    made = kinds.named("numpy._core.multiarray", function.decode()) + b"(" + kinds.named("numpy", "ndarray")
+    made += kinds.constant((0,)) + kinds.constant(b"b") + b"tR"
+    return (
+        b"\x80\x02"
+        + made
+        + b"("
+        + kinds.constant(1)
+        + kinds.constant(shape)
+        + kind
+        + b"\x89"
+        + kinds.constant(content)
+        + b"tb."
+    )
+
+
+def state(*values):
+    return kinds.constant(values) + b"b"
+
+
+PLAIN = (3, "<", None, None, None, -1, -1, 0)
+ARRAYS = {
+    "of objects": stored((b"O8", b"")),
+    "of objects by another name": stored((b"object", b"")),
+    "of texts": stored((b"U2", b"")),
+    "of bytes": stored((b"S8", b"")),
+    "of records": stored((b"V8", b"")),
+    "of times": stored((b"M8", b"")),
+    "of fields": stored((b"i8,O", b"")),
+    "of a changed dtype": stored((b"i8", state(3, "<", None, None, None, 1, -1, 0))),
+    "of a dtype with flags": stored((b"i8", state(*PLAIN[:-1], 63))),
+    "of a dtype with fields": stored((b"i8", state(3, "<", None, ("x",), {"x": 1}, 8, 1, 0))),
+    "of a dtype with data": stored((b"i8", state(*PLAIN, {}))),
+    "of an order that is none": stored((b"i8", state(3, "O", *PLAIN[2:]))),
+    "too large": stored(shape=(1 << 40,)),
+    "too small": stored(shape=(0,)),
+    "of a negative size": stored(shape=(-1, -1)),
+    "of a size that is none": stored(shape=(True,)),
+    "of an overflowing size": stored(shape=(1 << 32, 1 << 32)),
+    "of too many axes": stored(shape=(1,) * 99),
+    "of no content": stored(content=None),
+    "of a list": stored(content=[1]),
+    "made by a call": kinds.call("numpy", "ndarray", (1,), "O", b"A" * 8),
+    "of no state": kinds.call("numpy._core.multiarray", "_reconstruct", 0, (0,), b"b"),
+    "a dtype alone": kinds.call("numpy", "dtype", "O"),
+    "a number of objects": b"\x80\x02" + kinds.named("numpy._core.multiarray", "scalar") + b"("
+    + kinds.call("numpy", "dtype", "O8")[2:-1] + kinds.constant(b"A" * 8) + b"tR.",
+    "as a key": b"\x80\x02}" + stored()[2:-1] + b"Ns.",
+}  # fmt: skip
+
+
+def test_the_array_that_the_others_change_is_read(tmp_path):
+    (tmp_path / "x.pt").write_bytes(kinds.archive(stored((b"i8", state(*PLAIN)))))
+    assert loading.load(tmp_path / "x.pt").tolist() == [0]
+
+
+@pytest.mark.parametrize("content", ARRAYS.values(), ids=ARRAYS)
+def test_arrays_of_anything_but_plain_numbers_are_refused(tmp_path, content):
+    (tmp_path / "x.pt").write_bytes(kinds.archive(content))
+    with pytest.raises(ValueError, match=r"x\.pt: not loaded, it is damaged or no checkpoint \(\w+\)$"):
+        loading.load(tmp_path / "x.pt")
+
+
+def test_an_object_at_an_address_does_not_end_the_interpreter(runs, warm, tmp_path):
+    """As a segmentation fault did, in fairseq-train."""
+    content = kinds.constant({"model": {}, "args": None, "cfg": {}, "optimizer_history": [{}]}) + kinds.constant("x")
+    content += kinds.call("numpy", "ndarray", (1,), "O", b"A" * 8)[2:-1]
+    (tmp_path / "checkpoint_last.pt").write_bytes(kinds.archive(b"\x80\x02" + content + b"s."))
+    process = corpus.run(warm / "fairseq-train", *corpus.train_arguments(runs.data, tmp_path), check=False)
+    last = process.stderr.splitlines()[-1]
+    assert process.returncode == 1 and f"{tmp_path / 'checkpoint_last.pt'}: not loaded, it is damaged" in last
+
+
+def test_a_tensor_that_repeats_what_is_stored_is_refused(tmp_path):
+    torch.save({"model": torch.zeros(1).expand(10**9)}, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match="x.pt: not loaded, it is damaged or no checkpoint"):
+        loading.load(tmp_path / "x.pt")
+
+
+# ---- configurations
+
+
+@pytest.fixture
+def refusal(runs, tmp_path):
+    """The sentence about the stock lstm's checkpoint after a change."""
+
+    def read(change):
+        found = loading.load(runs.lstm / "checkpoint_last.pt")
+        change(found)
+        torch.save(found, tmp_path / "stranger.pt")
+        with pytest.raises(ValueError) as refusal:
+            checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "stranger.pt"))
+        message = str(refusal.value)
+        assert message.startswith(str(tmp_path / "stranger.pt")) and "\n" not in message
+        return message.removeprefix(str(tmp_path / "stranger.pt"))
+
+    return read
+
+
+def in_args(**changes):
+    """Old arguments in the place of a configuration."""
+
+    def change(found):
+        found["args"], found["cfg"] = argparse.Namespace(**{**vars(found["cfg"]["model"]), **changes}), None
+
+    return change
+
+
+@pytest.mark.parametrize("text", [
+    "${oc.env:HOME}", "x ${oc.env:HOME}", r"'\x24{oc.env:X}'", r"['\N{DOLLAR SIGN}{oc.env:X}']", "'$' '{oc.env:X}'"
+])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrap", [str, lambda text: [text], lambda text: {"x": (text,)}], ids=["text", "list", "mapping"]
+)
+def test_interpolations_do_not_reach_hydra(refusal, monkeypatch, text, wrap):
+    """Nor in the form of a literal, which fairseq evaluates where it expects a number or a list."""
+    monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
+    assert refusal(in_args(save_interval=wrap(text))).endswith("a checkpoint holds values, no interpolations")
+
+
+@pytest.mark.parametrize("value", [
+    numpy.array("${oc.env:HOME}"), numpy.array(1), numpy.float64(1), torch.zeros(1), b"x", {1}, 1j, torch.float32
+], ids=str)  # fmt: skip
+def test_a_configuration_holds_plain_values(refusal, value):
+    message = refusal(in_args(bpe_codes=value))
+    if isinstance(value, numpy.ndarray) and value.dtype.kind == "U":
+        assert "asks for" in message or "damaged" in message
+    else:
+        assert message.startswith(": option bpe_codes is ") and message.endswith("a configuration holds plain values")
+
+
+@pytest.mark.parametrize(
+    "kind", ["bpe", "tokenizer", "scoring", "criterion", "optimizer", "lr_scheduler", "task", "arch"]
+)
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "x", 3, ["bert"]], ids=str)
+def test_names_are_those_of_the_registries(refusal, monkeypatch, kind, name):
+    """hydra would read a file of that name."""
+    monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
+    message = (
+        f" needs the {kind.replace('arch', 'model')} {name!r}, which neither fairseq nor this package has: give the "
+    )
+    message += "--user-dir of the folder that has it"
+    assert refusal(in_args(**{kind: name})) == message
+    if kind in ("bpe", "tokenizer", "scoring", "task"):
+        assert refusal(lambda found: found["cfg"].update({kind: {"_name": name}})) == message
+
+
+@pytest.mark.parametrize("cfg", ["model: {_name: lstm}", ["x"], 3, "x: &x [1]\ny: [*x, *x]"])
+def test_a_configuration_is_a_mapping(refusal, cfg):
+    def change(found):
+        found["cfg"] = cfg
+
+    assert refusal(change) == f" is not a checkpoint of fairseq 0.12: its cfg is {type(cfg).__name__}"
+
+
+def test_old_arguments_are_a_namespace(refusal):
+    assert refusal(lambda found: found.update(args={"arch": "lstm"})).endswith("its args are dict")
+
+
+def test_a_configuration_that_grows_as_it_is_read_is_refused(refusal):
+    def change(found):
+        value = ["x"] * 10
+        for _ in range(60):
+            value = [value] * 2
+        found["cfg"]["task"].update(x=value) if isinstance(found["cfg"]["task"], dict) else None
+        found["cfg"]["x"] = value
+
+    assert refusal(change).endswith("a configuration of more than 100000 values")
+
+
+@pytest.mark.parametrize("kind", [in_args, lambda **options: lambda found: vars(found["cfg"]["model"]).update(options)])
+def test_a_path_that_is_a_pipe_is_refused(refusal, tmp_path, kind):
+    """Instead of waiting for somebody who writes to it."""
+    os.mkfifo(tmp_path / "pipe")
+    message = refusal(kind(encoder_embed_path=str(tmp_path / "pipe")))
+    assert "encoder_embed_path is" in message and message.endswith("which is no file, but a pipe or a device")
+
+
+# ---- archives of models
+
+
+def packed(folder, *members):
+    path = folder / "model.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members:
+            if isinstance(content, Path):
+                archive.add(content, name)
+            else:
+                archive.addfile(content)
+    return path
+
+
+def special(name, kind, target=""):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, str(target)
+    return name, member
+
+
+def translate(path, runs):
+    hub = AttentionRNNModel.from_pretrained(str(path), "model.pt", str(runs.data), user_dir=corpus.USER_DIR)
+    return hub.translate("ant bee")
+
+
+@pytest.mark.parametrize("inner", ["", "model/"])
+def test_a_model_in_an_archive_translates_and_the_archive_stays(runs, tmp_path, inner):
+    """Stock fairseq put a folder in its place."""
+    path = packed(tmp_path, (f"{inner}model.pt", runs.rnnsearch / "checkpoint_best.pt"))
+    content = path.read_bytes()
+    assert translate(path, runs) == translate(path, runs)
+    assert path.read_bytes() == content and os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("name, kind, target", [
+    ("../out", tarfile.REGTYPE, ""),
+    ("a/../../out", tarfile.REGTYPE, ""),
+    ("/tmp/out", tarfile.REGTYPE, ""),
+    ("out", tarfile.SYMTYPE, "/etc"),
+    ("out", tarfile.SYMTYPE, "../x"),
+    ("out", tarfile.LNKTYPE, "/etc/passwd"),
+    ("out", tarfile.FIFOTYPE, ""),
+    ("out", tarfile.CHRTYPE, ""),
+])  # fmt: skip
+def test_an_archive_holds_files_and_folders_of_its_own(runs, tmp_path, name, kind, target):
+    path = packed(tmp_path, ("model.pt", runs.rnnsearch / "checkpoint_best.pt"), special(name, kind, target))
+    with pytest.raises(ValueError, match=rf"^{path}: not unpacked, '{name}' in it is no file or folder of its own$"):
+        translate(path, runs)
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 999, b"\x1f\x8b\x08\x00" + bytes(99)])
+def test_what_is_no_archive_is_refused(runs, tmp_path, content):
+    (tmp_path / "model.tar.gz").write_bytes(content)
+    with pytest.raises(ValueError, match="model.tar.gz: not unpacked, it is no folder and no archive"):
+        translate(tmp_path / "model.tar.gz", runs)
+    with pytest.raises(ValueError, match="none: there is no such folder or archive"):
+        translate(tmp_path / "none", runs)
+
+
+# ---- what is said of torch's holes
+
+
+@pytest.mark.parametrize(
+    "version, told", [("2.5.1+cpu", True), ("2.9.0", True), ("2.10.0", False), ("2.13.0+cpu", False)]
+)
+def test_known_holes_are_told_once(tmp_path, monkeypatch, caplog, version, told):
+    torch.save({}, tmp_path / "x.pt")
+    monkeypatch.setattr(torch, "__version__", version)
+    loading._warn_of_holes.cache_clear()
+    logging.disable(logging.NOTSET)
+    for _ in range(2):
+        loading.load(tmp_path / "x.pt")
+    assert [record.message.startswith(f"torch {version} has known holes") for record in caplog.records] == [True] * told
+    loading._warn_of_holes.cache_clear()
