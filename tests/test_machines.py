@@ -6,6 +6,8 @@ import pytest
 import torch
 from corpus import preprocess, run, train_arguments, write_corpus
 
+from fairseq_attnvariants.guards.loading import load
+
 UPDATES = ["--max-epoch", "2", "--dropout", "0", "--sentence-avg"]
 COSTS = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--decoder-condition"]
 COSTS += ["--step-decay-weight", "0.1", "--left-over-weight", "0.1", "--coverage-weight", "0.1"]
@@ -40,6 +42,16 @@ def test_processes_agree_with_one(processes, data, tmp_path):
     found, expected = weights(many), weights(one)
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], atol=1e-3, rtol=1e-3, msg=name)
+
+
+def test_processes_go_on(data, tmp_path):
+    """The second one gets what the first one has read, the Namespace of sgd's options too."""
+    folder = tmp_path / "two"
+    for epochs in ("1", "2"):
+        out = torchrun(2, *train_arguments(data, folder, "--max-epoch", epochs, "--optimizer", "sgd"))
+    assert "Loaded checkpoint" in out.stdout + out.stderr
+    history = load(folder / "checkpoint_last.pt")["optimizer_history"]
+    assert [run["num_updates"] for run in history] == [8, 16]
 
 
 def test_shards(data, tmp_path):

@@ -1,8 +1,15 @@
 """What keeps files from doing harm, and trainings from losing anything: patches of fairseq, and why each is there.
 
-| module | replaces in fairseq | because |
-|---|---|---|
-| `loading` | ``torch.load`` |
+| module | replaces | because stock fairseq | costs |
+|---|---|---|---|
+| `loading` | ``torch.load`` where fairseq's modules call it | runs what a file asks for, if told to | a read |
+| `configuration` | (called by `loading`) | resolves what a configuration names | milliseconds |
+| `loading` | ``distributed.utils._split_tensors_from_obj`` | sends what safe loading refuses | nothing |
+| `archives` | ``file_utils.load_archive_file`` | unpacks ``../`` paths, deletes the archive | nothing |
+| `evaluation` | ``eval`` in fairseq's modules, ``FastaDataset._build_index`` | runs strings | nothing |
+| `names` | ``models.build_model`` | stumbles over a name that no architecture has | nothing |
+| `overrides` | ``checkpoint_utils.overwrite_args_by_name`` | ignores options that were not saved | nothing |
+| `training` | ``checkpoint_utils.load_checkpoint``, ``PathManager.copy`` and ``rename`` | loses trainings | see there |
 """
 
 

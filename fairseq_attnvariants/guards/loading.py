@@ -232,9 +232,7 @@ def _reason(error: Exception) -> str:
         return f"not loaded, it is damaged or no checkpoint ({type(error).__name__})"
     name = asked[1] or asked[2]
     if name in (f"{kind.__module__}.{kind.__qualname__}" for kind in ALLOWED):
-        return (
-            f"not loaded, it holds {name}, which torch {torch.__version__} cannot be told to accept: take 2.4 or later"
-        )
+        return f"it holds {name}, which torch {torch.__version__} cannot be told to accept: use 2.4 or later"
     return f"not loaded, it asks for {name}, and a checkpoint holds nothing but tensors and plain data"
 
 
