@@ -149,7 +149,7 @@ def _cells(cfg, source: Source) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
 
 
 def _score_width(cfg, width: int) -> int:
-    """Of the query that is scored: one that is not projected is as wide as the state."""
+    """The width of the query that is scored: one that is not projected is as wide as the state."""
     return width if SCORES[cfg.attention_score].projects_query else cfg.decoder_hidden_size
 
 

@@ -87,7 +87,7 @@ def filters(cfg) -> List[int]:
 
 
 class Source(NamedTuple):
-    """Of what the encoder hands to the decoder."""
+    """Widths of what the encoder hands to the decoder."""
 
     final: int
     """``[→s_S; ←s_1]``"""
@@ -108,7 +108,7 @@ class Source(NamedTuple):
 
 
 def source_widths(cfg) -> Source:
-    """Of the annotations that the configuration's encoder makes."""
+    """Widths of the annotations that the configuration's encoder makes."""
     both = 2 * cfg.encoder_hidden_size
     top = both if bidirectional_layers(cfg) == cfg.encoder_layers else cfg.encoder_hidden_size
     lower = cfg.encoder_char_hidden_size if str(cfg.encoder_type) == "hierarchical" else top

@@ -12,7 +12,7 @@ The tables stand beside the classes that the parts extend: :mod:`.nn.attention`,
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, TypeVar
 
 
@@ -122,6 +122,7 @@ class Registry(Mapping[str, Entry]):
         self.base = base
         self.entries: Dict[str, Entry] = {}
         self.followers: List[Callable[[str], Any]] = []
+        self.taken: Container[str] = ()
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
         """A decorator that enters a part.
@@ -136,6 +137,8 @@ class Registry(Mapping[str, Entry]):
                 raise ConfigurationError(
                     f"{self.noun} {name!r} must be a class that extends {self.base.__module__}.{self.base.__name__}"
                 )
+            if name in self.taken:
+                raise ConfigurationError(f"{self.noun} {name!r}: PyTorch's modules use this name, give another one")
             if name in self.entries:
                 raise ConfigurationError(f"the {self.noun} {name!r} is there already: give the other one another name")
             if not name.isidentifier() or name == "none" and self.base is None:

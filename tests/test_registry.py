@@ -160,6 +160,8 @@ def test_refuses_to_register():
         register_architecture("other", base="dl4m")
     with pytest.raises(ConfigurationError, match=r"no option 'atention_score' \(did you mean attention_score\?\)"):
         register_architecture("other", base="dl4mt", atention_score="dot")
+    with pytest.raises(ConfigurationError, match="'next': PyTorch's modules use this name"):
+        histories.register_history("next")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="must be above 0"):
         Option(1.0, bound=above(0)).read(-1, "x")
 

@@ -180,7 +180,7 @@ class AdaptiveGRUCell(Cell):
     initialise_bias = staticmethod(GRUCell.initialise_bias)
 
     def initialise(self, scheme: Scheme) -> None:
-        """As every cell, times :attr:`start`."""
+        """Values as every cell's, times :attr:`start`."""
         super().initialise(scheme)
         for parameter in self.parameters():
             parameter[: 3 * self.hidden_dim] *= self.start

@@ -266,6 +266,9 @@ class CoverageGRUHistory(History):
         return grouped(states.view_as(previous), padding).masked_fill(padding, 0.0).flatten(0, 1)
 
 
+HISTORIES.taken = frozenset(dir(Histories))
+
+
 def plus(*terms: Optional[Tensor]) -> Any:
     """Sum of terms, of which any may be None."""
     there = [term for term in terms if term is not None]

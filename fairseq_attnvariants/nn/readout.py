@@ -75,7 +75,7 @@ class Readout(Part, nn.Module):
         self.hidden_norm, self.target_norm, self.context_norm = (layer_norm(norm, width) for _ in range(3))
 
     def initialise(self, scheme: Scheme) -> None:
-        """None of the readout's matrices is orthogonal, square or not."""
+        """Matrices none of which is orthogonal, square or not."""
         for layer in (self.hidden, self.target, self.context):
             scheme.matrix_(layer.weight)
 

@@ -59,11 +59,11 @@ class MonotoneWindow(Window):
         return memory.padding_mask.unsqueeze(1) | (distance.abs() > self.width), self.factor(distance)
 
     def centre(self, query: Tensor, memory: Memory, state: State) -> Tensor:
-        """Of the window, ``B x k``."""
+        """The window's centre, ``B x k``."""
         return grouped(state.step + 1, memory.positions)
 
     def factor(self, distance: Tensor) -> Optional[Tensor]:
-        """Of the weights, by the distance from the centre."""
+        """A factor of the weights, by the distance from the centre."""
         return None
 
 

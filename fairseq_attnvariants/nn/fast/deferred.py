@@ -33,7 +33,7 @@ class Notes:
         self.total: Optional[Tensor] = None
 
     def number(self) -> int:
-        """Of the next step."""
+        """The next step's number."""
         self.steps += 1
         return self.steps - 1
 
