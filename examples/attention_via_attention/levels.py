@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from fairseq_attnvariants.nn.attention import Attention, AttentionViaAttention, Normaliser
+from fairseq_attnvariants.nn.attention import Attention, AttentionViaAttention, Softmax
 from fairseq_attnvariants_cli.model import Limits, System, Text, force, load, read_text, run_batches
 from fairseq_attnvariants_cli.pieces import SPACE
 from fairseq_attnvariants_cli.verbs.similarity import check
@@ -51,11 +51,11 @@ def perplexity(system: System, text: Text) -> float:
 
 def even(level: Attention, system: System, text: Text) -> float:
     """The perplexity with equal weights at this level: those of an endless temperature."""
-    normaliser, level.normaliser = level.normaliser, Normaliser(temperature=math.inf)
+    normalizer, level.normalizer = level.normalizer, Softmax(temperature=math.inf)
     try:
         return perplexity(system, text)
     finally:
-        level.normaliser = normaliser
+        level.normalizer = normalizer
 
 
 def share(system: System, text: Text) -> float:
