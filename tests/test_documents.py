@@ -9,6 +9,7 @@ from pathlib import Path
 
 import corpus
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
@@ -54,6 +55,14 @@ def quickstart(short, tmp_path_factory):
     for block in blocks(ROOT / "README.md"):
         short(block, folder)
     return folder
+
+
+def test_navigation():
+    text = (ROOT / "mkdocs.yml").read_text()
+    assert yaml.safe_load(text)["nav"]
+    missing = [path for path in (ROOT / "docs").rglob("*.md") if str(path.relative_to(ROOT / "docs")) not in text]
+    missing += [path for path in (ROOT / "examples").rglob("*.md") if str(path.relative_to(ROOT)) not in text]
+    assert not missing
 
 
 def test_quickstart(quickstart):
