@@ -32,6 +32,7 @@ VERBS = {
     "overtranslation": "the ratio of over-translation, by tag",
     "eos": "how often the end of a translation is aligned to the end of its source",
     "attention": "draw the attention on one sentence, of one or several models",
+    "attribute": "what each source word adds to each target word, and how far attention agrees with it",
     "similarity": "the share of source words that are similar to their translations, from attention via attention",
     "gates": "what adaptive weighting weighs, by word or by tag",
     "neighbours": "the target words nearest to source words that the direct bridge has mapped",

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants_cli.heatmaps import Panel, draw, panels
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import Forced
-from fairseq_attnvariants_cli.verbs.attention import Panel, draw, panels
 
 pytest.importorskip("matplotlib")
 

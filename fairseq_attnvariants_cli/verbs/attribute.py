@@ -1,0 +1,205 @@
+"""``fairseq-attnvariants attribute``: what each source word adds to each target word; does attention show it?"""
+
+import argparse
+import contextlib
+import html
+import json
+import warnings
+from importlib.resources import files
+from statistics import mean
+from string import Template
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from ..files import UserError, write_whole
+from ..heatmaps import Panel, draw, visible
+from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names, positive
+from ..pictures import add_dark_option, picture
+from ..pieces import join_attention, join_sentence, summed
+from ..seeds import estimate
+from ..tables import Row, add_table_options, tables
+
+if TYPE_CHECKING:
+    from ..attribution import Attribution
+
+METHODS = {"integrated-gradients": "Integrated gradients", "input-x-gradient": "Input times gradient"}
+
+
+class InWords(NamedTuple):
+    """The attributions of one sentence, with EOS."""
+
+    line: int  # from 1
+    source: List[str]
+    target: List[str]
+    values: np.ndarray  # T x S
+    attention: Optional[np.ndarray]  # T x S
+    gap: float  # what the attributions of a target token lack of being complete, the mean over the tokens
+    tau: Optional[float]
+
+
+def in_words(found: "Attribution", style: Optional[str]) -> InWords:
+    """Attributions of pieces as those of words: sums on both sides, since log-probabilities add up."""
+    source, columns = join_sentence(found.source, style)
+    target, rows = join_sentence(found.target, style)
+    values = summed(summed(found.values, columns).T, rows).T
+    attention = None if found.attention is None else join_attention(found.attention, columns, rows)
+    gap = float(np.abs(found.values.sum(1) - found.difference).mean())
+    tau = None if attention is None else agreement(values[:-1, :-1], attention[:-1, :-1])
+    return InWords(found.number + 1, source, target, values, attention, gap, tau)
+
+
+def agreement(values: np.ndarray, attention: np.ndarray) -> Optional[float]:
+    """Kendall's τ between the sizes of attributions and attention weights, ``T x S`` both: the mean over target words.
+
+    Target words of which either is the same for all source words do not count; None if no word counts.
+
+    Raises:
+        UserError: scipy is missing.
+    """
+    try:
+        from scipy.stats import kendalltau
+    except ImportError as error:
+        raise UserError("scipy is missing, which gives Kendall's tau: pip install scipy") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant rows
+        taus = [float(kendalltau(*rows)[0]) for rows in zip(np.abs(values), attention, strict=True)]
+    counted = [tau for tau in taus if not np.isnan(tau)]
+    return mean(counted) if counted else None
+
+
+def summary(name: str, sentences: Sequence[InWords], complete: bool) -> Row:
+    """System, sentences, the mean of τ over sentences, half of its 95% interval, and the mean gap."""
+    taus = [sentence.tau for sentence in sentences if sentence.tau is not None]
+    found = estimate(taus) if taus else None
+    gap = mean(sentence.gap for sentence in sentences) if complete else None
+    return name, len(sentences), found and found.mean, found and found.margin, gap
+
+
+def shares(values: np.ndarray) -> np.ndarray:
+    """The sizes of a row as shares of their sum, as attention weights are; 0 of nothing."""
+    sizes = np.abs(values)
+    total = sizes.sum(1, keepdims=True)
+    return np.divide(sizes, total, out=np.zeros_like(sizes), where=total > 0)
+
+
+def panels(name: str, sentence: InWords, method: str) -> List[Panel]:
+    """Heat maps of the sentence: attention, if there is any, and the shares of the attributions."""
+    source, target = visible(sentence.source), visible(sentence.target)
+    found = [Panel(f"{name}, {METHODS[method].lower()}", source, target, shares(sentence.values))]
+    if sentence.attention is not None:
+        found.insert(0, Panel(f"{name}, attention", source, target, sentence.attention))
+    return found
+
+
+def shaded_html(sentence: InWords) -> str:
+    """A row for each target word: the source's words, shaded by their attributions."""
+    rows = []
+    for word, values in zip(visible(sentence.target), sentence.values.tolist(), strict=True):
+        largest = max(map(abs, values)) or 1
+        spans = " ".join(
+            f'<span class="{"more" if value > 0 else "less"}" style="--w: {abs(value) / largest:.2f}" '
+            f'title="{value:.3f}">{html.escape(token)}</span>'
+            for token, value in zip(visible(sentence.source), values, strict=True)
+        )
+        rows.append(f'<tr><th dir="auto">{html.escape(word)}<td dir="auto">{spans}')
+    return f"<table>{''.join(rows)}</table>"
+
+
+def page(shown: Sequence[str], systems: Sequence[Sequence[InWords]], method: str) -> str:
+    """The page; every system has the same sentences."""
+    articles = []
+    for several in zip(*systems, strict=True):
+        cells = ""
+        for name, one in zip(shown, several, strict=True):
+            tau = "" if one.tau is None else f" (τ {one.tau:.2f})"
+            cells += f"<div><h3>{html.escape(name)}{tau}</h3>{shaded_html(one)}</div>"
+        articles.append(f'<article><h2>{several[0].line}</h2><div class="systems">{cells}</div></article>\n')
+    template = Template(files(__package__).joinpath("attribute.html").read_text(encoding="utf-8"))
+    title = html.escape(" · ".join(shown))
+    return template.substitute(title=title, method=METHODS[method], articles="".join(articles))
+
+
+def record(name: str, sentence: InWords) -> Dict[str, Any]:
+    """What ``--values`` writes of a sentence."""
+    numbers = dict(attribution=sentence.values, attention=sentence.attention)
+    matrices = {key: None if value is None else np.round(value, 6).tolist() for key, value in numbers.items()}
+    words = dict(system=name, line=sentence.line, source=sentence.source, target=sentence.target)
+    return {**words, **matrices, "tau": sentence.tau}
+
+
+def run(options: argparse.Namespace) -> None:
+    """Decode, attribute, print the table, write and draw."""
+    if options.output and options.line is None:
+        raise UserError("--output draws one sentence: give its --line")
+    if options.steps is not None and options.method != "integrated-gradients":
+        raise UserError("--steps is of --method integrated-gradients")
+    given, shown = forced(options), names(options, options.path)
+    complete = options.method == "integrated-gradients"
+    with contextlib.ExitStack() as outputs:
+        write = outputs.enter_context(tables(options.json, agreement=options.table))
+        values = outputs.enter_context(write_whole(options.values)) if options.values else None
+        browser = outputs.enter_context(write_whole(options.html)) if options.html else None
+        save = outputs.enter_context(picture(options.output, options.dark)) if options.output else None
+        from ..attribution import INPUT_X_GRADIENT, attributions, integrated
+        from ..model import generate, limits, load, read_text
+
+        nodes = integrated(options.steps or 32) if complete else INPUT_X_GRADIENT
+        systems: List[List[InWords]] = []
+        for path in options.path:
+            system = load(path, options.data, options.cpu)
+            text = read_text(options, system, reference=given)
+            if options.line is not None:
+                text = text.select(options.line - 1)
+            if not given:
+                text = generate(system, text, options)
+            found = [in_words(one, options.remove_bpe) for one in attributions(system, text, nodes, limits(options))]
+            systems.append(sorted(found, key=lambda sentence: sentence.line))
+        if values:
+            for name, sentences in zip(shown, systems, strict=True):
+                values.writelines(json.dumps(record(name, one), ensure_ascii=False) + "\n" for one in sentences)
+        if browser:
+            browser.write(page(shown, systems, options.method))
+        if save:
+            pairs = zip(shown, systems, strict=True)
+            heat_maps = [panel for name, [one] in pairs for panel in panels(name, one, options.method)]
+            save(draw(heat_maps, options.width, options.scale_rows, "attention weight, share of attributions"))
+        rows = [summary(name, sentences, complete) for name, sentences in zip(shown, systems, strict=True)]
+        headers = ("system", "sentences", "Kendall's tau", "95% ±", "gap")
+        write("agreement", headers, rows, {"Kendall's tau": 3, "95% ±": 3, "gap": 4})
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Attribute the log-probability of each target word to the source words, by integrated gradients or by input "
+        "times gradient, and compare with attention: Kendall's tau between the sizes of the attributions and the "
+        "attention weights, of each target word without the ends of sentences, as a mean over the sentence, and "
+        "over sentences with its 95% interval. The target is the reference, if there is one, or each model's own "
+        "translation. Any model of fairseq with source embeddings will do; one without attention has no tau. The gap "
+        "is what integrated gradients lack of being complete, the mean over target tokens; more --steps close it."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours "
+        "--source bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --output attributions.pdf --html "
+        "attributions.html"
+    )
+    add_model_options(parser, several=True, ensemble=False)
+    parser.add_argument("--line", metavar="N", type=int, help="of the text, from 1 (default: all)")
+    add_target_options(parser)
+    add_pieces_option(parser)
+    parser.add_argument(
+        "--method", choices=METHODS, default="integrated-gradients", help="of attribution (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps", metavar="N", type=positive, help="gradients on the way from 0 to the embeddings (default: 32)"
+    )
+    add_table_options(parser)
+    parser.add_argument("--values", metavar="FILE", help="write attributions and attention, a JSON object a sentence")
+    parser.add_argument("--html", metavar="FILE", help="write a page with the source's words shaded")
+    parser.add_argument("--output", metavar="FILE", help="draw the sentence of --line: .png, .svg or .pdf")
+    parser.add_argument(
+        "--width", metavar="INCHES", type=length, default=10, help="heat maps beyond go below (default: %(default)s)"
+    )
+    parser.add_argument("--scale-rows", action="store_true", help="scale each target word's row to the largest")
+    add_dark_option(parser)
