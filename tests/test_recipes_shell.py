@@ -11,7 +11,7 @@ import corpus
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-RECIPES = ["baselines", "alignment", "distortion_fertility", "adaptive_weighting"]
+RECIPES = ["baselines", "alignment", "attribution", "distortion_fertility", "adaptive_weighting"]
 RECIPES += ["bridging", "attention_via_attention", "scan"]
 CORPORA = ["TEXT", "ENJA", "NIST", "NEWS", "wmt15", "wmt17"]
 SETS = ["val", "dev", "test", "test_2016_flickr", "czenali", *(f"nist0{year}" for year in (2, 3, 4, 5, 6, 8)), "liu"]
