@@ -119,7 +119,7 @@ LONGEST = 20  # source words of the length task's training
 def length(rng: random.Random, times: float, training: bool) -> Pair:
     """Clauses of up to 20 words in training, of exactly so many ``times`` 20 in a test."""
     exactly = round(LONGEST * times)
-    return clauses(rng, 5, LONGEST) if training else clauses(rng, exactly, exactly)
+    return clauses(rng, rng.randint(5, LONGEST), LONGEST) if training else clauses(rng, exactly, exactly)
 
 
 # order, twins, counts
@@ -142,8 +142,8 @@ def order(rng: random.Random, distance: int, training: bool) -> Pair:
 
 
 def twins(rng: random.Random, distinct: str, training: bool) -> Pair:
-    """4 to 20 words, 18 to 20 in a test, of which only so many are ``distinct``, translated one by one."""
-    count = rng.randint(4 if training else 18, 20)
+    """4 to 20 words, 21 or 22 in a test, of which only so many are ``distinct``, translated one by one."""
+    count = rng.randint(4, 20) if training else rng.randint(21, 22)
     several = rng.sample(WORDS, count if distinct == "all" else min(count, int(distinct)))
     words = several + rng.choices(several, k=count - len(several))
     rng.shuffle(words)
@@ -155,28 +155,20 @@ COUNTS = ["", "", "two", "three", "four"]
 
 
 def counts(rng: random.Random, most: int, training: bool) -> Pair:
-    """Words that are said up to ``most`` times, as is their own or as a count word says.
+    """2 to 7 words, 8 in a test, each said up to ``most`` times, as is its own or as a count word before it says.
 
-    Such as ``three dog horse cat``: ``dogo dogo dogo horseo horseo horseo``. 6 to 16 target words, 14 to 16 in a test;
-    some words are not translated at all.
+    Such as ``three dog horse cat``: ``dogo dogo dogo horseo horseo horseo``. Some words are not translated at all.
     """
-    least = rng.randint(6, 14) if training else 14
-    parts: List[Pair] = []
-    words = iter(rng.sample(WORDS, len(WORDS)))
-    while sum(len(part.target) for part in parts) < least:
-        word = next(words)
-        times = FERTILITIES[word]
-        if times > most:
-            continue
-        prefix = []
+    several = rng.randint(2, 7) if training else 8
+    parts = []
+    for word in rng.sample([word for word in WORDS if FERTILITIES[word] <= most], several):
+        times, count = FERTILITIES[word], []
         if times == 1 and most > 1 and rng.random() < 0.5:
             times = rng.randint(2, most)
-            prefix = [COUNTS[times]]
-        links = tuple(range(1 + len(prefix)))
-        parts.append(Pair([*prefix, word], [Word(TARGET[word], links)] * times))
-    if sum(len(part.target) for part in parts) > 16:
-        return counts(rng, most, training)
-    return arrange(parts, range(len(parts)))
+            count = [COUNTS[times]]
+        links = tuple(range(1 + len(count)))
+        parts.append(Pair([*count, word], [Word(TARGET[word], links)] * times))
+    return arrange(parts, range(several))
 
 
 # sides

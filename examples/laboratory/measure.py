@@ -1,0 +1,79 @@
+"""Measure translations of a made-up language sentence by sentence, in percent.
+
+    python measure.py CORPUS TRANSLATIONS...
+
+CORPUS is what ``make_corpus.py`` has written, TRANSLATIONS are files ``SUBSET-NAME.hypothesis.txt``, as
+``fairseq-attnvariants results`` leaves them in the folders of runs. Beside each of them comes a file for each measure,
+with one number a sentence:
+
+======== =============================================================================================================
+exact    100 if all is right, or 0
+prefix   words before the first error, of those of the reference and its end
+kept     words of the reference that stand in the translation, as often as there (its complement: omissions)
+fresh    words of the translation that the reference has, as often as there (its complement: repetitions, inventions)
+jumps    neighbours in the translation that are neighbours in the reference, of those of the reference
+source   words in place, of those that the source decides
+target   words in place, of those that the target decides
+rare     words that stand in the translation, of those that training has seldom
+cognate  the same of words that are spelt after their source word
+======== =============================================================================================================
+
+More is better everywhere. A sentence that has no such word has 100.
+"""
+
+import sys
+from collections import Counter
+from itertools import takewhile
+from pathlib import Path
+from typing import Dict, Hashable, List, Sequence
+
+
+def shared(found: Sequence[Hashable], expected: Sequence[Hashable]) -> int:
+    """How many of the one are among the other, each as often as there at most."""
+    return sum((Counter(found) & Counter(expected)).values())
+
+
+def percent(part: int, whole: int) -> float:
+    """A share; all of nothing."""
+    return 100 * part / whole if whole else 100.0
+
+
+def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]) -> Dict[str, float]:
+    """What the docstring of this file lists, of one translation, its reference and what decides the words of that."""
+    ended, wanted = [*found, "</s>"], [*expected, "</s>"]
+    right = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(ended, wanted))))
+    pairs = [list(zip(["<s>", *words], words)) for words in (ended, wanted)]
+    own = {side: [word for word, which in zip(expected, sides) if which == side] for side in {*sides}}
+    result = {
+        "exact": 100.0 * (list(found) == list(expected)),
+        "prefix": percent(right, len(wanted)),
+        "kept": percent(shared(found, expected), len(expected)),
+        "fresh": percent(shared(found, expected), len(found)),
+        "jumps": percent(shared(*pairs), len(pairs[1])),
+    }
+    for side in ("source", "target"):
+        decided = [k for k, which in enumerate(sides) if (which == "target") == (side == "target")]
+        result[side] = percent(sum(found[k : k + 1] == expected[k : k + 1] for k in decided), len(decided))
+    for side in ("rare", "cognate"):
+        result[side] = percent(shared(found, own.get(side, [])), len(own.get(side, [])))
+    return result
+
+
+def read(path: Path) -> List[List[str]]:
+    """The words of each line."""
+    return [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def main(corpus: Path, paths: Sequence[Path]) -> None:
+    """Write a file for each translation and measure."""
+    for path in paths:
+        subset = path.name.partition("-")[0]
+        sides, expected = (read(corpus / f"{subset}.{suffix}") for suffix in ("sides", "tgt"))
+        numbers = [measures(*sentence) for sentence in zip(read(path), expected, sides, strict=True)]
+        for name in numbers[0]:
+            lines = "".join(f"{one[name]:.4f}\n" for one in numbers)
+            path.with_name(path.name.replace("hypothesis.txt", name)).write_text(lines)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [Path(path) for path in sys.argv[2:]])

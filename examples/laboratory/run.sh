@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# A task of the laboratory: make its corpus, sweep its systems over seeds, print the table of their differences, draw.
+#   run.sh order|twins|counts|length|sides|rare|cipher
+# tasks/TASK.yaml says what is predicted. Started again, it goes on where it stopped. In the environment:
+#   ARCHS     "recatt mine": these, each a system of the task or an architecture, and the task's baseline (default: all
+#             systems of the task)
+#   SEEDS     1,2,3,4,5
+#   UPDATES   of each run, during which the rate falls to 0 (default: the task's, about a minute of one thread)
+#   OUT       folder (default: laboratory/TASK)
+#   USER_DIR  --user-dir, for architectures of one's own (default: this package's)
+#   JOBS      runs at a time (default: 1; more need pip install ".[sweep]")
+#   TRAIN     sentences to train (default: the task's), TEST to test for each value of the dial (default: 200)
+# Writes OUT/TASK.md and OUT/TASK.json, the table; OUT/finer.md and OUT/finer.json, further measures; OUT/TASK.png.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+name=${1-}
+if [ $# -ne 1 ] || [ ! -e "$here/tasks/$name.yaml" ]; then
+  echo "usage: run.sh $(cd "$here/tasks" && ls | sed 's/.yaml//' | paste -sd'|')" >&2; exit 2
+fi
+declare -A systems task
+eval "$(python - "$here/tasks/$name.yaml" <<'END'
+import shlex, sys, yaml
+task = yaml.safe_load(open(sys.argv[1]))
+for system, options in task.pop("systems").items():
+    print(f"systems[{system}]={shlex.quote(options.strip())}; all+=({system})")
+for key, value in task.items():
+    text = " ".join(value) if isinstance(value, list) else str(value)
+    print(f"task[{key}]={shlex.quote(text.strip())}")
+END
+)"
+baseline=${task[baseline]}
+out=${OUT:-laboratory/$name}
+updates=${UPDATES:-${task[updates]}}
+user_dir=${USER_DIR:-$(fairseq-attnvariants user-dir)}
+chosen=("$baseline")
+for system in ${ARCHS:-${all[*]}}; do [ "$system" = "$baseline" ] || chosen+=("$system"); done
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+
+if [ ! -e "$out/corpus" ]; then
+  rm -rf "$out/part"
+  python "$here/make_corpus.py" "$name" "$out/part" --train "${TRAIN:-${task[train]}}" --test "${TEST:-200}"
+  tests=$(cd "$out/part" && printf "$out/part/%s\n" test*.src | sed 's/.src$//' | LC_ALL=C sort -V | paste -sd,)
+  preprocess=(--source-lang src --target-lang tgt --trainpref "$out/part/train" --validpref "$out/part/valid")
+  if [ "$name" = cipher ]; then
+    preprocess+=(--user-dir "$(fairseq-attnvariants user-dir)" --task char_translation)
+  else
+    preprocess+=(--align-suffix links)
+  fi
+  fairseq-preprocess "${preprocess[@]}" --testpref "$tests" --destdir "$out/part/bin" > "$out/preprocess.log"
+  mv "$out/part" "$out/corpus"
+fi
+
+sizes=(model.encoder_embed_dim=48 model.encoder_hidden_size=48 model.decoder_embed_dim=48 model.decoder_hidden_size=64
+  model.dropout=0.1)
+lstm=(model.encoder_layers=1 model.decoder_layers=1 model.{en,de}coder_dropout_{in,out}=0.1
+  model.decoder_out_embed_dim=48 model.share_decoder_input_output_embed=false +model.encoder_bidirectional=true
+  +model.decoder_attention=true +model.criterion=cross_entropy)
+training=(criterion.label_smoothing=0 dataset.batch_size=40 "optimization.lr=[0.004]" optimization.max_update="$updates"
+  lr_scheduler._name=polynomial_decay "~lr_scheduler.lr_shrink" +lr_scheduler.total_num_update="$updates"
+  checkpoint.no_epoch_checkpoints=true dataset.disable_validation=true)
+if [ "${JOBS:-1}" -gt 1 ]; then training+=(hydra/launcher=joblib hydra.launcher.n_jobs="$JOBS"); fi
+command -v nvidia-smi > /dev/null || training+=(common.cpu=true)
+
+folders=() names=()
+for system in "${chosen[@]}"; do
+  own=${systems[$system]:-model._name=$system}
+  read -ra options <<< "${task[options]-} $own"
+  case $own in
+    *_name=lstm*) options+=("${lstm[@]}") ;;
+    *_name=ava*) read -ra more <<< "${task[ava]-}"; options+=("${more[@]}") ;;
+  esac
+  fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
+    common.user_dir="$user_dir" task.data="$out/corpus/bin" hydra.sweep.dir="$out/$system" \
+    common.seed="${SEEDS:-1,2,3,4,5}" "${sizes[@]}" "${training[@]}" model.init_std=0.1 "${options[@]}" \
+    >> "$out/$system.log" 2>&1 || { tail -n 5 "$out/$system.log" >&2; exit 1; }
+  folders+=("$out/$system") names+=(--name "$system")
+done
+
+IFS=, read -ra values <<< "${task[dial]#*=}"
+subsets=(test)
+for ((k = 1; k < ${#values[@]}; k++)); do subsets+=("test$k"); done
+results=(fairseq-attnvariants results "${folders[@]}" "${names[@]}" --user-dir "$user_dir" --cpu
+  --checkpoint checkpoint_last.pt --beam 1 --max-len-a 2 --max-len-b 10 --batch-size 200 --gen-subset "${subsets[@]}"
+  --dial "${task[dial]}" --baseline "$baseline")
+"${results[@]}" --measure accuracy > "$out/accuracy.txt"  # translates
+python "$here/measure.py" "$out/corpus" "$out"/*/*/translations/*.hypothesis.txt
+finer=()
+for measure in ${task[finer]}; do finer+=(--measure "$measure={translations}.$measure"); done
+"${results[@]}" "${finer[@]}" --table "$out/finer.md" --json > "$out/finer.json"
+picture=()
+if python -c 'import sys, importlib.util as u; sys.exit(not u.find_spec("matplotlib"))'; then picture=(--plot "$out/$name.png"); fi
+results+=(--measure "${task[measure]}={translations}.${task[measure]}" --margin "${task[margin]}" "${picture[@]}")
+"${results[@]}" --table "$out/$name.md" --json > "$out/$name.json"
+cat "$out/$name.md"

@@ -1,0 +1,180 @@
+"""The made-up languages are what they say, and each task goes from its corpus to its table."""
+
+import importlib.util
+import json
+import os
+import random
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import corpus
+import pytest
+import yaml
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+LABORATORY = Path(__file__).parent.parent / "examples" / "laboratory"
+
+
+def module(name):
+    spec = importlib.util.spec_from_file_location(name, LABORATORY / f"{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+language, measure = module("make_corpus"), module("measure")
+NAMES = sorted(path.stem for path in (LABORATORY / "tasks").glob("*.yaml"))
+
+
+def described(name):
+    return yaml.safe_load((LABORATORY / "tasks" / f"{name}.yaml").read_text())
+
+
+def architecture(options):
+    return options.partition("model._name=")[2].split()[0]
+
+
+def test_every_task_is_described():
+    assert sorted(language.TASKS) == sorted([*NAMES, "quickstart"])
+    for name in NAMES:
+        task = described(name)
+        assert {task["baseline"], task["control"]} <= set(task["systems"]) and task["margin"] > 0
+        assert set(map(architecture, task["systems"].values())) <= {*ARCH_MODEL_REGISTRY}
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Of each task its training text and the test texts by the value of the dial."""
+    made = {}
+    for name, task in language.TASKS.items():
+        rng = random.Random(2)
+        made[name] = task.train(rng, 400), {value: task.test(rng, value, 40) for value in task.dial}
+    return made
+
+
+@pytest.mark.parametrize("name", language.TASKS)
+def test_what_is_written_beside_the_text_is_true(name, texts, tmp_path):
+    train, tests = texts[name]
+    language.write(tmp_path / "train", train)
+    lines = {path.suffix[1:]: path.read_text().splitlines() for path in tmp_path.iterdir()}
+    assert set(lines) == {"src", "tgt", "links", "fertilities", "sides"}
+    for number, pair in enumerate([*train, *(pair for test in tests.values() for pair in test)]):
+        assert pair.source and all(0 <= link < len(pair.source) for word in pair.target for link in word.links)
+        for word in pair.target:
+            assert bool(word.links) != (word.side == "target")
+            stems = [pair.source[link].rstrip("s") for link in word.links]
+            if word.side == "source" and name not in ("rare", "cipher", "sides"):  # a word shows where it comes from
+                assert any(word.text.startswith(stem) for stem in stems) or word.text == "et"
+        if number < len(train):
+            source, target, links, fertilities, sides = (lines[suffix][number].split() for suffix in (
+                "src", "tgt", "links", "fertilities", "sides",
+            ))  # fmt: skip
+            assert (source, len(target)) == (pair.source, len(sides))
+            of = Counter(int(link.partition("-")[0]) for link in links)
+            assert [of[j] for j in range(len(source))] == [*map(int, fertilities)]
+
+
+def test_the_dials_turn_what_they_say(texts):
+    for name in NAMES:
+        dial = described(name)["dial"].partition("=")[2].split(",")
+        assert dial == [str(value) for value in texts[name][1]]
+    for distance, pairs in texts["order"][1].items():
+        for pair in pairs:
+            take, put = pair.source.index("take"), pair.source.index("put")
+            assert (put - take - 3 if put > take else take - put - 1) == distance
+            moved = {pair.source[take + k] + ending for k in (1, 2) for ending in ("o", "i", "um", "u")}
+            places = [j for j, word in enumerate(pair.target) if word.text in moved]
+            assert places == [places[0], places[0] + 1] and len(places) == 2
+    for distinct, pairs in texts["twins"][1].items():
+        assert all(len({*pair.source}) == (len(pair.source) if distinct == "all" else distinct) for pair in pairs)
+    for most, pairs in texts["counts"][1].items():
+        assert max(max(Counter(word.text for word in pair.target).values()) for pair in pairs) == most
+    for times, pairs in texts["length"][1].items():
+        assert {len(pair.source) for pair in pairs} == {round(20 * times)}
+    assert max(len(pair.source) for pair in texts["length"][0]) == 20
+    for share, pairs in texts["sides"][1].items():
+        for pair in pairs:
+            said = [word.text for word in pair.target if word.text in language.PARTICLES]
+            assert abs(100 * len(said) / len(pair.target) - share) < 1
+            starts = language.PARTICLES.index(pair.source[0].removeprefix("from-"))
+            assert said == [language.PARTICLES[(starts + k) % 16] for k in range(len(said))]
+    for share, pairs in texts["cipher"][1].items():
+        assert all(sum(word.side == "cognate" for word in pair.target) == share / 25 for pair in pairs)
+
+
+def test_words_are_as_rare_as_they_say_and_cognates_to_test_are_new():
+    rng = random.Random(3)
+    train = language.TASKS["rare"].train(rng, 1500)
+    seen = Counter(word for pair in train for word in {*pair.source})
+    for frequency in language.SEEN:
+        tested = language.TASKS["rare"].test(rng, frequency, 40)
+        words = {pair.source[word.links[0]] for pair in tested for word in pair.target if word.side == "rare"}
+        assert len(words) == 40 and {seen[word] for word in words} == {frequency}
+    cipher = language.TASKS["cipher"]
+    known = {word for pair in cipher.train(rng, 500) for word in pair.source if word.endswith("en")}
+    new = {word for pair in cipher.test(rng, 100, 100) for word in pair.source}
+    assert known and new and not known & new
+
+
+def test_measures():
+    def score(found, expected="a k b c", sides="source target source rare"):
+        return measure.measures(found.split(), expected.split(), sides.split())
+
+    assert set(score("a k b c").values()) == {100.0}
+    wrong = dict(exact=0, prefix=20, kept=50, fresh=50, jumps=20, source=200 / 3, target=0, rare=0, cognate=100)
+    assert score("a m b b") == pytest.approx(wrong)
+    assert score("a k b c c")["prefix"] == 80  # it does not end there
+    assert score("")["fresh"] == 100 and score("")["kept"] == 0
+    assert [score("b c a k")[name] for name in ("kept", "fresh", "jumps")] == [100, 100, 40]  # a k, b c
+
+
+# of each task what is not merely the name of an architecture, in one task or another
+SYSTEMS = dict(order="guided", twins="lstm", counts="conddec", length="coverage", sides="wide", rare="bridge_direct")
+SYSTEMS["cipher"] = "ava lstm"
+STUB = """#!/bin/bash
+for argument; do
+  shift
+  case $argument in
+    model.*_size=* | model.*_dim=*) argument=${argument%%=*}=8 ;;
+    *encoder_filters=*) argument=model.encoder_filters=2-2 ;;
+  esac
+  set -- "$@" "$argument"
+done
+exec "$WARM/fairseq-hydra-train" "$@"
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
+    """Two updates of tiny models, of two seeds in one task."""
+    seeds = 2 if name == "twins" else 1
+    (tmp_path / "fairseq-hydra-train").write_text(STUB)
+    (tmp_path / "fairseq-hydra-train").chmod(0o755)
+    path = os.pathsep.join(map(str, (tmp_path, warm, corpus.SCRIPTS, os.environ["PATH"])))
+    environment = {**os.environ, "PATH": path, "WARM": str(warm), "UPDATES": "2", "ARCHS": SYSTEMS[name], "TRAIN": "90"}
+    environment |= {"TEST": "3", "OUT": str(tmp_path / "out"), "SEEDS": "1,2"[: 2 * seeds - 1]}
+    if name == "rare":
+        environment["TRAIN"] = "1200"
+    done = subprocess.run([str(LABORATORY / "run.sh"), name], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    task = described(name)
+    rows = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+    dial, _, values = task["dial"].partition("=")
+    systems = [task["baseline"], *SYSTEMS[name].split()]
+    places = [(system, value) for system in systems for value in values.split(",")]
+    assert [(row["system"], row[dial]) for row in rows] == places
+    for system in systems:
+        found = {path.name.rpartition("-")[0] for path in (tmp_path / "out" / system).iterdir() if path.is_dir()}
+        assert found == {f"{architecture(task['systems'][system])}-{seed}" for seed in range(1, 1 + seeds)}
+    for row in rows:
+        assert 0 <= row[task["measure"]] <= 100 and row["seeds"] == seeds
+        verdict = row[f"{task['measure']} verdict"]
+        hardest = seeds > 1 and row["system"] != task["baseline"] and row[dial] == values.split(",")[-1]
+        assert verdict in ("shown", "refuted", "level", "open") if hardest else verdict is None
+    assert task["measure"] in done.stdout and (tmp_path / "out" / "finer.md").exists()
+
+
+def test_an_architecture_that_is_not_there(tmp_path):
+    done = subprocess.run([str(LABORATORY / "run.sh"), "nothing"], capture_output=True, text=True)
+    assert done.returncode == 2 and "usage: run.sh cipher|counts|length|order|rare|sides|twins" in done.stderr
