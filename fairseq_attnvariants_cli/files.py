@@ -24,11 +24,14 @@ def read_lines(path: str) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
     """
+    if path == "-" and sys.stdin is None:
+        raise UserError("standard input cannot be read: it is closed")
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
             for number, line in enumerate(stream, start=1):
                 try:
-                    yield line.removesuffix(b"\n").decode("utf-8")
+                    # a byte order mark is no part of the first word
+                    yield line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
                     raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason})") from error
     except OSError as error:

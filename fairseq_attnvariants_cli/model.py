@@ -190,9 +190,7 @@ def _check(path: str, state: Any) -> None:
         fits &= all(isinstance(cfg[part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
         fits &= isinstance(state["optimizer_history"][-1]["num_updates"], int)
         fits &= isinstance(state["extra_state"], dict)
-        diverged = [
-            name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()
-        ]
+        diverged = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     except (AttributeError, LookupError, TypeError, RuntimeError):
         fits, diverged = False, []
     if not fits:

@@ -5,6 +5,7 @@ import contextlib
 import csv
 import json
 import os
+import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tabulate import tabulate
@@ -73,7 +74,8 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
                     json.dump(found[name], stream, ensure_ascii=False, indent=2)
                     stream.write("\n")
                 else:
-                    csv.writer(stream, lineterminator="\n").writerows([columns, *values])
+                    lines: List[Sequence[Any]] = [columns, *values]
+                    csv.writer(stream, lineterminator="\n").writerows([[*map(_not_computed, line)] for line in lines])
 
         yield write
     with standard_output() as output:
@@ -82,6 +84,19 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
             print(json.dumps(found if len(paths) > 1 else only[0], indent=2), file=output)
         else:
             print("\n\n".join(printed), file=output)
+
+
+def _not_computed(cell: Any) -> Any:
+    """A cell of CSV that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+
+
+def _visible(cell: Any, form: str) -> Any:
+    """A cell whose control characters are escapes, and whose bars do not end it where ``form`` is Markdown."""
+    if not isinstance(cell, str):
+        return cell
+    text = re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], cell)
+    return text.replace("|", r"\|") if form == "github" else text
 
 
 def _table_file(path: str) -> Any:
@@ -112,7 +127,8 @@ def aligned(
     after = [(digits or {}).get(header, 2) for header in headers]
     cells = [[_printed(cell, digit) for cell, digit in zip(row, after, strict=True)] for row in rows]
     sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
-    return tabulate([headers, *cells], headers="firstrow", tablefmt=form, colalign=sides, disable_numparse=True)
+    shown = [[_visible(cell, form) for cell in row] for row in (headers, *cells)]
+    return tabulate(shown, headers="firstrow", tablefmt=form, colalign=sides, disable_numparse=True)
 
 
 def _printed(cell: Cell, digits: int) -> Union[str, int, None]:

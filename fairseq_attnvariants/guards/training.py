@@ -19,12 +19,16 @@ import shutil
 import sys
 import threading
 import time
+from typing import Mapping
 
 from fairseq import checkpoint_utils
 from fairseq.data.iterators import BackgroundConsumer
 from fairseq.file_io import PathManager
+from fairseq.nan_detector import NanDetector
+from torch import Tensor
 
 from .damage import is_whole
+from .loading import load_checkpoint as read_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +55,7 @@ def guard_training() -> None:
     def load_checkpoint(cfg, trainer, **options):
         forget_last_training()
         if cfg.restore_file == "checkpoint_last.pt" and trainer.data_parallel_rank == 0:
-            mend_last(cfg.save_dir, trainer.checkpoint_suffix)
+            mend_last(cfg.save_dir, trainer.model.state_dict(), trainer.checkpoint_suffix)
         try:
             state, epochs = load(cfg, trainer, **options)
         except Exception as error:
@@ -60,12 +64,22 @@ def guard_training() -> None:
                 raise ValueError(str(error).replace(advice, str(error.__context__))) from error
             raise
         check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
+        without_optimizer(cfg, trainer)
         optimization = trainer.cfg.optimization
         if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
             logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
             optimization.max_epoch = -1  # fairseq looks at max_update only after an update
         return state, epochs
 
+    detect = NanDetector.__init__
+
+    @functools.wraps(detect)
+    def detect_forwards(self, model, forward=True, backward=True):
+        packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
+        # hooks for gradients need modules that return tensors, and that are there for as long as the gradients
+        detect(self, model, forward, backward and __name__.partition(".")[0] not in packages)
+
+    NanDetector.__init__ = detect_forwards
     PathManager.rename = staticmethod(rename_whole)
     PathManager.copy = staticmethod(copy_whole)
     checkpoint_utils.load_checkpoint = load_checkpoint
@@ -101,8 +115,20 @@ def forget_last_training() -> None:
             getattr(function, "__dict__", {}).pop(name, None)
 
 
-def mend_last(folder: str, suffix: str = "") -> None:
+def without_optimizer(cfg, trainer) -> None:
+    """Count on from a checkpoint of ``--no-save-optimizer-state``, which fairseq takes for one of no updates."""
+    history = trainer._optim_history or [{}]
+    updates = history[-1].get("num_updates", 0)
+    resumed = cfg.restore_file == "checkpoint_last.pt" and not (cfg.finetune_from_model or cfg.reset_optimizer)
+    if resumed and updates > trainer.get_num_updates():
+        logger.warning("checkpoint_last.pt holds no state of the optimizer, which starts anew")
+        trainer.set_num_updates(updates)
+
+
+def mend_last(folder: str, model: Mapping[str, Tensor], suffix: str = "") -> None:
     """Put the newest complete checkpoint in the place of a ``checkpoint_last.pt`` that is damaged or cut off.
+
+    Only those count that a training can go on from: of parameters as ``model`` has them, and with an optimizer's state.
 
     Raises:
         ValueError: there is no complete one.
@@ -111,8 +137,17 @@ def mend_last(folder: str, suffix: str = "") -> None:
     if not os.path.isfile(last) or is_whole(last):
         return
     paths = glob.glob(os.path.join(glob.escape(folder), f"checkpoint*{suffix}.pt"))
-    complete = sorted(filter(is_whole, paths), key=os.path.getmtime)
+    complete = sorted((path for path in paths if _goes_on(path, model)), key=os.path.getmtime)
     if not complete:
         raise ValueError(f"{last} is damaged or cut off, and {folder} has no whole one: remove it to start anew")
     logger.warning(f"{last} is damaged or cut off: going on from {complete[-1]}, the newest complete checkpoint")
     PathManager.copy(complete[-1], last, overwrite=True)
+
+
+def _goes_on(path: str, model: Mapping[str, Tensor]) -> bool:
+    try:
+        state = read_checkpoint(path) if is_whole(path) else {}
+    except (OSError, ValueError):
+        return False
+    sizes = {name: value.shape for name, value in state.get("model", {}).items()}
+    return bool(state.get("last_optimizer_state")) and sizes == {name: value.shape for name, value in model.items()}

@@ -23,7 +23,7 @@ def fingerprint(dictionary) -> Tensor:
 
 def current(saved: Tensor) -> Tensor:
     """A saved fingerprint in the form of :func:`fingerprint`; version 0.1.0 wrote the digest as four int64."""
-    if len(saved) != 4:
+    if saved.shape != (4,) or saved.dtype != torch.int64:
         return saved
     return torch.stack([saved >> 32 & 0xFFFFFFFF, saved & 0xFFFFFFFF], dim=1).flatten()
 

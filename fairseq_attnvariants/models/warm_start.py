@@ -66,6 +66,9 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         raise ConfigurationError(f"--warm-start {path}: there is no such file")
     state = checkpoint_utils.load_checkpoint_to_cpu(path)
     saved: Dict[str, Tensor] = state["model"]
+    for name, weights in saved.items():
+        if not weights.isfinite().all():
+            raise ConfigurationError(f"--warm-start {path}: {name} holds NaN or infinity: the training diverged")
     rename(saved)
     cfg: Any = model.cfg
     strange = {

@@ -208,6 +208,15 @@ def test_a_diverged_model_is_refused(runs, changed, tmp_path, value):
             read()
 
 
+@pytest.mark.parametrize("mark", [torch.tensor(3), torch.zeros(4), torch.zeros(2, 2)], ids=str)
+def test_odd_fingerprints_are_refused(runs, changed, mark):
+    path = changed(
+        lambda state: state["model"].update({"encoder.dictionary_version": mark}), runs.rnnsearch / "checkpoint1.pt"
+    )
+    with pytest.raises(UserError, match="cannot be averaged"):
+        average([str(runs.rnnsearch / "checkpoint2.pt"), str(path)])
+
+
 @pytest.mark.parametrize("read", [generate, from_pretrained, verb])
 def test_changed_weights_are_not_used(runs, tmp_path, monkeypatch, read):
     """torch itself reads them in silence."""

@@ -142,3 +142,28 @@ def test_odd_lines_are_scored_and_shown(folder, line):
     assert main(["score", "system", "--reference", "system", "--source", "system"]) == 0
     assert main(["compare", "system", "--source", "system", "--reference", "system", "--output", "out"]) == 0
     assert "<b>" not in (folder / "out").read_text(encoding="utf-8")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_word(folder, capfd):
+    (folder / "system").write_bytes(b"\xef\xbb\xbfa b c d\n")
+    (folder / "reference").write_text("a b c d\n")
+    assert main(["score", "system", "--reference", "reference", "--tokenize", "none"]) == 0
+    assert "100.00" in next(line for line in capfd.readouterr().out.splitlines() if line.startswith("BLEU"))
+
+
+def test_names_break_no_table_and_are_no_formulas(folder, capfd):
+    (folder / "text").write_text("a b c d\n")
+    name = "=1+1|\x1b[2J"
+    for table in ("t.md", "t.csv"):
+        arguments = ["text", "--reference", "text", "--tokenize", "none", "--name", name, "--table", table]
+        assert main(["score", *arguments]) == 0
+        assert "\x1b" not in capfd.readouterr().out
+    lines = (folder / "t.md").read_text().splitlines()
+    assert len({line.replace(r"\|", "").count("|") for line in lines}) == 1 and "\x1b" not in "".join(lines)
+    assert ",'=1+1|" in (folder / "t.csv").read_text()
+
+
+def test_a_closed_standard_input_is_refused(folder, monkeypatch, capfd):
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["links", "-", "--output", "out"]) == 2
+    assert "standard input cannot be read: it is closed" in capfd.readouterr().err

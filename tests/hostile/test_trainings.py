@@ -1,0 +1,62 @@
+"""Trainings that go wrong: what stopped goes on, and what cannot says why."""
+
+import logging
+import shutil
+
+import corpus
+import pytest
+import torch
+from fairseq.file_io import PathManager
+
+from fairseq_attnvariants.guards.loading import load
+from fairseq_attnvariants.guards.training import mend_last
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+
+
+def train(runs, folder, *more):
+    corpus.train_here(*corpus.train_arguments(runs.data, folder, *more))
+    return load(folder / "checkpoint_last.pt")
+
+
+def test_a_rate_that_is_too_large_ends_as_with_the_stock_lstm(runs, tmp_path):
+    with pytest.raises(FloatingPointError, match="^gradients are Nan/Inf$"):
+        train(runs, tmp_path, "--max-update", "6", "--lr", "1e38", "--clip-norm", "0")
+
+
+def test_without_the_optimizer_a_training_counts_on(runs, tmp_path, caplog):
+    """And is not trained again in silence."""
+    for updates in (2, 2, 3):
+        caplog.clear()
+        state = train(runs, tmp_path, "--max-update", updates, "--no-save-optimizer-state")
+        assert state["optimizer_history"][-1]["num_updates"] == updates
+    assert "holds no state of the optimizer, which starts anew" in caplog.text
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_warm_start_from_what_diverged_is_refused(runs, tmp_path, value):
+    state = load(runs.rnnsearch / "checkpoint1.pt")
+    state["model"]["decoder.output_projection.bias"][3] = value
+    torch.save(state, tmp_path / "diverged.pt")
+    with pytest.raises(ValueError, match="bias holds NaN or infinity: the training diverged"):
+        train(runs, tmp_path / "run", "--max-update", "2", "--warm-start", tmp_path / "diverged.pt")
+    assert not list(tmp_path.glob("run/*.pt"))
+
+
+def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(runs, tmp_path, caplog):
+    """Neither an average, which has no optimizer, nor another model's."""
+    model = load(runs.rnnsearch / "checkpoint1.pt")["model"]
+    last, content = tmp_path / "checkpoint_last.pt", b"PK"
+    last.write_bytes(content)
+    average = load(runs.rnnsearch / "checkpoint2.pt")
+    del average["last_optimizer_state"]
+    torch.save(average, tmp_path / "checkpoint_average.pt")
+    shutil.copy(runs.lstm / "checkpoint1.pt", tmp_path / "checkpoint_lstm.pt")
+    with pytest.raises(ValueError, match="damaged or cut off, and .* has no whole one"):
+        mend_last(str(tmp_path), model)
+    assert last.read_bytes() == content
+    shutil.copy(runs.rnnsearch / "checkpoint1.pt", tmp_path)
+    (tmp_path / "checkpoint_average.pt").touch()
+    mend_last(str(tmp_path), model)
+    assert last.read_bytes() == (tmp_path / "checkpoint1.pt").read_bytes() and PathManager.isfile(str(last))
+    logging.disable(logging.NOTSET)
