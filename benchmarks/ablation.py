@@ -33,15 +33,16 @@ def pytorchs(self, data, sizes, initial):
     return outputs.data, torch.cat(final, dim=-1) if len(parts) > 1 else final
 
 
-def without_blocks(part, replacement=loop._replacement):
-    """What stands for a part in loops, energies excepted."""
-    return None if isinstance(part, attention.Recomputed) else replacement(part)
+def without(kind, replacement=loop._replacement):
+    """Loops in which one kind of part stays as it is."""
+    return [(loop, "_replacement", lambda part: None if isinstance(part, kind) else replacement(part))]
 
 
 # what is put in the place of each
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
-    "energies by blocks of sentences": [(loop, "_replacement", without_blocks)],
+    "of these, those of attention's values": without(attention.WeightedSum),
+    "energies by blocks of sentences": without(attention.Recomputed),
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
 }
 SEARCHES = {
