@@ -39,6 +39,7 @@ VERBS = {
     "score": "BLEU, chrF, TER, 1-gram BLEU and accuracy, with paired bootstrap and by source length",
     "compare": "a page with the translations of several systems side by side",
     "results": "one table of many runs: means and differences over seeds with their intervals, verdicts, curves",
+    "tune": "the length penalty and the coverage penalty that suit a validation set",
     "average": "average the parameters of several checkpoints",
     "env": "what is installed and what it runs on, for a bug report",
 }

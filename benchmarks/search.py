@@ -1,0 +1,77 @@
+"""Search in several ways against the stock ``lstm``, interleaved in one run.
+
+    python benchmarks/search.py DATA --shortlist TABLE   # a folder made by fairseq-preprocess, a table made by lexicon
+    python benchmarks/search.py --paper-size --length 25 # random text and lists of 1,500 random words of 30,000
+
+A way is an architecture, and after plus signs ``list`` for shortlists and a number type of search.  Weights are not
+trained: every hypothesis has ``--words`` words.  Each round gives every way the same batch; what is printed is the
+median over the rounds of the ratio to the first way *of the same round*, with the smallest and the largest.
+"""
+
+import argparse
+import statistics
+import time
+
+import speed
+import torch
+from fairseq.tasks.fairseq_task import FairseqTask
+
+from fairseq_attnvariants.shortlist import SPECIAL, Shortlist, ShortlistGenerator, read_table
+
+WAYS = ["lstm", "dl4mt", "dl4mt+list", "dl4mt+bfloat16+list", "dl4mt+int8+list", "rnnsearch+list", "lstm+list"]
+
+
+class RandomLists:
+    """Lists of as many words as real ones have, where words are random."""
+
+    def __init__(self, vocabulary, words=1500):
+        drawn = torch.randperm(vocabulary - SPECIAL, generator=torch.Generator().manual_seed(1))[: words - SPECIAL]
+        self.list = torch.cat([torch.arange(SPECIAL), drawn + SPECIAL]).sort().values
+
+    def symbols(self, *_, **__):
+        return self.list
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shortlist", metavar="TABLE")
+    parser.add_argument("--ways", nargs="+", default=WAYS)
+    parser.add_argument("--words", type=int, default=20, help="of every hypothesis")
+    own, rest = parser.parse_known_args()
+    arguments = speed.parse([*rest, "--batches", "1"])
+    task, [sample] = speed.load(arguments)
+    source, target = task.source_dictionary, task.target_dictionary
+    lists = RandomLists(len(target))
+    if own.shortlist:
+        lists = Shortlist(read_table(own.shortlist), source, target, 50, 100)
+    models, generators = {}, {}
+    for way in own.ways:
+        arch, *changes = way.split("+")
+        dtypes = [change for change in changes if change != "list"]
+        key = (arch, *dtypes)
+        if key not in models:
+            torch.manual_seed(1)
+            arguments.more = {arch: ["--search-dtype", *dtypes]} if dtypes else {}
+            models[key] = speed.build(arch, arguments, task)[0].eval()
+        options = argparse.Namespace(beam=arguments.beam, max_len_b=own.words, min_len=own.words)
+        generator = FairseqTask.build_generator(argparse.Namespace(target_dictionary=target), [models[key]], options)
+        generators[way] = ShortlistGenerator(generator, lists) if "list" in changes else generator
+    times = {way: [] for way in generators}
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    for turn in range(arguments.rounds + 1):
+        for way, generator in generators.items():
+            begin = clock()
+            generator.generate([], sample)
+            if turn:  # the first round warms up
+                times[way].append(clock() - begin)
+    words = len(lists.symbols(sample["net_input"]["src_tokens"]))
+    print(f"{arguments.embed}/{arguments.hidden}, {len(target)} types, lists of {words}, beam {arguments.beam}")
+    for way, rounds in times.items():
+        ratios = [base / own for own, base in zip(rounds, times[own.ways[0]])]
+        spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
+        rate = sample["nsentences"] / statistics.median(rounds)
+        print(f"{way:24s} {rate:8.1f} sentences/s   x{statistics.median(ratios):.2f}  {spread}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""``fairseq-attnvariants tune``: the length penalty and the coverage penalty that suit a validation set.
+
+A coverage penalty is part of the search, so each is searched with once.  A length penalty is not: fairseq's beam search
+finishes the same hypotheses with any, and ranks them in the end, which is done again here for each.
+"""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Sequence
+
+from sacrebleu.metrics import BLEU
+
+from ..files import UserError
+from ..measures import TOKENIZERS
+from ..options import add_model_options, add_pieces_option, amount, positive
+from ..tables import add_table_options, tables
+
+if TYPE_CHECKING:
+    from ..model import System, Text
+
+LENGTH_PENALTIES = [0.6, 0.8, 1.0, 1.2, 1.4]
+COVERAGE_PENALTIES = [0.0, 0.1, 0.2, 0.4]
+
+
+class Hypothesis(NamedTuple):
+    """A finished one, of a beam."""
+
+    text: str
+    tokens: int  # EOS included
+    total: float  # sum of the logarithms of its tokens' probabilities, with the coverage penalty
+
+
+class Setting(NamedTuple):
+    """What a validation set is worth with a pair of penalties."""
+
+    coverage_penalty: float
+    lenpen: float
+    bleu: float
+    ratio: float  # of words to the reference's
+
+
+def best(hypotheses: Sequence[Hypothesis], lenpen: float) -> Hypothesis:
+    """The one that fairseq's search puts first, of equal ones the first."""
+    return max(hypotheses, key=lambda hypothesis: hypothesis.total / hypothesis.tokens**lenpen)
+
+
+def set_coverage_penalty(system: "System", strength: float) -> None:
+    """Give all models of a system this coverage penalty.
+
+    Raises:
+        UserError: a model has none.
+    """
+    for model in system.models:
+        if strength and not hasattr(model.decoder, "coverage_penalty"):
+            raise UserError(f"{system.path}: a {type(model).__name__} has no coverage penalty: --coverage-penalty 0")
+        model.decoder.coverage_penalty = strength
+
+
+def search(system: "System", text: "Text", options: argparse.Namespace) -> List[List[Hypothesis]]:
+    """All finished hypotheses of each sentence, in the text's order."""
+    from ..model import limits, samples
+
+    asked = argparse.Namespace(beam=options.beam, max_len_a=options.max_len_a, max_len_b=options.max_len_b, lenpen=0)
+    generator = system.task.build_generator(system.models, asked)
+    found: Dict[int, List[Hypothesis]] = {}
+    for sample in samples(system, text.with_targets([None] * len(text.sentences)), limits(options), "translating"):
+        beams = system.task.inference_step(generator, system.models, sample)
+        for number, beam in zip(sample["id"].tolist(), beams, strict=True):
+            found[number] = [
+                Hypothesis(_string(system, each["tokens"], options), len(each["tokens"]), each["score"].item())
+                for each in beam
+            ]
+    return [found[sentence.item["id"]] for sentence in text.sentences]
+
+
+def _string(system: "System", tokens: Any, options: argparse.Namespace, reference: bool = False) -> str:
+    return system.task.target_dictionary.string(tokens.cpu(), options.remove_bpe, escape_unk=reference)
+
+
+def settings(system: "System", text: "Text", options: argparse.Namespace) -> Iterator[Setting]:
+    """Every pair of penalties."""
+    references = [_string(system, sentence.item["target"], options, True) for sentence in text.sentences]
+    bleu = BLEU(tokenize=options.tokenize, force=True)
+    for strength in options.coverage_penalty:
+        set_coverage_penalty(system, strength)
+        beams = search(system, text, options)
+        for lenpen in options.lenpen:
+            score = bleu.corpus_score([best(beam, lenpen).text for beam in beams], [references])
+            yield Setting(strength, lenpen, score.score, score.sys_len / max(score.ref_len, 1))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Load, search, print the table; the best pair goes to standard error."""
+    from ..model import load, read_text
+
+    system = load(options.path, options.data, options.cpu)
+    text = read_text(options, system)
+    with tables(options.json, settings=options.table) as write:
+        rows = list(settings(system, text, options))
+        write("settings", ("coverage penalty", "lenpen", "BLEU", "length ratio"), rows, {"length ratio": 3})
+    first = max(rows, key=lambda row: row.bleu)
+    print(
+        f"BLEU {first.bleu:.2f}: --lenpen {first.lenpen:g} --model-overrides "
+        f"\"{{'coverage_penalty': {first.coverage_penalty:g}}}\"",
+        file=sys.stderr,
+    )
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options."""
+    parser.description = (
+        "Print the BLEU of a validation set with each pair of a length penalty and a coverage penalty (Wu et al. "
+        "2016). The text is translated once for each coverage penalty; length penalties rank what was found. Choose on "
+        "a validation set, and report another."
+    )
+    parser.epilog = (
+        "example: fairseq-attnvariants tune data-bin --path dl4mt/checkpoint_best.pt --gen-subset valid --remove-bpe"
+    )
+    add_model_options(parser)
+    parser.set_defaults(gen_subset="valid")
+    for flag, values in (("--lenpen", LENGTH_PENALTIES), ("--coverage-penalty", COVERAGE_PENALTIES)):
+        shown = " ".join(f"{value:g}" for value in values)
+        parser.add_argument(flag, metavar="X", type=amount, nargs="+", default=values, help=f"(default: {shown})")
+    parser.add_argument("--beam", metavar="N", type=positive, default=5, help="width (default: %(default)s)")
+    parser.add_argument(
+        "--max-len-a", metavar="A", type=amount, default=0, help="a translation of a source of x tokens"
+    )
+    parser.add_argument(
+        "--max-len-b", metavar="B", type=positive, default=200, help="has up to Ax + B tokens (default: 200)"
+    )
+    parser.add_argument(
+        "--tokenize", choices=TOKENIZERS, default="none", help="sacrebleu's (default: %(default)s, for tokenised text)"
+    )
+    add_pieces_option(parser)
+    add_table_options(parser)

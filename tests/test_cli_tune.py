@@ -1,0 +1,45 @@
+"""tune: penalties of a search, against fairseq-generate with each."""
+
+import json
+import re
+
+import pytest
+from corpus import USER_DIR, run
+
+from fairseq_attnvariants_cli.main import main
+
+
+def generated(runs, lenpen, strength):
+    """The BLEU that fairseq-generate prints."""
+    options = [
+        "--user-dir",
+        USER_DIR,
+        "--path",
+        runs.rnnsearch / "checkpoint_last.pt",
+        "--cpu",
+        "--gen-subset",
+        "valid",
+    ]
+    options += ["--beam", "3", "--lenpen", lenpen, "--scoring", "sacrebleu", "--sacrebleu-tokenizer", "none"]
+    options += ["--model-overrides", f"{{'coverage_penalty': {strength}}}", "--max-len-b", "12"]
+    return float(re.search(r"BLEU\S* = ([\d.]+)", run("fairseq-generate", runs.data, *options).stdout)[1])
+
+
+def test_the_table_is_what_searches_with_each_give(runs, capfd):
+    arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--beam", 3, "--max-len-b", 12]
+    arguments += ["--lenpen", 0, 2, "--coverage-penalty", 0, 3, "--json"]
+    assert main(["tune", *map(str, arguments)]) == 0
+    out, err = capfd.readouterr()
+    rows = json.loads(out)
+    assert [(row["coverage penalty"], row["lenpen"]) for row in rows] == [(0, 0), (0, 2), (3, 0), (3, 2)]
+    for row in rows[1], rows[2]:
+        assert row["BLEU"] == pytest.approx(generated(runs, row["lenpen"], row["coverage penalty"]), abs=0.006)
+    assert rows[0]["length ratio"] <= rows[1]["length ratio"]
+    best = max(rows, key=lambda row: row["BLEU"])
+    assert f"BLEU {best['BLEU']:.2f}: --lenpen {best['lenpen']:g} " in err
+
+
+def test_a_model_without_a_coverage_penalty(runs, capfd):
+    arguments = [runs.data, "--path", runs.lstm / "checkpoint_last.pt", "--cpu", "--coverage-penalty", "0.2"]
+    assert main(["tune", *map(str, arguments)]) == 2
+    assert "a LSTMModel has no coverage penalty: --coverage-penalty 0" in capfd.readouterr().err
