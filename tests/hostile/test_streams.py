@@ -31,7 +31,9 @@ TO_FILES = [
     "score target --reference target --table full.csv",
     "score target --reference target --source source --group-table full.json",
     "score target --reference target --source source --plot full.png",
+    "score target target --reference target --sentence-groups --ngrams 1 --ngram-table full.csv",
     "compare generated --output full",
+    "compare generated --output page --plot full.png",
 ]
 TO_STANDARD_OUTPUT = [
     "--help",
@@ -52,6 +54,7 @@ TO_FILES_FROM_MODELS = [
     "align {rnnsearch} --output full",
     "align {rnnsearch} --output pairs --soft full",
     "attention {rnnsearch} --max-len-b 3 --output full.png",
+    "attribute {rnnsearch} --max-len-b 3 --steps 2 --html full",
     "eos {rnnsearch} --max-len-b 3 --table full.csv",
     "gates {gated} --max-len-b 3 --values full",
     "gates {gated} --max-len-b 3 --source-table full.csv",
