@@ -7,7 +7,7 @@
 | `loading` | ``distributed.utils._split_tensors_from_obj`` | sends what safe loading refuses | nothing |
 | `archives` | ``file_utils.load_archive_file`` | unpacks ``../`` paths, deletes the archive | nothing |
 | `evaluation` | ``eval`` in fairseq's modules, ``FastaDataset._build_index`` | runs strings | nothing |
-| `names` | ``models.build_model`` | stumbles over a name that no architecture has | nothing |
+| `names` | ``models.build_model``, ``options.add_model_args`` | stumbles over unknown names | nothing |
 | `overrides` | ``checkpoint_utils.overwrite_args_by_name`` | ignores options that were not saved | nothing |
 | `training` | ``checkpoint_utils.load_checkpoint``, ``PathManager.copy`` and ``rename`` | loses trainings | see there |
 """

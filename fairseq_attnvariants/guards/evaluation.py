@@ -48,7 +48,9 @@ def guard_evaluation() -> None:
         if name.partition(".")[0] == "fairseq":
             setattr(module, "eval", evaluate)  # noqa: B010
 
-    index = FastaDataset._build_index
+    index = getattr(FastaDataset, "_build_index", None)
+    if index is None:  # fairseq's main branch has no such step any more
+        return
 
     @functools.wraps(index)
     def build_index(self, path):
