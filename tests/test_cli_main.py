@@ -18,8 +18,18 @@ from fairseq_attnvariants_cli.main import FOLDERS, VERBS, main, parser
 
 FOLDER = Path(fairseq_attnvariants_cli.__file__).parent
 MODULES = {verb: verb.replace("-", "_") for verb in VERBS}
-ON_MODELS = ["align", "attention", "attribute", "average", "eos", "gates", "neighbours", "results", "similarity"]
-ON_MODELS += ["tune"]
+ON_MODELS = [
+    "align",
+    "attention",
+    "attribute",
+    "average",
+    "eos",
+    "gates",
+    "neighbours",
+    "results",
+    "similarity",
+    "tune",
+]
 GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
 
 # the files of test_texts below
