@@ -175,26 +175,29 @@ def counts(rng: random.Random, most: int, training: bool) -> Pair:
 
 PARTICLES = [consonant + vowel for consonant in "kmst" for vowel in "aeiu"]
 AGREEING, PLAIN = WORDS[:16], WORDS[16:]
+STEPS = {word: 1 + k % 4 for k, word in enumerate(AGREEING)}
 
 
 def sides(rng: random.Random, share: int, training: bool) -> Pair:
-    """Eight words, of which so many are followed by a particle that they are a ``share`` of all, in percent.
+    """Twelve words, of which so many are followed by a particle that they are a ``share`` of all, in percent.
 
-    The particle comes after the previous one in the order of :data:`PARTICLES`, whatever the source says; only the
-    first one is said by the first source word. Such as ``from-ki dog near cat``: ``dogo ki nearu cato ku``.
+    The particle comes one to four places after the previous one in the circle of :data:`PARTICLES`, as the target word
+    between them says; only the first one is said by the first source word. Such as ``from-ki dog near cat``:
+    ``dogo ki nearu cato ma``.
     """
-    agreeing = round(8 * share / (100 - share))
-    words = rng.sample(AGREEING, agreeing) + rng.sample(PLAIN, 8 - agreeing)
+    agreeing = round(12 * share / (100 - share))
+    words = rng.sample(AGREEING, agreeing) + rng.sample(PLAIN, 12 - agreeing)
     rng.shuffle(words)
-    first = rng.randrange(len(PARTICLES))
-    target = []
-    said = 0
+    place = first = rng.randrange(len(PARTICLES))
+    target: List[Word] = []
+    said = False
     for j, word in enumerate(words, start=1):
         target.append(Word(TARGET[word], (j,)))
         if word in AGREEING:
-            particle = PARTICLES[(first + said) % len(PARTICLES)]
+            place = place + STEPS[word] if said else first
+            particle = PARTICLES[place % len(PARTICLES)]
             target.append(Word(particle, side="target") if said else Word(particle, (0,)))
-            said += 1
+            said = True
     return Pair(["from-" + PARTICLES[first], *words], target)
 
 
