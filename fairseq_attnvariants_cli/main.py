@@ -41,12 +41,13 @@ VERBS = {
     "results": "one table of many runs: means and differences over seeds with their intervals, verdicts, curves",
     "tune": "the length penalty and the coverage penalty that suit a validation set",
     "average": "average the parameters of several checkpoints",
+    "check": "whether an architecture, of your own or any other, keeps what fairseq demands",
     "env": "what is installed and what it runs on, for a bug report",
 }
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run one verb; returns the exit status: 2 for what the user can mend, which one sentence says."""
+    """Run one verb; returns the exit status: its own, or 2 for what the user can mend, which one sentence says."""
     arguments = sys.argv[1:] if arguments is None else arguments
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # by way of every clean-up
     for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -54,10 +55,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for name, level in (("fairseq", "WARNING"), ("sacrebleu", "WARNING"), ("matplotlib.font_manager", "ERROR")):
         logging.getLogger(name).setLevel(level)
     try:
-        options = parser(arguments).parse_args(arguments)
+        command = parser(arguments)
+        options, others = command.parse_known_args(arguments)
+        if others and not hasattr(options, "others"):
+            command.error(f"unrecognized arguments: {' '.join(others)}")
+        options.others = others
         if getattr(options, "user_dir", None):
             importlib.import_module(".model", __package__).import_user_dirs(options.user_dir)
-        options.run(options)
+        return options.run(options) or 0
     except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
         return 1
     except KeyboardInterrupt:
@@ -66,7 +71,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except (UserError, ImportError, OSError) as error:
         print(f"{' '.join([PROGRAM, *arguments[:1]])}: {error}".replace("\n", " "), file=sys.stderr)
         return 2
-    return 0
 
 
 class Help(argparse.HelpFormatter):

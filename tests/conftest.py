@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,8 @@ with warnings.catch_warnings():
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.options import AttentionRNNConfig
-from fairseq_attnvariants.variants import fill
+from fairseq_attnvariants.variants import fill, settings
+from fairseq_attnvariants_cli.checks import Subject
 
 SMALL = dict(encoder_embed_dim=6, encoder_hidden_size=8, decoder_embed_dim=5, decoder_hidden_size=7)
 SMALL.update(encoder_filters="2-1-3-2", encoder_pooling=3, encoder_highway_layers=2)
@@ -90,6 +92,16 @@ def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, 
         previous[row, 0] = eos
         previous[row, 1 : target + 1] = torch.randint(4, words, (target,), generator=generator)
     return source, torch.tensor([length + 1 for length in lengths]), previous
+
+
+@cache
+def subject(name, options=()):
+    """What ``fairseq-attnvariants check`` builds of an architecture, or of one of :data:`COMPOSED`."""
+    name, parts = COMPOSED.get(name, (name, {}))
+    given = {**parts, **dict(options)}
+    flags = [part for option, value in given.items() for part in (f"--{option.replace('_', '-')}", str(value))]
+    on_characters = settings(name)["encoder_type"] == "hierarchical"
+    return Subject(name, [*flags, *(["--task", "char_translation"] if on_characters else [])])
 
 
 @pytest.fixture(autouse=True)

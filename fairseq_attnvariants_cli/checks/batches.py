@@ -1,0 +1,127 @@
+"""Demands on batches: no sentence knows of another one, of padding, or of what comes later."""
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .demand import Broken, NotApplicable, close, demand, finite
+from .subject import SOURCES, TARGETS, Output, Pairs, Subject
+
+
+@demand(
+    "padding",
+    "sources padded on the left, on the right or more than needed give the same",
+    "scores or alignments depend on which sentences come in a batch, and on --left-pad-source",
+)
+def padding(subject: Subject) -> None:
+    """Log-probabilities, and the attention on real tokens."""
+    model = subject.shared
+    plain = subject.pairs()
+    with torch.no_grad():
+        expected = subject.forward(model, plain)
+        for sides in (dict(left=False), dict(left=True, wider=2), dict(left=False, wider=2)):
+            pairs = subject.pairs(**sides)
+            found = subject.forward(model, pairs)
+            for row in range(len(plain.source)):
+                steps = subject.real(plain.previous[row])
+                close(found.scores[row, steps], expected.scores[row, steps], "log-probabilities")
+            for row in range(len(plain.source)):
+                steps = subject.real(plain.previous[row])
+                weights = on_tokens(subject, found, pairs, row), on_tokens(subject, expected, plain, row)
+                close(weights[0], weights[1], "weights of attention, in the columns of the same tokens,")
+
+
+def on_tokens(subject: Subject, output: Output, pairs: Pairs, row: int) -> Optional[Tensor]:
+    """The attention of a row, without padding, if there is any."""
+    if output.attention is None:
+        return None
+    return output.attention[row, subject.real(pairs.previous[row])][:, subject.real(pairs.source[row])]
+
+
+@demand(
+    "alone",
+    "a sentence alone gives what it gives in a batch",
+    "scores change with --batch-size and with what else is translated",
+)
+def alone(subject: Subject) -> None:
+    """Each sentence of a batch that is padded on the right, as no demand on the side is meant."""
+    model = subject.shared
+    batch = subject.pairs(left=False)
+    with torch.no_grad():
+        together = subject.forward(model, batch)
+        for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+            pairs = subject.pairs([source], [target])
+            own = subject.forward(model, pairs)
+            steps, width = pairs.previous.size(1), pairs.source.size(1)
+            close(together.scores[row, :steps], own.scores[0], "log-probabilities")
+            if own.attention is not None and together.attention is not None:
+                close(together.attention[row, :steps, :width], own.attention[0], "weights of attention")
+
+
+@demand(
+    "future",
+    "no step reads a later target word",
+    "training is a game with open cards: the loss is low, and translation is not what was trained",
+)
+def future(subject: Subject) -> None:
+    """Steps before a change of the previous target words."""
+    model = subject.shared
+    first, second = (subject.pairs(targets=[line] * len(SOURCES)) for line in ("NO POP QUA ROT", "SUN TON US VOW"))
+    with torch.no_grad():
+        expected = subject.forward(model, first)
+        for step in range(1, first.previous.size(1)):
+            changed = torch.cat([first.previous[:, :step], second.previous[:, step : step + 1]], dim=1)
+            changed = torch.cat([changed, second.previous[:, step + 1 :]], dim=1)
+            found = subject.forward(model, first._replace(previous=changed[:, : first.previous.size(1)]))
+            close(found.scores[:, :step], expected.scores[:, :step], "log-probabilities before a word that was changed")
+            close(
+                found.attention if found.attention is None else found.attention[:, :step],
+                expected.attention if expected.attention is None else expected.attention[:, :step],
+                "weights of attention before a word that was changed",
+            )
+
+
+@demand(
+    "attention",
+    "weights of attention add up to 1, on real tokens alone",
+    "--print-alignment, --replace-unk, align, aer and attention show links to the wrong words",
+)
+def attention(subject: Subject) -> None:
+    """Of a batch that is padded on the left, as fairseq pads sources."""
+    model, pairs = subject.shared, subject.pairs()
+    with torch.no_grad():
+        weights = subject.forward(model, pairs).attention
+    if weights is None:
+        raise NotApplicable("the model returns no attention")
+    wanted = (*pairs.previous.shape, pairs.source.size(1))
+    if weights.shape != wanted:
+        raise Broken(f"attention has the shape {tuple(weights.shape)}, not batch x target x source, {wanted}")
+    finite(weights, "weights of attention")
+    if weights.min() < 0:
+        raise Broken(f"a weight of attention is {weights.min():.2g}")
+    steps = subject.real(pairs.previous)
+    beside = weights.masked_fill(subject.real(pairs.source).unsqueeze(1), 0)[steps]
+    if beside.any():
+        raise Broken(f"a token of padding has a weight of {beside.max():.2g}")
+    close(weights.sum(2)[steps], torch.ones(int(steps.sum())), "sums of the weights of attention, and 1,")
+
+
+@demand(
+    "short",
+    "empty sources and sources of one word work, alone and beside longer ones",
+    "an empty line stops fairseq-interactive, or spoils what else is in its batch",
+)
+def short(subject: Subject) -> None:
+    """Log-probabilities and gradients are finite, and the same alone and together."""
+    model, targets = subject.model(), ["NO POP", "QUA", ""]
+    together = subject.forward(model, subject.pairs([SOURCES[0], "a", ""], targets, left=False))
+    finite(together.scores, "log-probabilities")
+    for row, source in ((1, "a"), (2, "")):
+        pairs = subject.pairs([source], [targets[row]])
+        own = subject.forward(model, pairs)
+        close(together.scores[row, : pairs.previous.size(1)], own.scores[0], "log-probabilities")
+    together.scores[:, 0].sum().backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            finite(parameter.grad, f"gradients of {name}")

@@ -1,0 +1,113 @@
+"""Demands, their table, and what is found of them."""
+
+import contextlib
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from .subject import Subject
+
+RTOL, ATOL = 3e-5, 1e-5  # of float32 that two ways of computing leave
+
+
+class Broken(Exception):
+    """A demand is not met; the message says by how much."""
+
+
+class NotApplicable(Exception):
+    """The model has no part in a demand; the message says why."""
+
+
+class Finding(NamedTuple):
+    """What a demand found."""
+
+    holds: Optional[bool]
+    """None where it does not apply"""
+    found: str
+    """by how much it fails, or why it does not apply"""
+
+
+class Demand(NamedTuple):
+    """Something that fairseq, or who uses it, takes for granted."""
+
+    text: str
+    """what holds"""
+    means: str
+    """to a user, where it does not hold"""
+    function: Callable[["Subject"], None]
+    """raises :class:`Broken`, :class:`NotApplicable` or whatever the model raises"""
+
+    def __call__(self, subject: "Subject") -> Finding:
+        """Try it; an error of the model is a failure."""
+        try:
+            with quiet():
+                self.function(subject)
+        except NotApplicable as why:
+            return Finding(None, str(why))
+        except Broken as how:
+            return Finding(False, str(how))
+        except Exception as error:  # noqa: BLE001 - whatever a model of somebody's own raises
+            lines = str(error).strip().splitlines() or [""]
+            return Finding(False, f"{type(error).__name__}: {lines[0]}")
+        return Finding(True, "")
+
+
+DEMANDS: Dict[str, Demand] = {}
+
+
+def demand(name: str, text: str, means: str) -> Callable[[Callable], Callable]:
+    """Add the decorated function to :data:`DEMANDS`."""
+
+    def add(function: Callable) -> Callable:
+        DEMANDS[name] = Demand(text, means, function)
+        return function
+
+    return add
+
+
+def close(found: Any, expected: Any, what: str, rtol: float = RTOL, atol: float = ATOL) -> None:
+    """Refuse tensors that differ by more than rounding does; where both are None they are equal.
+
+    Raises:
+        Broken: they do, with the largest difference.
+    """
+    if found is None or expected is None:
+        if found is not expected:
+            raise Broken(f"{what} are there once and once not")
+        return
+    if found.shape != expected.shape:
+        raise Broken(f"{what} have the shape {tuple(found.shape)}, not {tuple(expected.shape)}")
+    finite(found, what)
+    difference = (found.double() - expected.double()).abs()
+    if (difference > atol + rtol * expected.double().abs()).any():
+        raise Broken(f"{what} differ by up to {difference.max():.2g}")
+
+
+def finite(values: Tensor, what: str) -> None:
+    """Refuse NaN and infinity.
+
+    Raises:
+        Broken: there are some.
+    """
+    if not torch.isfinite(values).all():
+        raise Broken(f"{what} are not finite")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Let fairseq and this package log errors only, and nobody warn."""
+    loggers = [logging.getLogger(name) for name in ("fairseq", "fairseq_attnvariants")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel("ERROR")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,153 @@
+"""Demands on time and memory: both grow no faster than in proportion to either length.
+
+What is counted is exact and the same on every machine: the numbers that operations read and write stand for time, and
+the bytes that are alive at once for memory.
+"""
+
+import functools
+import weakref
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder
+from fairseq.modules import MultiheadAttention
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from fairseq_attnvariants.tasks import CharTranslationTask
+
+from .demand import Broken, NotApplicable, demand
+from .subject import LONG_SOURCE, LONG_TARGET, Pairs, Subject
+
+LENGTHS = (8, 17, 26)  # symbols beside EOS
+MOST = 1.25  # what the last 9 symbols add, over what the 9 before them add: 1 in proportion
+
+
+class Counter(TorchDispatchMode):
+    """Counts what operations do while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched = 0
+        """numbers read and written"""
+        self.alive = 0
+        """bytes of what was made here and is still there"""
+        self._sizes: Dict[int, int] = {}
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Tuple[Any, ...] = (), named: Any = None) -> Any:
+        """Do the operation, and count it; views read and write nothing."""
+        made = function(*arguments, **(named or {}))
+        outputs = [leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        inputs = [leaf for leaf in tree_leaves((arguments, named)) if isinstance(leaf, torch.Tensor)]
+        if not function.is_view:
+            self.touched += sum(tensor.numel() for tensor in (*inputs, *outputs))
+        own = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+        for tensor in outputs:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own and storage.data_ptr() not in self._sizes:
+                self._keep(storage)
+        return made
+
+    def _keep(self, storage: Any) -> None:
+        place, size = storage.data_ptr(), storage.nbytes()
+        self._sizes[place] = size
+        self.alive += size
+        weakref.finalize(storage, self._forget, place)
+
+    def _forget(self, place: int) -> None:
+        self.alive -= self._sizes.pop(place, 0)
+
+
+class Cost(NamedTuple):
+    """Of a pass over one pair."""
+
+    time: int
+    """numbers read and written"""
+    memory: int
+    """bytes that training keeps for the backward pass, or search for the next step"""
+
+
+def line(subject: Subject, words: List[str], length: int) -> str:
+    """So many words, or characters."""
+    if isinstance(subject.task, CharTranslationTask):
+        return "".join(word[0] + " " for word in words * length)[: length - 1] + words[0][0]
+    return " ".join((words * length)[:length])
+
+
+def trained(model: Any, pairs: Pairs) -> Cost:
+    """A forward and a backward pass."""
+    model.train()
+    with Counter() as counter:
+        made = model(pairs.source, pairs.lengths, pairs.previous)[0]
+        kept = counter.alive
+        made.sum().backward()
+    model.zero_grad(set_to_none=True)
+    return Cost(counter.touched, kept)
+
+
+def searched(model: Any, pairs: Pairs) -> Cost:
+    """Known steps one by one."""
+    model.eval()
+    state: Dict[str, Any] = {}
+    with Counter() as counter, torch.no_grad():
+        encoder_out = model.encoder(pairs.source, src_lengths=pairs.lengths)
+        for step in range(pairs.previous.size(1)):
+            model.decoder(pairs.previous[:, : step + 1], encoder_out, incremental_state=state)
+        return Cost(counter.touched, counter.alive)
+
+
+@functools.lru_cache(maxsize=8)
+def costs(subject: Subject) -> Dict[Tuple[str, int, int], Cost]:
+    """Of one pair, by what is done and by the lengths of source and target."""
+    found = {}
+    model, least = subject.model(), LENGTHS[0]
+    ways = {"training": trained}
+    if isinstance(model.decoder, FairseqIncrementalDecoder):
+        ways["search"] = searched
+    for source, target in [(n, least) for n in LENGTHS] + [(least, n) for n in LENGTHS[1:]]:
+        pairs = subject.pairs([line(subject, LONG_SOURCE, source)], [line(subject, LONG_TARGET, target)])
+        for way, run in ways.items():
+            found[way, source, target] = run(model, pairs)
+    return found
+
+
+def compare(subject: Subject, what: str) -> None:
+    """Refuse growth that is faster than in proportion, of a field of :class:`Cost`.
+
+    Raises:
+        Broken: there is some.
+        NotApplicable: the model compares every token with every other one, on purpose.
+    """
+    if any(isinstance(part, MultiheadAttention) and part.self_attention for part in subject.shared.modules()):
+        raise NotApplicable("self-attention compares every token with every other one, by design")
+    found, least = costs(subject), LENGTHS[0]
+    for way in dict.fromkeys(way for way, *_ in found):
+        for side in ("source", "target"):
+            pairs = [(n, least) if side == "source" else (least, n) for n in LENGTHS]
+            first, second, third = (getattr(found[way, source, target], what) for source, target in pairs)
+            less, more = second - first, third - second
+            if more > MOST * max(less, first / 10):
+                raise Broken(
+                    f"in {way}, it grows {more / max(less, 1):.2g} times as much from {LENGTHS[1]} to {LENGTHS[2]} "
+                    f"symbols of the {side} as from {least} to {LENGTHS[1]}"
+                )
+
+
+@demand(
+    "time",
+    "time grows no faster than in proportion to either length",
+    "long sentences take longer than they need to: something is done at every step that could be done once",
+)
+def time(subject: Subject) -> None:
+    """Numbers read and written, in training and in search."""
+    compare(subject, "time")
+
+
+@demand(
+    "memory",
+    "memory grows no faster than in proportion to either length",
+    "long sentences do not fit: something keeps all steps at every step",
+)
+def memory(subject: Subject) -> None:
+    """Bytes at once, in training and in search."""
+    compare(subject, "memory")

@@ -1,0 +1,149 @@
+"""Demands on search: what a beam computes step by step is what the model says at once."""
+
+from typing import Any, Dict, List, Sequence
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from .demand import Broken, NotApplicable, close, demand
+from .subject import SOURCES, Output, Pairs, Subject, attention
+
+# two hypotheses for each sentence, equally long in words and in letters
+LINES = ["NO POP QUA ROT SUN", "TON US VOW OX NO", "OX NO VOW POP US", "US POP SUN ROT ON", "ON SUN US QUA POP"]
+LINES.append("POP ROT NO US TON")
+# which of the rows before become the rows after each step, as fairseq's search has it: within sentences
+REORDERED = [[1, 0, 3, 2, 5, 4], [0, 0, 3, 2, 4, 4], [1, 0, 2, 2, 5, 4], [0, 1, 3, 3, 5, 4]]
+# and with a sentence less: the first one, then the last one
+LEAVING = [[0, 1, 2, 3, 4, 5], [3, 2, 5, 4], [1, 0], [0, 0]]
+
+
+def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str) -> None:
+    """Decode known targets as a beam does, and compare every step with the run at once.
+
+    Args:
+        subject: as everywhere.
+        changes: which rows become the rows after each of the first steps.
+        what: for the message.
+
+    Raises:
+        Broken: a step gives something else.
+        NotApplicable: the decoder has no incremental state.
+    """
+    model = subject.shared
+    if not isinstance(model.decoder, FairseqIncrementalDecoder):
+        raise NotApplicable("its decoder computes all steps anew, without incremental state")
+    twice = torch.arange(len(SOURCES)).repeat_interleave(2)
+    sentences, pairs = subject.pairs(), subject.pairs([line for line in SOURCES for _ in range(2)], LINES)
+    with torch.no_grad():
+        full = subject.forward(model, pairs)
+        state: Dict[str, Any] = {}
+        rows = torch.arange(len(LINES))
+        encoder_out = model.encoder(sentences.source, src_lengths=sentences.lengths)
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, twice)
+        for step in range(pairs.previous.size(1)):
+            made = model.decoder(pairs.previous[rows, : step + 1], encoder_out, incremental_state=state)
+            scores, weights = model.get_normalized_probs(made, log_probs=True), attention(made)
+            close(scores[:, -1], full.scores[rows, step], f"log-probabilities {what}")
+            if weights is not None and full.attention is not None:
+                close(weights[:, -1], full.attention[rows, step], f"weights of attention {what}")
+            if step < len(changes):
+                change = torch.tensor(changes[step])
+                rows = rows[change]
+                model.decoder.reorder_incremental_state_scripting(state, change)
+                encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
+
+
+@demand(
+    "incremental",
+    "step by step, the model gives what it gives at once",
+    "translations are not those of the model that was trained",
+)
+def incremental(subject: Subject) -> None:
+    """Rows stay where they are."""
+    step_by_step(subject, [], "step by step and at once")
+
+
+@demand(
+    "reordering",
+    "a beam may reorder its hypotheses",
+    "with --beam above 1, hypotheses go on from each other's states: translations get worse as the beam gets wider",
+)
+def reordering(subject: Subject) -> None:
+    """Rows change places after every step, and some take another's."""
+    step_by_step(subject, REORDERED, "after a reordering and without it")
+
+
+@demand(
+    "leaving",
+    "sentences may leave the beam before others do",
+    "as soon as one sentence of a batch is finished, the others go on from the wrong states",
+)
+def leaving(subject: Subject) -> None:
+    """Of three sentences, one is left in the end."""
+    step_by_step(subject, LEAVING, "after a sentence left the beam and without it")
+
+
+def search(subject: Subject, models: Sequence[Any], pairs: Pairs) -> List[List[Dict[str, Any]]]:
+    """The hypotheses of fairseq's beam search, of every sentence."""
+    dictionary = subject.task.target_dictionary
+    generator = SequenceGenerator(list(models), dictionary, beam_size=4, max_len_b=8, normalize_scores=False)
+    return generator.generate(models, {"net_input": {"src_tokens": pairs.source, "src_lengths": pairs.lengths}})
+
+
+def rescored(subject: Subject, models: Sequence[Any], pairs: Pairs, row: int, tokens: Tensor) -> Output:
+    """Log-probabilities of a hypothesis, ``T``, by the models' mean probabilities, and their mean attention."""
+    real = subject.real(pairs.source[row])
+    previous = torch.cat([tokens[-1:], tokens[:-1]]).unsqueeze(0)
+    alone = pairs._replace(source=pairs.source[row : row + 1, real], lengths=real.sum().view(1), previous=previous)
+    with torch.no_grad():
+        outputs = [subject.forward(model, alone) for model in models]
+    probabilities = torch.stack([output.scores[0].exp() for output in outputs]).mean(0)
+    weights = [output.attention[0] for output in outputs if output.attention is not None]
+    scores = probabilities.gather(1, tokens[:, None])[:, 0].log()
+    return Output(scores, torch.stack(weights).mean(0) if weights else None)
+
+
+@demand(
+    "beam",
+    "scores of beam search are those of the model, rescored",
+    "fairseq-generate prints scores, and alignments, that --score-reference does not find again",
+)
+def beam(subject: Subject) -> None:
+    """All hypotheses of a beam of four."""
+    compare_with_rescored(subject, [subject.shared])
+
+
+def compare_with_rescored(subject: Subject, models: Sequence[Any]) -> List[List[Dict[str, Any]]]:
+    """Search, and refuse scores and attention that the models do not give at once."""
+    pairs = subject.pairs()
+    hypotheses = search(subject, models, pairs)
+    for row, found in enumerate(hypotheses):
+        if not found:
+            raise Broken("a sentence has no hypothesis")
+        for hypothesis in found:
+            again = rescored(subject, models, pairs, row, hypothesis["tokens"])
+            close(hypothesis["positional_scores"], again.scores, "log-probabilities in search and rescored", atol=1e-4)
+            if again.attention is not None and hypothesis["attention"] is not None:
+                columns = hypothesis["attention"].t()
+                if columns.size(1) != again.attention.size(1):  # fairseq keeps those of padding, too
+                    columns = columns[:, subject.real(pairs.source[row])]
+                close(columns, again.attention, "weights of attention in search and rescored")
+    return hypotheses
+
+
+@demand(
+    "ensemble",
+    "an ensemble gives the mean of its models, in whatever order",
+    "a.pt:b.pt and b.pt:a.pt translate differently",
+)
+def ensemble(subject: Subject) -> None:
+    """Two models that differ by their seeds."""
+    models = [subject.shared, subject.model(seed=2)]
+    both = [compare_with_rescored(subject, order) for order in (models, models[::-1])]
+    for one, other in zip(*both, strict=True):
+        for first, second in zip(one, other, strict=True):
+            if first["tokens"].tolist() != second["tokens"].tolist():
+                raise Broken("another order of the models gives other translations")
+            close(first["positional_scores"], second["positional_scores"], "scores by the order of the models")

@@ -1,0 +1,244 @@
+"""A small model of an architecture, with a task and sentences made in memory."""
+
+import copy
+from functools import cached_property
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+
+import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
+
+# isort: split
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.data.language_pair_dataset import collate
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
+from fairseq.tasks import TASK_REGISTRY
+from fairseq.tasks.translation import TranslationTask
+from torch import Tensor
+
+from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
+
+from ..files import UserError, reason
+from .demand import quiet
+
+# tried one after the other until a model can be built and run: widths that all differ, so that none is taken for
+# another; widths that divide one another; the architecture's own
+SIZES: List[Dict[str, Any]] = [
+    dict(
+        encoder_embed_dim=6,
+        encoder_hidden_size=8,
+        encoder_char_hidden_size=4,
+        encoder_filters="2-1-3-2",
+        encoder_pooling=3,
+        encoder_highway_layers=2,
+        decoder_embed_dim=5,
+        decoder_hidden_size=7,
+        decoder_out_embed_dim=6,
+        attention_dim=9,
+        attention_via_dim=3,
+        encoder_ffn_embed_dim=10,
+        decoder_ffn_embed_dim=11,
+        encoder_attention_heads=2,
+        decoder_attention_heads=1,
+    ),
+    dict(
+        encoder_embed_dim=16,
+        encoder_hidden_size=8,
+        encoder_char_hidden_size=16,
+        encoder_filters="8-8",
+        encoder_pooling=3,
+        encoder_highway_layers=2,
+        decoder_embed_dim=16,
+        decoder_hidden_size=16,
+        decoder_out_embed_dim=16,
+        attention_dim=16,
+        attention_via_dim=16,
+        encoder_ffn_embed_dim=16,
+        decoder_ffn_embed_dim=16,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+    ),
+    {},
+]
+WIDE = 8  # up to here parameters lie in ±SPREAD, and in less where a row of them is longer
+SPREAD = 1.0
+
+# the longest source first, as fairseq sorts them
+SOURCES = ["a bee cab deed a", "hag if jag", "a"]
+TARGETS = ["NO POP QUA", "ROT SUN TON US ON NO", "VOW OX"]
+LONG_SOURCE = "a bee cab deed hag if jag".split()  # noqa: SIM905
+LONG_TARGET = "NO POP QUA ROT SUN TON US VOW OX".split()  # noqa: SIM905
+
+
+class Pairs(NamedTuple):
+    """A batch of sentence pairs."""
+
+    source: Tensor
+    """``B x S``, padded on the left unless it says otherwise"""
+    lengths: Tensor
+    """of the sources, ``B``"""
+    previous: Tensor
+    """``B x T``, from EOS on, padded on the right"""
+    sample: Dict[str, Any]
+    """the batch as criterions have it"""
+    pad: int
+
+
+class Output(NamedTuple):
+    """What a model makes of a batch."""
+
+    scores: Tensor
+    """log-probabilities, ``B x T x V``"""
+    attention: Optional[Tensor]
+    """``B x T x S``, if the model returns any"""
+
+
+class Subject:
+    """A small model of an architecture and what it is tried on.
+
+    Args:
+        architecture: what ``--arch`` says, registered already.
+        arguments: options of ``fairseq-train`` beside it, which win over the sizes chosen here.
+        small: choose small sizes.
+
+    Raises:
+        UserError: there is no such architecture, or no model can be built of it.
+    """
+
+    def __init__(self, architecture: str, arguments: Sequence[str] = (), small: bool = True):
+        if architecture not in ARCH_MODEL_REGISTRY:
+            raise UserError(f"--arch {architecture}: fairseq knows no such architecture (is --user-dir missing?)")
+        if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
+            raise UserError(f"--arch {architecture} is no encoder-decoder, which is what can be checked")
+        self.architecture = architecture
+        refusals: List[Exception] = []
+        known = _options_of(architecture)
+        for sizes in SIZES if small else SIZES[-1:]:
+            flags = [part for name, value in sizes.items() if name in known for part in (_flag(name), str(value))]
+            try:
+                self._build([*flags, *arguments])
+            except UserError as refusal:
+                raise refusal
+            except Exception as error:  # noqa: BLE001 - architectures refuse sizes in many ways
+                if str(error) in map(str, refusals):
+                    break  # sizes are not what it is about
+                refusals.append(error)
+                continue
+            self.sizes = {_flag(name): getattr(self.cfg.model, name) for name in sizes if name in known}
+            return
+        raise UserError(f"--arch {architecture}: no model can be built: {reason(refusals[0])}") from refusals[0]
+
+    def _build(self, arguments: Sequence[str]) -> None:
+        with quiet():
+            parser = options.get_training_parser()
+            parser.error = _refuse
+            fixed = ["no data", "--arch", self.architecture, "--cpu", "--seed", "5", "--optimizer", "adam"]
+            given = options.parse_args_and_arch(parser, [*fixed, "--lr", "0.01", *arguments])
+            self.cfg = convert_namespace_to_omegaconf(given)
+            self.task = _task(self.cfg)
+            model = self.model()
+            self.forward(model, self.pairs())
+        self.parameters = sum(parameter.numel() for parameter in model.parameters())
+
+    def untouched(self, seed: int = 1) -> Any:
+        """A model as the architecture starts it."""
+        torch.manual_seed(seed)
+        with quiet():
+            return self.task.build_model(copy.deepcopy(self.cfg.model))
+
+    def model(self, seed: int = 1) -> Any:
+        """A model to be evaluated, with parameters so large that small initial values hide nothing.
+
+        Those of padding are among them: embeddings that are tied to the vocabulary layer learn some.
+        """
+        model = self.untouched(seed).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                row = parameter[0].numel() if parameter.dim() > 1 else 1
+                spread = SPREAD * min(1, (WIDE / row) ** 0.5)
+                parameter.uniform_(-spread, spread)
+        return model
+
+    @cached_property
+    def shared(self) -> Any:
+        """The model of the first seed, for demands that leave it as it is."""
+        return self.model()
+
+    def source(self, line: str) -> Tensor:
+        """A source as the task reads it."""
+        tokens = self.task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
+        return self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]
+
+    def target(self, line: str) -> Tensor:
+        """A target as the task reads it."""
+        return self.task.target_dictionary.encode_line(line, add_if_not_exist=False).long()
+
+    def pairs(
+        self, sources: Sequence[str] = SOURCES, targets: Sequence[str] = TARGETS, left: bool = True, wider: int = 0
+    ) -> Pairs:
+        """A batch in the order given, with the sources' padding ``left`` or right, ``wider`` than it needs to be."""
+        items: List[Dict[str, Any]] = [
+            {"id": k, "source": self.source(source), "target": self.target(target)}
+            for k, (source, target) in enumerate(zip(sources, targets, strict=True))
+        ]
+        pad, eos = self.task.source_dictionary.pad(), self.task.source_dictionary.eos()
+        longest = wider + max(len(item["source"]) for item in items)
+        sample = collate(items, pad, eos, left_pad_source=left, pad_to_length={"source": longest, "target": 0})
+        order = sample["id"].argsort()
+        for part in (sample, sample["net_input"]):
+            part.update({name: value[order] for name, value in part.items() if torch.is_tensor(value)})
+        inputs = sample["net_input"]
+        return Pairs(inputs["src_tokens"], inputs["src_lengths"], inputs["prev_output_tokens"], sample, pad)
+
+    def forward(self, model: Any, pairs: Pairs, **more: Any) -> Output:
+        """What the model makes of a batch, at once."""
+        made = model(pairs.source, pairs.lengths, pairs.previous, **more)
+        return Output(model.get_normalized_probs(made, log_probs=True), attention(made))
+
+    def real(self, tokens: Tensor) -> Tensor:
+        """Where tokens are no padding."""
+        return tokens.ne(self.task.source_dictionary.pad())
+
+
+def attention(made: Tuple[Any, ...]) -> Optional[Tensor]:
+    """Of what a model or a decoder returns, its attention ``B x T x S``: in a list, or, of the ``lstm``, bare."""
+    found = made[1].get("attn") if isinstance(made[1], dict) else made[1]
+    if isinstance(found, (list, tuple)):
+        return found[0] if found else None
+    return found
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UserError(message)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _options_of(architecture: str) -> List[str]:
+    parser = options.get_parser("", default_task="translation")
+    ARCH_MODEL_REGISTRY[architecture].add_args(parser)
+    return [action.dest for action in parser._actions]
+
+
+def _task(cfg: Any) -> Any:
+    """The task with dictionaries of :data:`LONG_SOURCE` and :data:`LONG_TARGET`, or of both.
+
+    Raises:
+        UserError: the task does not translate.
+    """
+    kind = TASK_REGISTRY[cfg.task._name]
+    if not issubclass(kind, TranslationTask):
+        raise UserError(f"--task {cfg.task._name}: check makes data for translation and char_translation alone")
+    joined = getattr(cfg.model, "share_all_embeddings", False)
+    on_characters = issubclass(kind, CharTranslationTask)
+    sides = []
+    for words, of_words in ((LONG_SOURCE, on_characters and cfg.task.source_subwords), (LONG_TARGET, False)):
+        dictionary = CharacterDictionary() if on_characters and not of_words else Dictionary()
+        for word in (*LONG_SOURCE, *LONG_TARGET) if joined else words:
+            for symbol in word if isinstance(dictionary, CharacterDictionary) else [word]:
+                dictionary.add_symbol(symbol)
+        sides.append(dictionary)
+    return kind(cfg.task, sides[0], sides[0] if joined else sides[1])

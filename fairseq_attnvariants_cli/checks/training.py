@@ -1,0 +1,224 @@
+"""Demands on training: gradients, number types, and what a checkpoint keeps."""
+
+import os
+import tempfile
+from typing import Any, Callable, Dict, List
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from fairseq.trainer import Trainer
+from torch import Tensor
+
+from .demand import Broken, close, demand, finite, quiet
+from .subject import Pairs, Subject, attention
+
+STEPS = (1e-6, 1e-5, 1e-4, 1e-3)  # of finite differences; parts that stay float32 need the wider ones
+ENOUGH = 3  # parameters with a wrong gradient, to stop looking
+AGREEMENT = 3e-3
+SEEDS = (1, 2, 3)  # of values and of dropout, which at small widths may leave out all that a parameter does
+EVEN = ["NO POP QUA", "ON SUN ROT", "US TON VOW"]  # targets without padding, in words or in letters
+
+
+def loss(model: Any, pairs: Pairs, seed: int = 1, with_attention: bool = False) -> Tensor:
+    """Some smooth number that depends on all that the model returns, the terms of its extra costs included.
+
+    The targets have no padding, whose embedding trains otherwise.
+    """
+    terms = getattr(model, "cost_terms", [])
+    torch.manual_seed(seed)
+    made = model(pairs.source, pairs.lengths, pairs.previous, **({"with_cost_terms": True} if terms else {}))
+    scores = at_least_float(made[0])
+    values = [scores, *(made[1][term][0] for term in terms)]
+    weights = attention(made)
+    if with_attention and weights is not None:
+        values.append(weights)
+    generator = torch.Generator().manual_seed(2)
+    total = scores.logsumexp(-1).sum()
+    for value in values:
+        total = total + (value * torch.randn(value.shape, generator=generator).to(value)).sum()
+    return total
+
+
+def at_least_float(values: Tensor) -> Tensor:
+    """In float32 what is in a shorter type."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def trained_parameters(model: Any) -> Dict[str, Tensor]:
+    """All but what is frozen, and the copies that fairseq's Transformer keeps for its fast way of inference."""
+    layers = [part for part in model.modules() if isinstance(part, TransformerEncoderLayerBase)]
+    copies = {id(parameter) for layer in layers for parameter in layer.parameters(recurse=False)}
+    named = model.named_parameters()
+    return {name: each for name, each in named if each.requires_grad and id(each) not in copies}
+
+
+@demand(
+    "parameters",
+    "every parameter gets a gradient, and trains",
+    "training on several devices hangs or stops at a parameter without gradient; one whose gradient is always zero "
+    "is dead weight",
+)
+def parameters(subject: Subject) -> None:
+    """Of targets of several words, and of none; the gradient of zero is one, but not of all batches."""
+    model, pairs = subject.model().train(), subject.pairs(targets=EVEN)
+    wanted = trained_parameters(model)
+    for batch in (pairs, pairs._replace(previous=pairs.previous[:, :1])):
+        model.zero_grad(set_to_none=True)
+        torch.manual_seed(1)
+        subject.forward(model, batch).scores[..., 4].sum().backward()
+        _no_names("without a gradient", [name for name, parameter in wanted.items() if parameter.grad is None])
+    moved = set()
+    for seed in SEEDS:
+        model = subject.model(seed).train()
+        loss(model, pairs, seed).backward()
+        moved |= {name for name, each in model.named_parameters() if each.grad is not None and each.grad.any()}
+    _no_names("whose gradient is zero", [name for name in wanted if name not in moved])
+
+
+def _no_names(what: str, names: List[str]) -> None:
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise Broken(f"parameters {what}: {', '.join(names[:3])}{more}")
+
+
+@demand(
+    "gradients",
+    "gradients are those that finite differences give in float64",
+    "training follows something else than its loss",
+)
+def gradients(subject: Subject) -> None:
+    """Of every parameter, along a random direction of its own, with the same dropout each time."""
+    model, pairs = subject.model().double().train(), subject.pairs(targets=EVEN)
+    wanted = trained_parameters(model)
+    weights = subject.forward(model, pairs).attention
+    # what is rounded to float32 has no slope in so small steps
+    with_attention = weights is not None and weights.requires_grad and not weights.float().double().equal(weights)
+    loss(model, pairs, with_attention=with_attention).backward()
+    generator = torch.Generator().manual_seed(3)
+    whole = max(float(parameter.grad.norm()) for parameter in wanted.values() if parameter.grad is not None)
+    wrong: Dict[str, float] = {}
+    for name, parameter in wanted.items():
+        if parameter.grad is None:
+            continue
+        along = torch.randn(parameter.shape, generator=generator, dtype=torch.double)
+        along /= along.norm()
+        expected = float((parameter.grad * along).sum())
+        least = 1e-3 * max(float(parameter.grad.norm()), whole)
+        errors = []
+        for step in STEPS:
+            slope = difference(parameter, step * along, lambda: float(loss(model, pairs, 1, with_attention))) / step
+            errors.append(abs(slope - expected) / max(abs(slope), abs(expected), least))
+            if errors[-1] < AGREEMENT:
+                break
+        else:
+            wrong[name] = min(errors)
+        if len(wrong) == ENOUGH:
+            break
+    if wrong:
+        name = max(wrong, key=wrong.__getitem__)
+        raise Broken(f"the gradient of {name} is off by {wrong[name]:.2g} of itself")
+
+
+@torch.no_grad()
+def difference(parameter: Tensor, by: Tensor, value: Callable[[], float]) -> float:
+    """Half of how a value differs where a parameter is more and less by so much."""
+    start = parameter.detach().clone()
+    ends = []
+    for sign in (1, -1):
+        parameter.copy_(start + sign * by)
+        ends.append(value())
+    parameter.copy_(start)
+    return (ends[0] - ends[1]) / 2
+
+
+@demand(
+    "half",
+    "outputs and gradients stay finite in bfloat16 and in float16",
+    "--bf16 or --fp16 ends in NaN, or not at all",
+)
+def half(subject: Subject) -> None:
+    """A batch, and its backward pass."""
+    for dtype in (torch.bfloat16, torch.float16):
+        name = str(dtype).removeprefix("torch.")
+        model = subject.untouched().to(dtype).train()
+        pairs = subject.pairs()
+        output = model(pairs.source, pairs.lengths, pairs.previous)[0]
+        if output.dtype not in (dtype, torch.float32):
+            raise Broken(f"in {name} the model returns {str(output.dtype).removeprefix('torch.')}")
+        finite(output, f"outputs in {name}")
+        output.float().logsumexp(-1).sum().backward()
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                finite(parameter.grad, f"gradients of {parameter_name} in {name}")
+
+
+def trainer(subject: Subject) -> Trainer:
+    """fairseq's own, with a new model."""
+    with quiet():
+        criterion = subject.task.build_criterion(subject.cfg.criterion)
+        made = Trainer(subject.cfg, subject.task, subject.untouched(), criterion)
+        made.lr_step_begin_epoch(1)
+    return made
+
+
+def train(training: Trainer, subject: Subject, updates: range) -> None:
+    """Make some updates, each of them with a batch of its own."""
+    with quiet():
+        for update in updates:
+            first = update % 2
+            batch = subject.pairs().sample if first else subject.pairs(targets=["POP", "ON NO", "TON"]).sample
+            training.train_step([batch])
+
+
+def stored(training: Trainer, folder: str) -> str:
+    """The path of a checkpoint."""
+    path = os.path.join(folder, "checkpoint.pt")
+    with quiet():
+        training.consolidate_optimizer()
+        training.save_checkpoint(path, {"train_iterator": {"epoch": 1}, "val_loss": None})
+    return path
+
+
+@demand(
+    "saved",
+    "a checkpoint loads, with the same bits, and gives the same",
+    "the model that is translated with is not the one that was trained, or its checkpoint cannot be loaded",
+)
+def saved(subject: Subject) -> None:
+    """By fairseq's own saving and loading, after two updates."""
+    training = trainer(subject)
+    train(training, subject, range(2))
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        [loaded], _, _ = checkpoint_utils.load_model_ensemble_and_task([stored(training, folder)], task=subject.task)
+    pairs = subject.pairs()
+    with torch.no_grad():
+        outputs = [subject.forward(model.eval(), pairs) for model in (loaded, training.model)]
+    close(outputs[0].scores, outputs[1].scores, "log-probabilities as loaded and as saved")
+    expected = trained_parameters(training.model)
+    for name, value in trained_parameters(loaded).items():
+        close(value, expected[name], f"values of {name}", rtol=0, atol=0)
+
+
+@demand(
+    "resumed",
+    "a training that is interrupted and resumed ends in the same bits",
+    "an interruption changes the result: something that training changes is not in the checkpoint",
+)
+def resumed(subject: Subject) -> None:
+    """Four updates, and two and two, with dropout as the options say."""
+    whole = trainer(subject)
+    train(whole, subject, range(4))
+    first, second = trainer(subject), trainer(subject)
+    train(first, subject, range(2))
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        second.load_checkpoint(stored(first, folder))
+    train(second, subject, range(2, 4))
+    expected = trained_parameters(whole.model)
+    for name, value in trained_parameters(second.model).items():
+        close(value, expected[name], f"values of {name}", rtol=0, atol=0)
+    for training in (whole, second):
+        training.model.eval()
+    with torch.no_grad():
+        outputs = [subject.forward(training.model, subject.pairs()) for training in (second, whole)]
+    close(outputs[0].scores, outputs[1].scores, "log-probabilities as resumed and as trained at once", rtol=0, atol=0)

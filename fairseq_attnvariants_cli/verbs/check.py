@@ -1,0 +1,83 @@
+"""``fairseq-attnvariants check``: does an architecture keep what fairseq demands?"""
+
+import argparse
+import json
+import textwrap
+from typing import TYPE_CHECKING, Any, Dict, List
+
+from ..files import UserError, standard_output
+from ..options import add_user_dir_option
+
+if TYPE_CHECKING:
+    from ..checks import Finding, Subject
+
+VERDICTS = {True: "holds", False: "FAILS", None: "not applicable"}
+INDENT = " " * (2 + max(map(len, VERDICTS.values())))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Try every demand, and print what was found; returns 1 if one fails, else 0."""
+    import torch
+
+    from ..checks import DEMANDS, Subject
+
+    torch.set_num_threads(1)
+    names = options.demand or list(DEMANDS)
+    for name in names:
+        if name not in DEMANDS:
+            raise UserError(f"--demand {name}: choose from {', '.join(DEMANDS)}")
+    subject = Subject(options.arch, ["--task", options.task, *options.others])
+    rows: List[Dict[str, Any]] = []
+    with standard_output() as output:
+        if not options.json:
+            print(heading(subject), file=output)
+        for name in names:
+            demand, finding = DEMANDS[name], DEMANDS[name](subject)
+            rows.append(
+                dict(name=name, demand=demand.text, holds=finding.holds, found=finding.found, means=demand.means)
+            )
+            if not options.json:
+                print(line(f"{name}: {demand.text}", demand.means, finding), file=output, flush=True)
+        failed = [row["name"] for row in rows if row["holds"] is False]
+        if options.json:
+            sizes = {flag.removeprefix("--"): value for flag, value in subject.sizes.items()}
+            about = dict(architecture=options.arch, parameters=subject.parameters, sizes=sizes, demands=rows)
+            print(json.dumps(about, indent=2), file=output)
+        else:
+            print(f"\n{len(failed)} of {len(rows)} fail: {', '.join(failed)}" if failed else "\nall hold", file=output)
+    return int(bool(failed))
+
+
+def heading(subject: "Subject") -> str:
+    """What is tried: options that are not named here are as the architecture has them, or as they were given."""
+    sizes = " ".join(f"{flag} {value}" for flag, value in subject.sizes.items()) or "at its own sizes"
+    text = f"{subject.architecture} with {subject.parameters:,} parameters: {sizes}"
+    return textwrap.fill(text, 120, break_on_hyphens=False) + "\n"
+
+
+def line(text: str, means: str, finding: "Finding") -> str:
+    """A demand with its verdict, and below it what was found."""
+    below = [finding.found, f"which means: {means}"] if finding.holds is False else [finding.found]
+    lines = [VERDICTS[finding.holds].ljust(len(INDENT)) + text]
+    for more in filter(None, below):
+        lines += textwrap.wrap(more, 120, initial_indent=INDENT + "  ", subsequent_indent=INDENT + "  ")
+    return "\n".join(lines)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and its options; all others are fairseq-train's."""
+    parser.description = (
+        "Build a small model of an architecture, with sentences made here, and try whether it keeps what fairseq takes "
+        "for granted. No data is needed, and no GPU. Options that are not listed here are the model's, as "
+        "fairseq-train has them; sizes that are not given are small. The exit status is 1 if a demand fails."
+    )
+    parser.epilog = "example: fairseq-attnvariants check --user-dir mine --arch mine --json"
+    parser.set_defaults(others=[])  # so main hands on what it does not know
+    parser.allow_abbrev = False
+    add_user_dir_option(parser)
+    parser.add_argument("--arch", metavar="NAME", required=True, help="of this package, of --user-dir or fairseq's own")
+    parser.add_argument(
+        "--task", metavar="NAME", default="translation", help="translation (default), or char_translation"
+    )
+    parser.add_argument("--demand", metavar="NAME", action="append", help="try this one alone; may be repeated")
+    parser.add_argument("--json", action="store_true", help="print JSON: an object with a list of the demands")

@@ -1,0 +1,305 @@
+"""``fairseq-attnvariants check``: what is broken on purpose is found, and what is not, is not."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_attnvariants.models import attention_rnn
+from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder, IncrementalDecoder
+from fairseq_attnvariants.nn.attention import Normalizer
+from fairseq_attnvariants_cli.checks import DEMANDS, Subject
+from fairseq_attnvariants_cli.main import main
+
+
+def wrap(patch, owner, name, after):
+    """Let ``after(result, self, *arguments)`` make the result of a method."""
+    method = getattr(owner, name)
+    patch.setattr(owner, name, lambda self, *args, **more: after(method(self, *args, **more), self, *args))
+
+
+def changed(patch, change):
+    """The decoder's output is ``change(output, self, tokens)``."""
+
+    def after(made, self, tokens, encoder_out=None, incremental_state=None, *rest):
+        return change(made[0], self, tokens), made[1]
+
+    wrap(patch, IncrementalDecoder, "forward", after)
+
+
+def added(patch, make):
+    """A model with one thing more, which ``make(model)`` adds."""
+    build = AttentionRNNModel.build_model.__func__
+
+    def build_model(kind, *arguments):
+        model = build(kind, *arguments)
+        make(model)
+        return model
+
+    patch.setattr(AttentionRNNModel, "build_model", classmethod(build_model))
+
+
+def reads_padding(patch):
+    """Attention does not know what is hidden."""
+    forward = Normalizer.forward
+    patch.setattr(
+        Normalizer, "forward", lambda self, energies, hidden, *more: forward(self, energies, hidden & False, *more)
+    )
+
+
+def counts_columns(patch):
+    """The encoder scales by the width of the batch."""
+    wrap(
+        patch,
+        Encoder,
+        "forward",
+        lambda made, self, tokens, *_: {**made, "annotations": [made["annotations"][0] * tokens.size(1)]},
+    )
+
+
+def moves_attention(patch):
+    """Attention is in the columns of a batch that is padded on the other side."""
+    wrap(
+        patch,
+        AttentionRNNModel,
+        "forward",
+        lambda made, *_: (made[0], {**made[1], "attn": [made[1]["attn"][0].roll(1, dims=2)]}),
+    )
+
+
+def forgets_to_reorder(patch):
+    """No state follows its hypothesis."""
+    reorder = IncrementalDecoder.reorder_incremental_state
+
+    def kept(self, incremental_state, order):
+        rows = len(self._kept(incremental_state).state.hidden)
+        reorder(self, incremental_state, torch.arange(rows) if len(order) == rows else order)
+
+    patch.setattr(IncrementalDecoder, "reorder_incremental_state", kept)
+
+
+def history_stays(patch):
+    """Everything follows but what RecAtt reads, the previous context."""
+    reorder = attention_rnn.reorder
+
+    def reordered(entries, order):
+        new = reorder(entries, order)
+        there = hasattr(entries, "context") and len(entries.context) == len(order)
+        return new._replace(context=entries.context) if there else new
+
+    patch.setattr(attention_rnn, "reorder", reordered)
+
+
+def forgets_who_left(patch):
+    """When a sentence leaves, the rows at the end are dropped, whoever's they are."""
+    reorder = IncrementalDecoder.reorder_incremental_state
+
+    def dropped(self, incremental_state, order):
+        rows = len(self._kept(incremental_state).state.hidden)
+        reorder(self, incremental_state, order if len(order) == rows else torch.arange(len(order)))
+
+    patch.setattr(IncrementalDecoder, "reorder_incremental_state", dropped)
+
+
+def has_a_parameter_too_many(patch):
+    """Nothing reads it."""
+    added(patch, lambda model: model.register_parameter("idle", nn.Parameter(torch.zeros(3))))
+
+
+def has_a_dead_parameter(patch):
+    """It is read, and multiplied by zero."""
+    added(patch, lambda model: model.decoder.register_parameter("dead", nn.Parameter(torch.zeros(1))))
+    changed(patch, lambda output, self, tokens: output + 0 * self.dead)
+
+
+def peeks(patch):
+    """The next target token is the answer."""
+
+    def peek(output, self, tokens):
+        following = tokens.roll(-1, dims=1) if tokens.size(1) == output.size(1) else tokens[:, -1:]
+        return output + self.output_projection.weight[following].sum(-1, keepdim=True).sin() * torch.arange(
+            output.size(2)
+        ).to(output)
+
+    changed(patch, peek)
+
+
+def overflows(patch):
+    """Large in between, which float32 bears."""
+    changed(patch, lambda output, *_: output.add(1).mul(1e6).div(1e6))
+
+
+class WrongWay(torch.autograd.Function):
+    """Half the gradient."""
+
+    @staticmethod
+    def forward(context, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient / 2
+
+
+def learns_something_else(patch):
+    """What the readout hands down is half of what it should be."""
+    changed(patch, lambda output, *_: output + WrongWay.apply(output.tanh()))
+
+
+def counts_calls(patch):
+    """Training depends on a number that no checkpoint has."""
+    added(patch, lambda model: setattr(model.decoder, "calls", 0))
+
+    def count(output, self, tokens):
+        self.calls += self.training
+        return output * (1 + self.calls / 10 * self.training)
+
+    changed(patch, count)
+
+
+def keeps_a_secret(patch):
+    """A buffer that is not saved, and differs from model to model."""
+    added(patch, lambda model: model.decoder.register_buffer("secret", torch.rand(1) + next(RANDOM), persistent=False))
+    changed(patch, lambda output, self, tokens: output * self.secret.to(output))
+
+
+RANDOM = iter(range(1000))
+
+
+def remembers_the_first_model(patch):
+    """What one model made of a sentence is handed to the next one."""
+    made = {}
+
+    def first(found, self, tokens, *_, **__):
+        if self.training:
+            return found
+        key = (tokens.shape, *tokens.flatten().tolist())
+        return (
+            made.setdefault(key, found) if torch.is_inference_mode_enabled() or not torch.is_grad_enabled() else found
+        )
+
+    wrap(patch, Encoder, "forward", first)
+
+
+def searches_otherwise(patch):
+    """Sharper in search than at once."""
+
+    def after(made, self, tokens, encoder_out=None, incremental_state=None, *rest):
+        return made if incremental_state is None else (made[0] * 1.2, made[1])
+
+    method = IncrementalDecoder.forward
+    patch.setattr(
+        IncrementalDecoder,
+        "forward",
+        lambda self, tokens, encoder_out=None, incremental_state=None, **more: after(
+            method(self, tokens, encoder_out, incremental_state, **more), self, tokens, encoder_out, incremental_state
+        ),
+    )
+
+
+def divides_by_what_is_left(patch):
+    """The mean of all words but EOS, of which an empty source has none."""
+
+    def divide(made, self, tokens, *_, **__):
+        words = tokens.ne(self.dictionary.pad()).sum(1) - 1
+        return {**made, "annotations": [made["annotations"][0] / words.view(-1, 1, 1)]}
+
+    wrap(patch, Encoder, "forward", divide)
+
+
+def compares_all_steps(patch):
+    """Every step's output with every other's."""
+
+    def compare(output, self, tokens):
+        return output + 0.01 * (output.unsqueeze(1) - output.unsqueeze(2)).tanh().mean(1)
+
+    changed(patch, compare)
+
+
+# what fails, and some of what does not have to
+MUTATIONS = {
+    reads_padding: ("rnnsearch", "padding alone attention short", "future incremental"),
+    counts_columns: ("rnnsearch", "padding alone short", "attention incremental"),
+    moves_attention: ("dl4mt", "padding attention incremental", "future parameters"),
+    forgets_to_reorder: ("dl4mt", "reordering leaving beam", "incremental padding"),
+    history_stays: ("recatt", "reordering beam", "incremental padding"),
+    forgets_who_left: ("dl4mt", "leaving", "incremental reordering"),
+    has_a_parameter_too_many: ("rnnsearch", "parameters", "saved"),
+    has_a_dead_parameter: ("rnnsearch", "parameters", "saved"),
+    peeks: ("rnnsearch", "future incremental", "padding parameters"),
+    overflows: ("rnnsearch", "half", "padding"),
+    learns_something_else: ("rnnsearch", "gradients", "parameters"),
+    counts_calls: ("rnnsearch", "resumed", "saved padding"),
+    keeps_a_secret: ("rnnsearch", "saved", "padding incremental"),
+    remembers_the_first_model: ("rnnsearch", "ensemble", "padding parameters"),
+    searches_otherwise: ("rnnsearch", "incremental reordering beam", "padding alone"),
+    divides_by_what_is_left: ("rnnsearch", "short", "padding alone"),
+    compares_all_steps: ("rnnsearch", "time memory", "parameters"),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda function: function.__name__)
+def test_what_is_broken_is_found(mutation, monkeypatch):
+    architecture, *names = MUTATIONS[mutation]
+    mutation(monkeypatch)
+    broken = Subject(architecture)
+    fails, holds = ({name: DEMANDS[name](broken) for name in several.split()} for several in names)
+    assert {name: finding.holds for name, finding in fails.items()} == dict.fromkeys(fails, False), fails
+    assert {name: finding.holds for name, finding in holds.items()} == dict.fromkeys(holds, True), holds
+    assert all(finding.found for finding in fails.values())
+
+
+def test_every_demand_has_a_mutation_that_breaks_it():
+    assert set().union(*(fails.split() for _, fails, _ in MUTATIONS.values())) == set(DEMANDS)
+
+
+def test_the_stock_lstm_shifts_attention_under_padding(capsys):
+    assert main(["check", "--arch", "lstm", "--json"]) == 1
+    found = {row["name"]: row for row in json.loads(capsys.readouterr().out)["demands"]}
+    assert {name for name, row in found.items() if row["holds"] is False} == {
+        "padding",
+        "attention",
+        "beam",
+        "ensemble",
+    }
+    assert "padding" in found["attention"]["found"] and "links to the wrong words" in found["attention"]["means"]
+
+
+def test_the_stock_transformer_has_no_part_in_some(capsys):
+    assert main(["check", "--arch", "transformer", "--encoder-layers", "2", "--decoder-layers", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("\nholds ") == len(DEMANDS) - 2 and printed.endswith("\nall hold\n")
+    assert printed.count("\nnot applicable  ") == 2 and "self-attention" in printed
+
+
+def test_sizes_are_named_and_the_users_win(capsys):
+    arguments = ["check", "--arch", "rnnsearch", "--decoder-hidden-size", "12", "--demand", "attention"]
+    assert main(arguments) == 0
+    assert "--encoder-hidden-size 8" in (printed := capsys.readouterr().out) and "--decoder-hidden-size 12" in printed
+    assert main([*arguments, "--attention-score", "dot", "--encoder-hidden-size", "6"]) == 0
+    assert "--encoder-hidden-size 6" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments,message",
+    [
+        ("--arch nosuch", "--arch nosuch: fairseq knows no such architecture"),
+        ("--arch dl4mt --nosuch 3", "unrecognized arguments: --nosuch 3"),
+        ("--arch dl4mt --demand everything", "--demand everything: choose from padding, alone"),
+        ("--arch transformer_lm", "no encoder-decoder"),
+        ("--arch ava", "use --task char_translation"),
+        ("--arch rnnsearch --attention-history foo", "--attention-history"),
+        ("--arch rnnsearch --task denoising", "--task denoising"),
+        ("--arch mine --user-dir nowhere", "--user-dir nowhere: there is no such folder"),
+    ],
+)
+def test_refuses(arguments, message, capsys):
+    assert main(["check", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_no_wrong_option_passes_another_verb(capsys):
+    assert main(["user-dir", "--nosuch"]) == 2
+    assert "unrecognized arguments: --nosuch" in capsys.readouterr().err
