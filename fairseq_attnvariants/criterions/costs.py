@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`..losses`."""
 
 from dataclasses import dataclass, field
-from typing import Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from fairseq import metrics
 from fairseq.criterions import register_criterion
@@ -62,6 +62,18 @@ class BridgingConfig(CostsConfig):
     left_over_weight: Optional[float] = weight("the left-over cost, ||sd_T||")
 
 
+class Batch(NamedTuple):
+    """What a cost of a batch is made of."""
+
+    term: Tensor
+    """of the model's output, what the cost asks for"""
+    mask: Tensor
+    """True at real target tokens, ``B x T``"""
+    sample: Dict[str, Any]
+    model: Any
+    cfg: CostsConfig
+
+
 class Cost(NamedTuple):
     """A term of the loss."""
 
@@ -73,33 +85,33 @@ class Cost(NamedTuple):
     """where that is, for a message"""
     unit: str
     """what it is divided by in the logs, ``nsentences`` or ``ntokens``"""
-    total: Callable[..., Tensor]
-    """its sum over a batch, of the options, the model, its output, the mask of real target tokens and the sample"""
+    total: Callable[[Batch], Tensor]
+    """its sum over a batch"""
 
 
 COSTS = {
     "decay_loss": Cost(
         "step_decay_weight", "conditions", CONDITION, "nsentences",
-        lambda cfg, model, term, mask, sample: losses.step_decay(term, mask, str(cfg.step_decay_norm) == "squared"),
+        lambda of: losses.step_decay(of.term, of.mask, str(of.cfg.step_decay_norm) == "squared"),
     ),
     "left_loss": Cost(
         "left_over_weight", "conditions", CONDITION, "nsentences",
-        lambda cfg, model, term, mask, sample: losses.left_over(term, mask),
+        lambda of: losses.left_over(of.term, of.mask),
     ),
     "bridging_loss": Cost(
         "bridging_weight", "bridged", BRIDGE, "ntokens",
-        lambda cfg, model, term, mask, sample: losses.embedding_distance(
-            term, model.decoder.embed_tokens(sample["target"]), mask, str(cfg.bridging_norm) == "squared"
+        lambda of: losses.embedding_distance(
+            of.term, of.model.decoder.embed_tokens(of.sample["target"]), of.mask, str(of.cfg.bridging_norm) == "squared"
         ),
     ),
     "coverage_loss": Cost(
         "coverage_weight", "attn", ATTENTION, "ntokens",
-        lambda cfg, model, term, mask, sample: losses.coverage(term, mask),
+        lambda of: losses.coverage(of.term, of.mask),
     ),
     "alignment_loss": Cost(
         "alignment_weight", "attn", ATTENTION, "ntokens",
-        lambda cfg, model, term, mask, sample: losses.alignment(
-            term, sample.get("alignments"), sample.get("align_weights")
+        lambda of: losses.alignment(
+            of.term, of.sample.get("alignments"), of.sample.get("align_weights")
         ),
     ),
 }  # fmt: skip
@@ -157,7 +169,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
             if weight and term is None:
                 raise _refusal(cost, weight, cost.needs)
             if makes or weight and (name != "alignment_loss" or self._linked(model.training)):
-                total = cost.total(self.cfg, model, term, mask, sample)
+                total = cost.total(Batch(term, mask, sample, model, self.cfg))
                 loss = loss + weight * total if model.training else loss
                 logged[name] = total.data
         logging_output = {

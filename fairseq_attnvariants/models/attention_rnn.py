@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import logging
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import utils
@@ -59,7 +59,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         self.told = False
         self.compute_dtype = TrainingDtype(str(cfg.compute_dtype))
         self.compute_dtype.register(self)
-        self.warm_started: Union[WarmStart, Exception, None] = None
+        self.warm_started: Optional[WarmStart] = None
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
@@ -104,11 +104,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         pretrained(source_embedding, source, cfg.encoder_embed_path, cfg.encoder_freeze_embed, "--encoder-embed-path")
         pretrained(target_embedding, target, cfg.decoder_embed_path, cfg.decoder_freeze_embed, "--decoder-embed-path")
         if cfg.warm_start:
-            # its checkpoint may be gone, and is not needed, where this model's own is about to be loaded
-            try:
-                model.warm_started = warm_start(model, cfg.warm_start)
-            except Exception as error:  # noqa: BLE001
-                model.warm_started = error
+            model.warm_started = warm_start(model, cfg.warm_start)
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
@@ -168,8 +164,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         """
         if self.warm_started is not None:
             start, self.warm_started = self.warm_started, None
-            if isinstance(start, Exception):
-                raise start
+            if start.failure:
+                raise ConfigurationError(start.failure)
             logger.info(start)
         self.compute_dtype.decide(self)
         if self.cfg.compile and not self.decoder.network.compiled:

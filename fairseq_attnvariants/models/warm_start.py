@@ -5,7 +5,7 @@ was initialised.
 """
 
 import os
-from typing import Any, Dict, NamedTuple, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -34,13 +34,15 @@ class WarmStart(NamedTuple):
     """What became of every parameter, by name."""
 
     path: str
-    taken: int
-    grown: Dict[str, str]
+    taken: int = 0
+    grown: Mapping[str, str] = {}
     """with more columns than in the checkpoint: how many were taken"""
-    other: Dict[str, str]
+    other: Mapping[str, str] = {}
     """not taken: of another kind or size there, or not there at all"""
-    left: int
+    left: int = 0
     """parameters of the checkpoint that this model does not have"""
+    failure: str = ""
+    """why nothing was taken, if it was to be"""
 
     def __str__(self) -> str:
         """A short table for the log."""
@@ -54,6 +56,17 @@ class WarmStart(NamedTuple):
 
 
 def warm_start(model: nn.Module, path: str) -> WarmStart:
+    """Give ``model`` what it shares with the checkpoint ``path``; a failure is in what is returned.
+
+    The checkpoint may be gone, and is not needed, where the model's own is about to be loaded.
+    """
+    try:
+        return take_shared(model, path)
+    except Exception as error:  # noqa: BLE001
+        return WarmStart(path, failure=f"--warm-start {path}: {error}")
+
+
+def take_shared(model: nn.Module, path: str) -> WarmStart:
     """Give ``model`` the parameters that it shares with the checkpoint ``path``.
 
     With ``--bridge-source``, annotations end in the embedding, and a matrix that reads them has grown by its width.
@@ -63,12 +76,12 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         ValueError: it was trained with other dictionaries.
     """
     if not os.path.isfile(path):
-        raise ConfigurationError(f"--warm-start {path}: there is no such file")
+        raise ConfigurationError("there is no such file")
     state = checkpoint_utils.load_checkpoint_to_cpu(path)
     saved: Dict[str, Tensor] = state["model"]
     for name, weights in saved.items():
         if not weights.isfinite().all():
-            raise ConfigurationError(f"--warm-start {path}: {name} holds NaN or infinity: the training diverged")
+            raise ConfigurationError(f"{name} holds NaN or infinity: the training diverged")
     rename(saved)
     cfg: Any = model.cfg
     strange = {
@@ -99,9 +112,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         else:
             other[name] = f"{_size(value)} in the checkpoint, {_size(parameter)} here"
     if not (matrices or grown):
-        raise ConfigurationError(
-            f"--warm-start {path}: no matrix of this model is there in the same size; give both the same widths"
-        )
+        raise ConfigurationError("no matrix of this model is there in the same size; give both the same widths")
     left = sum(name not in parameters and not name.endswith(FINGERPRINT) for name in saved)
     return WarmStart(path, taken, grown, other, left)
 

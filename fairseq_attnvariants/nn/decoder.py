@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .cells import MakeCell
-from .dropout import HiddenDropout
+from .dropout import drop_hidden
 from .layer_norm import at_least_float32, layer_norm
 from .layers import Layers
 from .readout import Readout
@@ -118,7 +118,7 @@ class Decoder(Loop):
         above: layers above the transition.
         recompute_steps: keep, for the backward pass, only the states of every so many steps, and compute those between
             them again; 0 keeps all.
-        hidden_dropout: rate of :class:`~.dropout.HiddenDropout`, of all cells.
+        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of all cells.
         reads_all_layers: the readout reads all layers of the transition, not the highest one's alone.
     """
 
@@ -140,7 +140,7 @@ class Decoder(Loop):
         self.initial_query = initial_query
         self.above = above
         self.recompute_steps = recompute_steps
-        self.hidden_dropout = HiddenDropout(hidden_dropout)
+        self.hidden_dropout = hidden_dropout
         self.reads_all_layers = reads_all_layers
         self.compiled = False
 
@@ -176,7 +176,7 @@ class Decoder(Loop):
             target: embeddings ``y_0 .. y_{T-1}``, ``N x T x m``.
             memory, state: from :meth:`start`, or the state that an earlier run left.
         """
-        decoder = self.hidden_dropout(self, target)
+        decoder = drop_hidden(self, target, self.hidden_dropout)
         if self.compiled and decoder is not self:
             decoder.compile_step()  # what was compiled for the copies before it serves this one, too
         run, size = decoder.steps, CHUNK

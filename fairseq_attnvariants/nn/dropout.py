@@ -22,25 +22,22 @@ class Masked(nn.Module):
         return self.product(hidden * self.mask[: len(hidden)])
 
 
-class HiddenDropout(nn.Module):
-    """Dropout of what every recurrent product reads of its cell's state, with one mask a sentence.
+def drop_hidden(module: Any, sentences: Tensor, rate: float) -> Any:
+    """The module, or in training a copy that shares its parameters and drops out of every state that a cell recalls.
+
+    What recurrent products read has one mask a sentence.
 
     Args:
-        rate: how much is left out, in training.
+        module: what holds cells.
+        sentences: whatever has a row for each, ``B x ...``.
+        rate: how much of a state is left out; without, the module itself is returned.
     """
 
-    def __init__(self, rate: float):
-        super().__init__()
-        self.rate = rate
+    def masked(part: nn.Module) -> Optional[nn.Module]:
+        if isinstance(part, History):
+            return part  # coverage is a state of source words, and stays whole
+        if not isinstance(part, RecurrentLinear):
+            return None
+        return Masked(part, F.dropout(sentences.new_ones(len(sentences), part.in_features), rate))
 
-    def forward(self, module: Any, sentences: Tensor) -> Any:
-        """The module, or a copy that shares its parameters and has masks for these sentences, ``B x ...``."""
-
-        def masked(part: nn.Module) -> Optional[nn.Module]:
-            if isinstance(part, History):
-                return part  # coverage is a state of source words, and stays whole
-            if not isinstance(part, RecurrentLinear):
-                return None
-            return Masked(part, F.dropout(sentences.new_ones(len(sentences), part.in_features), self.rate))
-
-        return twin(module, masked) if self.rate and self.training else module
+    return twin(module, masked) if rate and module.training else module

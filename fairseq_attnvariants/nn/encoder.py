@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .cells import MakeCell
-from .dropout import HiddenDropout
+from .dropout import drop_hidden
 from .layers import Layers
 from .state import Encoded
 
@@ -31,7 +31,7 @@ class BidirectionalEncoder(nn.Module):
         bridge: whether annotations carry the embeddings (source-side bridging).
         levels: 2 makes the lowest layer a level of its own, with the others as the higher one (Zhao and
             Zhang 2018 §3.2).
-        hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
+        hidden_dropout: rate of :func:`~.dropout.drop_hidden`.
         residuals: the layer, from 1, from which on a layer's input is added to its output, or 0.
         options: of the layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayer`.
     """
@@ -54,7 +54,7 @@ class BidirectionalEncoder(nn.Module):
         super().__init__()
         self.bridge = bridge
         self.dropout = dropout
-        self.hidden_dropout = HiddenDropout(hidden_dropout)
+        self.hidden_dropout = hidden_dropout
         lowest = layers if levels == 1 else 1
         options.update(dropout=between, masked=hidden_dropout > 0)
         self.rnn = Layers(
@@ -77,10 +77,10 @@ class BidirectionalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: not read.
         """
-        states, final = run(self.hidden_dropout(self.rnn, embedded), embedded, padding_mask)  # B x S x 2n
+        states, final = run(drop_hidden(self.rnn, embedded, self.hidden_dropout), embedded, padding_mask)  # B x S x 2n
         annotations, upper = self.dropout(states), None
         if self.upper is not None:
-            upper, final = run(self.hidden_dropout(self.upper, annotations), annotations, padding_mask)
+            upper, final = run(drop_hidden(self.upper, annotations, self.hidden_dropout), annotations, padding_mask)
             upper = self.dropout(upper)
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.bridge:
@@ -102,7 +102,7 @@ class HierarchicalEncoder(nn.Module):
         layers, bidirectional, residuals: of the word RNN, as :class:`BidirectionalEncoder`'s.
         dropout: of both annotations.
         between: dropout rate between layers.
-        hidden_dropout: rate of :class:`~.dropout.HiddenDropout`.
+        hidden_dropout: rate of :func:`~.dropout.drop_hidden`.
         words_alone: keep the characters' states from the decoder; a word's weight is shared among its characters.
         options: of all layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayer`.
     """
@@ -126,7 +126,7 @@ class HierarchicalEncoder(nn.Module):
         super().__init__()
         self.dropout = dropout
         self.words_alone = words_alone
-        self.hidden_dropout = HiddenDropout(hidden_dropout)
+        self.hidden_dropout = hidden_dropout
         options["masked"] = hidden_dropout > 0
         self.characters = Layers(character_cell, input_dim, character_dim, 1, **options)
         sizes = character_dim, hidden_dim, layers, between, bidirectional, residuals
@@ -140,9 +140,11 @@ class HierarchicalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
-        states, _ = run(self.hidden_dropout(self.characters, embedded), embedded, padding_mask)  # B x S x a
+        states, _ = run(
+            drop_hidden(self.characters, embedded, self.hidden_dropout), embedded, padding_mask
+        )  # B x S x a
         words, words_mask = gather(states, word_ends)
-        upper, final = run(self.hidden_dropout(self.words, words), words, words_mask)  # B x W x 2n
+        upper, final = run(drop_hidden(self.words, words, self.hidden_dropout), words, words_mask)  # B x W x 2n
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.words_alone:
             word = word_ends.cumsum(1) - word_ends.long()  # B x S; its end belongs to it
