@@ -2,8 +2,8 @@
 
 import argparse
 import glob
-import math
 import os
+import sys
 from typing import Any, BinaryIO, Dict, List, Sequence
 
 import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
@@ -45,17 +45,24 @@ def difference(first: Checkpoint, second: Checkpoint) -> str:
     for name, tensor in one.items():
         if tensor.shape != other[name].shape:
             return f"{name} is {tuple(tensor.shape)} in one and {tuple(other[name].shape)} in the other"
+        if is_number(tensor) != is_number(other[name]) or tensor.is_complex() != other[name].is_complex():
+            return f"{name} is of {tensor.dtype} in one and of {other[name].dtype} in the other"
         if name.endswith(FINGERPRINT) and not torch.equal(tensor, other[name]):
             return f"they were trained with different dictionaries ({name.partition('.')[0]})"
     return ""
 
 
+def is_number(tensor: Tensor) -> bool:
+    """Whether it has a mean: integers and truth values have none."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def mean(states: Sequence[Dict[str, Tensor]]) -> Dict[str, Tensor]:
-    """The mean of each parameter, computed in float64; what is not floating-point is taken from the last."""
+    """The mean of each parameter, computed in float64; integers and truth values are taken from the last."""
     result = dict(states[-1])
     for name, last in states[-1].items():
-        if last.is_floating_point():
-            total = torch.zeros_like(last, dtype=torch.float64)
+        if is_number(last):
+            total = torch.zeros_like(last, dtype=torch.promote_types(last.dtype, torch.float64))
             for state in states:
                 total += state[name]
             result[name] = (total / len(states)).to(last.dtype)
@@ -112,9 +119,9 @@ def best(folder: str, count: int) -> List[str]:
     for path in tqdm(sorted(glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt"))), disable=None):
         state = read_checkpoint(path)
         value = state["extra_state"].get("val_loss")
-        if isinstance(value, (int, float)) and math.isfinite(value):
+        if isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
             options = state["cfg"].get("checkpoint")
-            if not isinstance(options, dict) or "best_checkpoint_metric" not in options:
+            if not isinstance(options, dict) or not isinstance(options.get("best_checkpoint_metric"), str):
                 raise UserError(f"{path} does not say which metric is best: name those to be averaged")
             metric, sign = (
                 options["best_checkpoint_metric"],

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CELL = 0.24  # of a heat map, in inches
 SMALLEST = 0.1
 GAP = 0.4  # between heat maps
+LONGEST = 60  # characters of a word that are drawn
 
 Drawn = Tuple[Any, Any]  # axes, and the box that they take with their labels
 
@@ -53,6 +54,11 @@ def visible(symbols: Sequence[str]) -> List[str]:
     return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
 
 
+def short(words: Sequence[str]) -> List[str]:
+    """Words of at most :data:`LONGEST` characters; the last one of a word that is cut is an ellipsis."""
+    return [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}\u2026" for word in words]
+
+
 def draw(
     heat_maps: Sequence[Panel], width: float = 10, relative: bool = False, label: str = "attention weight"
 ) -> "Figure":
@@ -71,6 +77,7 @@ def draw(
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
+    heat_maps = [panel._replace(source=short(panel.source), target=short(panel.target)) for panel in heat_maps]
     families = font_families("".join("".join([panel.title, *panel.source, *panel.target]) for panel in heat_maps))
     colours = LinearSegmentedColormap.from_list("weights", [rcParams["figure.facecolor"], rcParams["text.color"]])
     cell = min(CELL, max(SMALLEST, (width - 1.5) / max(len(panel.source) for panel in heat_maps)))

@@ -3,7 +3,7 @@
 import argparse
 from typing import List
 
-from ..heatmaps import Panel, draw, panels
+from ..heatmaps import LONGEST, Panel, draw, panels
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names
 from ..pictures import add_dark_option, picture
 
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Draw heat maps of the attention on one sentence, side by side for several models: source words above, target "
         "words at the left, white for 0 and black for 1 (with --dark the other way round). The target is the "
         "reference, if there is one, or each model's own translation. Models with attention on two levels get a heat "
-        "map for each."
+        f"map for each. Words of more than {LONGEST} characters are cut."
     )
     parser.epilog = (
         "example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name "

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -85,11 +86,7 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
     given: Sequence[Optional[str]] = names or [None] * len(folders)
     for folder, name in zip(folders, given):
         places = [folder] if os.path.isdir(folder) else sorted(glob.glob(folder))
-        found = [  # in folders that are links, too
-            Path(place, path)
-            for place in places
-            for path in glob.glob(f"**/{checkpoint}", root_dir=place, recursive=True)
-        ]
+        found = find_files(places, checkpoint)
         if not found:
             raise UserError(f"{folder}: there is no {checkpoint} in it or under it")
         for path in sorted(found):
@@ -98,27 +95,53 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
     return runs
 
 
+def find_files(folders: Sequence[str], name: str) -> List[Path]:
+    """The files of a name, or a pattern, in and under the folders, each folder once whatever links lead to it."""
+    seen, found = set(), []
+    for folder in folders:
+        for place, inner, _ in os.walk(folder, followlinks=True):
+            inner[:] = [] if os.path.realpath(place) in seen else sorted(one for one in inner if one[0] != ".")
+            if os.path.realpath(place) not in seen:
+                found += [Path(place, path) for path in glob.glob(name, root_dir=place)]
+            seen.add(os.path.realpath(place))
+    return found
+
+
 def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
-    """What a checkpoint's content tells of its training."""
-    cfg = state["cfg"]
-    groups = {name: group if isinstance(group, dict) else vars(group) for name, group in cfg.items() if group}
+    """What a checkpoint's content tells of its training.
+
+    Raises:
+        UserError: the content lacks something of that, or has something else in its place.
+    """
+    cfg = {**state["cfg"], "extra_state": state["extra_state"]}
+    groups = {name: vars(group) if isinstance(group, argparse.Namespace) else group for name, group in cfg.items()}
+
+    def told(group: str, option: str, *kinds: Any) -> Any:
+        value = (groups.get(group) or {}).get(option)
+        if not isinstance(value, kinds) or (float in kinds and not 0 <= value <= sys.float_info.max):
+            raise UserError(f"{checkpoint} cannot be listed: its {group}.{option} is {str(value)[:80]!r}")
+        return value
+
+    for name in (*GROUPS, "common"):
+        if not isinstance(groups.get(name), (dict, type(None))):
+            raise UserError(f"{checkpoint} cannot be listed: its {name} is no mapping of options")
     options = {
         f"{name}.{key}": str(value)
         for name in GROUPS
-        for key, value in groups.get(name, {}).items()
-        if not PLACES.fullmatch(key)
+        for key, value in (groups.get(name) or {}).items()
+        if not PLACES.fullmatch(str(key))
     }
     tensors = {tensor.data_ptr(): tensor.numel() for tensor in state["model"].values() if tensor.is_floating_point()}
     return Run(
         checkpoint.parent.parent if checkpoint.parent.name == "checkpoints" else checkpoint.parent,
         checkpoint,
-        groups["task"]["data"],
-        groups["common"]["seed"],
-        groups["model"]["_name"],
+        told("task", "data", str),
+        told("common", "seed", int),
+        told("model", "_name", str),
         options,
         sum(tensors.values()),
         state["optimizer_history"][-1]["num_updates"],
-        state["extra_state"]["previous_training_time"] / 3600,
+        told("extra_state", "previous_training_time", int, float) / 3600,
     )
 
 

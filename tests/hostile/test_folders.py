@@ -1,0 +1,108 @@
+"""Folders of runs that hold anything but runs: one sentence that names the file, and an end however links lead."""
+
+import math
+import os
+import time
+
+import pytest
+import torch
+
+from fairseq_attnvariants.guards import loading
+from fairseq_attnvariants_cli.averaging import best, mean
+from fairseq_attnvariants_cli.heatmaps import LONGEST, Panel, draw
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.verbs.results import find_files
+
+MISSING = object()
+ODD = [MISSING, None, "text", [1], {"a": {"b": [1]}}, math.nan, math.inf, 10**400, b"x", (1, 2)]
+PLACES = {  # what the table of runs reads, and which odd values are none of its kinds
+    "cfg.task.data": [value for value in ODD if value != "text"],
+    "cfg.common": ODD,
+    "cfg.common.seed": [value for value in ODD if value != 10**400],
+    "cfg.model._name": ODD,
+    "cfg.criterion": ["text", [1], math.nan],
+    "cfg.optimization": ["text", [1], math.nan],
+    "extra_state.previous_training_time": ODD,
+    "optimizer_history": ODD,
+}
+
+
+def put(state, place, value):
+    """Change the state at a place."""
+    *way, last = place.split(".")
+    for key in way:
+        state = state[key] if isinstance(state, dict) else vars(state)[key]
+    state = state if isinstance(state, dict) else vars(state)
+    if value is MISSING:
+        del state[last]
+    else:
+        state[last] = value
+
+
+@pytest.mark.parametrize("architecture", ["rnnsearch", "lstm"])
+@pytest.mark.parametrize("place", PLACES)
+def test_malformed_runs_are_refused_in_one_sentence(runs, tmp_path, capfd, place, architecture):
+    path = tmp_path / "checkpoint_best.pt"
+    for value in PLACES[place]:
+        state = loading.load(getattr(runs, architecture) / "checkpoint1.pt")
+        put(state, place, value)
+        torch.save(state, path)
+        assert main(["results", str(tmp_path), "--gen-subset"]) == 2, value
+        error = capfd.readouterr().err
+        assert str(path) in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("place, value", [
+    ("cfg.checkpoint.best_checkpoint_metric", [1]),
+    ("cfg.checkpoint.best_checkpoint_metric", {"a": 1}),
+    ("extra_state.val_loss", 10**400),
+])  # fmt: skip
+def test_odd_scores_of_checkpoints_are_refused(runs, tmp_path, capfd, place, value):
+    state = loading.load(runs.rnnsearch / "checkpoint1.pt")
+    put(state, place, value)
+    torch.save(state, tmp_path / "checkpoint1.pt")
+    assert main(["average", "--folder", str(tmp_path), "--best", "1", "--output", str(tmp_path / "mean.pt")]) == 2
+    error = capfd.readouterr().err
+    assert str(tmp_path) in error and len(error.splitlines()) == 1 and not (tmp_path / "mean.pt").exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.int8, torch.bool])
+def test_parameters_of_other_kinds_are_not_averaged(runs, tmp_path, capfd, dtype):
+    """Two that differ are refused in either order."""
+    good, name = str(runs.rnnsearch / "checkpoint2.pt"), "decoder.output_projection.bias"
+    state = loading.load(runs.rnnsearch / "checkpoint1.pt")
+    state["model"][name] = state["model"][name].to(dtype)
+    torch.save(state, tmp_path / "odd.pt")
+    for inputs in ([good, str(tmp_path / "odd.pt")], [str(tmp_path / "odd.pt"), good]):
+        assert main(["average", *inputs, "--output", str(tmp_path / "mean.pt")]) == 2
+        error = capfd.readouterr().err
+        assert f"{name} is of " in error and str(dtype) in error and len(error.splitlines()) == 1
+
+
+def test_complex_parameters_have_a_mean():
+    one, other = torch.tensor([1 + 2j]), torch.tensor([3 - 1j])
+    assert torch.equal(mean([{"x": one}, {"x": other}])["x"], torch.tensor([2 + 0.5j]))
+
+
+def test_finite_scores_are_still_found(runs, tmp_path):
+    torch.save(loading.load(runs.rnnsearch / "checkpoint1.pt"), tmp_path / "checkpoint1.pt")
+    assert best(str(tmp_path), 1) == [str(tmp_path / "checkpoint1.pt")]
+
+
+def test_links_that_lead_in_circles_come_to_an_end(tmp_path):
+    """Folders that link to their parents would be visited 2^40 times, and those that are visited once count once."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoint_best.pt").touch()
+    for name, target in (("a", "b"), ("b", "a"), ("up", "."), ("run/up", ".."), ("run/again", ".."), ("linked", "run")):
+        os.symlink(target, tmp_path / name)
+    start = time.process_time()
+    assert len(find_files([str(tmp_path)], "checkpoint_best.pt")) == 1
+    assert time.process_time() - start < 5
+
+
+def test_words_without_an_end_are_cut_in_pictures():
+    word = "x" * 1_000_000
+    start = time.process_time()
+    figure = draw([Panel("", ["a", word], [word], torch.tensor([[0.2, 0.8]]).numpy())])
+    assert time.process_time() - start < 5
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["x" * (LONGEST - 1) + "\u2026"]
