@@ -120,6 +120,7 @@ def test_given_texts_are_shown_instead_of_printed_ones(command, tmp_path):
 @pytest.mark.parametrize(
     "changed, more, message",
     [
+        (dict(bare=""), [], "bare is empty"),
         (dict(bare="x\n"), [], "bare and the reference do not have the same sentences: line 2 is in only one"),
         (dict(hard="bare\n"), [], "no system has the source: give --source"),
         (

@@ -286,7 +286,7 @@ def test_curves_have_no_line_without_points(sweep, tmp_path):
 
 
 @pytest.mark.parametrize("arguments,message", [
-    (["nothing"], "nothing: there is no checkpoint_best.pt in it or under it"),
+    (["nothing"], "nothing: there is no such folder"),
     (["--baseline", "lstm"], "--baseline lstm: there are recatt, rnnsearch"),
     (["--reference", "a", "b"], "2 --reference for 1 --gen-subset"),
     (["--gen-subset", "--plot", "p.png"], "--plot draws scores: name a --gen-subset"),

@@ -5,6 +5,7 @@ from typing import NoReturn, Tuple
 
 FAIRSEQ = ("0.12.2", "0.12.3")  # 0.12.3 was a branch and never a release
 FORKS = ("fairseq-fixed", "ve-fairseq", "fairseq-light")  # on PyPI, each with a module fairseq
+TRIED = ("ve-fairseq", "0.12.3")  # the fork that the package works with
 INSTALL = f"pip install --no-deps fairseq=={FAIRSEQ[0]}"
 OLDEST_TORCH = (2, 1)
 
@@ -25,6 +26,8 @@ def _check_fairseq() -> None:
     found, needed = _version("fairseq"), f"fairseq {FAIRSEQ[0]}"
     if not found:
         owners = packages_distributions().get("fairseq", [])
+        if [(owner, version(owner)) for owner in dict.fromkeys(owners)] == [TRIED]:
+            return
         for owner in owners:
             raise ImportError(
                 f"fairseq_attnvariants needs {needed}, but the module fairseq here is that of {owner} "

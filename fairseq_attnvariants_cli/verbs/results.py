@@ -86,6 +86,8 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
     given: Sequence[Optional[str]] = names or [None] * len(folders)
     for folder, name in zip(folders, given):
         places = [folder] if os.path.isdir(folder) else sorted(glob.glob(folder))
+        if not places:
+            raise UserError(f"{folder}: there is no such folder")
         found = find_files(places, checkpoint)
         if not found:
             raise UserError(f"{folder}: there is no {checkpoint} in it or under it")
