@@ -5,17 +5,53 @@ Nothing here calls the package's own mathematics: only its parameters are read, 
 
 import functools
 import math
+from typing import NamedTuple
 
 import torch
 from conftest import SPACE
 
 
-def matrix(model, name):
-    return dict(model.named_parameters(remove_duplicate=False))[name].detach().double()
+class Matrices:
+    """Parameters by name, those below a prefix, in float64."""
+
+    def __init__(self, named, prefix=""):
+        self.named, self.prefix = named, prefix
+
+    def below(self, name):
+        """Those of a part, or of the model itself if the name is empty."""
+        return Matrices(self.named, f"{self.prefix}{name}." if name else self.prefix)
+
+    def __contains__(self, name):
+        return self.prefix + name in self.named
+
+    def __call__(self, name):
+        return self.named[self.prefix + name].detach().double()
+
+    def affine(self, name, value):
+        return self(name + ".weight") @ value + self(name + ".bias")
+
+    def linear(self, name, value):
+        """Projected, unless a score leaves it as it is."""
+        if name + ".weight" not in self:
+            return value
+        value = self(name + ".weight") @ value
+        return value + self(name + ".bias") if name + ".bias" in self else value
+
+    def norm(self, name, values, parts=None):
+        """Parts of a row normalised, if the model has the norm of this name."""
+        if name + ".weight" not in self:
+            return values
+        widths, rows = parts or [len(values)], (values, self(name + ".weight"), self(name + ".bias"))
+        return torch.cat([normalised(*part) for part in zip(*(row.split(widths) for row in rows))])
+
+    def several(self, name):
+        """How many parts there are below a name, numbered from 0."""
+        start = f"{self.prefix}{name}."
+        return 1 + max((int(n[len(start) :].split(".")[0]) for n in self.named if n.startswith(start)), default=-1)
 
 
-def plain(side, sums):
-    return sums
+def matrices(model):
+    return Matrices(dict(model.named_parameters(remove_duplicate=False)))
 
 
 def normalised(values, gain, bias):
@@ -25,23 +61,11 @@ def normalised(values, gain, bias):
     return gain * (values - mean) / torch.sqrt(variance + 1e-5) + bias
 
 
-def optional_norm(model, name, parts=None):
-    """Normalises parts of a row, if the model has the norm of this name."""
-    if name + ".weight" not in dict(model.named_parameters()):
-        return lambda values: values
-    gain, bias = matrix(model, name + ".weight"), matrix(model, name + ".bias")
-
-    def norm(values):
-        widths = parts or [len(values)]
-        return torch.cat([normalised(*rows) for rows in zip(*(v.split(widths) for v in (values, gain, bias)))])
-
-    return norm
+# Cells
 
 
-def cell_norm(model, prefix, kind, n):
-    """Of a cell's sums: the gates of a GRU together, its candidate, and g; all four of an LSTM."""
-    parts = [k * n for k in {"gru": (2, 1), "lstm": (4,)}.get(kind, (2, 1, 1))]
-    return lambda side, sums: optional_norm(model, f"{prefix}.{side}_norm", parts)(sums)
+def plain(side, sums):
+    return sums
 
 
 def gru(x, h, w, u, b, b_u=None, norm=plain):
@@ -72,21 +96,179 @@ def lstm(x, state, w, u, b, norm=plain):
     return torch.cat([torch.sigmoid(o) * torch.tanh(c), c])
 
 
+def released_adaptive_gru(x, h, w, u, b, norm=plain):
+    """The second step in Li et al.'s released code: no bias is weighed, and 1 - g scales the whole candidate."""
+    n = h.numel()
+    wx, uh, b = (w @ x).split(n), (u @ h).split(n), b.split(n)
+    g = torch.sigmoid(wx[3] + uh[3] + b[3])
+    r, z = (torch.sigmoid((1 - g) * wx[k] + g * uh[k] + b[k]) for k in (0, 1))
+    candidate = (1 - g) * torch.tanh(wx[2] + g * r * (uh[2] + b[2]))
+    return g * z * h + (1 - z) * candidate
+
+
 STEPS = {"gru": gru, "adaptive_gru": adaptive_gru, "doubled_gru": adaptive_gru, "lstm": lstm}
 STEPS["doubled_carry_gru"] = functools.partial(adaptive_gru, carry=2)
+STEPS["released_adaptive_gru"] = released_adaptive_gru
 
 
-def depth(model, name):
-    """How many cells there are one after another."""
-    numbers = [n[len(name) :].split(".")[2] for n, _ in model.named_parameters() if n.startswith(name + ".cells.")]
-    return 1 + max(map(int, numbers), default=0)
+def cell_norm(p, kind, n):
+    """Of a cell's sums: the gates of a GRU together, its candidate, and g; all four of an LSTM."""
+    parts = [k * n for k in {"gru": (2, 1), "lstm": (4,)}.get(kind, (2, 1, 1))]
+    return lambda side, sums: p.norm(side + "_norm", sums, parts)
 
 
-def further(model, name, kind, state):
+def further(p, kind, state):
     """One step of a cell that reads only the state."""
-    u, b = matrix(model, name + ".recurrent.weight"), matrix(model, name + ".bias")
-    norm = cell_norm(model, name, kind, u.size(1))
+    u, b = p("recurrent.weight"), p("bias")
+    norm = cell_norm(p, kind, u.size(1))
     return STEPS[kind](torch.zeros(1).double(), state, torch.zeros(len(b), 1).double(), u, b, norm=norm)
+
+
+def reading_cell(p, kind, inputs, state):
+    """One step of a cell that reads named inputs."""
+    w, u = torch.cat([p(f"inputs.{name}.weight") for name in inputs], dim=1), p("recurrent.weight")
+    b = p("bias") if "bias" in p else p(f"inputs.{next(iter(inputs))}.bias")
+    return STEPS[kind](torch.cat(list(inputs.values())), state, w, u, b, norm=cell_norm(p, kind, u.size(1)))
+
+
+def gated_cell(p, kind, gate, conditional, inputs, h):
+    """Tu et al. 2017; rows of each input's matrix hold the cell's sums and z."""
+    n = len(h)
+    parts = [k * n for k in {"gru": (2, 1, 1), "adaptive_gru": (2, 1, 1, 1)}[kind]]
+    sums = {"source": torch.zeros(1).double(), "target": torch.zeros(1).double()}
+    for name, value in inputs.items():
+        side = "source" if name in ("context", "attended") else "target"
+        sums[side] = sums[side] + p(f"{side}.{name}.weight") @ value
+    for side, total in sums.items():
+        sums[side] = p.norm(side + "_norm", total, parts) if len(total) > 1 else total
+    z = torch.sigmoid(sums["source"][-n:] + sums["target"][-n:] + p("gate.weight") @ h + p("gate.bias"))
+    of_source = 1 if gate == "target" else z
+    of_target = {"source": 1, "target": z, "both": 1 - z}[gate]
+    u, b = p("cell.recurrent.weight"), p("cell.bias")
+    if conditional:  # a cell before it has read the word
+        h, of_target = of_target * h, 1
+    blocks = lambda side, share: torch.cat([share * part for part in sums[side][:-n].split(n)])  # noqa: E731
+    x = blocks("source", of_source) + b
+    if len(sums["target"]) > 1:
+        x = x + blocks("target", of_target)
+    norm = cell_norm(p.below("cell"), kind, n)
+    recurrent = torch.cat([of_target * part for part in norm("recurrent", u @ h).split(n)])
+    scaled = {"input": x, "recurrent": recurrent}
+    return STEPS[kind](x, h, torch.eye(len(x)).double(), u, 0, norm=lambda side, _: scaled[side])
+
+
+# Encoder
+
+
+def recurrence(p, kind, layer, direction=0):
+    """One step of a layer, from an input and a state to a state, and the width of its output."""
+    p = p.below(f"layers.{layer}")
+    cell = p.below(f"cells.{direction}")
+    deep = cell.several("cells")
+    first = cell.below("cells.0" if deep else "")
+    if "recurrent.weight" in first:
+        w, u, b = first("inputs.input.weight"), first("recurrent.weight"), [first("inputs.input.bias")]
+    else:
+        suffix = "_l0" + direction * "_reverse"
+        w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    if kind == "lstm":
+        b = [sum(b)]
+    n = u.size(1)
+
+    def step(x, state):
+        state = STEPS[kind](x, state, w, u, *b, norm=cell_norm(first, kind, n))
+        for k in range(1, deep):
+            state = further(cell.below(f"cells.{k}"), kind, state)
+        return state
+
+    return step, n
+
+
+def layers(p, kind, inputs, count, bidirectional=0, residuals=0):
+    """The outputs of stacked layers, and the last output of each direction of the top one."""
+    for layer in range(count):
+        runs, last = [], []
+        for direction in range(2 if layer < bidirectional else 1):
+            step, n = recurrence(p, kind, layer, direction)
+            state, outputs = torch.zeros(2 * n if kind == "lstm" else n).double(), {}
+            for j in range(len(inputs))[:: -1 if direction else 1]:
+                outputs[j] = state = step(inputs[j], state)
+            last.append(state[:n])
+            runs.append([outputs[j][:n] for j in range(len(inputs))])
+        outputs = [torch.cat(parts) for parts in zip(*runs)]
+        inputs = [s + x for s, x in zip(outputs, inputs)] if 0 < residuals <= layer + 1 else outputs
+    return inputs, last
+
+
+def convolved(p, cfg, x):
+    """Segments of characters: maxima of filters of width 1, 2, ... with zeros beside the sentence, and highways."""
+    found = [[] for _ in x]
+    for number, width in enumerate(w for w, many in enumerate(map(int, cfg.encoder_filters.split("-")), 1) if many):
+        weight = p(f"convolutions.{number}.weight")  # filters x m x width
+        bias = p(f"convolutions.{number}.bias")
+        for j in range(len(x)):
+            places = [(o, j - width // 2 + o) for o in range(width)]
+            total = bias + sum(weight[:, :, o] @ x[place] for o, place in places if 0 <= place < len(x))
+            found[j].append(total.clamp(min=0))
+    characters = [torch.cat(parts) for parts in found]
+    segments = []
+    for start in range(0, len(x), cfg.encoder_pooling):
+        s = torch.stack(characters[start : start + cfg.encoder_pooling]).amax(0)
+        for k in range(cfg.encoder_highway_layers):
+            highway = p.below(f"highways.{k}")
+            t = torch.sigmoid(highway.affine("transform", s))
+            s = t * highway.affine("candidate", s).clamp(min=0) + (1 - t) * s
+        segments.append(s)
+    return segments
+
+
+def shared(cfg, w, tokens):
+    """Each character's even share of its segment's weight, or of its word's."""
+    if str(cfg.encoder_type) == "hierarchical":
+        segment = [sum(token == SPACE for token in tokens[:j]) for j in range(len(tokens))]
+    else:
+        segment = [j // cfg.encoder_pooling for j in range(len(tokens))]
+    return [w[g] / segment.count(g) for g in segment]
+
+
+class Encoded(NamedTuple):
+    """Of one unpadded sentence."""
+
+    embeddings: list
+    annotations: list
+    upper: list  # annotations of the higher level, or None
+    last: list  # each direction's last state
+
+    @property
+    def top(self):
+        return self.annotations if self.upper is None else self.upper
+
+
+def encode(model, cfg, tokens):
+    """The encoder on one unpadded sentence."""
+    p = matrices(model).below("encoder")
+    x = inputs = p("embed_tokens.weight")[tokens]
+    kind, count = str(cfg.encoder_cell), cfg.encoder_layers
+    both, r = cfg.encoder_bidirectional_layers or count, cfg.residuals
+    p = p.below("network")
+    if str(cfg.encoder_type) == "convolutional":
+        p, inputs = p.below("above"), convolved(p, cfg, x)
+    if str(cfg.encoder_type) == "hierarchical":
+        s, _ = layers(p.below("characters"), str(cfg.encoder_char_cell), x, 1)
+        words = [s[j] for j, token in enumerate(tokens.tolist()) if token in (SPACE, 2)]
+        upper, last = layers(p.below("words"), kind, words, count, both, r)
+        if cfg.attention_via_words_alone:
+            return Encoded(x, upper, None, last)
+    elif cfg.attention_via:
+        s, _ = layers(p.below("rnn"), kind, inputs, 1, 1)
+        upper, last = layers(p.below("upper"), kind, s, count - 1, both - 1, max(0, r - 1))
+    else:
+        (s, last), upper = layers(p.below("rnn"), kind, inputs, count, both, r), None
+    s = [torch.cat([s[j], *([x[j]] if cfg.bridge_source else [])]) for j in range(len(s))]
+    return Encoded(x, s, upper, last)
+
+
+# Attention
 
 
 def softmax(energies):
@@ -116,364 +298,278 @@ NORMALISERS = {
 }
 
 
-def recurrence(model, prefix, kind, layer, direction=0):
-    """One step of a layer, from an input and a state to a state, and the width of its output."""
-    names = {name for name, _ in model.named_parameters()}
-    prefix = f"{prefix}.layers.{layer}"
-    p = lambda name: matrix(model, f"{prefix}.{name}")  # noqa: E731
-    name = f"{prefix}.cells.{direction}"
-    deep = depth(model, name)
-    name += ".cells.0" if deep > 1 else ""
-    if any(parameter.startswith(name) for parameter in names):
-        parts = [name[len(prefix) + 1 :] + part for part in (".inputs.input.", ".recurrent.")]
-        w, u, b = p(parts[0] + "weight"), p(parts[1] + "weight"), [p(parts[0] + "bias")]
-    else:
-        suffix = "_l0" + direction * "_reverse"
-        w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-    if kind == "lstm":
-        b = [sum(b)]
-    n = u.size(1)
+class Past:
+    """What attention keeps of the steps before: how many they were, the last context and weights, and by position the
+    sum of all weights and the state of Tu et al.'s neural coverage."""
 
-    def step(x, state):
-        state = STEPS[kind](x, state, w, u, *b, norm=cell_norm(model, name, kind, n))
+    def __init__(self, cfg, source):
+        self.steps, self.weights = 0, None
+        width = len(source.annotations[0]) + (0 if source.upper is None else len(source.upper[0]))
+        self.context = torch.zeros(width).double()
+        self.covered = [0.0] * len(source.annotations)
+        self.coverage = [torch.zeros(cfg.attention_coverage_dim).double()] * len(source.annotations)
+
+    def remember(self, p, paths, s, w, h):
+        """A step's weights, and the state that was there before it."""
+        self.steps += 1
+        for j in range(len(s)):
+            self.covered[j] = self.covered[j] + w[j]
+            if "coverage_gru" in paths:
+                read = {"annotation": s[j], "hidden": h, "weight": torch.tensor([w[j]], dtype=torch.float64)}
+                cell = p.below("histories.coverage_gru.cell")
+                self.coverage[j] = reading_cell(cell, "gru", read, self.coverage[j])
+
+
+def looked_at(p, cfg, query, length, step, window):
+    """Positions from 0, and by what their weights are multiplied (Luong et al. 2015 eq. 9, 10)."""
+    reach = cfg.attention_window_width
+    if window == "none":
+        return list(range(length)), [1.0] * length
+    if window == "monotone":
+        centre = min(step, length)
+    else:
+        place = torch.dot(p("window.vector"), torch.tanh(p.linear("window.query", query)))
+        centre = length / (1 + math.exp(-float(place)))
+    looks = [j for j in range(length) if centre - reach <= j + 1 <= centre + reach]
+    if window == "monotone":
+        return looks, [1.0] * length
+    return looks, [math.exp(-((j + 1 - centre) ** 2) / (2 * (reach / 2) ** 2)) for j in looks]
+
+
+def remembering_key(p, paths, s, j, past):
+    """An annotation's key, with what histories add to it."""
+    key = p.norm("key_norm", p.linear("key", s[j]))
+    if "convolution" in paths:
+        before = [1.0 / len(s)] * len(s) if past.weights is None else past.weights
+        filters = p("histories.convolution.filters.weight")[:, 0]  # k x r
+        places = [(o, j + o - filters.size(1) // 2) for o in range(filters.size(1))]
+        g = sum(filters[:, o] * before[place] for o, place in places if 0 <= place < len(s))
+        key = key + p("histories.convolution.projection.weight") @ g
+    if "coverage" in paths:
+        key = key + p("histories.coverage.projection.weight")[:, 0] * past.covered[j]
+    if "fertility" in paths:
+        fertility = 2 / (1 + torch.exp(-p("histories.fertility.fertility.weight")[0] @ s[j]))
+        key = key + p("histories.fertility.projection.weight")[:, 0] * past.covered[j] / fertility
+    if "coverage_gru" in paths:
+        key = key + p("histories.coverage_gru.projection.weight") @ past.coverage[j]
+    return key
+
+
+def scored(p, score, query, key):
+    """One head's energy."""
+    if score == "additive":
+        return float(torch.dot(p("vector"), torch.tanh(query + key)))
+    energy = float(torch.dot(query, key))
+    return energy / math.sqrt(len(query)) if score in ("scaled", "multihead") else energy
+
+
+def attend_to(p, cfg, s, query, past, paths=(), also=0, window="none"):
+    """The context of annotations, and their weights; ``also`` is what else is added to the projected query."""
+    score = str(cfg.attention_score)
+    heads = cfg.attention_heads if score == "multihead" else 1
+    asked = p.norm("query_norm", p.linear("query", query)) + also
+    if "context" in paths:
+        asked = asked + p("histories.context.projection.weight") @ past.context
+    energies = [[] for _ in range(heads)]
+    for j in range(len(s)):
+        key = remembering_key(p, paths, s, j, past)
+        for own, one, other in zip(energies, asked.chunk(heads), key.chunk(heads)):
+            own.append(scored(p, score, one, other))
+    if "distance" in paths:
+        mean = 0.0 if past.weights is None else sum((j + 1) * past.weights[j] for j in range(len(s)))
+        energies = [[e - math.log(1 + math.exp(-(j + 1 - mean))) for j, e in enumerate(own)] for own in energies]
+    looks, shares = looked_at(p, cfg, query, len(s), past.steps + 1, window)
+    weights = []
+    for own in energies:
+        found = NORMALISERS[str(cfg.attention_normalizer)]([own[j] / cfg.attention_temperature for j in looks])
+        found = [share * f for share, f in zip(shares, found)]
+        weights.append([found[looks.index(j)] / sum(found) if j in looks else 0.0 for j in range(len(s))])
+    mean = [sum(own[j] for own in weights) / heads for j in range(len(s))]
+    if score != "multihead":
+        return sum(mean[j] * s[j] for j in range(len(s))), mean
+    values = [p.linear("value", annotation).chunk(heads) for annotation in s]
+    contexts = [sum(own[j] * values[j][k] for j in range(len(s))) for k, own in enumerate(weights)]
+    return p.linear("output", torch.cat(contexts)), mean
+
+
+# Decoder
+
+
+class Decoder:
+    """The decoder on one sentence, with what a step reads of the one before: the state h, q, sd, and what attention
+    keeps."""
+
+    def __init__(self, model, cfg, source):
+        self.p, self.cfg, self.source = matrices(model).below("decoder.network"), cfg, source
+        self.n, self.count, self.kind = cfg.decoder_hidden_size, cfg.decoder_layers, str(cfg.decoder_cell)
+        self.order, self.paths = str(cfg.decoder_transition), set(cfg.attention_history.split("+"))
+        states = [self.initial(f"initial.{k}" if cfg.initial_state_per_layer else "initial") for k in range(self.count)]
+        self.inside = self.count if self.order in ("late", "stacked") else 1  # layers that step with attention
+        self.states, self.above = states[: self.inside], states[self.inside :]
+        self.q = self.initial("initial_query") if "state" in self.paths else None
+        self.condition = torch.cat(source.last)
+        self.past, self.word_weights = Past(cfg, source), None
+
+    def initial(self, name):
+        """Of the mean of annotations, or of the backward direction's last state."""
+        top, start = self.source.top, str(self.cfg.initial_state)
+        summary = sum(top) / len(top) if start == "mean" else self.source.last[-1]
+        state = self.p.norm(f"{name}.norm", self.p.affine(f"{name}.projection", summary))
+        return state if start == "linear" else torch.tanh(state)
+
+    def step(self, y):
+        """What is read out after the word y."""
+        old, before = torch.cat(self.states), self.top_of(self.states)
+        first = {"target": y, **({"previous_context": self.past.context} if self.cfg.input_feed else {})}
+        if self.order in ("late", "stacked"):
+            hidden = self.stack(y, first, before)
+        else:
+            if self.order == "conditional":
+                self.states = [self.cell("before", first, self.states[0])]
+                first = {}
+            self.attend(self.states[0][: self.n], y)
+            self.states = [self.cell("after", {**first, **self.attended()}, self.states[0])]
+            hidden = None
+        self.past.remember(self.lower(), self.paths, self.source.annotations, self.past.weights, before)
+        if self.q is not None:
+            read = {"hidden": before, "context": self.past.context}
+            self.q = reading_cell(self.p.below("transition.query_cell"), "gru", read, self.q)
+        if self.cfg.decoder_condition:
+            self.states = [self.conditioned(y, old, self.states[0])]
+        return self.higher(self.states[0][: self.n] if hidden is None else hidden)
+
+    def stack(self, y, first, before):
+        """Layers one above the other that all step before attention, or all after it."""
+        name, context = "before", {}
+        if self.order == "stacked":
+            self.attend(before, y)
+            name, first = "after", {**first, **self.attended()}
+            context = {"context": self.past.context} if self.cfg.context_to_layers else {}
+        states = [self.cell(f"{name}.cells.0" if self.count > 1 else name, first, self.states[0])]
+        for k in range(1, self.count):
+            states.append(self.cell(f"{name}.cells.{k}", {"below": self.top_of(states), **context}, self.states[k]))
+        self.states, top = states, self.top_of(states)
+        if self.order == "late":
+            self.attend(top, y)
+        if self.cfg.readout_all_layers:
+            return torch.cat([self.top_of(states[: k + 1]) for k in range(self.count)])
+        return top
+
+    def top_of(self, states):
+        """The output of layers one above the other."""
+        output = states[0][: self.n]
+        for k in range(1, len(states)):
+            output = states[k][: self.n] + (output if 0 < self.cfg.residuals <= k + 1 else 0)
+        return output
+
+    def cell(self, name, inputs, state):
+        """One step of a cell of the transition, and of those after it that read only the state."""
+        p, gate, after = self.p.below(f"transition.{name}"), str(self.cfg.context_gate), name.startswith("after")
+        deep = p.several("cells")
+        first = p.below("cells.0" if deep else "")
+        if after and gate != "none":
+            state = gated_cell(first, self.kind, gate, self.order == "conditional", inputs, state)
+        else:
+            released = after and self.cfg.adaptive_gru_released
+            state = reading_cell(first, "released_adaptive_gru" if released else self.kind, inputs, state)
         for k in range(1, deep):
-            state = further(model, f"{name[:-1]}{k}", kind, state)
+            state = further(p.below(f"cells.{k}"), self.kind, state)
         return state
 
-    return step, n
+    def lower(self):
+        """The matrices of attention with histories, the lower of two."""
+        return self.p.below("transition.attention" + ("" if self.source.upper is None else ".lower"))
+
+    def attend(self, query, y):
+        """Look at the source from a state, or from attention's own."""
+        query, cfg, guide = query if self.q is None else self.q, self.cfg, 0
+        word = self.p("transition.query_word.weight") @ y if cfg.attention_reads_target else 0
+        higher = []
+        if self.source.upper is not None:
+            p = self.p.below("transition.attention.upper")
+            context, self.word_weights = attend_to(p, cfg, self.source.upper, query, self.past, also=word)
+            guide = 0 if cfg.attention_via_unguided else self.lower()("guide.weight") @ context
+            higher, word = [context], 0
+        p, window = self.lower(), str(cfg.attention_window)
+        context, weights = attend_to(
+            p, cfg, self.source.annotations, query, self.past, self.paths, guide + word, window
+        )
+        self.past.context, self.past.weights = torch.cat([*higher, context]), weights
+
+    def attended(self):
+        """What the cell after attention reads of it."""
+        w, read = self.past.weights, {"context": self.past.context}
+        if self.cfg.bridge_target:
+            read["attended"] = self.source.embeddings[max(range(len(w)), key=lambda j: w[j])]
+        return read
+
+    def conditioned(self, y, old, state):
+        """Feng et al. 2016 section 5: the state with what is still to be said."""
+        p = self.p.below("transition.condition")
+        gate = p.affine("target", y) + p("hidden.weight") @ old + p("context.weight") @ self.past.context
+        self.condition = torch.sigmoid(gate) * self.condition
+        return state + torch.tanh(p("output.weight") @ self.condition)
+
+    def higher(self, hidden):
+        """The output of the layers above the transition, of its output."""
+        for k in range(len(self.above)):
+            step, _ = recurrence(self.p.below("above.rnn"), self.kind, k)
+            read = torch.cat([hidden, self.past.context]) if self.cfg.context_to_layers else hidden
+            self.above[k] = step(read, self.above[k])
+            hidden = self.above[k][: self.n] + (hidden if 0 < self.cfg.residuals <= k + 2 else 0)
+        return hidden
+
+    def bridged(self):
+        """The source word that the direct bridge compares with the target's (Kuang et al. 2018 section 2.3)."""
+        w, x = self.past.weights, self.source.embeddings
+        if str(self.cfg.bridge_direct) == "soft":
+            return sum(w[j] * x[j] for j in range(len(w)))
+        return x[max(range(len(w)), key=lambda j: w[j])]
 
 
-def layers(model, prefix, kind, inputs, count, bidirectional=0, residuals=0):
-    """The outputs of stacked layers, and the last output of each direction of the top one."""
-    for layer in range(count):
-        runs, last = [], []
-        for direction in range(2 if layer < bidirectional else 1):
-            step, n = recurrence(model, prefix, kind, layer, direction)
-            state, outputs = torch.zeros(2 * n if kind == "lstm" else n).double(), {}
-            for j in range(len(inputs))[:: -1 if direction else 1]:
-                outputs[j] = state = step(inputs[j], state)
-            last.append(state[:n])
-            runs.append([outputs[j][:n] for j in range(len(inputs))])
-        outputs = [torch.cat(parts) for parts in zip(*runs)]
-        inputs = [s + x for s, x in zip(outputs, inputs)] if 0 < residuals <= layer + 1 else outputs
-    return inputs, last
+def read_out(p, cfg, hidden, y, c):
+    """The features of a step."""
+    read = {"hidden": hidden, "target": y, "context": c}
+    parts = {name: p(f"{name}.weight") @ value for name, value in read.items()}
+    parts["hidden"] = parts["hidden"] + p("hidden.bias")
+    parts = {name: p.norm(f"{name}_norm", value) for name, value in parts.items()}
+    total = weighed(p.below("weighting"), cfg, read, parts) if cfg.adaptive_output else sum(parts.values())
+    if str(cfg.readout) == "maxout":
+        k = total.numel() // 2
+        return torch.stack([max(total[i], total[i + k]) for i in range(k)])
+    if str(cfg.readout) == "relu":
+        return torch.relu(p.affine("second", torch.relu(total)))
+    return torch.tanh(total)
 
 
-def convolved(model, cfg, x):
-    """Segments of characters: maxima of filters of width 1, 2, ... with zeros beside the sentence, and highways."""
-    E = "encoder.network."
-    found = [[] for _ in x]
-    for number, width in enumerate(w for w, many in enumerate(map(int, cfg.encoder_filters.split("-")), 1) if many):
-        weight = matrix(model, f"{E}convolutions.{number}.weight")  # filters x m x width
-        bias = matrix(model, f"{E}convolutions.{number}.bias")
-        for j in range(len(x)):
-            places = [(o, j - width // 2 + o) for o in range(width)]
-            total = bias + sum(weight[:, :, o] @ x[place] for o, place in places if 0 <= place < len(x))
-            found[j].append(total.clamp(min=0))
-    characters = [torch.cat(parts) for parts in found]
-    segments = []
-    for start in range(0, len(x), cfg.encoder_pooling):
-        s = torch.stack(characters[start : start + cfg.encoder_pooling]).amax(0)
-        for k in range(cfg.encoder_highway_layers):
-            p = lambda name: matrix(model, f"{E}highways.{k}.{name}")  # noqa: B023, E731
-            t = torch.sigmoid(p("transform.weight") @ s + p("transform.bias"))
-            s = t * (p("candidate.weight") @ s + p("candidate.bias")).clamp(min=0) + (1 - t) * s
-        segments.append(s)
-    return segments
-
-
-def shared(cfg, w, tokens):
-    """Each character's even share of its segment's weight, or of its word's."""
-    if str(cfg.encoder_type) == "hierarchical":
-        segment = [sum(token == SPACE for token in tokens[:j]) for j in range(len(tokens))]
-    else:
-        segment = [j // cfg.encoder_pooling for j in range(len(tokens))]
-    return [w[g] / segment.count(g) for g in segment]
-
-
-def encode(model, cfg, tokens):
-    """Of one unpadded sentence: embeddings, annotations, the higher level's, and each direction's last state."""
-    x = inputs = matrix(model, "encoder.embed_tokens.weight")[tokens]
-    kind, count = str(cfg.encoder_cell), cfg.encoder_layers
-    both, r = cfg.encoder_bidirectional_layers or count, cfg.residuals
-    E = "encoder.network."
-    if str(cfg.encoder_type) == "convolutional":
-        E, inputs = E + "above.", convolved(model, cfg, x)
-    if str(cfg.encoder_type) == "hierarchical":
-        s, _ = layers(model, E + "characters", str(cfg.encoder_char_cell), x, 1)
-        words = [s[j] for j, token in enumerate(tokens.tolist()) if token in (SPACE, 2)]
-        upper, last = layers(model, E + "words", kind, words, count, both, r)
-        if cfg.attention_via_words_alone:
-            return x, upper, None, last
-    elif cfg.attention_via:
-        s, _ = layers(model, E + "rnn", kind, inputs, 1, 1)
-        upper, last = layers(model, E + "upper", kind, s, count - 1, both - 1, max(0, r - 1))
-    else:
-        (s, last), upper = layers(model, E + "rnn", kind, inputs, count, both, r), None
-    return x, [torch.cat([s[j], *([x[j]] if cfg.bridge_source else [])]) for j in range(len(s))], upper, last
+def weighed(p, cfg, read, parts):
+    """Li et al. 2018 section 3.3: the parts, each by how much it matters."""
+    others = {name: p(f"{name}.weight") @ value for name, value in read.items()}
+    judged, summed = (others, parts) if cfg.adaptive_output_swapped else (parts, others)
+    whole = p.affine("whole", sum(summed.values()))
+    energy = {name: p("score.weight") @ torch.tanh(p("part.weight") @ judged[name] + whole) for name in read}
+    total = sum(e.exp() for e in energy.values())
+    return sum(energy[name].exp() / total * parts[name] for name in read)
 
 
 def logits(model, cfg, source, previous):
     """Logits, attention and cost terms of one unpadded sentence pair, over target steps."""
-    D = "decoder.network."
-    p = lambda name: matrix(model, D + name)  # noqa: E731
-    n = cfg.decoder_hidden_size
-    x, s, upper, last = encode(model, cfg, source)
-    top = s if upper is None else upper
-    summary = sum(top) / len(top) if str(cfg.initial_state) == "mean" else last[-1]
-    count = cfg.decoder_layers
-    norm = lambda name, values: optional_norm(model, D + name)(values)  # noqa: E731
-    late, stacked = (str(cfg.decoder_transition) == name for name in ("late", "stacked"))
-
-    def initial(name):
-        state = norm(f"{name}.norm", p(f"{name}.projection.weight") @ summary + p(f"{name}.projection.bias"))
-        return state if str(cfg.initial_state) == "linear" else torch.tanh(state)
-
-    states = [initial(f"initial.{k}" if cfg.initial_state_per_layer else "initial") for k in range(count)]
-    above = [] if late or stacked else states[1:]
-    state = torch.cat(states) if late or stacked else states[0]
-    paths = set(cfg.attention_history.split("+"))
-    q = None
-    if "state" in paths:
-        q = initial("initial_query")
-    sd = torch.cat(last)
-    c, w = torch.zeros(len(s[0]) + (0 if upper is None else len(upper[0]))).double(), None
-    conditions = [sd]
-    covered = [0.0] * len(s)
-    coverage_states = [torch.zeros(cfg.attention_coverage_dim).double()] * len(s)
-
-    def cell(name, inputs, state):
-        deep = depth(model, f"{D}transition.{name}") if name in ("before", "after") or ".cells." in name else 1
-        first = name + ".cells.0" if deep > 1 else name
-        gated = name.startswith("after") and str(cfg.context_gate) != "none"
-        state = gated_cell(first, inputs, state) if gated else plain_cell(first, inputs, state)
-        for k in range(1, deep):
-            state = further(model, f"{D}transition.{name}.cells.{k}", str(cfg.decoder_cell), state)
-        return state
-
-    def plain_cell(name, inputs, state):
-        weight = torch.cat([p(f"transition.{name}.inputs.{key}.weight") for key in inputs], dim=1)
-        first = next(iter(inputs))
-        u, b = p(f"transition.{name}.recurrent.weight"), p(f"transition.{name}.inputs.{first}.bias")
-        kind = "gru" if name == "query_cell" else str(cfg.decoder_cell)
-        norms = cell_norm(model, f"{D}transition.{name}", kind, u.size(1))
-        return STEPS[kind](torch.cat(list(inputs.values())), state, weight, u, b, norm=norms)
-
-    def gated_cell(name, inputs, h):
-        """Tu et al. 2017; rows of each input's matrix hold the cell's sums and z."""
-        C, kind = f"transition.{name}.", str(cfg.decoder_cell)
-        sums = {"source": torch.zeros(1).double(), "target": torch.zeros(1).double()}
-        for key, value in inputs.items():
-            side = "source" if key in ("context", "attended") else "target"
-            sums[side] = sums[side] + p(f"{C}{side}.{key}.weight") @ value
-        parts = [k * n for k in {"gru": (2, 1, 1), "adaptive_gru": (2, 1, 1, 1)}[kind]]
-        sums = {
-            side: optional_norm(model, f"{D}{C}{side}_norm", parts)(total) if len(total) > 1 else total
-            for side, total in sums.items()
-        }
-        z = sums["source"][-n:] + sums["target"][-n:] + p(C + "gate.weight") @ h + p(C + "gate.bias")
-        z = torch.sigmoid(z)
-        of_source = 1 if str(cfg.context_gate) == "target" else z
-        of_target = {"source": 1, "target": z, "both": 1 - z}[str(cfg.context_gate)]
-        norm = cell_norm(model, f"{D}{C}cell", kind, n)
-        u, b = p(C + "cell.recurrent.weight"), p(C + "cell.bias")
-        if str(cfg.decoder_transition) == "conditional":
-            h, of_target = of_target * h, 1
-        blocks = lambda side, share: torch.cat([share * part for part in sums[side][:-n].split(n)])  # noqa: E731
-        x = blocks("source", of_source) + b
-        if len(sums["target"]) > 1:
-            x = x + blocks("target", of_target)
-        recurrent = torch.cat([of_target * part for part in norm("recurrent", u @ h).split(n)])
-        sums = {"input": x, "recurrent": recurrent}
-        return STEPS[kind](x, h, torch.eye(len(x)).double(), u, 0, norm=lambda side, _: sums[side])
-
-    def attend(query, c, w):
-        if upper is None:
-            return *attend_to(s, "transition.attention", query, c, w, paths, window=str(cfg.attention_window)), None
-        higher, word_weights = attend_to(upper, "transition.attention.upper", query, c, w, set())
-        guide = None if cfg.attention_via_unguided else higher
-        lower, w = attend_to(s, "transition.attention.lower", query, c, w, paths, guide, str(cfg.attention_window))
-        return torch.cat([higher, lower]), w, word_weights
-
-    def remember(w, h):
-        for j in range(len(s)):
-            covered[j] = covered[j] + w[j]
-            if "coverage_gru" in paths:
-                A = f"transition.attention{'' if upper is None else '.lower'}.histories.coverage_gru.cell."
-                read = {"annotation": s[j], "hidden": h, "weight": torch.tensor([w[j]], dtype=torch.float64)}
-                weight = torch.cat([p(f"{A}inputs.{key}.weight") for key in read], dim=1)
-                b = p(A + "inputs.annotation.bias")
-                coverage_states[j] = gru(
-                    torch.cat(list(read.values())), coverage_states[j], weight, p(A + "recurrent.weight"), b
-                )
-
-    def linear(name, value):
-        """Projected, unless a score leaves it as it is."""
-        if D + name + ".weight" not in dict(model.named_parameters()):
-            return value
-        value = p(name + ".weight") @ value
-        return value + p(name + ".bias") if D + name + ".bias" in dict(model.named_parameters()) else value
-
-    def attend_to(s, A, query, c, w, paths, guide=None, window="none"):
-        score = str(cfg.attention_score)
-        heads = cfg.attention_heads if score == "multihead" else 1
-        energies = [[] for _ in range(heads)]
-        if w is None:
-            m, before = 0.0, [1.0 / len(s)] * len(s)
-        else:
-            m, before = sum((j + 1) * w[j] for j in range(len(s))), w
-        asked = norm(f"{A}.query_norm", linear(f"{A}.query", query))
-        if guide is not None:
-            asked = asked + p(f"{A}.guide.weight") @ guide
-        elif cfg.attention_reads_target and not A.endswith("lower"):
-            asked = asked + p("transition.query_word.weight") @ y
-        if "context" in paths:
-            asked = asked + p(f"{A}.histories.context.projection.weight") @ c
-        for j in range(len(s)):
-            key = norm(f"{A}.key_norm", linear(f"{A}.key", s[j]))
-            if "convolution" in paths:
-                filters = p(f"{A}.histories.convolution.filters.weight")[:, 0]  # k x r
-                centre = filters.size(1) // 2
-                g = sum(
-                    filters[:, o] * before[j + o - centre]
-                    for o in range(filters.size(1))
-                    if 0 <= j + o - centre < len(s)
-                )
-                key = key + p(f"{A}.histories.convolution.projection.weight") @ g
-            if "coverage" in paths:
-                key = key + p(f"{A}.histories.coverage.projection.weight")[:, 0] * covered[j]
-            if "fertility" in paths:
-                fertility = 2 / (1 + torch.exp(-p(f"{A}.histories.fertility.fertility.weight")[0] @ s[j]))
-                key = key + p(f"{A}.histories.fertility.projection.weight")[:, 0] * covered[j] / fertility
-            if "coverage_gru" in paths:
-                key = key + p(f"{A}.histories.coverage_gru.projection.weight") @ coverage_states[j]
-            for own, one, other in zip(energies, asked.chunk(heads), key.chunk(heads)):
-                if score == "additive":
-                    energy = torch.dot(p(f"{A}.vector"), torch.tanh(one + other))
-                elif score in ("scaled", "multihead"):
-                    energy = torch.dot(one, other) / math.sqrt(len(one))
-                else:
-                    energy = torch.dot(one, other)
-                own.append(float(energy))
-                if "distance" in paths:
-                    own[-1] -= math.log(1 + math.exp(-(j + 1 - m)))
-        looks, shares = looked_at(A, query, len(s), window)
-        weights = []
-        for own in energies:
-            found = NORMALISERS[str(cfg.attention_normalizer)]([own[j] / cfg.attention_temperature for j in looks])
-            found = [share * f for share, f in zip(shares, found)]
-            weights.append([found[looks.index(j)] / sum(found) if j in looks else 0.0 for j in range(len(s))])
-        mean = [sum(own[j] for own in weights) / heads for j in range(len(s))]
-        if score != "multihead":
-            return sum(mean[j] * s[j] for j in range(len(s))), mean
-        values = [linear(f"{A}.value", annotation).chunk(heads) for annotation in s]
-        contexts = [sum(own[j] * values[j][k] for j in range(len(s))) for k, own in enumerate(weights)]
-        return linear(f"{A}.output", torch.cat(contexts)), mean
-
-    def looked_at(A, query, length, window):
-        """Positions from 0, and by what their weights are multiplied."""
-        reach = cfg.attention_window_width
-        if window == "none":
-            return list(range(length)), [1.0] * length
-        if window == "monotone":
-            centre = min(len(outputs) + 1, length)
-        else:
-            place = torch.dot(p(f"{A}.window.vector"), torch.tanh(linear(f"{A}.window.query", query)))
-            centre = length / (1 + math.exp(-float(place)))
-        looks = [j for j in range(length) if centre - reach <= j + 1 <= centre + reach]
-        if window == "monotone":
-            return looks, [1.0] * length
-        return looks, [math.exp(-((j + 1 - centre) ** 2) / (2 * (reach / 2) ** 2)) for j in looks]
-
-    def attended(w):
-        return {"attended": x[max(range(len(s)), key=lambda j: w[j])]} if cfg.bridge_target else {}
-
-    def top_of(parts):
-        """The output of states of layers one above the other."""
-        output = parts[0][:n]
-        for k in range(1, len(parts)):
-            output = parts[k][:n] + (output if 0 < cfg.residuals <= k + 1 else 0)
-        return output
-
-    outputs, weights, word_attention, bridged = [], [], [], []
+    p = matrices(model).below("decoder")
+    decoder = Decoder(model, cfg, encode(model, cfg, source))
+    outputs, weights, word_attention, conditions, bridged = [], [], [], [decoder.condition], []
     for token in previous:
-        y = matrix(model, "decoder.embed_tokens.weight")[token]
-        first = {"target": y}
-        if cfg.input_feed:
-            first["previous_context"] = c
-        old, hidden = state, None
-        before = top_of(old.split(len(old) // count)) if late or stacked else old[:n]
-        if late or stacked:
-            parts, context = list(state.split(len(state) // count)), {}
-            if stacked:
-                c, w, word_weights = attend(before if q is None else q, c, w)
-                first = {**first, "context": c, **attended(w)}
-                context = {"context": c} if cfg.context_to_layers else {}
-            name = "after" if stacked else "before"
-            parts[0] = cell(f"{name}.cells.0" if count > 1 else name, first, parts[0])
-            for k in range(1, count):
-                parts[k] = cell(f"{name}.cells.{k}", {"below": top_of(parts[:k]), **context}, parts[k])
-            state, hidden = torch.cat(parts), top_of(parts)
-            if late:
-                c, w, word_weights = attend(hidden if q is None else q, c, w)
-            if cfg.readout_all_layers:
-                hidden = torch.cat([top_of(parts[: k + 1]) for k in range(count)])
-        elif str(cfg.decoder_transition) == "conditional":
-            state = cell("before", first, state)
-            query = state[:n] if q is None else q
-            c, w, word_weights = attend(query, c, w)
-            state = cell("after", {"context": c, **attended(w)}, state)
-        else:
-            query = state[:n] if q is None else q
-            c, w, word_weights = attend(query, c, w)
-            state = cell("after", {**first, "context": c, **attended(w)}, state)
-        remember(w, before)
-        if q is not None:
-            q = cell("query_cell", {"hidden": before, "context": c}, q)
-        if cfg.decoder_condition:
-            C = "transition.condition."
-            gate = p(C + "target.weight") @ y + p(C + "target.bias")
-            gate = gate + p(C + "hidden.weight") @ old + p(C + "context.weight") @ c
-            sd = torch.sigmoid(gate) * sd
-            state = state + torch.tanh(p(C + "output.weight") @ sd)
-            conditions.append(sd)
-        hidden = state[:n] if hidden is None else hidden
-        for k in range(len(above)):
-            step, _ = recurrence(model, D + "above.rnn", str(cfg.decoder_cell), k)
-            above[k] = step(torch.cat([hidden, c]) if cfg.context_to_layers else hidden, above[k])
-            hidden = above[k][:n] + (hidden if 0 < cfg.residuals <= k + 2 else 0)
-        read = {"hidden": hidden, "target": y, "context": c}
-        parts = {k: p(f"readout.{k}.weight") @ value for k, value in read.items()}
-        parts["hidden"] = parts["hidden"] + p("readout.hidden.bias")
-        parts = {k: norm(f"readout.{k}_norm", value) for k, value in parts.items()}
-        if cfg.adaptive_output:
-            W = "readout.weighting."
-            others = {k: p(f"{W}{k}.weight") @ value for k, value in read.items()}
-            judged, summed = (others, parts) if cfg.adaptive_output_swapped else (parts, others)
-            whole = p(W + "whole.weight") @ sum(summed.values()) + p(W + "whole.bias")
-            energy = {k: p(W + "score.weight") @ torch.tanh(p(W + "part.weight") @ judged[k] + whole) for k in read}
-            whole = sum(e.exp() for e in energy.values())
-            total = sum(energy[k].exp() / whole * parts[k] for k in read)
-        else:
-            total = sum(parts.values())
-        if str(cfg.readout) == "maxout":
-            k = total.numel() // 2
-            features = torch.stack([max(total[i], total[i + k]) for i in range(k)])
-        elif str(cfg.readout) == "relu":
-            features = torch.relu(p("readout.second.weight") @ torch.relu(total) + p("readout.second.bias"))
-        else:
-            features = torch.tanh(total)
-        projection = matrix(model, "decoder.output_projection.weight")
-        outputs.append(projection @ features + matrix(model, "decoder.output_projection.bias"))
-        of_tokens, of_words = w, word_weights or []
+        y = p("embed_tokens.weight")[token]
+        hidden = decoder.step(y)
+        conditions.append(decoder.condition)
+        features = read_out(p.below("network.readout"), cfg, hidden, y, decoder.past.context)
+        outputs.append(p.affine("output_projection", features))
+        of_tokens, of_words = decoder.past.weights, decoder.word_weights or []
         if str(cfg.encoder_type) == "convolutional" or cfg.attention_via_words_alone:
-            of_tokens, of_words = (shared(cfg, of, source.tolist()) if of else [] for of in (w, of_words))
+            of_tokens, of_words = (shared(cfg, of, source.tolist()) if of else [] for of in (of_tokens, of_words))
         weights.append(torch.tensor(of_tokens, dtype=torch.float64))
         word_attention.append(torch.tensor(of_words, dtype=torch.float64))
         if str(cfg.bridge_direct) != "none":
-            soft = str(cfg.bridge_direct) == "soft"
-            word = sum(w[j] * x[j] for j in range(len(s))) if soft else x[max(range(len(s)), key=lambda j: w[j])]
-            bridged.append(matrix(model, "decoder.bridge.projection.weight") @ word)
+            bridged.append(p("bridge.projection.weight") @ decoder.bridged())
     terms = {}
     if cfg.decoder_condition:
         terms["conditions"] = torch.stack(conditions)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import Task, build
-from reference import encode, logits, matrix
+from reference import encode, logits, matrices
 
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.gated import KINDS, gate_names, gated_parts
@@ -108,8 +108,8 @@ def test_gates_of_the_encoder_follow_the_equation(runs, gated, tmp_path):
             zero = torch.zeros(16).double()
             before = [*states[1:], zero] if direction else [zero, *states[:-1]]
             prefix = f"encoder.network.rnn.layers.0.cells.{direction}."
-            w, b = (matrix(loaded.model, f"{prefix}inputs.input.{kind}") for kind in ("weight", "bias"))
-            u = matrix(loaded.model, f"{prefix}recurrent.weight")
+            w, b = (matrices(loaded.model)(f"{prefix}inputs.input.{kind}") for kind in ("weight", "bias"))
+            u = matrices(loaded.model)(f"{prefix}recurrent.weight")
             expected = [100 * torch.sigmoid(w @ a + b + u @ h)[-16:].mean() for a, h in zip(x, before)]
             torch.testing.assert_close(torch.tensor(record[name]), torch.stack(expected).float(), rtol=0, atol=2e-4)
 

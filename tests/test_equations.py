@@ -36,6 +36,8 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("rnnsearch", dict(encoder_transition_depth=3, decoder_transition_depth=2, encoder_layers=2)),
     ("dl4mt", dict(encoder_transition_depth=2, decoder_transition_depth=4, layer_norm="all", context_gate="both")),
     ("adaptive_both", dict(encoder_transition_depth=2, decoder_transition_depth=3)),
+    ("adaptive_gru", dict(adaptive_gru_released=True)),
+    ("adaptive_both", dict(adaptive_gru_released=True, decoder_transition_depth=3, bridge_target=True)),
     ("dl4mt", dict(encoder_transition_depth=2, decoder_transition_depth=3, encoder_cell="lstm", decoder_cell="lstm")),
     ("ava_deep", dict(encoder_transition_depth=2, decoder_transition_depth=2)),
     ("ava", dict(decoder_transition_depth=2)),
