@@ -159,11 +159,13 @@ class AttentionRNNConfig(FairseqDataclass):
         "or to the lowest layer",
         rnnsearch=False,
     )
-    attention_via_unguided: bool = option(
-        "ablation: leave the higher level's context out of the lower one's query, as the authors' code does", False
+    attention_via_unguided: Optional[bool] = option(
+        "ablation: leave the higher level's context out of the lower one's query, as the authors' code does",
+        rnnsearch=False,
     )
-    attention_via_words_alone: bool = option(
-        "ablation: attend to words only, and not by way of them to characters (with --encoder-type hierarchical)", False
+    attention_via_words_alone: Optional[bool] = option(
+        "ablation: attend to words only, and not by way of them to characters (with --encoder-type hierarchical)",
+        rnnsearch=False,
     )
     encoder_cell: Optional[str] = option(
         "cell of the encoder; 'adaptive_gru' weighs its input against its history; controls for it are 'doubled_gru', "
@@ -216,16 +218,16 @@ class AttentionRNNConfig(FairseqDataclass):
     readout: Optional[str] = option(
         "readout: deep output with maxout, tanh, or two layers of relu", rnnsearch="maxout", names=READOUTS
     )
-    adaptive_gru_released: bool = option(
+    adaptive_gru_released: Optional[bool] = option(
         "ablation: the decoder's second adaptive GRU as in its authors' released code, where 1-g scales the whole "
         "candidate and biases are not weighed",
-        False,
+        rnnsearch=False,
     )
     adaptive_output: Optional[bool] = option(
         "weigh the state, the word and the context in the readout's sum", rnnsearch=False
     )
-    adaptive_output_swapped: bool = option(
-        "ablation: in these weights, swap the two sets of projections as the authors' code does", False
+    adaptive_output_swapped: Optional[bool] = option(
+        "ablation: in these weights, swap the two sets of projections as the authors' code does", rnnsearch=False
     )
     bridge_source: Optional[bool] = option(
         "annotations carry the source embeddings (source-side bridging)", rnnsearch=False
@@ -239,7 +241,7 @@ class AttentionRNNConfig(FairseqDataclass):
         "the most attended word ('hard'), of the mean weighted by attention ('soft'), or 'none'",
         rnnsearch="none",
     )
-    bridge_direct_alone: bool = option("allow --bridge-direct without --bridge-source", False)
+    bridge_direct_alone: Optional[bool] = option("allow --bridge-direct without --bridge-source", rnnsearch=False)
     attention_reads_target: Optional[bool] = option(
         "attention's query, of two levels the higher one's, also reads the previous target word (char2char)",
         rnnsearch=False,
@@ -344,10 +346,10 @@ class AttentionRNNConfig(FairseqDataclass):
         "±√(6 / (in + out))",
         rnnsearch="normal",
     )
-    init_std: float = option(
+    init_std: Optional[float] = option(
         "standard deviation of the initial values of --init normal; the papers' 0.01 suits their widths, smaller "
         "models learn sooner from 0.05",
-        0.01,
+        rnnsearch=0.01,
         bound=above(0),
     )
 
@@ -359,8 +361,8 @@ class AttentionRNNConfig(FairseqDataclass):
     share_decoder_input_output_embed: Optional[bool] = option(
         "tie the vocabulary layer to the target embeddings; the readout takes their width", rnnsearch=False
     )
-    share_all_embeddings: bool = option(
-        "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)", False
+    share_all_embeddings: Optional[bool] = option(
+        "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)", rnnsearch=False
     )
 
     warm_start: Optional[str] = option(

@@ -4,10 +4,19 @@ A value may be a function of the configuration: widths that a paper derives from
 To read what a part means, see :class:`~.options.AttentionRNNConfig`; for the equations, :mod:`.nn`.
 """
 
+import dataclasses
 import json
 from typing import Any, Dict, NamedTuple, Optional
 
-from .options import annotation_width, described, embedding_width, hidden_width, relu_width
+from .options import (
+    AttentionRNNConfig,
+    annotation_width,
+    described,
+    embedding_width,
+    flag,
+    hidden_width,
+    relu_width,
+)
 from .registry import ConfigurationError, Registry, nearest
 
 DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")
@@ -32,13 +41,20 @@ def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -
         base: the architecture from which it differs.
         paper: where it is described.
         delta: options that it sets otherwise, each a value or a function of the configuration; ``part_args`` may be a
-            dictionary.
+            dictionary.  What belongs to a training or a search, such as ``compile`` or ``search_dtype``, is given
+            there.
 
     Raises:
-        ConfigurationError: the name is taken, or there is no such base or option.
+        ConfigurationError: the name is taken, there is no such base or option, or the option is no architecture's.
     """
     known = [*settings(base), "part_args"]
+    elsewhere = {one.name for one in dataclasses.fields(AttentionRNNConfig)}.difference(known, ["_name"])
     for option in delta:
+        if option in elsewhere:
+            raise ConfigurationError(
+                f"architecture {name!r}: {option!r} is of a training or a search and no part of an architecture: give "
+                f"{flag(option)} to the command, or set it in the configuration"
+            )
         if option not in known:
             raise ConfigurationError(f"architecture {name!r}: no option {option!r}{nearest(option, known)} to set")
     VARIANTS.register(name)(Variant(paper, base, delta))

@@ -15,7 +15,7 @@ from fairseq_attnvariants.nn import attention, cells, histories, readout, window
 from fairseq_attnvariants.nn.fast import deferred
 from fairseq_attnvariants.nn.state import each
 from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, above
-from fairseq_attnvariants.variants import VARIANTS, register_architecture, settings
+from fairseq_attnvariants.variants import VARIANTS, fill, register_architecture, settings
 
 MINE = str(Path(__file__).with_name("mine"))
 TABLES = [
@@ -160,6 +160,8 @@ def test_refuses_to_register():
         register_architecture("other", base="dl4m")
     with pytest.raises(ConfigurationError, match=r"no option 'atention_score' \(did you mean attention_score\?\)"):
         register_architecture("other", base="dl4mt", atention_score="dot")
+    with pytest.raises(ConfigurationError, match="'search_dtype' is of a training or a search .* --search-dtype"):
+        register_architecture("other", base="dl4mt", search_dtype="int8")
     with pytest.raises(ConfigurationError, match="'next': PyTorch's modules use this name"):
         histories.register_history("next")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="must be above 0"):
@@ -171,6 +173,9 @@ def test_a_name_is_known_by_every_table_that_shows_it():
     assert settings("mine")["attention_score"] == "cosine" and settings("mine")["readout"] == "tanh"
     from fairseq_attnvariants.options import AttentionRNNConfig
 
+    cfg = AttentionRNNConfig()
+    fill(cfg, "mine_slow")
+    assert (cfg.init_std, cfg.share_all_embeddings, cfg.input_feed) == (0.05, False, False)
     for option, name in (("attention_score", "cosine"), ("attention_history", "decay"), ("decoder_cell", "minimal")):
         assert name in AttentionRNNConfig()._get_help(option)
 

@@ -90,7 +90,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             )
         if cfg.kernels and str(cfg.kernels) != "plain":
             logger.warning("--kernels is ignored: there are no kernels by hand any more, --compile took their place")
-        assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.gate_bias is not None  # filled
+        assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.init_std and cfg.gate_bias is not None  # filled
         source_embedding = embedding(source, cfg.encoder_embed_dim)
         target_embedding = source_embedding
         if not cfg.share_all_embeddings:
