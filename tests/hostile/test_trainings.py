@@ -43,6 +43,35 @@ def test_a_warm_start_from_what_diverged_is_refused(runs, tmp_path, value):
     assert not list(tmp_path.glob("run/*.pt"))
 
 
+@pytest.mark.parametrize("start", ["rnnsearch", "missing", "lstm"])
+def test_a_refused_warm_start_leaves_nothing(runs, tmp_path, start):
+    path = tmp_path / "missing.pt" if start == "missing" else getattr(runs, start) / "checkpoint1.pt"
+    wide = ("--encoder-hidden-size", "17", "--decoder-hidden-size", "19", "--encoder-embed-dim", "5")
+    with pytest.raises(ValueError, match=f"--warm-start {path}: (there is no such file|no matrix of this model)"):
+        train(runs, tmp_path / "run", "--max-update", "2", *wide, "--decoder-embed-dim", "3", "--warm-start", path)
+    assert not list(tmp_path.glob("**/*.pt"))
+
+
+LINKS = {"none": "has no links", "blank": "has no links", "short": "alignments of 1 sentences, and the text has 2"}
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_alignments_of_another_number_of_sentences_are_refused(runs, tmp_path, kind):
+    lines = {"none": [], "blank": ["", ""], "short": ["0-0"]}[kind]
+    for split in ("train", "valid"):
+        for language in ("xx", "yy"):
+            (tmp_path / f"{split}.{language}").write_text("a\nb\n")
+        (tmp_path / f"{split}.links").write_text("".join(f"{line}\n" for line in lines))
+    corpus.preprocess_here(
+        "-s", "xx", "-t", "yy", "--trainpref", tmp_path / "train", "--validpref", tmp_path / "valid",
+        "--align-suffix", "links", "--destdir", tmp_path / "bin",
+    )  # fmt: skip
+    guided = ("--load-alignments", "--criterion", "label_smoothed_cross_entropy_with_costs", "--alignment-weight", "1")
+    with pytest.raises(ValueError, match=LINKS[kind]):
+        corpus.train_here(*corpus.train_arguments(tmp_path / "bin", tmp_path / "run", *guided))
+    assert not list(tmp_path.glob("run/*.pt"))
+
+
 def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(runs, tmp_path, caplog):
     """Neither an average, which has no optimizer, nor another model's."""
     model = load(runs.rnnsearch / "checkpoint1.pt")["model"]
