@@ -25,8 +25,10 @@ OPTIMIZERS = {
     "nag": "nag --lr 0.25 --lr-scheduler fixed --lr-shrink 0.5 --force-anneal 2",
     "sgd": "sgd --lr 0.5 --momentum 0.9 --lr-scheduler reduce_lr_on_plateau",
 }
-# three for each architecture, another three for the next
-TRAININGS = list(zip(sorted(ALL * 3, key=ALL.index), itertools.cycle(OPTIMIZERS)))
+# one of each family, and every optimizer; the demand "resumed" of check is asked of every architecture
+FAMILIES = ["rnnsearch", "conddec_rnnatt", "coverage_gru", "adaptive_both", "bridge_direct", "context_gate"]
+FAMILIES += ["nematus", "gnmt", "ava", "ava_deep", "char2char", "bpe2char"]
+TRAININGS = list(zip(FAMILIES, itertools.cycle(OPTIMIZERS)))
 
 
 def on_characters(arch):
