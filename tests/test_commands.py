@@ -285,7 +285,7 @@ class TestBadInput:
 
     def test_unknown_part(self, data, tmp_path):
         arguments = train_arguments(data, tmp_path, "--attention-history", "memory")
-        assert "unknown 'memory'" in self.failure(run("fairseq-train", *arguments, check=False))
+        assert "unknown attention history 'memory'" in self.failure(run("fairseq-train", *arguments, check=False))
 
     def test_checkpoint_of_another_architecture(self, data, trained, tmp_path):
         more = ["--restore-file", trained / "checkpoint_best.pt", "--max-update", "31"]

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_attnvariants.nn.attention import MultiHeadAttention
 from fairseq_attnvariants.nn.state import Encoded
+from fairseq_attnvariants.registry import Widths
 
 WORDS = 8
 EOS, PAD = 2, 1
@@ -173,7 +174,7 @@ def two_looks_batch(count, generator):
 def test_two_heads_look_at_two_places_at_once(heads):
     """One head's context has one average of the two numbers, from which a linear layer knows half of what they are."""
     torch.manual_seed(1)
-    attention = MultiHeadAttention(2 * WORDS, WORDS + 1, 2 * WORDS, heads=heads)
+    attention = MultiHeadAttention(Widths(hidden=2 * WORDS, annotation=WORDS + 1, attention=2 * WORDS), heads=heads)
     numbers = nn.Linear(WORDS + 1, 2)
     optimizer = torch.optim.Adam([*attention.parameters(), *numbers.parameters()], lr=1e-2)
     generator = torch.Generator().manual_seed(1)
