@@ -56,22 +56,13 @@ REFUSALS = [
     ),
     # scores
     Refusal(
-        lambda o: (
-            not o.score.projects_keys
-            and not o.score.projects_query
-            and {o.widths.lower, o.widths.top} != {o.decoder_hidden_size}
-        ),
+        lambda o: o.unprojected and {o.widths.lower, o.widths.top} != {o.decoder_hidden_size},
         "--attention-score {attention_score} multiplies the decoder's state by annotations, so they must be "
         "equally wide, not {decoder_hidden_size} and {unequal}: set --decoder-hidden-size (an annotation is twice as "
         "wide as --encoder-hidden-size, and --bridge-source adds an embedding), or use --attention-score bilinear",
     ),
     Refusal(
-        lambda o: (
-            not o.score.projects_query
-            and not o.score.projects_keys
-            and o.attention_via
-            and not o.attention_via_unguided
-        ),
+        lambda o: o.unprojected and o.attention_via and not o.attention_via_unguided,
         "--attention-via guides the lower level by what it adds to a projected query, and --attention-score "
         "{attention_score} has none; use scaled, or add --attention-via-unguided",
     ),
@@ -255,7 +246,7 @@ def _with_implied(cfg) -> SimpleNamespace:
         above=directions + 2,
         widths=found,
         unequal=found.lower if found.lower != hidden else found.top,
-        score=score,
+        unprojected=not (score.projects_query or score.projects_keys),
         headed="attention_heads" in score.flags.values(),
         package=NORMALIZERS[read["attention_normalizer"]].package,
         beside_state=CELLS[read["decoder_cell"]].parts > 1,
