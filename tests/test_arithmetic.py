@@ -9,11 +9,10 @@ from corpus import USER_DIR, run, train_arguments
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
-from fairseq_attnvariants.models import arithmetic
-from fairseq_attnvariants.models.arithmetic import CHOICE
-from fairseq_attnvariants.nn.fast import quantised, reduced
-from fairseq_attnvariants.nn.fast.quantised import QuantisedLinear, Quantiser
-from fairseq_attnvariants.nn.fast.reduced import Timing
+from fairseq_attnvariants.arithmetic import choice, quantised, reduced
+from fairseq_attnvariants.arithmetic.choice import CHOICE
+from fairseq_attnvariants.arithmetic.quantised import QuantisedLinear, Quantiser
+from fairseq_attnvariants.arithmetic.reduced import Timing
 from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
 from fairseq_attnvariants.variants import VARIANTS
 
@@ -125,7 +124,7 @@ def timed(monkeypatch):
 
     def set_(float32, other):
         for name in ("time_training", "time_search", "time_layers"):
-            monkeypatch.setattr(arithmetic, name, lambda *_: Timing(float32, other))
+            monkeypatch.setattr(choice, name, lambda *_: Timing(float32, other))
 
     return set_
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from conftest import COMPOSED, batch, build
 
+from fairseq_attnvariants.arithmetic.reduced import reduced_products
 from fairseq_attnvariants.nn.fast import blocks, deferred
-from fairseq_attnvariants.nn.fast.reduced import reduced_products
 from fairseq_attnvariants.variants import VARIANTS
 
 ALL = [*VARIANTS, *COMPOSED]

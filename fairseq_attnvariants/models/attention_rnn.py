@@ -19,6 +19,8 @@ from fairseq.modules import FairseqDropout
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
+from ..arithmetic.choice import SearchDtype, TrainingDtype, match_choice
+from ..arithmetic.reduced import reduced_products
 from ..build import build_bridge, build_decoder, build_encoder, speed_up
 from ..hub import Pretrained
 from ..implied import part_arguments
@@ -26,14 +28,12 @@ from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
 from ..nn.fast.projected import for_hypotheses
-from ..nn.fast.reduced import reduced_products
 from ..nn.init import Scheme, initialise
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
 from ..options import AttentionRNNConfig
 from ..refusals import check, check_compiler
 from ..registry import ConfigurationError
 from ..variants import VARIANTS, fill
-from .arithmetic import SearchDtype, TrainingDtype, match_choice
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
 from .renamed import rename

@@ -6,9 +6,9 @@ from typing import Optional, Tuple
 import torch
 from torch import distributed, nn
 
-from ..nn.fast.quantised import Quantiser, reason_against
-from ..nn.fast.reduced import Timing, time_layers, time_search, time_training
 from ..nn.twins import twin
+from .quantised import Quantiser, reason_against
+from .reduced import Timing, time_layers, time_search, time_training
 
 logger = logging.getLogger(__name__)
 
