@@ -96,7 +96,7 @@ def build_decoder(cfg) -> Decoder:
     return Decoder(
         transition,
         InitialStates(initial(width) for _ in range(layers)) if own else initial(width, copies=layers),
-        _readout(cfg, source.context),
+        _readout(cfg, source),
         initial_query=initial(hidden) if own_state else None,
         above=_layers_above(cfg, above, source.context) if above else None,
         recompute_steps=cfg.recompute_steps,
@@ -183,12 +183,10 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
     return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
 
 
-def _readout(cfg, context: int) -> Readout:
-    kind, hidden = (
-        READOUTS[cfg.readout],
-        cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1),
-    )
-    widths = Widths(hidden, context=context, word=cfg.decoder_embed_dim, features=cfg.decoder_out_embed_dim)
+def _readout(cfg, source: Source) -> Readout:
+    kind, features = READOUTS[cfg.readout], cfg.decoder_out_embed_dim
+    hidden = cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1)
+    widths = Widths(hidden, source.lower, source.context, word=cfg.decoder_embed_dim, features=features)
     swapped, width = cfg.adaptive_output_swapped, kind.pieces * widths.features
     weighting = AdaptiveWeighting(widths, width, swapped) if cfg.adaptive_output else None
     return _part(cfg, READOUTS, cfg.readout)(widths, weighting, _decoder_norm(cfg))

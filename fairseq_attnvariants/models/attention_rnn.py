@@ -29,6 +29,7 @@ from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
 from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
+from ..nn.readout import Prediction, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
 from ..options import AttentionRNNConfig
 from ..refusals import check, check_compiler
@@ -227,6 +228,7 @@ class Encoder(FairseqEncoder):
         if self.space is not None:
             word_ends = src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos())
         encoded: Encoded = self.network(embedded, src_tokens.eq(self.dictionary.pad()), word_ends)
+        encoded = encoded._replace(tokens=src_tokens)
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
@@ -292,20 +294,30 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 prev_output_tokens = prev_output_tokens[:, -1:]
                 run = self._kept(incremental_state) or self._start(encoder_out, search=True)
             decoded = run.network(self.dropout_in(self.embed_tokens(prev_output_tokens)), run.memory, run.state)
+            if features_only:
+                predicted = Prediction(self.dropout_out(decoded.features))
+            else:
+                steps = Steps(prev_output_tokens, decoded.weights, run.memory, run.state.readout)
+
+                def project(features: Tensor) -> Tensor:
+                    return run.projection(self.dropout_out(features))
+
+                predicted = run.network.readout.predict(decoded.features, project, steps)
+            output = predicted.output
+            weights = decoded.weights if predicted.weights is None else predicted.weights
+            state = decoded.state._replace(readout=predicted.carried)
             penalty = None
             if incremental_state is not None:
                 if self.coverage_penalty:
-                    penalty, run = run.penalised(decoded.weights[:, -1], self.coverage_penalty)
-                self._keep(incremental_state, run._replace(state=decoded.state))
-            features = self.dropout_out(decoded.features)
+                    penalty, run = run.penalised(weights[:, -1], self.coverage_penalty)
+                self._keep(incremental_state, run._replace(state=state))
             if self.training and prev_output_tokens.size(1) == 1:
                 unread: List[Tensor] = []  # a single step makes it and does not read it
-                each(unread.append, (decoded.state.query, decoded.state.histories))
+                each(unread.append, (state.query, state.histories, state.readout))
                 for made in unread:
-                    features = with_gradient(features, made)
-            output = features if features_only else run.projection(features)
+                    output = with_gradient(output, made)
         entries = {
-            "attn": decoded.weights,
+            "attn": weights,
             "word_attn": decoded.upper_weights,
             "head_attn": decoded.head_weights,
             "conditions": decoded.conditions,

@@ -151,7 +151,8 @@ class Decoder(Loop):
 
     def start(self, encoded: Encoded) -> Tuple[Memory, State]:
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
-        memory = self.transition.attention.memory(encoded)._replace(shares=encoded.shares)
+        memory = self.transition.attention.memory(encoded)
+        memory = memory._replace(shares=encoded.shares, readout=self.readout.remember(encoded))
         hidden, higher = self.initial(encoded).tensor_split([self.transition.last.state_dim], dim=1)
         upper = encoded.upper_annotations
         width = encoded.annotations.size(2) + (0 if upper is None else upper.size(2))
@@ -166,6 +167,7 @@ class Decoder(Loop):
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
             above=None if self.above is None else higher.unflatten(1, (self.above.layers, -1)),
             histories=self.transition.attention.histories.start(memory),
+            readout=self.readout.start(memory),
         )
         return memory, state
 

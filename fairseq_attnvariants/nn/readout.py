@@ -1,11 +1,12 @@
 """From the state, the previous word and the context to the features that the vocabulary layer reads.
 
-The readout has no part in the recurrence, so it runs once over all steps, after the loop.
+The readout has no part in the recurrence, so it runs once over all steps, after the loop.  One that says more of a word
+than the vocabulary layer does, by what attention looks at, defines how that is predicted (:meth:`Readout.predict`).
 
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from ..registry import Part, Registry, Widths
 from .init import Scheme
 from .layer_norm import layer_norm
+from .state import Encoded, Memory
 
 
 class AdaptiveWeighting(nn.Module):
@@ -52,6 +54,30 @@ class AdaptiveWeighting(nn.Module):
             judged, whole = parts, others[0] + others[1] + others[2]
         energies = self.score(torch.tanh(self.part(judged) + self.whole(whole)))  # 3 x N x T x width
         return torch.softmax(energies, dim=0)
+
+
+class Steps(NamedTuple):
+    """What a prediction may read of ``T`` steps, beside their features."""
+
+    words: Tensor
+    """``y_{t-1}``, numbers of target symbols, ``N x T``."""
+    weights: Tensor
+    """attention ``w_tj`` to source tokens, ``N x T x S``, float32."""
+    memory: Memory
+    """of the sentences; ``memory.readout`` is what :meth:`Readout.remember` returned."""
+    carried: Any
+    """what the prediction before these steps handed on."""
+
+
+class Prediction(NamedTuple):
+    """Of the words of ``T`` steps."""
+
+    output: Tensor
+    """logits, or logarithms of probabilities, which a softmax leaves as they are, ``N x T x V``."""
+    weights: Optional[Tensor] = None
+    """what the model shows as its attention where that is not ``w_tj``, ``N x T x S``, float32."""
+    carried: Any = None
+    """handed on to the next step: tensors whose rows are the state's, in tuples and dictionaries."""
 
 
 class Readout(Part, nn.Module):
@@ -107,6 +133,24 @@ class Readout(Part, nn.Module):
     def finish(self, total: Tensor) -> Tensor:
         """What follows the sum."""
         raise NotImplementedError
+
+    def remember(self, encoded: Encoded) -> Any:
+        """Its entry of the memory, computed once a sentence, rows ``B``."""
+        return None
+
+    def start(self, memory: Memory) -> Any:
+        """What :meth:`predict` gets as carried before the first step, rows ``B``."""
+        return None
+
+    def predict(self, features: Tensor, project: Callable[[Tensor], Tensor], steps: Steps) -> Prediction:
+        """Predict the words of all steps.
+
+        Args:
+            features: what :meth:`forward` made, ``N x T x`` any width.
+            project: dropout and the vocabulary layer, ``... x f`` to ``... x V``.
+            steps: what else is known of the steps.
+        """
+        return Prediction(project(features))
 
 
 READOUTS: Registry = Registry("readout", Readout)

@@ -35,6 +35,8 @@ class Encoded(NamedTuple):
     shares: Optional[Tensor] = None
     """where annotations are of segments of the tokens: a token's share of its segment's weight, ``B x G x S``.  Then
     ``S`` above, but for the embeddings, is the number ``G`` of segments."""
+    tokens: Optional[Tensor] = None
+    """numbers of the source's symbols, ``B x S``, of tokens."""
 
 
 class Memory(NamedTuple):
@@ -63,6 +65,8 @@ class Memory(NamedTuple):
     """of tokens in their segments' weights, as :attr:`Encoded.shares`."""
     histories: Dict[str, Any] = {}
     """what each history knows of the sentence, by its name."""
+    readout: Any = None
+    """what the readout knows of it."""
 
 
 class State(NamedTuple):
@@ -88,6 +92,8 @@ class State(NamedTuple):
     """states of the layers above the transition, ``N x (layers-1) x state width``."""
     histories: Dict[str, Any] = {}
     """what each history carries, by its name."""
+    readout: Any = None
+    """what the readout carries."""
 
 
 Entries = TypeVar("Entries")

@@ -46,13 +46,13 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Deco
 
     The decoder shares the parameters.  What came in is returned where this would take more work, that is where a
     sentence is longer than an annotation is wide; and where it cannot be: where the context is more than an average of
-    annotations (of two levels, or of several heads), where a part does not say by what it reads the context, and where
-    layers above the transition read it, through matrices that read more.
+    annotations (of two levels, or of several heads), where a part does not say by what it reads the context, or none
+    reads it, and where layers above the transition read it, through matrices that read more.
     """
     read_above = decoder.above is not None and decoder.above.context
     longer = memory.values.size(1) >= memory.values.size(2)
     readers = None if longer or read_above or not decoder.transition.attention.averages else context_readers(decoder)
-    if readers is None:
+    if not readers:
         return decoder, memory, state
     ends = accumulate(reader.out_features for reader in readers)
     standing = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
