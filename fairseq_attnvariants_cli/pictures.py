@@ -50,8 +50,14 @@ def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, alpha=0.3)
     if names:
+        labels = axes.get_legend_handles_labels()[1]
+        columns = max(1, min(3, len(labels) // 3, 45 // max(map(len, labels))))
         legend = axes.legend(
-            frameon=False, loc="lower left", bbox_to_anchor=(0, 1), prop={"family": font_families(names)}
+            frameon=False,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=columns,
+            prop={"family": font_families(names)},
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
