@@ -7,8 +7,9 @@ import shutil
 import pytest
 import torch
 import yaml
-from corpus import SIZES, USER_DIR, preprocess, run, train_arguments, write_corpus
+from corpus import SIZES, USER_DIR, preprocess, run, train_arguments, train_here, write_corpus
 
+from fairseq_attnvariants.guards.loading import load
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants_cli.main import package_dir
@@ -169,6 +170,42 @@ def test_two_processes_equal_one(data, tmp_path, arch, criterion):
     expected, found = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("one", "two"))
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-4, atol=1e-5)
+
+
+def rdrop(arch, data, folder, *more):
+    """The arguments of a training with R-Drop."""
+    criterion = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--label-smoothing", "0.1"]
+    more = [*criterion, "--rdrop-weight", "5", "--dropout", "0.3", "--decoder-out-embed-dim", "16", *more]
+    return train_arguments(data, folder, *more, arch=arch)
+
+
+@pytest.mark.parametrize("arch", ["conddec", "lstm"])
+def test_rdrop_that_was_stopped(data, tmp_path, arch, caplog):
+    """Gone on in the middle of an epoch, it ends in the same weights; training logs the divergence, validation not."""
+    train_here(*rdrop(arch, data, tmp_path / "whole", "--max-update", "20", "--log-interval", "5"))
+    logged = [line for line in caplog.messages if "rdrop_loss" in line]
+    assert logged and not [line for line in logged if "valid on" in line]
+    train_here(*rdrop(arch, data, tmp_path / "parts", "--max-update", "10", "--save-interval-updates", "10"))
+    train_here(*rdrop(arch, data, tmp_path / "parts", "--max-update", "20"))
+    expected, found = (load(tmp_path / name / "checkpoint_last.pt")["model"] for name in ("whole", "parts"))
+    for name in expected:
+        assert torch.equal(found[name], expected[name]), name
+
+
+def test_rdrop_by_hydra(data, tmp_path):
+    overrides = [f"model.{name.lstrip('-').replace('-', '_')}={value}" for name, value in zip(SIZES[::2], SIZES[1::2])]
+    run(
+        "fairseq-hydra-train", "--config-dir", package_dir() / "config", "--config-name", "train",
+        f"common.user_dir={USER_DIR}", f"task.data={data}", "model._name=dl4mt", *overrides, "model.dropout=0.3",
+        "model.decoder_out_embed_dim=16", "criterion._name=label_smoothed_cross_entropy_with_costs",
+        "+criterion.rdrop_weight=5", "optimization.max_update=2", "optimization.lr=[0.01]", "dataset.batch_size=8",
+        "common.cpu=true", "common.seed=5", f"checkpoint.save_dir={tmp_path / 'hydra'}",
+        "optimizer.adam_betas='(0.9, 0.999)'", cwd=tmp_path,
+    )  # fmt: skip
+    train_here(*rdrop("dl4mt", data, tmp_path / "flags", "--max-update", "2"))
+    by_hydra, by_flags = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("hydra", "flags"))
+    for name in by_flags:
+        assert torch.equal(by_hydra[name], by_flags[name]), name
 
 
 def test_fertility_criterion_trains_validates_and_selects(data, tmp_path):

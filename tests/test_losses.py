@@ -4,15 +4,26 @@ import math
 
 import pytest
 import torch
-from conftest import Task, batch, build
-from fairseq import metrics
+from conftest import Task, batch, build, dictionary
+from fairseq import metrics, utils
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy_with_alignment import (
     LabelSmoothedCrossEntropyCriterionWithAlignment,
 )
 from fairseq.data.language_pair_dataset import collate
+from fairseq.models.lstm import LSTMDecoder, LSTMEncoder, LSTMModel
+from fairseq.models.transformer import TransformerConfig, TransformerModel
+from torch.distributions import Categorical, kl_divergence
 
-from fairseq_attnvariants.losses import alignment, coverage, embedding_distance, left_over, step_decay
+from fairseq_attnvariants.losses import (
+    alignment,
+    coverage,
+    embedding_distance,
+    left_over,
+    step_decay,
+    symmetric_divergence,
+)
 
 
 def test_fertility_costs_by_hand():
@@ -74,6 +85,20 @@ def test_embedding_distance_by_hand(squared, expected):
     target = torch.tensor([[[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]])
     distance = embedding_distance(bridged, target, torch.tensor([[True, True, False]]), squared)
     torch.testing.assert_close(distance, torch.tensor(expected))
+
+
+def test_symmetric_divergence():
+    """Against torch's, in both directions; padding does not count, and the gradient is that of differences."""
+    first, second = torch.randn(2, 3, 4, 7, dtype=torch.double, requires_grad=True).log_softmax(-1)
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=torch.bool)
+    one, other = (Categorical(logits=part) for part in (first, second))
+    expected = ((kl_divergence(one, other) + kl_divergence(other, one))[mask]).sum() / 2
+    torch.testing.assert_close(symmetric_divergence(first, second, mask), expected)
+    assert symmetric_divergence(first, first, mask) == 0
+    logits = [torch.randn(3, 4, 5, dtype=torch.double, requires_grad=True) for _ in range(2)]
+    assert torch.autograd.gradcheck(
+        lambda *pair: symmetric_divergence(*(part.log_softmax(-1) for part in pair), mask), logits
+    )
 
 
 class Model(torch.nn.Module):
@@ -253,3 +278,103 @@ def test_a_model_of_fairseqs_own_may_be_given_what_it_has():
     assert criterion("costs", coverage_weight=1.0)(Stock(ATTENTION), sample)[2]["coverage_loss"].item() == 0.75
     with pytest.raises(ValueError, match="--coverage-weight 1.0 needs"):
         criterion("costs", coverage_weight=1.0)(Stock(None), sample)
+
+
+def stock(name, dropout):
+    """A small ``lstm`` or ``transformer`` of fairseq's own, whose predictions are not all alike."""
+    torch.manual_seed(0)
+    words = dictionary()
+    if name == "lstm":
+        rates = dict(dropout_in=dropout, dropout_out=dropout)
+        encoder = LSTMEncoder(words, 6, 8, bidirectional=True, **rates)
+        decoder = LSTMDecoder(words, 6, 8, 6, encoder_output_units=16, **rates)
+        return larger(LSTMModel(encoder, decoder))
+    cfg = TransformerConfig()
+    cfg.dropout, cfg.share_all_embeddings, cfg.max_source_positions, cfg.max_target_positions = dropout, True, 64, 64
+    for side in (cfg.encoder, cfg.decoder):
+        side.embed_dim, side.ffn_embed_dim, side.layers, side.attention_heads = 8, 16, 2, 2
+    cfg.decoder.input_dim = cfg.decoder.output_dim = 8
+    return larger(TransformerModel.build_model(cfg, Task(words, words)))
+
+
+def larger(model):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-0.5, 0.5)
+    return model.double()
+
+
+SYSTEMS = {
+    "lstm": lambda dropout: stock("lstm", dropout),
+    "transformer": lambda dropout: stock("transformer", dropout),
+    "conddec": lambda dropout: build("conddec", scale=0.5, dropout=dropout).double(),
+}
+
+
+def measured(kind, model, sample):
+    """Loss, gradients and what is logged, from the same random numbers every time."""
+    torch.manual_seed(3)
+    loss, size, log = kind(model, sample)
+    gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    return loss, [gradient for gradient in gradients if gradient is not None], log
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_rdrop(name, sentence_avg, monkeypatch):
+    """Half of Liang et al. 2021's equation 4, word by word: two passes of the same random numbers, with other masks."""
+    monkeypatch.setattr(utils, "log_softmax", lambda logits, dim, **_: logits.log_softmax(dim))  # fairseq's is float32
+    model, sample = SYSTEMS[name](0.4).train(), aligned()
+    own = criterion("costs", rdrop_weight=3.0, sentence_avg=sentence_avg, step_decay_weight=None, left_over_weight=None)
+    loss, gradients, log = measured(own, model, sample)
+
+    torch.manual_seed(3)
+    terms = {"with_cost_terms": True} if name == "conddec" else {}
+    outputs = [model(**sample["net_input"], **terms) for _ in range(2)]
+    mask = sample["target"].ne(1)
+    predictions = [Categorical(logits=output[0][mask]) for output in outputs]
+    words = predictions[0].logits.size(-1)
+    wanted = torch.full((int(mask.sum()), words), 0.1 / (words - 1), dtype=torch.double)
+    wanted[range(len(wanted)), sample["target"][mask]] = 0.9  # label smoothing
+    expected = sum(-(wanted * each.logits).sum() for each in predictions) / 2
+    if terms:
+        conditions = [output[1]["conditions"][0] for output in outputs]
+        expected = expected + sum(step_decay(each, mask) + left_over(each, mask) for each in conditions) / 2
+    divergence = (kl_divergence(*predictions) + kl_divergence(*reversed(predictions))).sum() / 2
+    expected = expected + 3.0 / 2 * divergence
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(log["rdrop_loss"], divergence.data)
+    assert divergence > 0.01 and log["ntokens"] == 16 and log["sample_size"] == (3 if sentence_avg else 16)
+    gradients_expected = torch.autograd.grad(expected, list(model.parameters()), allow_unused=True)
+    torch.testing.assert_close(gradients, [gradient for gradient in gradients_expected if gradient is not None])
+    with metrics.aggregate() as logged:
+        own.reduce_metrics([log, log])
+    assert logged.get_smoothed_values()["rdrop_loss"] == pytest.approx(divergence.item() / 16, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer"])
+@pytest.mark.parametrize("training", [True, False])
+def test_without_a_weight_it_is_the_stock_criterion(name, training):
+    model, sample = SYSTEMS[name](0.4).train(training), aligned()
+    plain = LabelSmoothedCrossEntropyCriterion(Task(), False, 0.1, report_accuracy=True)
+    expected, found = (measured(kind, model, sample) for kind in (plain, criterion("costs", report_accuracy=True)))
+    torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=0)
+    assert found[2] == expected[2] and "rdrop_loss" not in found[2]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_validation_does_one_pass(name):
+    model, passes = SYSTEMS[name](0.4), []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    log = criterion("costs", rdrop_weight=3.0)(model.eval(), aligned())[2]
+    assert len(passes) == 1 and "rdrop_loss" not in log
+    criterion("costs", rdrop_weight=3.0)(model.train(), aligned())
+    assert len(passes) == 3
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_rdrop_without_dropout_is_refused(name):
+    with pytest.raises(ValueError, match="--rdrop-weight 3.0 needs dropout, such as --dropout 0.3"):
+        criterion("costs", rdrop_weight=3.0)(SYSTEMS[name](0.0).train(), aligned())
+    with pytest.raises(ValueError, match="--rdrop-weight must be 0 or above, not -1"):
+        criterion("costs", rdrop_weight=-1)

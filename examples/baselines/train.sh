@@ -9,5 +9,5 @@ data=$1 out=$2 arch=$3
 shift 3
 export UPDATES=${UPDATES:-7264}
 "$(dirname "$0")/short.sh" "$data" "$out" "$arch" --share-all-embeddings --lr 3e-3 --batch-size 64 \
-  --eval-bleu --eval-bleu-remove-bpe --eval-tokenized-bleu --eval-bleu-args '{"beam": 1}' \
+  --eval-bleu --eval-bleu-remove-bpe --eval-tokenized-bleu --eval-bleu-args '{"beam": 1, "max_len_a": 2, "max_len_b": 10}' \
   --best-checkpoint-metric bleu --maximize-best-checkpoint-metric "$@"

@@ -13,18 +13,21 @@ unit=$1 prepared=$2 out=$3 source=$4 target=$5
 shift 5
 read -ra subsets <<< "${SUBSET:-test}"
 read -ra measures <<< "${SACREBLEU-}"
-kinds=(txt)
+kinds=(txt) longest=2  # times the source's symbols, and ten more: what has not ended by then is a loop
 case $unit in
   words) options=(--print-alignment) kinds+=(replaced.txt) ;;
   bpe) options=(--remove-bpe) ;;
-  characters) options=(--task char_translation) ;;
+  characters)
+    options=(--task char_translation)
+    case " $* " in *" --source-subwords "*) longest=12 ;; esac ;;
   *) echo "evaluate.sh: '$unit' is none of words, bpe and characters" >&2; exit 2 ;;
 esac
 
 translate() {  # translate SUBSET [fairseq-generate options]
   local subset=$1 lexicon=()
   fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" \
-    --source-lang "$source" --target-lang "$target" --gen-subset "$subset" --batch-size 40 "${options[@]}" "${@:2}" \
+    --source-lang "$source" --target-lang "$target" --gen-subset "$subset" --batch-size 40 "${options[@]}" \
+    --max-len-a "$longest" --max-len-b 10 "${@:2}" \
     > "$out/$subset.part"
   mv "$out/$subset.part" "$out/$subset.generated"
   grep ^H- "$out/$subset.generated" | LC_ALL=C sort -V | cut -f 3 > "$out/$subset.txt"

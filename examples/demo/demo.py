@@ -320,9 +320,9 @@ def user_dir() -> Tuple[str, str]:
 
 def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
     """Translate the test set by beam search."""
-    search = ("--gen-subset", "test", "--beam", 5, "--batch-size", 50, *more, "--results-path", folder)
+    search = ("--gen-subset", "test", "--beam", 5, "--max-len-a", 2, "--max-len-b", 10, "--batch-size", 50, *more)
     command = ("env", "OMP_NUM_THREADS=2", tool("fairseq-generate"), binarised, *user_dir())
-    run(*command, "--path", model / "checkpoint_best.pt", *search)
+    run(*command, "--path", model / "checkpoint_best.pt", *search, "--results-path", folder)
 
 
 def read_translations(translated: Path) -> List[Translation]:

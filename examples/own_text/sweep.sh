@@ -45,5 +45,5 @@ fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --confi
   criterion._name=label_smoothed_cross_entropy_with_costs checkpoint.no_epoch_checkpoints=true \
   model.encoder_embed_dim=128 model.decoder_embed_dim=128 model.encoder_hidden_size=256 model.decoder_hidden_size=256 \
   model.init_std=0.1 model.dropout=0.3 optimization.max_epoch=8 "$@"
-fairseq-attnvariants results "$out/sweep" --remove-bpe --reference "$out/bpe/test.$target" --baseline "${archs[0]}" \
-  --table "$out/table.md" --plot "$out/scores.png" --curves "$out/curves.png"
+fairseq-attnvariants results "$out/sweep" --remove-bpe --max-len-a 2 --max-len-b 10 --reference "$out/bpe/test.$target" \
+  --baseline "${archs[0]}" --table "$out/table.md" --plot "$out/scores.png" --curves "$out/curves.png"

@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
+import torch
 from fairseq import metrics
 from fairseq.criterions import register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyCriterionConfig,
+    label_smoothed_nll_loss,
 )
 from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
@@ -45,6 +47,9 @@ class CostsConfig(LabelSmoothedCrossEntropyCriterionConfig):
     )
     coverage_weight: float = weight("the coverage loss, Σ min(w, c) (See et al. 2017)")
     alignment_weight: float = weight("guided alignment, -Σ log w of the words that --load-alignments links")
+    rdrop_weight: float = weight(
+        "R-Drop, ½ (KL(P‖Q) + KL(Q‖P)) between two passes with other dropout, for any architecture (Liang et al. 2021)"
+    )
 
 
 @dataclass
@@ -72,6 +77,19 @@ class Batch(NamedTuple):
     sample: Dict[str, Any]
     model: Any
     cfg: CostsConfig
+
+
+class Pass(NamedTuple):
+    """What comes of a batch that has gone through the model once."""
+
+    loss: Tensor
+    """the tokens' and, in training, the weighted costs"""
+    logged: Dict[str, Tensor]
+    """sums over the batch"""
+    lprobs: Tensor
+    """logarithms of the predictions, ``BT x V``"""
+    mask: Tensor
+    """True at real target tokens, ``BT``"""
 
 
 class Cost(NamedTuple):
@@ -117,12 +135,19 @@ COSTS = {
 }  # fmt: skip
 
 
+RDROP = "rdrop_loss"
+
+
 @register_criterion("label_smoothed_cross_entropy_with_costs", dataclass=CostsConfig)
 class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     """Sums the tokens' loss and costs; the costs are a training loss only.
 
     In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  A cost is measured where its
     weight is above 0, and where the model makes something for costs alone; guided alignment where texts have links.
+
+    With R-Drop (Liang et al. 2021) a batch in training goes through the model twice, each time with other units dropped
+    out.  The loss is half of their equation 4, so that the tokens' loss and the costs count as they do without: the
+    mean of both passes, and half the weight times the divergence of their predictions.
     """
 
     def __init__(self, cfg: CostsConfig, task):  # fairseq hands out what is named in the signature
@@ -130,10 +155,11 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         self.cfg = cfg
         self.checked = False
         self.linked: Dict[bool, bool] = {}
-        for cost in COSTS.values():
-            given = getattr(cfg, cost.weight)
+        self.drops = False
+        for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
+            given = getattr(cfg, name)
             if given is not None and not given >= 0:
-                raise ValueError(f"{_flag(cost)} must be 0 or above, not {given}")
+                raise ValueError(f"{_flag(name)} must be 0 or above, not {given}")
 
     def check_model(self, model) -> None:
         """Refuse weights for which the model or the data have nothing.
@@ -154,16 +180,40 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         """The loss, the sample size and what is logged, as fairseq's criterions return them.
 
         Raises:
-            ValueError: as :meth:`check_model`, or the model returns no attention.
+            ValueError: as :meth:`check_model`, or the model returns no attention, or R-Drop has nothing to compare.
         """
         if not self.checked:
             self.check_model(model)
+        first = self._pass(model, sample, reduce)
+        loss, logged = first.loss, first.logged
+        if self.cfg.rdrop_weight and model.training:
+            second = self._pass(model, sample, reduce)
+            self._check_dropout(first, second)
+            divergence = losses.symmetric_divergence(first.lprobs, second.lprobs, first.mask)
+            loss = (first.loss + second.loss + self.cfg.rdrop_weight * divergence) / 2
+            logged = {name: (value + second.logged[name]) / 2 for name, value in logged.items()}
+            logged[RDROP] = divergence.data
+        sentences = len(sample["target"])
+        logging_output = {
+            "loss": loss.data,
+            **logged,
+            "ntokens": sample["ntokens"],
+            "nsentences": sentences,
+            "sample_size": sentences if self.sentence_avg else sample["ntokens"],
+        }
+        return loss, logging_output["sample_size"], logging_output
+
+    def _pass(self, model, sample, reduce: bool) -> Pass:
+        """Put a batch through the model, and measure the tokens' loss and the costs."""
         own = getattr(model, "cost_terms", None)
         net_output = model(**sample["net_input"], **({} if own is None else {"with_cost_terms": True}))
-        loss, nll_loss = self.compute_loss(model, net_output, sample, reduce=reduce)
-        sentences, mask, logged = len(sample["target"]), sample["target"].ne(self.padding_idx), {}
+        lprobs, target = self.get_lprobs_and_target(model, net_output, sample)
+        loss, nll_loss = label_smoothed_nll_loss(lprobs, target, self.eps, self.padding_idx, reduce)
+        logged = {"nll_loss": nll_loss.data}
+        extra = net_output[1] if isinstance(net_output[1], dict) else {}  # the stock lstm has attention alone, or None
+        mask = sample["target"].ne(self.padding_idx)
         for name, cost in COSTS.items():
-            given, [term] = getattr(self.cfg, cost.weight), net_output[1].get(cost.term) or [None]
+            given, [term] = getattr(self.cfg, cost.weight), extra.get(cost.term) or [None]
             makes = cost.term in (own or ())
             weight = float(makes) if given is None else given
             if weight and term is None:
@@ -172,18 +222,16 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                 total = cost.total(Batch(term, mask, sample, model, self.cfg))
                 loss = loss + weight * total if model.training else loss
                 logged[name] = total.data
-        logging_output = {
-            "loss": loss.data,
-            "nll_loss": nll_loss.data,
-            **logged,
-            "ntokens": sample["ntokens"],
-            "nsentences": sentences,
-            "sample_size": sentences if self.sentence_avg else sample["ntokens"],
-        }
         if self.report_accuracy:
-            correct, total = self.compute_accuracy(model, net_output, sample)
-            logging_output["n_correct"], logging_output["total"] = correct.data, total.data
-        return loss, logging_output["sample_size"], logging_output
+            logged["n_correct"], logged["total"] = self.compute_accuracy(model, net_output, sample)
+        return Pass(loss, logged, lprobs, target.ne(self.padding_idx))
+
+    def _check_dropout(self, first: Pass, second: Pass) -> None:
+        """Refuse R-Drop, at the first batch, for a model that predicts the same twice."""
+        if not self.drops and torch.equal(first.lprobs, second.lprobs):
+            needs = "dropout, such as --dropout 0.3: this model predicts the same twice"
+            raise ValueError(f"{_flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
+        self.drops = True
 
     def _linked(self, training: bool) -> bool:
         """Whether any text has links, in validation any but the training text; a batch without is no mistake."""
@@ -196,18 +244,18 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     def reduce_metrics(cls, logging_outputs) -> None:
         """Log the tokens' terms as the stock criterion does, and the costs per sentence or per token."""
         super().reduce_metrics(logging_outputs)
-        for name, cost in COSTS.items():
+        for name, unit in (*((name, cost.unit) for name, cost in COSTS.items()), (RDROP, "ntokens")):
             if any(name in log for log in logging_outputs):
-                total, count = (sum(log.get(key, 0) for log in logging_outputs) for key in (name, cost.unit))
+                total, count = (sum(log.get(key, 0) for log in logging_outputs) for key in (name, unit))
                 metrics.log_scalar(name, total / max(count, 1), count, round=3)
 
 
-def _flag(cost: Cost) -> str:
-    return "--" + cost.weight.replace("_", "-")
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
 
 
 def _refusal(cost: Cost, weight: float, needs: str) -> ValueError:
-    return ValueError(f"{_flag(cost)} {weight} needs {needs}; {INSTEAD}")
+    return ValueError(f"{_flag(cost.weight)} {weight} needs {needs}; {INSTEAD}")
 
 
 @register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=FertilityConfig)
