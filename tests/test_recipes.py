@@ -1,6 +1,7 @@
 """The recipes of ``examples/``: their scripts run, their options are fairseq's, their configurations say the same."""
 
 import os
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -106,6 +107,50 @@ def test_bpe(script, text, tmp_path):
     script("adaptive_weighting/train.sh", "small", data / "bin", out, "adaptive_both", *TINY)
     printed = script("common/evaluate.sh", "bpe", data, out, "xx", "yy", "--cpu").stdout
     assert "BLEU" in printed and "@@" not in (out / "test.txt").read_text()
+
+
+def test_bpe_dropout(script, text, tmp_path):
+    """Another segmentation in each folder, the same of the same seed; one dictionary, in which nothing is unknown."""
+    options = {"DROPOUT": "0.4", "SEGMENTATIONS": "3"}
+    for name, seed in (("one", {}), ("same", {"SEED": "1"}), ("other", {"SEED": "2"})):
+        script("common/prepare_bpe.sh", "small", text, tmp_path / name, "xx", "yy", **options, **seed)
+    one = tmp_path / "one"
+
+    def pieces(folder, k, side):
+        return (tmp_path / folder / f"dropped{k}.train.{side}").read_text()
+
+    for side in ("xx", "yy"):
+        found = [pieces("one", k, side) for k in range(3)]
+        words = (one / f"train.{side}").read_text()
+        assert [each.replace("@@ ", "") for each in found] == [words] * 3 and len({words, *found}) == 4
+        assert found == [pieces("same", k, side) for k in range(3)]
+        assert not {*found} & {pieces("other", k, side) for k in range(3)}
+        assert len({(folder / f"dict.{side}.txt").read_text() for folder in one.glob("bin*")}) == 1
+        for split in ("valid", "test"):
+            contents = {(folder / f"{split}.xx-yy.{side}.bin").read_bytes() for folder in one.glob("bin*")}
+            assert len(contents) == 1
+        known = {line.split()[0] for line in (one / "bin" / f"dict.{side}.txt").read_text().splitlines()}
+        assert {*" ".join(found).split()} <= known
+    bins = ":".join(str(one / f"bin{k}") for k in range(3))
+    longer = ["--max-epoch", "4", "--max-update", "0", "--batch-size", "60", "--cpu", "--num-workers", "0"]
+    script("baselines/short.sh", bins, tmp_path / "run", "rnnsearch", *longer)
+    log = (tmp_path / "run" / "train.log").read_text()
+    read = re.findall(r"(bin\d)/train\.xx-yy\.xx", log)
+    assert read[:4] == ["bin0", "bin1", "bin2", "bin0"]
+
+
+@pytest.mark.parametrize("environment,message", [
+    ({"DROPOUT": "0"}, "DROPOUT=0 is no probability between 0 and 1, such as 0.1"),
+    ({"DROPOUT": "1.0"}, "DROPOUT=1.0 is no probability"),
+    ({"DROPOUT": "0.1", "SEGMENTATIONS": "0"}, "SEGMENTATIONS and SEED are numbers from 1 on"),
+    ({"DROPOUT": "0.1", "ALIGN": "yes"}, "ALIGN=yes goes without DROPOUT"),
+    ({"SEGMENTATIONS": "4"}, "give DROPOUT=0.1, too"),
+])  # fmt: skip
+def test_bpe_dropout_refuses(script, text, tmp_path, environment, message):
+    arguments = ["small", text, tmp_path / "out", "xx", "yy"]
+    process = script("common/prepare_bpe.sh", *arguments, check=False, **environment)
+    assert process.returncode == 2 and message in process.stderr and process.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("out*"))
 
 
 def test_characters(script, characters, tmp_path):
