@@ -1,5 +1,7 @@
 """Shared pieces: small models of any architecture, dictionaries and padded batches."""
 
+import contextlib
+import importlib
 import os
 import subprocess
 import sys
@@ -18,10 +20,20 @@ with warnings.catch_warnings():
     from fairseq.data import Dictionary
 
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.nn import attention, cells, histories, readout, windows
 from fairseq_attnvariants.options import AttentionRNNConfig
-from fairseq_attnvariants.variants import fill, settings
+from fairseq_attnvariants.variants import VARIANTS, fill, settings
 from fairseq_attnvariants_cli.checks import Subject
 
+TABLES = [
+    attention.SCORES,
+    attention.NORMALIZERS,
+    histories.HISTORIES,
+    windows.WINDOWS,
+    cells.CELLS,
+    readout.READOUTS,
+    VARIANTS,
+]
 SMALL = dict(encoder_embed_dim=6, encoder_hidden_size=8, decoder_embed_dim=5, decoder_hidden_size=7)
 SMALL.update(encoder_filters="2-1-3-2", encoder_pooling=3, encoder_highway_layers=2)
 CHARACTERS = dict(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9, decoder_out_embed_dim=6)
@@ -76,6 +88,17 @@ def build(name, task=None, seed=0, scale=None, **options):
             for parameter in model.parameters():
                 parameter.uniform_(-scale, scale)
     return model
+
+
+@contextlib.contextmanager
+def outside(folder):
+    """The package in a folder for ``--user-dir``; its parts leave the tables afterwards."""
+    before = [dict(table.entries) for table in TABLES]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder.parent)
+        yield importlib.import_module(folder.name)
+    for table, entries in zip(TABLES, before):
+        table.entries = entries
 
 
 def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, seed=1, words=17):

@@ -6,28 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Task, batch, build
+from conftest import Task, batch, build, outside
 from corpus import preprocess, run, train_arguments, write_corpus
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_attnvariants.config import make
-from fairseq_attnvariants.nn import attention, cells, histories, readout, windows
+from fairseq_attnvariants.nn import histories
 from fairseq_attnvariants.nn.fast import deferred
 from fairseq_attnvariants.nn.state import each
 from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, above
-from fairseq_attnvariants.variants import VARIANTS, fill, register_architecture, settings
+from fairseq_attnvariants.variants import fill, register_architecture, settings
 
-MINE = str(Path(__file__).with_name("mine"))
-TABLES = [
-    attention.SCORES,
-    attention.NORMALIZERS,
-    histories.HISTORIES,
-    windows.WINDOWS,
-    cells.CELLS,
-    readout.READOUTS,
-    VARIANTS,
-]
-
+MINE = Path(__file__).with_name("mine")
 # what an option, or a part of its name, is set to
 COMPOSED = {
     "mine": {},
@@ -51,12 +41,8 @@ COMPOSED = {
 @pytest.fixture(scope="module", autouse=True)
 def mine():
     """The parts of ``mine/``, which leave the tables when these tests are done."""
-    before = [dict(table.entries) for table in TABLES]
-    import mine
-
-    yield mine
-    for table, entries in zip(TABLES, before):
-        table.entries = entries
+    with outside(MINE) as package:
+        yield package
 
 
 def composed(name, **more):
@@ -204,7 +190,7 @@ def trained(tmp_path_factory):
     write_corpus(folder)
     data = preprocess(folder)
     arguments = train_arguments(data, folder / "mine_model", "--max-update", "3", arch="mine")
-    arguments[arguments.index("--user-dir") + 1] = MINE
+    arguments[arguments.index("--user-dir") + 1] = str(MINE)
     run("fairseq-train", *arguments, "--part-args", '{"decay": {"rate": 0.9}}', cwd=folder)
     return data, folder / "mine_model" / "checkpoint_last.pt"
 
@@ -215,9 +201,7 @@ def test_commands_from_outside(trained, tmp_path):
     common = [data, "--path", path, "--cpu"]
     output = run("fairseq-generate", *common, "--user-dir", MINE, "--batch-size", "4").stdout
     assert "BLEU" in output
-    refused = run(
-        "fairseq-generate", *common, "--user-dir", Path(MINE).parents[1] / "fairseq_attnvariants", check=False
-    )
+    refused = run("fairseq-generate", *common, "--user-dir", MINE.parents[1] / "fairseq_attnvariants", check=False)
     assert refused.returncode and "'mine'" in refused.stderr and "give the --user-dir" in refused.stderr
     output = run("fairseq-attnvariants", "align", *common, "--gen-subset", "test", "--user-dir", MINE).stdout
     assert output
