@@ -6,7 +6,7 @@ from pathlib import Path
 import corpus
 import pytest
 import torch
-from conftest import batch, build, outside
+from conftest import Task, batch, build, dictionary, outside
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_attnvariants.nn.attention import real_positions
@@ -158,6 +158,16 @@ def test_recomputed_emissions_are_the_same(hard, arch, monkeypatch):
         loss = model(*sentences)[0].square().mean()
         found.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
     torch.testing.assert_close(found[0], found[1])
+
+
+@pytest.mark.parametrize("arch", HARD_ARCHS)
+def test_training_keeps_no_emissions(hard, arch):
+    """Nothing of the size of sentences x source x vocabulary is kept, not even of one step."""
+    task, kept = Task(target=dictionary(1000)), []
+    model, sentences = build(arch, task, decoder_out_embed_dim=6), batch((9, 5), (2, 2))
+    with torch.autograd.graph.saved_tensors_hooks(lambda part: kept.append(part.numel()) or part, lambda part: part):
+        logits, _ = model(*sentences)
+    assert max(kept) <= logits.numel() == 2 * 3 * len(task.target_dictionary)  # the source has 10 tokens
 
 
 def test_what_hard_attention_has_no_part_in(hard):

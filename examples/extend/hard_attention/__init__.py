@@ -1,5 +1,7 @@
 """Exact hard attention: a word is made from one source position, and its probability sums over all that this may be."""
 
+from functools import partial
+
 import torch
 from torch import nn
 from torch.nn.functional import pad
@@ -17,12 +19,12 @@ NEVER = -1e30  # the logarithm of a probability of 0; finite, so that no gradien
 
 @register_readout("hard_attention")
 class HardAttention(TanhReadout):
-    """``P(y_i) = Σ_j w_ij P(y_i | j)`` (Wu, Shapiro and Cotterell 2018): attention is what is expected of ``a_i``.
+    """``P(y_i) = Σ_j P(a_i = j) P(y_i | a_i = j)``, of zeroth order (Wu, Shapiro and Cotterell 2018).
 
-    ``P(y_i | j) = softmax(W tanh(U h_i + V y_{i-1} + C s_j + b))``, the readout of each source position.
+    ``P(a_i = j)`` is attention's ``w_ij``, and ``P(y_i | a_i = j) = softmax(W tanh(U h_i + V y_{i-1} + C s_j + b))``.
     """
 
-    order = 0  # of how many earlier positions the next one depends on
+    order = 0  # on how many positions before it a_i depends
 
     def __init__(self, widths, weighting=None, norm=False):
         if weighting is not None:
@@ -41,29 +43,38 @@ class HardAttention(TanhReadout):
         return self.hidden_norm(self.hidden(hidden)) + self.target_norm(self.target(target))  # N x T x f
 
     def predict(self, features, project, steps):
-        outputs, priors, carried = [], [], steps.carried
-        for now, weights, words in zip(features.unbind(1), steps.weights.unbind(1), steps.words.unbind(1)):
-            prior = self.prior(now, weights, words, steps.memory, carried)
-            arguments = now, prior, steps.memory.readout["source"], project
-            if torch.is_grad_enabled():  # N x S x V of one step alone is kept
-                output, emissions = checkpoint(self.mixed, *arguments, use_reentrant=False)
-            else:
-                output, emissions = self.mixed(*arguments)
-            outputs, priors, carried = [*outputs, output], [*priors, prior], (prior, emissions)
+        before = self.posterior(*steps.carried, steps.words[:, 0]) if self.order else None
+        # N x S x V is computed again in the backward pass, and kept of no step
+        compute = partial(checkpoint, self.step, use_reentrant=False) if torch.is_grad_enabled() else self.step
+        outputs, priors, following = [], [], [*steps.words.unbind(1)[1:], None]
+        for now, weights, word in zip(features.unbind(1), steps.weights.unbind(1), following):
+            priors.append(self.prior(now, weights, before, steps.memory))
+            output, before, emissions = compute(now, priors[-1], steps.memory.readout["source"], project, word)
+            outputs.append(output)
         weights = torch.stack(priors, dim=1).exp()
-        return Prediction(torch.stack(outputs, dim=1), weights, carried if self.order else None)
+        return Prediction(torch.stack(outputs, dim=1), weights, (priors[-1], emissions) if self.order else None)
 
-    def mixed(self, features, prior, source, project):
-        """``log P(y_i)``, ``N x V``, and ``log P(y_i | j)``, ``N x S x V``."""
+    def step(self, features, prior, source, project, word):
+        """``log P(y_i)``, ``N x V``, and what the next step needs: with ``y_i``, or without for every word."""
         features = grouped(features[:, : source.size(2)], source).unsqueeze(2)  # B x k x 1 x f
         emissions = project(self.finish(features + source.unsqueeze(1)))  # B x k x S x V
-        emissions = at_least_float32(emissions).log_softmax(3).flatten(0, 1)
-        return torch.logsumexp(prior.unsqueeze(2) + emissions, 1), emissions
+        emissions = at_least_float32(emissions).log_softmax(3).flatten(0, 1)  # log P(y_i | a_i = j), N x S x V
+        output = torch.logsumexp(prior.unsqueeze(2) + emissions, 1)
+        if word is None:
+            return output, None, emissions
+        return output, self.posterior(prior, emissions, word) if self.order else None, None
 
-    def prior(self, features, weights, words, memory, carried):
+    def prior(self, features, weights, before, memory):
         """``log P(a_i = j)`` before ``y_i`` is known, ``N x S``."""
         none = weights == 0
         return weights.masked_fill(none, 1).log().masked_fill(none, NEVER)
+
+    def posterior(self, prior, emissions, words):
+        """``log P(a_i = j)`` once ``y_i``, ``N``, is known, ``N x S``."""
+        if emissions is None:  # there is no word yet
+            return prior
+        words = words.view(-1, 1, 1).expand(-1, prior.size(1), 1)  # N x S x 1
+        return (prior + emissions.gather(2, words).squeeze(2)).log_softmax(1)
 
 
 @register_readout("hard_monotone")
@@ -71,8 +82,9 @@ class HardMonotone(HardAttention):
     """First order and monotone (Wu and Cotterell 2019): ``a_i`` is ``a_{i-1} = k`` or one of the ``D`` after it.
 
     ``P(a_i = k + d | a_{i-1} = k) = softmax_d(J h_i + K s_k + b)``, of tokens that are there; ``a_0`` is the first.
-    ``P(a_i = j | y_{<i}) = Σ_k P(a_i = j | a_{i-1} = k) P(a_{i-1} = k | y_{<i})``, where the last factor needs
-    ``y_{i-1}``: what a step would give each word at each position is carried to the next, which knows the word.
+    In the place of attention stands ``P(a_i = j | y_{<i}) = Σ_k P(a_i = j | a_{i-1} = k) P(a_{i-1} = k | y_{<i})``.
+    The last factor is ``P(a_{i-1} = k | y_{<i-1}) P(y_{i-1} | a_{i-1} = k)``, scaled to add up to 1.  In search a step
+    hands on these two, the second for every word: only the next step knows which came.
     """
 
     options = {"reach": Option(5, "D, how far the alignment may go on at once", at_least(1))}
@@ -93,11 +105,7 @@ class HardMonotone(HardAttention):
     def forward(self, hidden, target, context):
         return torch.cat([super().forward(hidden, target, context), self.jump(hidden)], dim=2)  # N x T x (f+D+1)
 
-    def prior(self, features, weights, words, memory, carried):
-        before, emissions = carried  # log P(a_{i-1} = k), N x S, and with the word that came known now
-        if emissions is not None:
-            came = emissions.gather(2, words.view(-1, 1, 1).expand(-1, before.size(1), 1))  # N x S x 1
-            before = (before + came.squeeze(2)).log_softmax(1)
+    def prior(self, features, weights, before, memory):
         source, reach = memory.readout["jumps"], self.jump.out_features
         jumps = grouped(features[:, -reach:], source).unsqueeze(2) + source.unsqueeze(1)  # B x k x S x (D+1)
         nowhere = pad(memory.padding_mask, (0, reach - 1), value=True).unfold(1, reach, 1)  # B x S x (D+1)
@@ -109,9 +117,7 @@ class HardMonotone(HardAttention):
 
 @register_score("level")
 class Level(Attention):
-    """Every position alike, without parameters: attention in the decoder's steps, where only the readout aligns."""
-
-    projects_keys = projects_query = True
+    """Every position alike, without parameters: for decoders whose steps read no context, since the readout aligns."""
 
     def __init__(self, *parts, **more):
         super().__init__(*parts, **more)
