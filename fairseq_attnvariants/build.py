@@ -6,19 +6,20 @@ The configuration stops here: the parts receive widths and parts.
 from functools import partial
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
-from torch import nn
+from torch import Tensor, nn
 
 from .implied import Source, bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
 from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention, Recomputed
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, GRUCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
-from .nn.decoder import Decoder, InitialState, InitialStates, LayersAbove
+from .nn.copying import Copying
+from .nn.decoder import AnyReadout, Decoder, InitialState, InitialStates, LayersAbove
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.fast.blocks import by_blocks
 from .nn.fast.loop import in_loop
 from .nn.histories import HISTORIES, History
-from .nn.readout import READOUTS, AdaptiveWeighting, Readout
+from .nn.readout import READOUTS, AdaptiveWeighting
 from .nn.transition import AnyAttention, AnyCell, Condition, Transition
 from .nn.twins import Loop
 from .nn.windows import WINDOWS
@@ -72,8 +73,8 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     return ConvolutionalEncoder(cfg.encoder_embed_dim, sizes, cfg.encoder_pooling, cfg.encoder_highway_layers, above)
 
 
-def build_decoder(cfg) -> Decoder:
-    """The decoder that the configuration describes."""
+def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
+    """The decoder that the configuration describes; ``symbols`` are what source symbols are copied as, by numbers."""
     target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, source_widths(cfg)
     initial_source = str(cfg.initial_state)
     initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
@@ -96,7 +97,7 @@ def build_decoder(cfg) -> Decoder:
     return Decoder(
         transition,
         InitialStates(initial(width) for _ in range(layers)) if own else initial(width, copies=layers),
-        _readout(cfg, source),
+        _readout(cfg, source, symbols),
         initial_query=initial(hidden) if own_state else None,
         above=_layers_above(cfg, above, source.context) if above else None,
         recompute_steps=cfg.recompute_steps,
@@ -183,10 +184,11 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
     return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
 
 
-def _readout(cfg, source: Source) -> Readout:
+def _readout(cfg, source: Source, symbols: Optional[Tensor]) -> AnyReadout:
     kind, features = READOUTS[cfg.readout], cfg.decoder_out_embed_dim
     hidden = cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1)
     widths = Widths(hidden, source.lower, source.context, word=cfg.decoder_embed_dim, features=features)
     swapped, width = cfg.adaptive_output_swapped, kind.pieces * widths.features
     weighting = AdaptiveWeighting(widths, width, swapped) if cfg.adaptive_output else None
-    return _part(cfg, READOUTS, cfg.readout)(widths, weighting, _decoder_norm(cfg))
+    readout = _part(cfg, READOUTS, cfg.readout)(widths, weighting, _decoder_norm(cfg))
+    return readout if symbols is None else Copying(readout, widths, symbols)

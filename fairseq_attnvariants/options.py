@@ -73,7 +73,12 @@ def _tied(cfg) -> bool:
 
 
 def option(
-    help: str, default=None, rnnsearch=None, bound: Optional[Bound] = None, names: Optional[Registry] = None
+    help: str,
+    default=None,
+    rnnsearch=None,
+    bound: Optional[Bound] = None,
+    names: Optional[Registry] = None,
+    alias: Optional[str] = None,
 ) -> Any:
     """A dataclass field.
 
@@ -83,8 +88,10 @@ def option(
         rnnsearch: what the architecture ``rnnsearch`` has: a value, or a function of the configuration.
         bound: what a value has to be.
         names: the table whose names it takes.
+        alias: another flag for it.
     """
-    return field(default=default, metadata={"help": help, "rnnsearch": rnnsearch, "bound": bound, "names": names})
+    said = {"help": help, "rnnsearch": rnnsearch, "bound": bound, "names": names, "argparse_alias": alias}
+    return field(default=default, metadata=said)
 
 
 @dataclass
@@ -242,6 +249,12 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch="none",
     )
     bridge_direct_alone: Optional[bool] = option("allow --bridge-direct without --bridge-source", rnnsearch=False)
+    copying: Optional[bool] = option(  # a configuration's own `copy` is a method
+        "a target word is generated, or it is the source word that is attended to (See et al. 2017): the same symbol, "
+        "or <unk> where the target dictionary lacks it",
+        rnnsearch=False,
+        alias="--copy",
+    )
     attention_reads_target: Optional[bool] = option(
         "attention's query, of two levels the higher one's, also reads the previous target word (char2char)",
         rnnsearch=False,

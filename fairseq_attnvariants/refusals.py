@@ -133,6 +133,10 @@ REFUSALS = [
         lambda o: o.attention_via_unguided and not o.attention_via,
         "--attention-via-unguided changes --attention-via, which is not given: add it",
     ),
+    Refusal(
+        lambda o: o.copying and o.unequal_units,
+        "--copying writes the source symbol that is attended to, and the source of {unequal_units}: leave it out",
+    ),
     # layers
     Refusal(
         lambda o: o.one_direction <= o.encoder_layers and 0 < o.residuals <= o.one_direction,

@@ -15,6 +15,9 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
+from .nn.copying import Copying
+from .nn.twins import twin
+
 SPECIAL = 4  # <s>, <pad>, </s>, <unk>: they keep their numbers
 LAYERS = "output_projection", "fc_out"  # names of vocabulary layers: of models here and transformers, of the lstm
 
@@ -133,7 +136,7 @@ class ShortlistGenerator:
     ) -> List[List[Dict[str, Tensor]]]:
         """Translate a batch, as :meth:`fairseq.sequence_generator.SequenceGenerator.generate` does.
 
-        Forced prefixes and constraints are in the list, whatever its table says.
+        Forced prefixes and constraints are in the list, whatever its table says, and what a model can copy.
         """
         sources, whole = sample["net_input"]["src_tokens"], self.generator
         begin = whole.eos if bos_token is None else bos_token
@@ -142,6 +145,8 @@ class ShortlistGenerator:
             forced.append(prefix_tokens)
         if constraints is not None:
             forced.append(constraints[:, 1:])  # before them stands how many there are
+        for model in whole.model.models:
+            forced += [part.symbols[sources.unique()] for part in copying(model)]
         symbols = self.shortlist.symbols(sources, *forced, least=self.least)
 
         def short(tokens: Tensor) -> Tensor:
@@ -202,7 +207,23 @@ def cut(model: Any, symbols: Tensor) -> Any:
         if whole.bias is not None:
             layer.bias = nn.Parameter(whole.bias[symbols], requires_grad=False)
         parts[name] = layer
+    if copying(model):
+        parts["network"] = twin(decoder.network, lambda part: among(part, symbols))
     return with_parts(model, decoder=with_parts(decoder, **parts))
+
+
+def copying(model: Any) -> List[Copying]:
+    """What copies source symbols into the target, if the model does."""
+    return [part for part in model.decoder.modules() if isinstance(part, Copying)]
+
+
+def among(part: nn.Module, symbols: Tensor) -> Optional[nn.Module]:
+    """What copies where ``symbols`` alone can come; those that it needs are among them."""
+    if not isinstance(part, Copying):
+        return None
+    copied = copy.copy(part)
+    copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}
+    return copied
 
 
 def with_parts(module: Any, **parts: nn.Module) -> Any:

@@ -109,6 +109,26 @@ register_architecture(
 register_architecture(
     "coverage_gru", base="rnnsearch", paper="Tu et al. 2016, neural coverage", attention_history="coverage_gru"
 )
+# the paper does not say how the decoder starts; its code, and what differs: docs/papers/comparisons.md
+register_architecture(
+    "pointer_generator",
+    base="coverage",
+    paper="See et al. 2017, section 2",
+    copying=True,
+    encoder_embed_dim=128,
+    encoder_hidden_size=256,
+    encoder_cell="lstm",
+    decoder_embed_dim=128,
+    decoder_hidden_size=256,
+    decoder_cell="lstm",
+    decoder_transition="late",
+    decoder_out_embed_dim=hidden_width,
+    attention_dim=annotation_width,
+    input_feed=True,
+    readout="linear",
+    init="uniform",
+    decoder_dropout_out=0.0,
+)
 register_architecture("conddec", base="rnnsearch", paper="Feng et al. 2016, section 5", decoder_condition=True)
 register_architecture(
     "conddec_recatt", base="conddec", paper="Feng et al. 2016, section 8.1", attention_history="context"

@@ -57,10 +57,11 @@ class Symbols(Dictionary):
         return SPACE
 
 
-def dictionary(words=20, prefix="w"):
+def dictionary(words=20, prefix="w", shared=0):
+    """Words of a prefix, the last ones another dictionary's first, where some are shared."""
     result = Symbols()
     for i in range(words):
-        result.add_symbol(f"{prefix}{i}")
+        result.add_symbol(f"{prefix}{i}" if i < words - shared else f"w{i - words + shared}")
     return result
 
 
@@ -69,7 +70,7 @@ class Task:
 
     def __init__(self, source=None, target=None):
         self.source_dictionary = source or dictionary()
-        self.target_dictionary = target or dictionary(17, "v")
+        self.target_dictionary = target or dictionary(17, "v", shared=7)
 
 
 def build(name, task=None, seed=0, scale=None, **options):

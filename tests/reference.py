@@ -539,7 +539,20 @@ def read_out(p, cfg, hidden, y, c):
         return torch.stack([max(total[i], total[i + k]) for i in range(k)])
     if str(cfg.readout) == "relu":
         return torch.relu(p.affine("second", torch.relu(total)))
-    return torch.tanh(total)
+    return total if str(cfg.readout) == "linear" else torch.tanh(total)
+
+
+def copied(p, model, logits, hidden, y, c, source, weights):
+    """See et al. 2017 eq. 8 and 9: the logarithm of what generating and copying give to each word."""
+    ours, theirs = model.encoder.dictionary, model.decoder.dictionary
+    choice = p.affine("hidden", hidden) + p("target.weight") @ y + p("context.weight") @ c
+    generates = float(1 / (1 + torch.exp(-choice)))
+    total = sum(math.exp(e) for e in logits)
+    probability = [generates * math.exp(e) / total for e in logits]
+    for j, token in enumerate(source.tolist()):
+        same = [k for k in range(len(theirs)) if theirs[k] == ours[token]]
+        probability[same[0] if same else theirs.unk()] += (1 - generates) * weights[j]
+    return torch.tensor(probability, dtype=torch.float64).log()
 
 
 def weighed(p, cfg, read, parts):
@@ -553,7 +566,7 @@ def weighed(p, cfg, read, parts):
 
 
 def logits(model, cfg, source, previous):
-    """Logits, attention and cost terms of one unpadded sentence pair, over target steps."""
+    """Logits or logarithms of probabilities, attention and cost terms of one unpadded pair, over target steps."""
     p = matrices(model).below("decoder")
     decoder = Decoder(model, cfg, encode(model, cfg, source))
     outputs, weights, word_attention, conditions, bridged = [], [], [], [decoder.condition], []
@@ -561,8 +574,12 @@ def logits(model, cfg, source, previous):
         y = p("embed_tokens.weight")[token]
         hidden = decoder.step(y)
         conditions.append(decoder.condition)
-        features = read_out(p.below("network.readout"), cfg, hidden, y, decoder.past.context)
+        read = hidden, y, decoder.past.context
+        features = read_out(p.below("network.readout" + ".readout" * cfg.copying), cfg, *read)
         outputs.append(p.affine("output_projection", features))
+        if cfg.copying:
+            of = source, decoder.past.weights
+            outputs[-1] = copied(p.below("network.readout"), model, outputs[-1], *read, *of)
         of_tokens, of_words = decoder.past.weights, decoder.word_weights or []
         if str(cfg.encoder_type) == "convolutional" or cfg.attention_via_words_alone:
             of_tokens, of_words = (shared(cfg, of, source.tolist()) if of else [] for of in (of_tokens, of_words))

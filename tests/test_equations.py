@@ -86,6 +86,10 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("char2char", dict(decoder_layers=3, residuals=2, context_to_layers=False, attention_history="coverage_gru")),
     ("rnnsearch", dict(decoder_layers=3, initial_state_per_layer=True, decoder_cell="lstm")),
     ("ava_deep", dict(initial_state_per_layer=True, readout_all_layers=True, attention_reads_target=True)),
+    ("pointer_generator", dict(attention_score="multihead", attention_heads=2, attention_dim=6, decoder_layers=2)),
+    ("dl4mt", dict(copying=True, attention_normalizer="sparsemax", adaptive_output=True, layer_norm="all")),
+    ("bridge_direct", dict(copying=True, decoder_condition=True, attention_window="predictive", **NARROW)),
+    ("ava_deep", dict(copying=True, readout_all_layers=True)),
 ]
 
 

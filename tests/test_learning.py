@@ -162,6 +162,37 @@ def test_coverage_and_fertility_learn_to_copy_a_number_of_times():
     assert min(copied["coverage"], copied["fertility"]) > copied["rnnsearch"], copied
 
 
+SEEN, UNSEEN = 40, 20
+
+
+def greeting_batch(count, generator, first=0, names=SEEN):
+    """Left-padded sources of a verb and up to three names, previous target words and targets, in the other order."""
+    rows = []
+    for length in torch.randint(1, 4, (count,), generator=generator):
+        verb = torch.randint(4, 8, (1,), generator=generator)
+        who = 8 + first + torch.randint(names, (length,), generator=generator)
+        written = [*who.flip(0), 4 + (verb + 1) % 4, torch.tensor(EOS)]
+        rows.append((torch.cat([verb, who, torch.tensor([EOS])]), torch.tensor(written)))
+    sources, targets = zip(*rows)
+    source = pad_sequence([row.flip(0) for row in sources], batch_first=True, padding_value=PAD).flip(1)
+    target = pad_sequence(targets, batch_first=True, padding_value=PAD)
+    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
+    return source, source.ne(PAD).sum(1), previous, target
+
+
+@pytest.mark.parametrize("name,copy", [("pointer_generator", True), ("rnnsearch", True), ("rnnsearch", False)])
+def test_copies_names_that_were_never_seen(name, copy):
+    """Which a vocabulary layer alone cannot write: their rows in it have learned to be unlikely."""
+    words = dictionary(4 + SEEN + UNSEEN)
+    sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
+    model = build(name, Task(words, words), seed=1, init_std=0.1, copying=copy, **sizes)
+    others = partial(greeting_batch, first=SEEN, names=UNSEEN)
+    _, target, output, _ = learn(model, greeting_batch, 200, others, falling=True)
+    names = target.ge(8)
+    right = output.argmax(-1)[names].eq(target[names]).float().mean()
+    assert (right >= 0.95) if copy else (right < 0.05)
+
+
 def two_looks_batch(count, generator):
     """Annotations, each a name and a number; queries, each two of the names, in order; the two numbers."""
     names = torch.rand(count, WORDS, generator=generator).argsort(1)

@@ -104,6 +104,18 @@ def _character():
     return encoder + decoder + initial + attention + readout + 304 * (3 * 1024 + 1)
 
 
+def _pointer_generator(words=30000):
+    """LSTMs of 256 and embeddings of 128: 28.1 M at the paper's 50,000 words a side, 6.4 M in one side's embeddings.
+
+    See et al. have one matrix for both sides, and print 21,499,600, 512 for coverage and 1,153 for copying.
+    """
+    encoder = 2 * _lstm(128, 256, 2)
+    decoder = 512 * (256 + 1) + _lstm(128 + 512, 256)  # h_0 and c_0; the word and the context
+    attention = 512 * (256 + 512 + 1 + 1) + 512  # and coverage
+    readout = 256 * (256 + 128 + 512 + 1) + words * (256 + 1)
+    return words * 2 * 128 + encoder + decoder + attention + readout + 256 + 128 + 512 + 1
+
+
 def _nematus():
     """Embeddings of 512 and GRUs of 1024 with 4 cells a step in the encoder, 8 in the decoder: 102.5 M.
 
@@ -164,6 +176,7 @@ def _bpe2char():
 
 
 DERIVED |= {
+    "pointer_generator": _pointer_generator(),
     "nematus": _nematus(),
     "gnmt": _gnmt(),
     "ava": _ava(_gru),
@@ -185,6 +198,7 @@ PAPERS = {
     "ava_deep": (120, 3),
     "char2char": (69, 0.5),
 }
+SEE = 21499600 + 512 + 1153
 BRIDGES = {"bridge_source": (3.7, 0.05), "bridge_target": (1.8, 0.1), "bridge_direct": (4.1, 0.05)}
 
 
@@ -211,6 +225,18 @@ def test_parameter_counts_of_the_papers(name):
     millions, margin = {**PAPERS, **BRIDGES}[name]
     count = DERIVED[name] - (RNNSEARCH_STAR if name in BRIDGES else 0)
     assert count / 1e6 == pytest.approx(millions, abs=margin)
+
+
+def test_parameter_count_of_the_pointer_generator():
+    """Of its paper's, which has one matrix of embeddings, and wider maps where there a narrow one comes before them."""
+    once = _pointer_generator(50000) - 50000 * 128
+    merged = (128 + 512) * 128 + 128  # of the word and the context, before the cell
+    cell = 4 * 256 * 512  # columns that the cell has more without it
+    encoder = 2 * 4 * 256  # PyTorch's second biases
+    initial = 2 * 256 * (512 + 1) - 512 * (256 + 1)  # h and c are of both directions there
+    state = 512 * 256 + 256  # the query and the choice read c, too, there
+    readout = 256 * 128  # no word
+    assert once - SEE == cell + encoder + readout - merged - initial - state
 
 
 # beside what check tries by itself: of deep models all that is quick, and search with a cell that has two states
@@ -310,7 +336,8 @@ def test_bfloat16_compute_keeps_float32_parameters_and_the_loss(name):
         loss = output.float().log_softmax(-1)[..., 4].mean()
         loss.backward()
         assert all(p.dtype == p.grad.dtype == torch.float32 for p in model.parameters())
-        assert output.dtype == getattr(torch, dtype)
+        logits = not model.cfg.copying  # which returns logarithms of sums
+        assert output.dtype == (getattr(torch, dtype) if logits else torch.float32)
         losses.append(loss.item())
         assert model.eval()(source, lengths, previous)[0].dtype == torch.float32
     assert losses[0] == pytest.approx(losses[1], rel=1e-2)

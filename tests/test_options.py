@@ -1,5 +1,6 @@
 """Options in all pairs: what is not refused by the name of an option trains, and computes as any architecture does."""
 
+import argparse
 import enum
 import itertools
 import random
@@ -8,6 +9,7 @@ import typing
 import pytest
 import torch
 from conftest import Task, batch, build, dictionary
+from omegaconf import DictConfig
 
 from fairseq_attnvariants.nn.histories import HISTORIES
 from fairseq_attnvariants.options import AttentionRNNConfig, described
@@ -144,3 +146,8 @@ def test_compositions_keep_the_contract(drawn):
 
 def close(found, expected, context):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, msg=lambda text: f"{context}: {text}")
+
+
+def test_no_option_is_called_as_a_method_of_the_configuration():
+    """As `copy` would be: of a configuration of hydra's the method would be read, which is never false."""
+    assert not {*typing.get_type_hints(AttentionRNNConfig)} & {*dir(DictConfig({})), *dir(argparse.Namespace())}

@@ -175,6 +175,36 @@ def test_bad_input_is_refused(command, tmp_path, capfd, generated, raw, message)
     assert not (tmp_path / "output").exists() and len(os.listdir(tmp_path)) == 3
 
 
+SOFT = """S-0	the <unk> Ada met Bob
+H-0	-1	<unk> der <unk> hund
+P-0	-1 -1 -1 -1 -1
+A-0	0.5,0.1,0.1,0.1,0.1,0.1 0.6,0.2,0.1,0.1,0,0 0.3,0.1,0.2,0,0.1,0.3 0,0,0,1,0,0 0,0,0,0,0,1
+S-1	the
+H-1	-1	<unk>
+P-1	-1 -1
+A-1	0.9,0.1 0.1,0.9
+"""
+
+
+def test_of_a_model_that_copies_an_unk_takes_the_word_that_was_copied(command, tmp_path, capfd):
+    """Of those that the target dictionary lacks, or the source dictionary; if there are none, as ever."""
+    (tmp_path / "dict.txt").write_text("the 9\nBob 3\nmet 2 #fairseq:overwrite\nZoe 1\n")
+    arguments = [*command(SOFT, "the Zoe Ada met Bob\nthe\n"), "--copied", str(tmp_path / "dict.txt"), "--detailed"]
+    assert main(arguments) == 0
+    assert (tmp_path / "output").read_text() == "Zoe der Ada hund\nthe\n"
+    assert capfd.readouterr().err.splitlines()[:2] == ["0\t0\t0\t1\tZoe\tZoe\tcopy", "0\t0\t2\t2\tAda\tAda\tcopy"]
+    assert main(arguments[:-3]) == 0
+    assert (tmp_path / "output").read_text() == "the der the hund\nthe\n"
+
+
+def test_what_does_not_say_what_was_copied_is_refused(command, tmp_path, capfd):
+    (tmp_path / "dict.txt").write_text("the 9\n")
+    assert main([*command(), "--copied", str(tmp_path / "dict.txt")]) == 2
+    assert "hard alignments, which do not say what was copied: run fairseq-generate with" in capfd.readouterr().err
+    assert main([*command(SOFT), "--copied", str(tmp_path / "raw")]) == 2
+    assert "raw, line 1: no word and count: give dict.TARGET.txt of fairseq-preprocess" in capfd.readouterr().err
+
+
 def test_a_missing_table_is_refused(command, capfd):
     assert main([*command(), "--lexicon", "nowhere"]) == 2
     assert "nowhere cannot be read: No such file or directory" in capfd.readouterr().err

@@ -91,6 +91,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             )
         if cfg.kernels and str(cfg.kernels) != "plain":
             logger.warning("--kernels is ignored: there are no kernels by hand any more, --compile took their place")
+        copies = symbols_copied(source, target) if cfg.copying else None
         assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.init_std and cfg.gate_bias is not None  # filled
         source_embedding = embedding(source, cfg.encoder_embed_dim)
         target_embedding = source_embedding
@@ -99,7 +100,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         model = cls(
             cfg,
             Encoder(source, source_embedding, cfg),
-            IncrementalDecoder(target, target_embedding, speed_up(build_decoder(cfg)), build_bridge(cfg), cfg),
+            IncrementalDecoder(target, target_embedding, speed_up(build_decoder(cfg, copies)), build_bridge(cfg), cfg),
         )
         initialise(model, Scheme(str(cfg.init) == "uniform", cfg.init_std, cfg.gate_bias))
         pretrained(source_embedding, source, cfg.encoder_embed_path, cfg.encoder_freeze_embed, "--encoder-embed-path")
@@ -420,6 +421,24 @@ def with_gradient(value: Tensor, unused: Tensor) -> Tensor:
     Several processes wait for the gradient of every parameter.
     """
     return value + torch.where(torch.ones_like(unused, dtype=torch.bool), 0.0, unused).sum().to(value.dtype)
+
+
+def symbols_copied(source, target) -> Tensor:
+    """The target symbol as which each source symbol is copied: the same one, or else ``<unk>``.
+
+    Raises:
+        ConfigurationError: one side has characters and the other one has not.
+    """
+    if hasattr(source, "space") != hasattr(target, "space"):
+        raise ConfigurationError(
+            "--copying writes a source symbol into the target, and with --source-subwords a subword is none of its "
+            "characters: leave it out"
+        )
+    numbers = [target.index(symbol) for symbol in source.symbols]
+    words = numbers[source.nspecial :]
+    there = len(words) - words.count(target.unk())
+    logger.info(f"--copying: {there} of {len(words)} source words are in the target dictionary; the others leave <unk>")
+    return torch.tensor(numbers)
 
 
 def embedding(dictionary, width: int) -> nn.Embedding:

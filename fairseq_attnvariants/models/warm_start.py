@@ -84,6 +84,7 @@ def take_shared(model: nn.Module, path: str) -> WarmStart:
             raise ConfigurationError(f"{name} holds NaN or infinity: the training diverged")
     rename(saved)
     cfg: Any = model.cfg
+    saved = _with_copying(saved, getattr(state["cfg"]["model"], "copying", False), cfg.copying)
     strange = {
         prefix: f"of another {option} there"
         for option, prefixes in PARTS.items()
@@ -115,6 +116,17 @@ def take_shared(model: nn.Module, path: str) -> WarmStart:
         raise ConfigurationError("no matrix of this model is there in the same size; give both the same widths")
     left = sum(name not in parameters and not name.endswith(FINGERPRINT) for name in saved)
     return WarmStart(path, taken, grown, other, left)
+
+
+def _with_copying(saved: Dict[str, Tensor], there: Any, here: Any) -> Dict[str, Tensor]:
+    """The checkpoint with the readout's parameters where a model that copies has them, or one that does not."""
+    readout, inner = "decoder.network.readout.", "decoder.network.readout.readout."
+    if here and not there:
+        return {name.replace(readout, inner): value for name, value in saved.items()}
+    if there and not here:
+        own = {name for name in saved if name.startswith(readout) and not name.startswith(inner)}
+        return {name.replace(inner, readout): value for name, value in saved.items() if name not in own}
+    return saved
 
 
 @torch.no_grad()

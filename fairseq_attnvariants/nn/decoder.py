@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .cells import MakeCell
+from .copying import Copying
 from .dropout import drop_hidden
 from .layer_norm import at_least_float32, layer_norm
 from .layers import Layers
@@ -19,6 +20,7 @@ from .state import Encoded, Memory, State, grouped
 from .transition import Transition, Words
 from .twins import Loop
 
+AnyReadout = Union[Readout, Copying]
 CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
 OTHERS = "weights", "upper_weights", "head_weights", "condition"  # of states, beside what the readout reads
 
@@ -126,7 +128,7 @@ class Decoder(Loop):
         self,
         transition: Transition,
         initial: Union[InitialState, InitialStates],
-        readout: Readout,
+        readout: AnyReadout,
         initial_query: Optional[InitialState] = None,
         above: Optional[LayersAbove] = None,
         recompute_steps: int = 0,

@@ -178,6 +178,14 @@ class TanhReadout(Readout):
         return torch.tanh(total)
 
 
+@register_readout("linear")
+class LinearReadout(Readout):
+    """``U s + V y + C c + b`` (See et al. 2017 eq. 4, where it reads no ``y``)."""
+
+    def finish(self, total: Tensor) -> Tensor:
+        return total
+
+
 @register_readout("relu")
 class FeedForwardReadout(Readout):
     """A layer of rectified units, and a second of half its width above it (Zhao and Zhang 2018 §3.3)."""

@@ -7,7 +7,9 @@ source word itself (Feng et al. 2016, section 7). The source EOS cannot be chose
 import argparse
 import sys
 from collections import Counter
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+
+import numpy as np
 
 from ..alignments import hard_links
 from ..files import UserError, read_lines, write_whole
@@ -78,15 +80,64 @@ def replace_unks(
     return replacements
 
 
-def post_process(hypothesis: Hypothesis, source: Sequence[str], lexicon: Mapping[str, str], unk: str) -> Replaced:
-    """A hypothesis after the replacement; the raw ``source`` has words where the S- line may have UNKs."""
-    aligned = hypothesis.attention is not None
-    alignment = {} if hypothesis.attention is None else {j: i for i, j in hard_links(hypothesis.attention)}
-    words = hypothesis.text.split()
+def copied_words(
+    attention: np.ndarray, words: Sequence[str], source: Sequence[str], known: Container[str], unk: str
+) -> np.ndarray:
+    """Attention ``T x S`` where a UNK looks at nothing but what is copied as one, if it looks at any such word.
+
+    Args:
+        attention: of a model that copies.
+        words: of the hypothesis.
+        source: words as the model read them, UNKs among them.
+        known: the target dictionary.
+        unk: how UNK is printed.
+    """
+    lacking = np.array([word == unk or word not in known for word in source], dtype=bool)
+    chosen = attention * lacking
+    unks = np.array([word == unk for word in words], dtype=bool) & chosen.any(axis=1)
+    return np.where(unks[:, None], chosen, attention)
+
+
+def post_process(
+    hypothesis: Hypothesis,
+    sentence: Sentence,
+    source: Sequence[str],
+    lexicon: Mapping[str, str],
+    unk: str,
+    known: Optional[Container[str]] = None,
+) -> Replaced:
+    """A hypothesis of a sentence after the replacement; the raw ``source`` has words where the S- line may have UNKs.
+
+    With ``known``, the target dictionary of a model that copies, a UNK takes a word that is copied as one.
+    """
+    words, attention = hypothesis.text.split(), hypothesis.attention
+    if attention is not None and known is not None and attention.size:
+        attention = copied_words(attention, words, sentence.source.split(), known, unk)
+    aligned = attention is not None
+    alignment = {} if attention is None else {j: i for i, j in hard_links(attention)}
     replacements = replace_unks(words, source, alignment, lexicon, unk)
     for replacement in replacements:
         words[replacement.position] = replacement.word
     return Replaced(hypothesis.score, words, replacements, aligned)
+
+
+def read_dictionary(path: str, sentences: Mapping[int, Sentence], generated: str) -> Container[str]:
+    """The words of a dictionary of ``fairseq-preprocess``.
+
+    Raises:
+        UserError: it is none, or the sentences have hard alignments, which do not say what was copied.
+    """
+    lines = [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1) for line in read_lines(path)]
+    for number, line in enumerate(lines, start=1):
+        if len(line) != 2 or not line[1].isdecimal():
+            raise UserError(f"{path}, line {number}: no word and count: give dict.TARGET.txt of fairseq-preprocess")
+    found = [hypothesis.attention for sentence in sentences.values() for hypothesis in sentence.hypotheses]
+    if not any(((weights > 0) & (weights < 1)).any() for weights in found if weights is not None):
+        raise UserError(
+            f"{generated}: hard alignments, which do not say what was copied: run fairseq-generate with "
+            "--print-alignment soft, or leave --copied out"
+        )
+    return {word for word, _ in lines}
 
 
 def run(options: argparse.Namespace) -> None:
@@ -95,6 +146,7 @@ def run(options: argparse.Namespace) -> None:
         raise UserError("only one of GENERATED and --source can be standard input")
     lexicon = read_lexicon(options.lexicon) if options.lexicon else {}
     sentences = read_generated(read_lines(options.generated), options.generated, aligned=True)
+    known = read_dictionary(options.copied, sentences, options.generated) if options.copied else None
     source = [line.split() for line in read_lines(options.source)]
     last = max(sentences)
     if last >= len(source):
@@ -109,7 +161,8 @@ def run(options: argparse.Namespace) -> None:
             if sample_id in sentences:
                 check_source(sample_id, sentences[sample_id], words, options.source, options.unk)
                 wanted = sentences[sample_id].hypotheses[: None if options.nbest else 1]
-                hypotheses = [post_process(hypothesis, words, lexicon, options.unk) for hypothesis in wanted]
+                about = sentences[sample_id], words, lexicon, options.unk, known
+                hypotheses = [post_process(hypothesis, *about) for hypothesis in wanted]
                 results[sample_id] = hypotheses
                 if options.nbest:
                     output.writelines(f"{sample_id}\t{h.score}\t{' '.join(h.words)}\n" for h in hypotheses)
@@ -168,6 +221,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--source", metavar="RAW", required=True, help="the source text as given to fairseq-preprocess, not UNK-ised"
     )
     parser.add_argument("--lexicon", metavar="TABLE", help="table of the verb lexicon; without it all UNKs are copies")
+    parser.add_argument(
+        "--copied",
+        metavar="DICT",
+        help="the target dictionary (dict.TARGET.txt in the data folder) of a model with --copying: each UNK takes the "
+        "word that was copied, which is the one with the highest weight among those that this dictionary lacks; needs "
+        "--print-alignment soft",
+    )
     parser.add_argument("--output", metavar="FILE", help="where the text goes (default: standard output)")
     parser.add_argument("--unk", metavar="WORD", default="<unk>", help="how UNK is printed (default: %(default)s)")
     parser.add_argument(

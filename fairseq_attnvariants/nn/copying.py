@@ -1,0 +1,85 @@
+"""Copying: a target word is generated, or is one of the source's (See et al. 2017 §2.2).
+
+Shapes as in :mod:`.state`; ``V`` target symbols.
+"""
+
+from typing import Any, Callable, NamedTuple, Optional, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..registry import Part, Widths
+from .layer_norm import at_least_float32
+from .readout import Prediction, Readout, Steps
+from .state import Encoded, Memory
+
+
+class Copies(NamedTuple):
+    """What a source can give to the target."""
+
+    symbols: Tensor
+    """the target symbol as which each token is copied, ``B x S``"""
+    firsts: Tensor
+    """the first of the tokens that are copied as the same symbol, ``B x S``"""
+    generating: Any
+    """what the other readout knows of the sentence"""
+
+
+class Copying(Part, nn.Module):
+    """A readout that generates a word as another one does, or copies it (See et al. 2017 eq. 8, 9).
+
+    ``p = σ(u·c + v·s + x·y + b)``, ``P(w) = p P_vocab(w) + (1-p) Σ_{j: x_j = w} w_j``.
+
+    Args:
+        readout: leads to ``P_vocab``.
+        widths: of ``s``, ``y`` and ``c``.
+        symbols: the target symbol of each source symbol, by their numbers.
+    """
+
+    symbols: Tensor
+
+    def __init__(self, readout: Readout, widths: Widths, symbols: Tensor):
+        super().__init__()
+        self.readout = readout
+        self.hidden = nn.Linear(widths.hidden, 1)
+        self.target = nn.Linear(widths.word, 1, bias=False)
+        self.context = nn.Linear(widths.context, 1, bias=False)
+        self.register_buffer("symbols", symbols, persistent=False)  # the dictionaries say it
+
+    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
+        """As :meth:`..registry.Part.context_readers`."""
+        readers = self.readout.context_readers()
+        return None if readers is None else [*readers, self.context]
+
+    def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+        """The other's features, and ``log p - log(1-p)``, ``N x T x (f + 1)``; arguments as it has them."""
+        choice = self.hidden(hidden) + self.target(target) + self.context(context)
+        return torch.cat([self.readout(hidden, target, context), choice], dim=2)
+
+    def remember(self, encoded: Encoded) -> Copies:
+        """As :meth:`.readout.Readout.remember`."""
+        symbols = self.symbols[encoded.tokens]
+        same = symbols.unsqueeze(2).eq(symbols.unsqueeze(1))  # B x S x S, once a sentence
+        return Copies(symbols, same.int().argmax(2), self.readout.remember(encoded))
+
+    def start(self, memory: Memory) -> Any:
+        """As :meth:`.readout.Readout.start`."""
+        return self.readout.start(memory._replace(readout=memory.readout.generating))
+
+    def predict(self, features: Tensor, project: Callable[[Tensor], Tensor], steps: Steps) -> Prediction:
+        """``log P``, ``N x T x V``, in float32 or better; as :meth:`.readout.Readout.predict`.
+
+        Only words of the source have more than ``log(p P_vocab)``, so that what is added to it is ``N x T x S``:
+        ``log(1 + (1-p) Σ w_j / (p P_vocab))``.  That is finite however small ``P_vocab`` is.
+        """
+        copies, choice = steps.memory.readout, at_least_float32(features[..., -1:])
+        generating = steps._replace(memory=steps.memory._replace(readout=copies.generating))
+        generated = self.readout.predict(features[..., :-1], project, generating)
+        logs = at_least_float32(generated.output).log_softmax(2) + F.logsigmoid(choice)  # N x T x V
+        weights, beam = steps.weights.to(logs.dtype), len(logs) // len(copies.symbols)
+        symbols, firsts = (rows.repeat_interleave(beam, 0).unsqueeze(1).expand_as(weights) for rows in copies[:2])
+        copied = torch.zeros_like(weights).scatter_add(2, firsts, weights)  # Σ w_j where its first word is, else 0
+        ratio = F.logsigmoid(-choice) + copied.clamp(min=torch.finfo(copied.dtype).tiny).log() - logs.gather(2, symbols)
+        more = torch.where(copied > 0, F.softplus(ratio), 0.0).to(logs.dtype)  # N x T x S
+        return generated._replace(output=logs.scatter_add(2, symbols, more))
