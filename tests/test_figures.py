@@ -9,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+import yaml
 from scipy import stats
 
 ROOT = Path(__file__).parent.parent
@@ -98,3 +99,43 @@ def test_means_over_seeds(recipe):
                 for text, expected in zip(cell.split(" ± "), (statistics.mean(values), statistics.stdev(values))):
                     found, place = number(text)
                     assert abs(found - expected) <= (place + step) / 2 + 1e-9, f"{name}: {cell} of {values}"
+
+
+def laboratory():
+    """Of each task that is measured, by system: means over the dial, the difference, half its interval, the verdict."""
+    measured = {}
+    page = (ROOT / "examples" / "laboratory" / "README.md").read_text()
+    for task, section in re.findall(r"^### (\w+)\n(.*?)(?=^##)", page, re.M | re.S):
+        (table,) = [rows for rows in tables(section) if rows[0][-1] == "verdict"]
+        measured[task] = {
+            row[0].split("`")[1]: (
+                [float(mean) for mean in row[2:-3]],
+                *(map(float, row[-3].split(" ± ")) if row[-3] else (None, None)),
+                row[-1],
+            )
+            for row in table[1:]
+        }
+    return measured
+
+
+def test_laboratory_verdicts():
+    measured = laboratory()
+    for task, systems in measured.items():
+        described = yaml.safe_load((ROOT / "examples" / "laboratory" / "tasks" / f"{task}.yaml").read_text())
+        assert [*systems] == [described["baseline"], *(name for name in described["systems"] if name in [*systems][1:])]
+        base, *_ = systems[described["baseline"]]
+        for name, (means, difference, half, verdict) in systems.items():
+            if difference is None:
+                continue
+            assert difference == pytest.approx(means[-1] - base[-1], abs=0.11), (task, name)
+            grows = difference > means[0] - base[0]
+            level = abs(difference) + half <= described["margin"]
+            shown, refuted = difference - half > 0 and grows, difference + half < 0
+            rule = "shown" if shown else "refuted" if refuted else "level" if level else "open"
+            assert verdict == rule, (task, name)
+    findings = (ROOT / "examples" / "FINDINGS.md").read_text()
+    recorded = re.findall(r"\[(\w+)\]\(laboratory/README\.md#\1\): (\w+), ([+-][\d.]+ ± [\d.]+)", findings)
+    assert {task for task, *_ in recorded} <= {*measured}
+    for task, verdict, difference in recorded:
+        known = {(f"{row[1]:+} ± {row[2]}", row[3]) for row in measured[task].values() if row[1] is not None}
+        assert (difference, verdict) in known, (task, difference, verdict)
