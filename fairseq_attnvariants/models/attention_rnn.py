@@ -35,6 +35,7 @@ from ..options import AttentionRNNConfig
 from ..refusals import check, check_compiler
 from ..registry import ConfigurationError
 from ..variants import VARIANTS, fill
+from .allocation import keep_memory
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
 from .renamed import rename
@@ -159,7 +160,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         return [term for term, there in has.items() if there]
 
     def before_training(self, device: torch.device, with_cost_terms: bool) -> None:
-        """Once, at the first batch: say what is to be said, refuse what cannot train, choose how to compute, compile.
+        """Once, at the first batch: say what is to be said, refuse what cannot train, set up how to compute.
 
         Raises:
             ConfigurationError: --compile without a compiler, or a warm start that failed.
@@ -169,6 +170,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             if start.failure:
                 raise ConfigurationError(start.failure)
             logger.info(start)
+        if device.type == "cpu":
+            keep_memory()
         self.compute_dtype.decide(self)
         if self.cfg.compile and not self.decoder.network.compiled:
             check_compiler(device)

@@ -1,0 +1,34 @@
+"""What the C library does with the memory of tensors."""
+
+import ctypes
+import subprocess
+import sys
+
+import pytest
+
+COUNT = """
+import resource, sys, torch
+from fairseq_attnvariants.models.allocation import keep_memory
+if sys.argv[1] == "keep":
+    keep_memory()
+for turn in range(9):
+    if turn == 1:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(2**24).sum()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(what, monkeypatch, **environment):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    command = [sys.executable, "-W", "ignore", "-c", COUNT, what]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")
+def test_large_tensors_find_the_memory_of_those_before_them(monkeypatch):
+    """Eight of 64 MiB, after a first one: pages that the system had to give; and the environment has the last word."""
+    kept, plain = faults("keep", monkeypatch), faults("leave", monkeypatch)
+    asked = faults("keep", monkeypatch, MALLOC_MMAP_THRESHOLD_=str(2**20))
+    assert 10 * kept < min(plain, asked), (kept, plain, asked)
