@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
 import torch
+from fairseq.tasks import TASK_REGISTRY
+from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from torch import nn
 
 from .implied import bidirectional_layers, filters, layers_inside, part_arguments, source_widths
@@ -256,6 +258,19 @@ def _with_implied(cfg) -> SimpleNamespace:
         beside_state=CELLS[read["decoder_cell"]].parts > 1,
         unequal_units=next((text for text, there in units.items() if there), ""),
     )
+
+
+def check_task(name: Any) -> None:
+    """Refuse a task, as the command line names it, that no model here goes with.
+
+    Raises:
+        ConfigurationError: it trains an encoder and a decoder of each language.
+    """
+    if isinstance(name, str) and issubclass(TASK_REGISTRY.get(name, object), MultilingualTranslationTask):
+        raise ConfigurationError(
+            f"--task {name} trains an encoder and a decoder of each language, and models here have one of each for all "
+            "languages: use --task translation_multi_simple_epoch --encoder-langtok tgt"
+        )
 
 
 def check_compiler(device: torch.device) -> None:

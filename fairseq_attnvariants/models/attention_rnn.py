@@ -32,7 +32,7 @@ from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
 from ..options import AttentionRNNConfig
-from ..refusals import check, check_compiler
+from ..refusals import check, check_compiler, check_task
 from ..registry import ConfigurationError
 from ..variants import VARIANTS, fill
 from .allocation import keep_memory
@@ -476,6 +476,7 @@ def complete(cfg) -> None:
 
 def _register(name: str) -> None:
     def architecture(cfg) -> None:
+        check_task(getattr(cfg, "task", None))
         fill(cfg, name)
 
     architecture.__doc__ = VARIANTS[name].paper or name

@@ -1,0 +1,48 @@
+"""One model of several language pairs, by fairseq's own task."""
+
+import os
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import corpus
+import pytest
+from fairseq import options
+
+from fairseq_attnvariants.registry import ConfigurationError
+
+RECIPE = Path(__file__).parent.parent / "examples" / "multilingual" / "run.sh"
+
+
+@pytest.mark.parametrize("task", ["multilingual_translation", "semisupervised_translation"])
+def test_a_task_of_other_architectures_is_refused(task):
+    with pytest.raises(ConfigurationError, match=f"--task {task} .* use --task translation_multi_simple_epoch"):
+        arguments = ["data", "--task", task, "--lang-pairs", "xx-yy", "--arch", "dl4mt", "--batch-size", "8"]
+        options.parse_args_and_arch(options.get_training_parser(), arguments)
+
+
+def test_the_recipe(tmp_path, warm):
+    """Of two pairs, words backwards and words in capitals: the model of both knows from the token which is wanted."""
+    generator = random.Random(1)
+    for split, count in (("train", 200), ("val", 12), ("test", 12)):
+        lines = [" ".join(generator.choices(corpus.WORDS, k=generator.randint(1, 4))) for _ in range(count)]
+        written = {"xx": lines, "yy": [line[::-1] for line in lines], "zz": [line.replace("e", "u") for line in lines]}
+        for language, text in written.items():
+            (tmp_path / f"{split}.{language}").write_text("".join(line + "\n" for line in text))
+    widths = [f"{side}-{width}" for side in ("encoder", "decoder") for width in ("embed-dim", "hidden-size")]
+    sizes = " ".join(f"--{width} 24" for width in widths)
+    more = f"{sizes} --dropout 0 --lr 1e-2 --batch-size 10 --max-epoch 10 --cpu --num-workers 0"
+    path = os.pathsep.join(map(str, (warm, corpus.SCRIPTS, os.environ["PATH"])))
+    environment = {**os.environ, "PATH": path, "OPTIONS": more, "MERGES": "60", "OMP_NUM_THREADS": "1"}
+    command = ["bash", RECIPE, tmp_path, tmp_path / "out", "xx", "yy", "zz"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert re.findall("^== xx-(..)", done.stdout, flags=re.MULTILINE) == ["yy", "zz"]
+    for language in ("yy", "zz"):
+        folder, expected = tmp_path / "out" / "together", (tmp_path / f"test.{language}").read_text().splitlines()
+        generated = (folder / f"{language}.generated").read_text()
+        sources = re.findall(r"^S-[0-9]+\t(.*)$", generated, flags=re.MULTILINE)
+        assert len(sources) == 12 and all(source.startswith(f"__{language}__ ") for source in sources)
+        found = (folder / f"{language}.txt").read_text().splitlines()
+        assert sum(one == other for one, other in zip(found, expected, strict=True)) > 6
