@@ -106,7 +106,7 @@ def test_the_dials_turn_what_they_say(texts):
         assert all(sum(word.side == "cognate" for word in pair.target) == share / 25 for pair in pairs)
 
 
-def test_words_are_as_rare_as_they_say_and_cognates_to_test_are_new():
+def test_words_are_as_rare_as_they_say_and_cognates_and_names_to_test_are_new():
     rng = random.Random(3)
     train = language.TASKS["rare"].train(rng, 1500)
     seen = Counter(word for pair in train for word in {*pair.source})
@@ -114,6 +114,14 @@ def test_words_are_as_rare_as_they_say_and_cognates_to_test_are_new():
         tested = language.TASKS["rare"].test(rng, frequency, 40)
         words = {pair.source[word.links[0]] for pair in tested for word in pair.target if word.side == "rare"}
         assert len(words) == 40 and {seen[word] for word in words} == {frequency}
+    facts = language.TASKS["facts"]
+    train = facts.train(rng, 2000)
+    reported, written = ({word for pair in train for word in words(pair)} for words in (
+        lambda pair: pair.source, lambda pair: [word.text for word in pair.target],
+    ))  # fmt: skip
+    for share, right in ((0, lambda names: names <= written), (100, lambda names: not names & written)):
+        names = {pair.target[0].text for pair in facts.test(rng, share, 100)}
+        assert names <= reported and right(names) and len(names) > 20
     cipher = language.TASKS["cipher"]
     known = {word for pair in cipher.train(rng, 500) for word in pair.source if word.endswith("en")}
     new = {word for pair in cipher.test(rng, 100, 100) for word in pair.source}
@@ -125,7 +133,8 @@ def test_measures():
         return measure.measures(found.split(), expected.split(), sides.split())
 
     assert set(score("a k b c").values()) == {100.0}
-    wrong = dict(exact=0, prefix=20, kept=50, fresh=50, jumps=20, source=200 / 3, target=0, rare=0, cognate=100)
+    wrong = dict(exact=0, prefix=20, kept=50, fresh=50, jumps=20, source=200 / 3, target=0, rare=0)
+    wrong |= dict(cognate=100, name=100)
     assert score("a m b b") == pytest.approx(wrong)
     assert score("a k b c c")["prefix"] == 80  # it does not end there
     assert score("")["fresh"] == 100 and score("")["kept"] == 0
@@ -134,7 +143,7 @@ def test_measures():
 
 # of each task what is not merely the name of an architecture, in one task or another
 SYSTEMS = dict(order="guided", twins="lstm", counts="conddec", length="coverage", sides="wide", rare="bridge_direct")
-SYSTEMS["cipher"] = "ava lstm"
+SYSTEMS |= dict(cipher="ava lstm", facts="pointer_generator")
 STUB = """#!/bin/bash
 for argument; do
   shift
@@ -180,4 +189,4 @@ def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
 
 def test_an_architecture_that_is_not_there(tmp_path):
     done = subprocess.run([str(LABORATORY / "run.sh"), "nothing"], capture_output=True, text=True)
-    assert done.returncode == 2 and "usage: run.sh cipher|counts|length|order|rare|sides|twins" in done.stderr
+    assert done.returncode == 2 and "usage: run.sh cipher|counts|facts|length|order|rare|sides|twins" in done.stderr

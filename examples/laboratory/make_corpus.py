@@ -1,7 +1,7 @@
 """Write a parallel corpus of a made-up language, in which the truth is known word by word.
 
     python make_corpus.py quickstart FOLDER
-    python make_corpus.py order|twins|counts|length|sides|rare|cipher FOLDER [--train N] [--test N] [--seed N]
+    python make_corpus.py order|twins|counts|length|sides|rare|cipher|facts FOLDER [--train N] [--test N] [--seed N]
 
 Target words show where they come from, so that a picture of attention can be read at a glance: ``dog`` is ``dogo``,
 ``red`` is ``redi`` and ``saw`` is ``sawum``. In the quickstart, adjectives follow their noun, the verb comes last,
@@ -12,7 +12,7 @@ and there is a test set for each of them: ``test``, ``test1``, ``test2``, ...
 Beside the text, ``.src`` and ``.tgt``, a line a sentence: ``.links``, pairs ``i-j`` of source and target words, from 0;
 ``.fertilities``, of each source word how many target words it is linked to; ``.sides``, what decides each target word:
 ``source`` or ``target``, and of what the source decides ``rare`` for a word that training has seldom, ``cognate`` for
-one that is spelt after its source word.
+one that is spelt after its source word, ``name`` for a name, which is the same on both sides.
 """
 
 import argparse
@@ -282,6 +282,28 @@ def cipher(rng: random.Random, share: int, training: bool) -> Pair:
     return Pair(source, target)
 
 
+# facts
+
+NAMES = 120  # of which training has every second one in summaries, and all in reports
+
+
+def facts(rng: random.Random, share: int, training: bool) -> Pair:
+    """A report of three events, and a summary of the one that is news; a ``share`` in percent is of new names."""
+    news = rng.randrange(3)
+    source: List[str] = []
+    target: List[Word] = []
+    for k in range(3):
+        number = rng.randrange(NAMES)
+        if k == news:
+            number += (number + (not training and 100 * rng.random() < share)) % 2
+        name, (verb, adjective, noun), place = f"ann{number}", map(rng.choice, (VERBS, ADJECTIVES, NOUNS)), len(source)
+        source += ["today" if k == news else "once", name, verb, adjective, noun]
+        if k == news:
+            target = [Word(name, (place + 1,), "name")]
+            target += [Word(TARGET[source[j]], (j,)) for j in (place + 4, place + 3, place + 2)]
+    return Pair(source, target)
+
+
 # all of them
 
 
@@ -311,6 +333,7 @@ TASKS = {
     "sides": mixed((0, 20, 33, 50), sides),
     "rare": Task(SEEN[::-1], rare_training, rare_test),
     "cipher": mixed((0, 50, 100), cipher),
+    "facts": mixed((0, 50, 100), facts),
 }
 
 

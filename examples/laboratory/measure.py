@@ -16,6 +16,7 @@ source   words in place, of those that the source decides
 target   words in place, of those that the target decides
 rare     words that stand in the translation, of those that training has seldom
 cognate  the same of words that are spelt after their source word
+name     the same of names
 ======== =============================================================================================================
 
 More is better everywhere. A sentence that has no such word has 100.
@@ -54,7 +55,7 @@ def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]
     for side in ("source", "target"):
         decided = [k for k, which in enumerate(sides) if (which == "target") == (side == "target")]
         result[side] = percent(sum(found[k : k + 1] == expected[k : k + 1] for k in decided), len(decided))
-    for side in ("rare", "cognate"):
+    for side in ("rare", "cognate", "name"):
         result[side] = percent(shared(found, own.get(side, [])), len(own.get(side, [])))
     return result
 

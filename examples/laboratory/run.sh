@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A task of the laboratory: make its corpus, sweep its systems over seeds, print the table of their differences, draw.
-#   run.sh order|twins|counts|length|sides|rare|cipher
+#   run.sh order|twins|counts|length|sides|rare|cipher|facts
 # tasks/TASK.yaml says what is predicted. Started again, it goes on where it stopped. In the environment:
 #   ARCHS     "recatt mine": these, each a system of the task or an architecture, and the task's baseline (default: all
 #             systems of the task)
@@ -47,6 +47,7 @@ if [ ! -e "$out/corpus" ]; then
     preprocess+=(--user-dir "$(fairseq-attnvariants user-dir)" --task char_translation)
   else
     preprocess+=(--align-suffix links)
+    if [ "$name" = facts ]; then preprocess+=(--joined-dictionary); fi
   fi
   fairseq-preprocess "${preprocess[@]}" --testpref "$tests" --destdir "$out/part/bin" > "$out/preprocess.log"
   mv "$out/part" "$out/corpus"
