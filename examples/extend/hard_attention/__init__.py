@@ -147,6 +147,7 @@ register_architecture(
     decoder_out_embed_dim=both,
     attention_score="bilinear",
     readout="hard_attention",
+    init="uniform",
     encoder_dropout_in=0.4,
     encoder_dropout_out=0.4,
     decoder_dropout_in=0.4,
