@@ -77,7 +77,8 @@ class Copying(Part, nn.Module):
         generating = steps._replace(memory=steps.memory._replace(readout=copies.generating))
         generated = self.readout.predict(features[..., :-1], project, generating)
         logs = at_least_float32(generated.output).log_softmax(2) + F.logsigmoid(choice)  # N x T x V
-        weights, beam = steps.weights.to(logs.dtype), len(logs) // len(copies.symbols)
+        weights = (steps.weights if generated.weights is None else generated.weights).to(logs.dtype)  # N x T x S
+        beam = len(logs) // len(copies.symbols)
         symbols, firsts = (rows.repeat_interleave(beam, 0).unsqueeze(1).expand_as(weights) for rows in copies[:2])
         copied = torch.zeros_like(weights).scatter_add(2, firsts, weights)  # Σ w_j where its first word is, else 0
         ratio = F.logsigmoid(-choice) + copied.clamp(min=torch.finfo(copied.dtype).tiny).log() - logs.gather(2, symbols)
