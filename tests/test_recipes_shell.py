@@ -22,12 +22,14 @@ CHARACTERS = " ".join(f"--{name} 8" for name in ("encoder-char-hidden-size", "at
 # what stands in the place of commands: small models, no network, no programs that are no part of the package
 STUBS = {
     "fairseq-train": f"""
+        sizes="{SIZES}" updates=2
         case "$*" in
-          *"--arch ava"*) more="{CHARACTERS} --decoder-out-embed-dim 8" ;;
-          *"--arch lstm"*) more="--decoder-out-embed-dim 8" ;;
-          *) more= ;;
+          *"--arch ava"*) sizes="$sizes {CHARACTERS} --decoder-out-embed-dim 8" ;;
+          *"--arch lstm"*) sizes="$sizes --decoder-out-embed-dim 8" ;;
+          *"--arch transformer"*) sizes="--encoder-embed-dim 8 --decoder-embed-dim 8" ;;
         esac
-        exec "$WARM/fairseq-train" "$@" {SIZES} $more --max-update 2 --batch-size 8 --cpu --num-workers 0""",
+        case "$*" in *--keep-interval-updates*) updates=24 ;; esac  # as many as are averaged
+        exec "$WARM/fairseq-train" "$@" $sizes --max-update $updates --batch-size 8 --cpu --num-workers 0""",
     "fairseq-generate": 'exec "$WARM/fairseq-generate" "$@" --cpu --max-len-b 10',
     "fairseq-hydra-train": "",
     "fairseq-attnvariants": """
@@ -108,6 +110,7 @@ def test_readme(recipe, warm, examples, tmp_path):
         .read_text()
         .replace("tail -n 2501", "tail -n 12")
         .replace("--best 5", "--best 1")
+        .replace("./multi30k.sh", "UPDATES=24 ./multi30k.sh")
     )
     shell = re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)
     assert shell

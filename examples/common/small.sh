@@ -4,13 +4,19 @@
 # those of subwords from N(0, 0.1²) and have 8; sentences are Multi30k's.
 small() {
   # shellcheck disable=SC2034  # options are used where this is sourced
-  options=(--encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-hidden-size 256 --decoder-hidden-size 256
-           --dropout 0.3 --label-smoothing 0.1 --optimizer adam --lr 1e-3 --batch-size 80)
-  local deviation=0.1 epochs=8
+  options=(--encoder-embed-dim 128 --decoder-embed-dim 128 --dropout 0.3 --label-smoothing 0.1 --optimizer adam --lr 1e-3
+           --batch-size 80)
+  local deviation=0.1 epochs=8 side
   if [ "$1" = words ]; then deviation=0.05 epochs=6; fi
   options+=(--max-epoch "$epochs")
   case $2 in
-    lstm) options+=(--encoder-bidirectional --decoder-out-embed-dim 128) ;;  # fairseq's own
+    transformer*) # fairseq's own, cut to the size of LividWo/Revisit-MMT's Transformer-Tiny
+      for side in encoder decoder; do
+        options+=("--$side-layers" 4 "--$side-ffn-embed-dim" 256 "--$side-attention-heads" 4)
+      done
+      return ;;
+    lstm) options+=(--encoder-bidirectional --decoder-out-embed-dim 128) ;; # fairseq's own
     *) options+=(--init-std "$deviation") ;;
   esac
+  options+=(--encoder-hidden-size 256 --decoder-hidden-size 256)
 }
