@@ -12,7 +12,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RECIPES = ["baselines", "alignment", "attribution", "distortion_fertility", "adaptive_weighting"]
-RECIPES += ["bridging", "attention_via_attention", "scan"]
+RECIPES += ["bridging", "attention_via_attention", "scan", "copying"]
 CORPORA = ["TEXT", "ENJA", "NIST", "NEWS", "wmt15", "wmt17"]
 SETS = ["val", "dev", "test", "test_2016_flickr", "czenali", *(f"nist0{year}" for year in (2, 3, 4, 5, 6, 8)), "liu"]
 SETS += ["newstest2013", "newstest2014", *(f"newstest{year}.tc" for year in (2014, 2015, 2016))]

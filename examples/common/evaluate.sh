@@ -2,7 +2,8 @@
 # Translate test sets with the best checkpoint and score them; CHECKPOINT=average.pt in the environment is another of OUT's.
 #   evaluate.sh words|bpe|characters PREPARED OUT SOURCE TARGET [fairseq-generate options]
 # PREPARED was written by prepare_*.sh, OUT by train.sh. In the environment: SUBSET="test test1" takes these test sets,
-# and scores them joined as well, as "all"; SACREBLEU="--chrf-beta 3" gives options to sacrebleu.
+# and scores them joined as well, as "all"; SACREBLEU="--chrf-beta 3" gives options to sacrebleu; COPIED=yes says that
+# the model of words was trained with --copying.
 # Writes OUT/SUBSET.txt, for words also OUT/SUBSET.replaced.txt with the UNKs replaced, and OUT/SUBSET.scores, against
 # PREPARED/SUBSET.TARGET and the further references beside it; also OUT/all.SOURCE and OUT/all.TARGET.
 set -euo pipefail
@@ -15,7 +16,9 @@ read -ra subsets <<< "${SUBSET:-test}"
 read -ra measures <<< "${SACREBLEU-}"
 kinds=(txt) longest=2  # times the source's symbols, and ten more: what has not ended by then is a loop
 case $unit in
-  words) options=(--print-alignment) kinds+=(replaced.txt) ;;
+  words)
+    options=(--print-alignment) kinds+=(replaced.txt)
+    [ "${COPIED-}" != yes ] || options+=(soft) ;;
   bpe) options=(--remove-bpe) ;;
   characters)
     options=(--task char_translation)
@@ -33,6 +36,7 @@ translate() {  # translate SUBSET [fairseq-generate options]
   grep ^H- "$out/$subset.generated" | LC_ALL=C sort -V | cut -f 3 > "$out/$subset.txt"
   if [ "$unit" = words ]; then
     [ ! -e "$prepared/lexicon.tsv" ] || lexicon=(--lexicon "$prepared/lexicon.tsv")
+    [ "${COPIED-}" != yes ] || lexicon+=(--copied "$prepared/bin/dict.$target.txt")
     fairseq-attnvariants replace-unk "$out/$subset.generated" --source "$prepared/$subset.$source" "${lexicon[@]}" \
       --output "$out/$subset.replaced.txt"
   fi
