@@ -179,14 +179,15 @@ STEPS = {word: 1 + k % 4 for k, word in enumerate(AGREEING)}
 
 
 def sides(rng: random.Random, share: int, training: bool) -> Pair:
-    """Twelve words, of which so many are followed by a particle that they are a ``share`` of all, in percent.
+    """8 or 12 words, 16 in a test, of which a particle follows so many that they are a ``share``, in percent.
 
     The particle comes one to four places after the previous one in the circle of :data:`PARTICLES`, as the target word
     between them says; only the first one is said by the first source word. Such as ``from-ki dog near cat``:
     ``dogo ki nearu cato ma``.
     """
-    agreeing = round(12 * share / (100 - share))
-    words = rng.sample(AGREEING, agreeing) + rng.sample(PLAIN, 12 - agreeing)
+    count = rng.choice([8, 12]) if training else 16
+    agreeing = round(count * share / (100 - share))
+    words = rng.sample(AGREEING, agreeing) + rng.sample(PLAIN, count - agreeing)
     rng.shuffle(words)
     place = first = rng.randrange(len(PARTICLES))
     target: List[Word] = []
