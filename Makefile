@@ -40,9 +40,9 @@ demo-char: .venv/.demo
 	$(PIP) -e ".[demo]"
 	@touch $@
 
-# two processes of one thread each: more threads than cores wait for one another
+# two processes of one thread each: more threads than cores wait for one another; who is done first takes of the other's
 test: install
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist worksteal
 
 check: install
 	.venv/bin/ruff check .

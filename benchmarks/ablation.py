@@ -27,7 +27,7 @@ from fairseq_attnvariants.nn.state import reorder
 
 def pytorchs(self, data, sizes, initial):
     """A layer of PyTorch's own, with the interface of ours."""
-    parts = tuple(part.contiguous() for part in initial.chunk(self.cell.parts, dim=-1))
+    parts = tuple(part.contiguous() for part in initial.chunk(self.kind.parts, dim=-1))
     packed = PackedSequence(data, torch.tensor(sizes))
     outputs, final = self.kernels.forward(self, packed, parts if len(parts) > 1 else parts[0])
     return outputs.data, torch.cat(final, dim=-1) if len(parts) > 1 else final
@@ -41,7 +41,6 @@ def without(kind, replacement=loop._replacement):
 # what is put in the place of each
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
-    "of these, those of attention's values": without(attention.WeightedSum),
     "energies by blocks of sentences": without(attention.Recomputed),
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
 }

@@ -14,11 +14,12 @@ from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, GRUCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
 from .nn.copying import Copying
-from .nn.decoder import AnyReadout, Decoder, InitialState, InitialStates, LayersAbove
+from .nn.decoder import AnyReadout, Decoder, InitialState, InitialStates
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.fast.blocks import by_blocks
 from .nn.fast.loop import in_loop
 from .nn.histories import HISTORIES, History
+from .nn.layers import Layers
 from .nn.readout import READOUTS, AdaptiveWeighting
 from .nn.transition import AnyAttention, AnyCell, Condition, Transition
 from .nn.twins import Loop
@@ -49,28 +50,38 @@ def speed_up(module: Any) -> Any:
 
 def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
-    words: Dict[str, Any] = dict(
-        cell=_part(cfg, CELLS, cfg.encoder_cell),
-        input_dim=cfg.encoder_embed_dim,
-        hidden_dim=cfg.encoder_hidden_size,
-        layers=cfg.encoder_layers,
-        bidirectional=bidirectional_layers(cfg),
-        residuals=cfg.residuals,
-        dropout=dropout,
-        between=cfg.encoder_dropout_out,
-        hidden_dropout=cfg.encoder_dropout_hidden,
+    embed, hidden, layers = cfg.encoder_embed_dim, cfg.encoder_hidden_size, cfg.encoder_layers
+    make: Any = partial(
+        Layers,
         norm=str(cfg.layer_norm) != "none",
         depth=cfg.encoder_transition_depth,
+        hidden_dropout=cfg.encoder_dropout_hidden,
     )
     if str(cfg.encoder_type) == "hierarchical":
-        words.update(words_alone=cfg.attention_via_words_alone)
-        return HierarchicalEncoder(_part(cfg, CELLS, cfg.encoder_char_cell), cfg.encoder_char_hidden_size, **words)
-    words.update(bridge=cfg.bridge_source, levels=2 if cfg.attention_via else 1)
-    if str(cfg.encoder_type) == "bidirectional":
-        return BidirectionalEncoder(**words)
-    sizes, words["input_dim"] = filters(cfg), sum(filters(cfg))
-    above = BidirectionalEncoder(**words)
-    return ConvolutionalEncoder(cfg.encoder_embed_dim, sizes, cfg.encoder_pooling, cfg.encoder_highway_layers, above)
+        characters = make(_part(cfg, CELLS, cfg.encoder_char_cell), embed, cfg.encoder_char_hidden_size, 1)
+        words = _encoder_layers(cfg, make, cfg.encoder_char_hidden_size, layers)
+        return HierarchicalEncoder(characters, words, dropout, cfg.attention_via_words_alone)
+    sizes = filters(cfg) if str(cfg.encoder_type) == "convolutional" else []
+    lowest = 1 if cfg.attention_via else layers  # a level of its own
+    rnn = _encoder_layers(cfg, make, sum(sizes) or embed, lowest)
+    upper = _encoder_layers(cfg, make, 2 * hidden, layers - 1, below=1) if cfg.attention_via else None
+    encoder = BidirectionalEncoder(rnn, dropout, upper, cfg.bridge_source)
+    if not sizes:
+        return encoder
+    return ConvolutionalEncoder(embed, sizes, cfg.encoder_pooling, cfg.encoder_highway_layers, encoder)
+
+
+def _encoder_layers(cfg, make: Any, input_dim: int, layers: int, below: int = 0) -> Layers:
+    """So many layers above those ``below``, from which directions and residuals are counted."""
+    return make(
+        _part(cfg, CELLS, cfg.encoder_cell),
+        input_dim,
+        cfg.encoder_hidden_size,
+        layers,
+        dropout=cfg.encoder_dropout_out,
+        bidirectional=bidirectional_layers(cfg) - below,
+        residuals=max(0, cfg.residuals - below),
+    )
 
 
 def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
@@ -106,16 +117,17 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
     )
 
 
-def _layers_above(cfg, layers: int, context: int) -> LayersAbove:
-    return LayersAbove(
+def _layers_above(cfg, layers: int, context: int) -> Layers:
+    return Layers(
         _part(cfg, CELLS, cfg.decoder_cell),
+        cfg.decoder_hidden_size,
         cfg.decoder_hidden_size,
         layers,
         cfg.decoder_dropout_out,
-        context * cfg.context_to_layers,
         residuals=max(0, cfg.residuals - 1),  # counted above the transition's layer
+        beside=context * cfg.context_to_layers,
         norm=_decoder_norm(cfg),
-        masked=cfg.decoder_dropout_hidden > 0,
+        hidden_dropout=cfg.decoder_dropout_hidden,
     )
 
 

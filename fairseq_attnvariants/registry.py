@@ -80,7 +80,9 @@ class Part:
     """options of the model that its constructor takes: its name for each, and the model's"""
 
     def context_readers(self) -> Optional[Sequence[Any]]:
-        """The linear maps by which alone it reads a context or a memory's values; None where it does not say.
+        """Its own linear maps, by which alone it reads a context or a memory's values; None where it does not say.
+
+        Parts within a part say theirs themselves.
 
         Beam search projects annotations before contexts, which is quicker, only where all parts say it.
         """

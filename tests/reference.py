@@ -513,7 +513,7 @@ class Decoder:
     def higher(self, hidden):
         """The output of the layers above the transition, of its output."""
         for k in range(len(self.above)):
-            step, _ = recurrence(self.p.below("above.rnn"), self.kind, k)
+            step, _ = recurrence(self.p.below("above"), self.kind, k)
             read = torch.cat([hidden, self.past.context]) if self.cfg.context_to_layers else hidden
             self.above[k] = step(read, self.above[k])
             hidden = self.above[k][: self.n] + (hidden if 0 < self.cfg.residuals <= k + 2 else 0)

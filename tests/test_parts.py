@@ -2,13 +2,12 @@
 
 import math
 import re
-from functools import partial
 
 import pytest
 import torch
 from conftest import batch, build
 from reference import adaptive_gru
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from fairseq_attnvariants.nn import cells as kinds
@@ -34,7 +33,7 @@ from fairseq_attnvariants.nn.fast import blocks
 from fairseq_attnvariants.nn.fast.blocks import RecomputedBlocks
 from fairseq_attnvariants.nn.histories import DistanceHistory, Past, uniform_weights
 from fairseq_attnvariants.nn.init import Scheme
-from fairseq_attnvariants.nn.layers import Direction, FusedStep, Layers, sweep
+from fairseq_attnvariants.nn.layers import CellLayer, Layers
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.nn.windows import MonotoneWindow, PredictiveWindow
@@ -69,20 +68,21 @@ CELLS = pytest.mark.parametrize("cell", [GRUCell, AdaptiveGRUCell, LSTMCell])
 
 @CELLS
 def test_gradient_of_a_step(cell):
-    inputs = double(2, 3 * cell.gates), double(2, 3 * cell.gates), double(2, cell({"x": 1}, 3).state_dim)
-    assert torch.autograd.gradcheck(cell.step, inputs)
+    own = cell({"x": 1}, 3)
+    inputs = double(2, 3 * cell.gates), double(2, 3 * cell.gates), double(2, own.state_dim)
+    assert torch.autograd.gradcheck(own.step, inputs)
 
 
 @CELLS
-@pytest.mark.parametrize("reverse", [False, True])
-def test_gradient_of_a_sweep(cell, reverse):
-    inputs = double(cell.gates * 2, 3), double(cell.gates * 2), double(cell.gates * 2, 2), double(6, 3)
+@pytest.mark.parametrize("directions", [1, 2])
+def test_gradient_of_a_layer(cell, directions):
+    layer = CellLayer(cell, 3, 2, directions).double()
+    names, values = zip(*layer.named_parameters())
 
-    def swept(weight, bias, recurrent, data, initial):
-        direction = Direction(partial(linear, weight=weight, bias=bias), FusedStep(cell, recurrent))
-        return sweep(cell, direction, data, [3, 2, 1], initial, reverse)
+    def swept(data, initial, *parameters):
+        return torch.func.functional_call(layer, dict(zip(names, parameters)), (data, [3, 2, 1], initial))
 
-    assert torch.autograd.gradcheck(swept, (*inputs, double(3, cell({"x": 1}, 2).state_dim)))
+    assert torch.autograd.gradcheck(swept, (double(6, 3), double(directions, 3, cell.parts * 2), *values))
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
@@ -190,7 +190,7 @@ def test_controls_of_the_adaptive_gru_start_doubled():
 
 def test_further_cells_that_keep_the_state_are_none():
     """With z = 1 the cells that read only the state hand it on."""
-    plain, deep = (Layers(GRUCell, 3, 4, 2, bidirectional=2, depth=depth, masked=True) for depth in (1, 3))
+    plain, deep = (Layers(GRUCell, 3, 4, 2, bidirectional=2, depth=depth, hidden_dropout=0.5) for depth in (1, 3))
     with torch.no_grad():
         for layer, deeper in zip(plain.layers, deep.layers):
             for cell, [first, *others] in zip(layer.cells, (direction.cells for direction in deeper.cells)):
@@ -359,7 +359,7 @@ def test_positions_and_first_weights_ignore_padding():
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
-    encoder = BidirectionalEncoder(kinds.CELLS[kind], 3, 4, layers, torch.nn.Identity())
+    encoder = BidirectionalEncoder(Layers(kinds.CELLS[kind], 3, 4, layers, bidirectional=1), torch.nn.Identity())
     embedded = torch.randn(2, 5, 3)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
     right = encoder(embedded, padding)
@@ -374,7 +374,8 @@ def test_encoder_is_the_same_whichever_side_the_padding_is_on(kind, layers):
 
 def test_segments_start_at_the_first_real_character():
     """A segment's weight is shared by its real characters; what does not belong to the sentence changes nothing."""
-    encoder = ConvolutionalEncoder(3, [2, 0, 4], 2, 1, BidirectionalEncoder(GRUCell, 6, 5, 1, torch.nn.Identity()))
+    encoder = BidirectionalEncoder(Layers(GRUCell, 6, 5, 1, bidirectional=1), torch.nn.Identity())
+    encoder = ConvolutionalEncoder(3, [2, 0, 4], 2, 1, encoder)
     embedded = torch.randn(2, 5, 3)
     padding = torch.tensor([[False] * 5, [True, True, False, False, False]])
     left = encoder(embedded, padding)

@@ -11,6 +11,7 @@ RENAMED = [
     (LAYERS + r"\.layers\.(\d+)\.cells\.0\.(\d+)\.", r"\1.layers.\2.cells.\3."),
     (LAYERS + r"\.cells\.(\d+)\.(\d+)\.", r"\1.layers.\2.cells.\3."),
     (LAYERS + r"\.((?:weight|bias)_[ih]h)_l(\d+)", r"\1.layers.\3.\2_l0"),
+    (r"decoder\.network\.above\.rnn\.", "decoder.network.above."),
 ]
 """How names begin in an older version, and what stands there now; one after the other."""
 

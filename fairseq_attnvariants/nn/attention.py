@@ -7,7 +7,7 @@ may look, and a normalizer makes weights of the energies there.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -61,13 +61,11 @@ class Recomputed(nn.Module):
     evaluate: Callable[..., Tensor] = staticmethod(evaluated)
     """what is done where there is no backward pass"""
 
-    def forward(
-        self, energies: Callable[..., Tensor], query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures
-    ) -> Tensor:
+    def forward(self, energies: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """``B x k x S``, of arguments as those of :func:`additive_energies`."""
         if not torch.is_grad_enabled():
-            return self.evaluate(energies, query, keys, vector, *features)
-        return checkpoint(energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False)
+            return self.evaluate(energies, *arguments)
+        return checkpoint(energies, *arguments, use_reentrant=False, preserve_rng_state=False)
 
 
 class Normalizer(Part, nn.Module):
@@ -84,6 +82,9 @@ class Normalizer(Part, nn.Module):
     def __init__(self, temperature: float = 1.0):
         super().__init__()
         self.temperature = temperature
+
+    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
+        return []
 
     def normalize(self, energies: Tensor) -> Tensor:
         """Weights of energies, ``... x S``; those that nothing looks at have the lowest number that there is."""
@@ -159,13 +160,6 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
-class WeightedSum(nn.Module):
-    """A :func:`weighted_sum` of values that are the same at every step."""
-
-    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        return weighted_sum(weights, values)
-
-
 class Attention(Part, nn.Module):
     """``w_i = softmax(e_i)`` of a score's energies ``e_ij``, and ``c_i = Σ_j w_ij s_j``.
 
@@ -203,7 +197,6 @@ class Attention(Part, nn.Module):
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
         self.window = window or Window(widths)
-        self.sum = WeightedSum()
 
     @property
     def averages(self) -> bool:
@@ -211,9 +204,9 @@ class Attention(Part, nn.Module):
         kind = type(self)
         return kind.read is Attention.read and kind.forward is Attention.forward
 
-    def parts(self) -> List[Part]:
-        """What reads the memory and the state beside itself."""
-        return [self.window, *self.histories.values()]  # type: ignore[list-item]
+    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
+        """As :meth:`..registry.Part.context_readers`; the values are what :attr:`averages` is about."""
+        return []
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         """``e_ij``, ``B x k x S``, or of ``h`` heads ``h x B x k x S``, float32 or better.
@@ -241,17 +234,20 @@ class Attention(Part, nn.Module):
             state: of the previous step, for the histories.
             guide: projected already, ``N x A``, or None.
         """
-        projected = plus(self.query_norm(self.query(query)), guide, self.histories.query_term(memory, state))  # N x A
-        rows = grouped(projected, memory.keys)  # B x k x A
-        energies = self.energies(rows, memory.keys, *self.histories.key_features(memory, state))
-        energies = plus(energies, self.histories.energy_term(memory, state))  # B x k x S, or h x B x k x S
+        pasts = self.histories.pasts(memory, state)
+        terms = (history.query_term(past) for history, past in pasts)
+        projected = plus(self.query_norm(self.query(query)), guide, *terms)  # N x A
+        features = (history.key_features(past) for history, past in pasts)
+        energies = self.energies(grouped(projected, memory.keys), memory.keys, *filter(None, features))
+        terms = (history.energy_term(past) for history, past in pasts)
+        energies = plus(energies, *terms)  # B x k x S, or h x B x k x S
         attended = self.read(self.normalizer(energies, *self.window(query, memory, state)), memory)
         return attended._replace(context=attended.context.to(query.dtype))
 
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         """What weights as :meth:`energies` find in the memory."""
         weights = weights.flatten(0, -2)  # N x S
-        return Attended(self.sum(weights, memory.values), weights)
+        return Attended(weighted_sum(weights, memory.values), weights)
 
 
 SCORES: Registry = Registry("attention score", Attention)
@@ -351,8 +347,7 @@ class AttentionViaAttention(nn.Module):
     """Attention to a lower level that is guided by attention to a higher one (Zhao and Zhang 2018 §3.2).
 
     ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level, where the
-    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  As ``c^w`` is a weighted sum, so is
-    ``W_cc c^w``: of annotations that are projected once.
+    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.
 
     Args:
         upper, lower: attention to the two levels; the lower one has the guide ``c^w`` (without a guide the two are
@@ -365,35 +360,24 @@ class AttentionViaAttention(nn.Module):
         super().__init__()
         self.upper = upper
         self.lower = lower
-        self.guide_sum = WeightedSum()
 
     @property
     def histories(self) -> Histories:
         """The lower level's."""
         return self.lower.histories
 
-    def parts(self) -> List[Part]:
-        """Those of both levels."""
-        return [*self.upper.parts(), *self.lower.parts()]
-
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
         annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
         assert annotations is not None and padding_mask is not None
         upper = self.upper.memory(encoded._replace(annotations=annotations, padding_mask=padding_mask))
-        guide = self.lower.guide if self.upper.averages else None
-        guides = None if guide is None else guide(annotations)  # B x W x A
-        return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
+        return self.lower.memory(encoded)._replace(upper=upper)
 
     def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once to each level; as :meth:`Attention.forward`, where ``guide`` is the higher level's."""
         assert memory.upper is not None
         above = self.upper(query, memory.upper, state, guide)
-        guide, guides = None, memory.upper.guides
-        if guides is not None:
-            guide = self.guide_sum(above.weights, guides)  # N x A
-        elif self.lower.guide is not None:
-            guide = self.lower.guide(above.context)
+        guide = None if self.lower.guide is None else self.lower.guide(above.context)  # N x A
         below = self.lower(query, memory, state, guide)
         return below._replace(context=torch.cat([above.context, below.context], dim=1), upper_weights=above.weights)
 

@@ -185,15 +185,14 @@ class AdaptiveGRUCell(Cell):
         for parameter in self.parameters():
             parameter[: 3 * self.hidden_dim] *= self.start
 
-    @classmethod
-    def step(cls, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+    def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         reset_x, update_x, candidate_x, gate_x = inputs.chunk(4, dim=-1)  # N x n
         reset_h, update_h, candidate_h, gate_h = recurrent.chunk(4, dim=-1)  # N x n
         gate = torch.sigmoid(gate_x + gate_h)
         reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate))  # lerp: (1-g) ∘ x + g ∘ h
         update = torch.sigmoid(torch.lerp(update_x, update_h, gate))
         candidate = torch.tanh(torch.lerp(candidate_x, reset * candidate_h, gate))
-        return torch.lerp(candidate, cls.carried(gate, previous), update)
+        return torch.lerp(candidate, self.carried(gate, previous), update)
 
     @staticmethod
     def carried(gate: Tensor, previous: Tensor) -> Tensor:
@@ -216,22 +215,16 @@ class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
         self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=False)
         self.bias = nn.Parameter(torch.empty(self.gates * hidden_dim))
 
-    def context_readers(self) -> Sequence[nn.Linear]:
-        """As :meth:`..registry.Part.context_readers`."""
-        return context_maps(self.inputs)
-
-    def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
-        """One step, as :meth:`Cell.forward`."""
-        total = add_inputs(self.inputs, projected, inputs)
-        assert total is not None and self.bias is not None
-        reset_x, update_x, candidate_x, gate_x = total.to(state.dtype).chunk(4, dim=-1)  # N x n
-        reset_h, update_h, candidate_h, gate_h = self.recall(state).chunk(4, dim=-1)  # N x n
-        reset_b, update_b, candidate_b, gate_b = self.bias.to(state.dtype).chunk(4)  # n
+    def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+        assert self.bias is not None
+        reset_x, update_x, candidate_x, gate_x = inputs.chunk(4, dim=-1)  # N x n
+        reset_h, update_h, candidate_h, gate_h = recurrent.chunk(4, dim=-1)  # N x n
+        reset_b, update_b, candidate_b, gate_b = self.bias.to(previous.dtype).chunk(4)  # n
         gate = torch.sigmoid(gate_x + gate_h + gate_b)
         reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate) + reset_b)
         update = torch.sigmoid(torch.lerp(update_x, update_h, gate) + update_b)
         candidate = (1 - gate) * torch.tanh(candidate_x + gate * reset * (candidate_h + candidate_b))
-        return torch.lerp(candidate, self.carried(gate, state), update)
+        return torch.lerp(candidate, self.carried(gate, previous), update)
 
 
 @register_cell("doubled_gru")
@@ -271,7 +264,7 @@ class LSTMCell(Cell):
         return torch.cat([torch.sigmoid(output_gate) * torch.tanh(cell), cell], dim=-1)  # N x 2n
 
 
-class ContextGatedCell(nn.Module):
+class ContextGatedCell(Part, nn.Module):
     """A GRU with a context gate: how much of its input is of the source, how much of the target (Tu et al. 2017).
 
     ``z = σ(W_z y + U_z h + C_z c + b_z)``; in every gate and in the candidate it scales ``C c`` (``source``) or ``W y``
@@ -377,11 +370,6 @@ class DeepCell(nn.Module):
     def inputs(self) -> Any:
         """The first cell's."""
         return self.cells[0].inputs
-
-    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
-        """As :meth:`..registry.Part.context_readers`, of all cells."""
-        found = [cell.context_readers() for cell in self.cells]  # type: ignore[operator]
-        return None if None in found else [reader for readers in found for reader in readers]
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """The first cell's."""

@@ -3,7 +3,7 @@
 Shapes as in :mod:`.state`; ``V`` target symbols.
 """
 
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -47,10 +47,8 @@ class Copying(Part, nn.Module):
         self.context = nn.Linear(widths.context, 1, bias=False)
         self.register_buffer("symbols", symbols, persistent=False)  # the dictionaries say it
 
-    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
-        """As :meth:`..registry.Part.context_readers`."""
-        readers = self.readout.context_readers()
-        return None if readers is None else [*readers, self.context]
+    def context_readers(self) -> Sequence[nn.Linear]:
+        return [self.context]
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """The other's features, and ``log p - log(1-p)``, ``N x T x (f + 1)``; arguments as it has them."""

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .cells import MakeCell
 from .copying import Copying
 from .dropout import drop_hidden
 from .layer_norm import at_least_float32, layer_norm
@@ -88,27 +87,6 @@ class InitialStates(nn.ModuleList):
         return torch.cat([initial(encoded) for initial in self], dim=1)
 
 
-class LayersAbove(nn.Module):
-    """Layers above the transition.  They feed nothing back to it, so they run over all steps at once.
-
-    Args:
-        cell, hidden_dim, layers, dropout, options: as :class:`~.layers.Layers` has them.
-        context: width of the context that every layer reads (Wu et al. 2016), or 0.
-    """
-
-    def __init__(self, cell: MakeCell, hidden_dim: int, layers: int, dropout: float, context: int = 0, **options: Any):
-        super().__init__()
-        self.layers = layers
-        self.context = context
-        self.rnn = Layers(cell, hidden_dim, hidden_dim, layers, dropout, beside=context, **options)
-
-    def forward(self, outputs: Tensor, contexts: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
-        """``N x T x n``, ``N x T x a`` and ``N x layers x state width`` to outputs and a state of the same shapes."""
-        beside = {"beside": contexts} if self.context else {}
-        outputs, final = self.rnn(outputs, state.transpose(0, 1), **beside)
-        return outputs, final.transpose(0, 1)
-
-
 class Decoder(Loop):
     """An attentional decoder composed of parts.
 
@@ -117,7 +95,8 @@ class Decoder(Loop):
         initial: makes ``h_0`` of all layers.
         readout: makes the features.
         initial_query: makes ``q_0`` (RNNAtt), with weights of its own.
-        above: layers above the transition.
+        above: layers above the transition.  They feed nothing back to it, so they run over all steps at once; they may
+            read contexts beside (Wu et al. 2016).
         recompute_steps: keep, for the backward pass, only the states of every so many steps, and compute those between
             them again; 0 keeps all.
         hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of all cells.
@@ -130,7 +109,7 @@ class Decoder(Loop):
         initial: Union[InitialState, InitialStates],
         readout: AnyReadout,
         initial_query: Optional[InitialState] = None,
-        above: Optional[LayersAbove] = None,
+        above: Optional[Layers] = None,
         recompute_steps: int = 0,
         hidden_dropout: float = 0.0,
         reads_all_layers: bool = False,
@@ -167,7 +146,7 @@ class Decoder(Loop):
             query=None if self.initial_query is None else self.initial_query(encoded),
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
-            above=None if self.above is None else higher.unflatten(1, (self.above.layers, -1)),
+            above=None if self.above is None else higher.unflatten(1, (len(self.above.layers), -1)),
             histories=self.transition.attention.histories.start(memory),
             readout=self.readout.start(memory),
         )
@@ -210,8 +189,8 @@ class Decoder(Loop):
         if self.reads_all_layers:
             hidden = torch.cat(last.outputs(hiddens), dim=-1)  # N x T x (layers · n)
         if self.above is not None and state.above is not None:
-            hidden, higher = self.above(hidden, contexts, state.above)
-            state = state._replace(above=higher)
+            hidden, higher = self.above(hidden, state.above.transpose(0, 1), contexts)
+            state = state._replace(above=higher.transpose(0, 1))
         features = self.readout(hidden, target, contexts)  # N x T x f
         *weights, conditions = (_stacked([getattr(state, name) for state in states]) for name in OTHERS)
         return Decoded._make([features, *(of_tokens(each, memory) for each in weights), conditions, state])

@@ -3,13 +3,12 @@
 Shapes as in :mod:`.state`; padding may stand left or right.
 """
 
-from typing import Any, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import MakeCell
 from .dropout import drop_hidden
 from .layers import Layers
 from .state import Encoded
@@ -21,53 +20,18 @@ class BidirectionalEncoder(nn.Module):
     With fewer bidirectional layers than layers it is ``s_j = →s_j`` of those above (Wu et al. 2016).
 
     Args:
-        cell: the kind of cell.
-        input_dim: embedding width ``m``.
-        hidden_dim: width ``n`` of each direction.
-        layers: number of layers; each reads both directions of the one below.
-        bidirectional: how many of them, the lowest, have both directions.
+        rnn: the layers.
         dropout: of the annotations.
-        between: dropout rate between layers.
+        upper: layers above them, whose annotations are a level of their own, the higher one (Zhao and Zhang 2018 §3.2).
         bridge: whether annotations carry the embeddings (source-side bridging).
-        levels: 2 makes the lowest layer a level of its own, with the others as the higher one (Zhao and
-            Zhang 2018 §3.2).
-        hidden_dropout: rate of :func:`~.dropout.drop_hidden`.
-        residuals: the layer, from 1, from which on a layer's input is added to its output, or 0.
-        options: of the layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayer`.
     """
 
-    def __init__(
-        self,
-        cell: MakeCell,
-        input_dim: int,
-        hidden_dim: int,
-        layers: int,
-        dropout: nn.Module,
-        between: float = 0.0,
-        bridge: bool = False,
-        levels: int = 1,
-        hidden_dropout: float = 0.0,
-        bidirectional: int = 1,
-        residuals: int = 0,
-        **options: Any,
-    ):
+    def __init__(self, rnn: Layers, dropout: nn.Module, upper: Optional[Layers] = None, bridge: bool = False):
         super().__init__()
-        self.bridge = bridge
+        self.rnn = rnn
         self.dropout = dropout
-        self.hidden_dropout = hidden_dropout
-        lowest = layers if levels == 1 else 1
-        options.update(dropout=between, masked=hidden_dropout > 0)
-        self.rnn = Layers(
-            cell,
-            input_dim,
-            hidden_dim,
-            lowest,
-            bidirectional=min(bidirectional, lowest),
-            residuals=residuals,
-            **options,
-        )
-        options.update(bidirectional=bidirectional - 1, residuals=max(0, residuals - 1))  # counted above the lowest
-        self.upper = None if levels == 1 else Layers(cell, 2 * hidden_dim, hidden_dim, layers - 1, **options)
+        self.upper = upper
+        self.bridge = bridge
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
         """Encode a batch.
@@ -77,10 +41,10 @@ class BidirectionalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: not read.
         """
-        states, final = run(drop_hidden(self.rnn, embedded, self.hidden_dropout), embedded, padding_mask)  # B x S x 2n
+        states, final = run(self.rnn, embedded, padding_mask)  # B x S x 2n
         annotations, upper = self.dropout(states), None
         if self.upper is not None:
-            upper, final = run(drop_hidden(self.upper, annotations, self.hidden_dropout), annotations, padding_mask)
+            upper, final = run(self.upper, annotations, padding_mask)
             upper = self.dropout(upper)
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.bridge:
@@ -95,42 +59,18 @@ class HierarchicalEncoder(nn.Module):
     the character state at the end of each word.
 
     Args:
-        character_cell, character_dim: kind of cell and width of the character RNN.
-        cell: the kind of cell of the word RNN.
-        input_dim: width ``m`` of the characters' embeddings.
-        hidden_dim: width ``n`` of each direction of the word RNN.
-        layers, bidirectional, residuals: of the word RNN, as :class:`BidirectionalEncoder`'s.
+        characters: the character RNN, of one direction.
+        words: the word RNN.
         dropout: of both annotations.
-        between: dropout rate between layers.
-        hidden_dropout: rate of :func:`~.dropout.drop_hidden`.
         words_alone: keep the characters' states from the decoder; a word's weight is shared among its characters.
-        options: of all layers: ``norm`` and ``depth``, see :class:`~.layers.CellLayer`.
     """
 
-    def __init__(
-        self,
-        character_cell: MakeCell,
-        character_dim: int,
-        cell: MakeCell,
-        input_dim: int,
-        hidden_dim: int,
-        layers: int,
-        dropout: nn.Module,
-        between: float = 0.0,
-        hidden_dropout: float = 0.0,
-        bidirectional: int = 1,
-        residuals: int = 0,
-        words_alone: bool = False,
-        **options: Any,
-    ):
+    def __init__(self, characters: Layers, words: Layers, dropout: nn.Module, words_alone: bool = False):
         super().__init__()
+        self.characters = characters
+        self.words = words
         self.dropout = dropout
         self.words_alone = words_alone
-        self.hidden_dropout = hidden_dropout
-        options["masked"] = hidden_dropout > 0
-        self.characters = Layers(character_cell, input_dim, character_dim, 1, **options)
-        sizes = character_dim, hidden_dim, layers, between, bidirectional, residuals
-        self.words = Layers(cell, *sizes, **options)
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.
@@ -140,11 +80,9 @@ class HierarchicalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
-        states, _ = run(
-            drop_hidden(self.characters, embedded, self.hidden_dropout), embedded, padding_mask
-        )  # B x S x a
+        states, _ = run(self.characters, embedded, padding_mask)  # B x S x a
         words, words_mask = gather(states, word_ends)
-        upper, final = run(drop_hidden(self.words, words, self.hidden_dropout), words, words_mask)  # B x W x 2n
+        upper, final = run(self.words, words, words_mask)  # B x W x 2n
         embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.words_alone:
             word = word_ends.cumsum(1) - word_ends.long()  # B x S; its end belongs to it
@@ -167,7 +105,7 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tens
     places = (order * length + (real.int().argmax(1)[order] + steps) % length)[begun]
     sizes = begun.sum(1)[: int(lengths[0])].cpu()
     packed = PackedSequence(inputs.flatten(0, 1).index_select(0, places), sizes, order, order.argsort())
-    outputs, final = rnn(packed)
+    outputs, final = drop_hidden(rnn, inputs, rnn.hidden_dropout)(packed)
     states = outputs.data.new_zeros(batch * length, outputs.data.size(1)).index_copy(0, places, outputs.data)
     final = rnn.cell.output(final)  # layers times directions x B x n
     top = final[-(states.size(1) // final.size(2)) :]

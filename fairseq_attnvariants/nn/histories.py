@@ -80,7 +80,7 @@ register_history = HISTORIES.register
 
 
 class Histories(nn.ModuleDict):
-    """Several histories as one: their terms add up, and each has entries of its own, by its name."""
+    """Several histories, of which each has entries of its own, by its name; their terms add up."""
 
     def remember(self, annotations: Tensor) -> Dict[str, Any]:
         """The memory's entries."""
@@ -90,27 +90,17 @@ class Histories(nn.ModuleDict):
         """The entries of the first state."""
         return {name: history.start(memory) for name, history in self.items()}  # type: ignore[operator]
 
-    def query_term(self, memory: Memory, state: State) -> Optional[Tensor]:
-        """The sum of all, ``N x A``."""
-        return plus(*self._all("query_term", memory, state))
-
-    def key_features(self, memory: Memory, state: State) -> List[KeyFeatures]:
-        """All that there are."""
-        return [features for features in self._all("key_features", memory, state) if features is not None]
-
-    def energy_term(self, memory: Memory, state: State) -> Optional[Tensor]:
-        """The sum of all, ``B x k x S``, float32."""
-        return plus(*self._all("energy_term", memory, state))
+    def pasts(self, memory: Memory, state: State) -> List[Tuple[Any, Past]]:
+        """Each history and what it reads at a step."""
+        return [
+            (history, Past(memory, state, memory.histories[name], state.histories[name]))
+            for name, history in self.items()
+        ]
 
     def next(self, memory: Memory, state: State, weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
         """The entries of the next state."""
-        return dict(zip(self, self._all("next", memory, state, weights, hidden)))
-
-    def _all(self, method: str, memory: Memory, state: State, *arguments: Any) -> List[Any]:
-        return [
-            getattr(history, method)(Past(memory, state, memory.histories[name], state.histories[name]), *arguments)
-            for name, history in self.items()
-        ]
+        found = (history.next(past, weights, hidden) for history, past in self.pasts(memory, state))
+        return dict(zip(self, found))
 
 
 @register_history("context")

@@ -6,39 +6,26 @@ length, and for cells that PyTorch does not have, the equations of :mod:`.cells`
 Shapes as in :mod:`.state`; ``d`` is the number of layers times directions.
 """
 
-from functools import partial
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import GRUCell, LSTMCell, MakeCell, deepened, with_residual
-from .init import Scheme, by_gate
+from .cells import Cell, GRUCell, LSTMCell, MakeCell, deepened, with_residual
+from .init import Scheme
 from .twins import Loop
 
 
-class Direction(NamedTuple):
-    """One direction of a layer."""
-
-    project: Callable[[Tensor], Tensor]
-    """the inputs of all steps, ``... x input width`` to ``... x gates·n``"""
-    step: Callable[[Tensor, Tensor], Tensor]
-    """from a state, ``N x state width``, and a projected input, ``N x gates·n``, to the next state"""
-
-
-def sweep(
-    cell: Any, direction: Direction, data: Tensor, sizes: Sequence[int], state: Tensor, reverse: bool
-) -> Tuple[Tensor, Tensor]:
+def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, reverse: bool) -> Tuple[Tensor, Tensor]:
     """One direction of a layer over packed sequences.
 
     A sequence that has ended (or, in reverse, not begun) is no row of a step, so padding cannot touch a state.
 
     Args:
-        cell: tells the output from the state.
-        direction: what is done.
-        data: the inputs of all steps after one another, ``sum(sizes) x input width``.
+        cell: what steps.
+        projected: its inputs at all steps after one another, ``sum(sizes) x gates·n``.
         sizes: how many sequences have each step; they are sorted by length.
         state: before the first step, ``B x state width``.
         reverse: from the last step to the first.
@@ -46,42 +33,43 @@ def sweep(
     Returns:
         the outputs ``sum(sizes) x n`` and the last states ``B x state width``.
     """
-    steps = direction.project(data).split(sizes)
+    steps = projected.split(sizes)
     outputs: List[Tensor] = []
     for inputs in reversed(steps) if reverse else steps:
         running, resting = state.split([len(inputs), len(state) - len(inputs)])
-        running = direction.step(running, inputs)
+        running = cell(running, inputs)
         outputs.append(cell.output(running))
         state = torch.cat([running, resting]) if len(resting) else running
     return torch.cat(outputs[::-1] if reverse else outputs), state
 
 
 class Layer(Loop):
-    """A layer of one cell, with a forward direction and perhaps a backward one."""
+    """A layer of one kind of cell, with a forward direction and perhaps a backward one."""
 
-    cell: Any
-    """what tells the output of a state"""
+    def directions(self) -> Sequence[Any]:
+        """The cell of the forward direction and, where there is one, that of the backward direction."""
+        raise NotImplementedError
 
     def start(self, data: Tensor, sequences: int) -> Tensor:
         """States of zero, ``d x B x state width``."""
-        raise NotImplementedError
-
-    def directions(self) -> List[Direction]:
-        """The forward direction and, where there is one, the backward direction."""
-        raise NotImplementedError
+        cells = self.directions()
+        return data.new_zeros(len(cells), sequences, cells[0].state_dim)
 
     def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
-            data, sizes: as :func:`sweep`'s.
+            data: the inputs of all steps after one another, ``sum(sizes) x input width``.
+            sizes: as :func:`sweep`'s.
             initial: the states before the first step, ``d x B x state width``.
 
         Returns:
             the outputs ``sum(sizes) x d·n``, and the last states, ``d x B x state width``.
         """
-        directions = enumerate(zip(self.directions(), initial))
-        swept = [sweep(self.cell, one, data, sizes, start, reverse == 1) for reverse, (one, start) in directions]
+        swept = [
+            sweep(self.in_loop(cell), cell.project("input", data), sizes, start, reverse == 1)
+            for reverse, (cell, start) in enumerate(zip(self.directions(), initial))
+        ]
         outputs, finals = zip(*swept)
         return torch.cat(outputs, dim=1), torch.stack(finals)
 
@@ -105,78 +93,39 @@ class CellLayer(Layer):
         lowest = [cell({"input": input_dim}, hidden_dim, norm=norm) for _ in range(directions)]
         self.cells = nn.ModuleList(deepened(one, cell, hidden_dim, depth - 1, norm) for one in lowest)
 
-    @property
-    def cell(self) -> Any:
-        """One of the cells, which are all alike."""
-        return self.cells[0]
-
-    def start(self, data: Tensor, sequences: int) -> Tensor:
-        return data.new_zeros(len(self.cells), sequences, self.cell.state_dim)
-
-    def directions(self) -> List[Direction]:
-        cells: Any = self.cells
-        return [Direction(partial(cell.project, "input"), self.in_loop(cell)) for cell in cells]
-
-
-class Product(nn.Module):
-    """``W x + b`` of a matrix that is another module's."""
-
-    def __init__(self, weight: Tensor, bias: Optional[Tensor] = None):
-        super().__init__()
-        self.weight = weight
-        self.bias = bias
-
-    def forward(self, value: Tensor) -> Tensor:
-        """``N x out``, of ``N x in``."""
-        return F.linear(value, self.weight, self.bias)
-
-
-class FusedStep(nn.Module):
-    """A step of a cell with parameters as PyTorch has them, ``gates·n x n`` and a bias."""
-
-    def __init__(self, cell: Any, weight: Tensor, bias: Optional[Tensor] = None):
-        super().__init__()
-        self.cell = cell
-        self.recurrent = Product(weight, bias)
-
-    def forward(self, state: Tensor, inputs: Tensor) -> Tensor:
-        """The next state, of one and a projected input."""
-        recurrent = self.recurrent(self.cell.output(state))
-        return self.cell.step(inputs.to(state.dtype), recurrent.to(state.dtype), state)
+    def directions(self) -> Sequence[Any]:
+        return self.cells  # type: ignore[return-value]
 
 
 class FusedLayer(Layer, nn.RNNBase):
     """A layer with PyTorch's parameters, and its kernels on CUDA."""
 
+    kind: Type[Cell]
+    """of the cells whose equations they are"""
     kernels: Any
     """PyTorch's class"""
 
     def initialise(self, scheme: Scheme) -> None:
-        """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
-        for name, parameter in self.named_parameters():
-            if name.startswith("weight_hh"):
-                by_gate(nn.init.orthogonal_, parameter, self.hidden_size)
-            elif name.startswith("weight_ih"):
-                by_gate(scheme.square_, parameter, self.hidden_size)
-            elif name.startswith("bias_ih"):
-                self.cell.initialise_bias(parameter, self.hidden_size, scheme)
+        """As :meth:`~.cells.Cell.initialise`."""
+        for cell in self.directions():
+            cell.initialise(scheme)
 
-    def start(self, data: Tensor, sequences: int) -> Tensor:
-        return data.new_zeros(1 + self.bidirectional, sequences, self.cell.parts * self.hidden_size)
-
-    def directions(self) -> List[Direction]:
+    def directions(self) -> Sequence[Any]:
+        """Cells that share the layer's parameters."""
         found = []
         for suffix in ("_l0", "_l0_reverse") if self.bidirectional else ("_l0",):
-            weight, bias, *recurrent = (getattr(self, f"{kind}{suffix}") for kind in KINDS)
-            step = self.in_loop(FusedStep(self.cell, *recurrent))
-            found.append(Direction(partial(F.linear, weight=weight, bias=bias), step))
+            with torch.device("meta"):
+                cell = self.kind({"input": self.input_size}, self.hidden_size)
+            for maps, names in ((cell.inputs["input"], "ih"), (cell.recurrent, "hh")):
+                maps.weight, maps.bias = (getattr(self, f"{each}_{names}{suffix}") for each in ("weight", "bias"))
+            found.append(cell)
         return found
 
     def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         weight: Any = self.weight_ih_l0
         if weight.device.type != "cuda":
             return super().forward(data, sizes, initial)
-        parts = initial.to(weight.dtype).chunk(self.cell.parts, dim=-1)
+        parts = initial.to(weight.dtype).chunk(self.kind.parts, dim=-1)
         start = tuple(part.contiguous() for part in parts)
         packed = PackedSequence(data.to(weight.dtype), torch.tensor(sizes))
         with torch.autocast("cuda", enabled=False):  # it would run them in float16 whatever type it was given
@@ -184,19 +133,16 @@ class FusedLayer(Layer, nn.RNNBase):
         return outputs.data, torch.cat(final, dim=-1) if len(start) > 1 else final
 
 
-KINDS = "weight_ih", "bias_ih", "weight_hh", "bias_hh"
-
-
 class GRU(FusedLayer, nn.GRU):  # type: ignore[misc]
     """A layer of :class:`~.cells.GRUCell`; PyTorch's has a second bias, on the recurrent product."""
 
-    cell, kernels = GRUCell, nn.GRU
+    kind, kernels = GRUCell, nn.GRU
 
 
 class LSTM(FusedLayer, nn.LSTM):  # type: ignore[misc]
     """A layer of :class:`~.cells.LSTMCell`."""
 
-    cell, kernels = LSTMCell, nn.LSTM
+    kind, kernels = LSTMCell, nn.LSTM
 
 
 FUSED: Any = {GRUCell: GRU, LSTMCell: LSTM}
@@ -215,7 +161,7 @@ class Layers(nn.Module):
         residuals: the layer, from 1, from which on a layer's input is added to its output (Wu et al. 2016), or 0.
         beside: width of what every layer reads beside the outputs of the one below.
         norm, depth: as :class:`CellLayer`'s.
-        masked: whether there are to be masks of :mod:`.dropout`.
+        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of which whoever runs the layers makes use.
     """
 
     def __init__(
@@ -230,12 +176,14 @@ class Layers(nn.Module):
         beside: int = 0,
         norm: bool = False,
         depth: int = 1,
-        masked: bool = False,
+        hidden_dropout: float = 0.0,
     ):
         super().__init__()
         self.dropout = dropout
         self.residuals = residuals
-        fused = None if norm or masked or depth > 1 else FUSED.get(cell)
+        self.beside = beside
+        self.hidden_dropout = hidden_dropout
+        fused = None if norm or hidden_dropout or depth > 1 else FUSED.get(cell)
         self.layers = nn.ModuleList()
         for number in range(layers):
             width, both = input_dim + beside, number < bidirectional
@@ -246,7 +194,7 @@ class Layers(nn.Module):
     @property
     def cell(self) -> Any:
         """What tells the output of a state."""
-        return self.layers[0].cell
+        return self.layers[0].directions()[0]  # type: ignore[operator]
 
     def forward(
         self, inputs: Any, initial: Optional[Tensor] = None, beside: Optional[Tensor] = None
@@ -257,7 +205,7 @@ class Layers(nn.Module):
             inputs: a packed sequence, or ``B x T x input width`` without padding.
             initial: the states before the first step, ``d x B x state width`` with ``B`` in the packed order; zero if
                 not given.
-            beside: ``B x T x ...``.
+            beside: ``B x T x ...``; not read where nothing is to be read beside.
 
         Returns:
             what came in, with the outputs of the top layer, and every last state, ``d x B x state width``.
@@ -265,13 +213,13 @@ class Layers(nn.Module):
         packed = isinstance(inputs, PackedSequence)
         data = inputs.data if packed else inputs.transpose(0, 1).flatten(0, 1)
         sizes = inputs.batch_sizes.tolist() if packed else [inputs.size(0)] * inputs.size(1)
-        beside = None if beside is None else beside.transpose(0, 1).flatten(0, 1)
+        others = beside.transpose(0, 1).flatten(0, 1) if self.beside and beside is not None else None
         finals: List[Tensor] = []
         layers: Any = self.layers
         for number, layer in enumerate(layers, start=1):
             below = data
             data = F.dropout(below, self.dropout, self.training) if number > 1 else below
-            data = data if beside is None else torch.cat([data, beside], dim=1)
+            data = data if others is None else torch.cat([data, others], dim=1)
             start, done = layer.start(data, sizes[0]), sum(map(len, finals))
             start = start if initial is None else initial[done : done + len(start)]
             data, final = layer(data, sizes, start)

@@ -17,7 +17,7 @@ from .layer_norm import layer_norm
 from .state import Encoded, Memory
 
 
-class AdaptiveWeighting(nn.Module):
+class AdaptiveWeighting(Part, nn.Module):
     """Weighs the three parts of the readout's sum (Li et al. 2018 eq. 18-21).
 
     ``e_k = W_p tanh(W_m p_k + W_r õ + b)`` for ``k`` of ``s``, ``y`` and ``c``, with a second set of projections in
@@ -44,6 +44,9 @@ class AdaptiveWeighting(nn.Module):
         """The second set of projections starts as the readout's own."""
         for layer in (self.hidden, self.target, self.context):
             scheme.matrix_(layer.weight)
+
+    def context_readers(self) -> Sequence[nn.Linear]:
+        return [self.context]
 
     def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x N x T x width``."""
@@ -107,9 +110,7 @@ class Readout(Part, nn.Module):
 
     def context_readers(self) -> Optional[Sequence[nn.Linear]]:
         """As :meth:`..registry.Part.context_readers`."""
-        if type(self).forward is not Readout.forward:
-            return None
-        return [self.context, *([] if self.weighting is None else [self.weighting.context])]
+        return [self.context] if type(self).forward is Readout.forward else None
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """Features of every step.

@@ -16,11 +16,12 @@ The architectures differ in the order of a few parts, so one step serves them al
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Dict, NamedTuple, Optional, Sequence, Union
 
 import torch
 from torch import Tensor, nn
 
+from ..registry import Part
 from .attention import Attention, AttentionViaAttention
 from .bridging import most_attended, select
 from .cells import Cell, ContextGatedCell, DeepCell
@@ -30,7 +31,7 @@ AnyAttention = Union[Attention, AttentionViaAttention]
 AnyCell = Union[Cell, ContextGatedCell, DeepCell]
 
 
-class Condition(nn.Module):
+class Condition(Part, nn.Module):
     """CondDec's condition (Feng et al. 2016 §5): what of the source is still to be said.
 
     ``d_i = σ(W^d y_{i-1} + U^d h_{i-1} + V^d c_i + b)``, ``sd_i = d_i ∘ sd_{i-1}``; ``tanh(V^h sd_i)`` is added
@@ -47,6 +48,9 @@ class Condition(nn.Module):
         self.hidden = nn.Linear(hidden_dim, condition_dim, bias=False)
         self.context = nn.Linear(context_dim, condition_dim, bias=False)
         self.output = nn.Linear(condition_dim, hidden_dim, bias=False)
+
+    def context_readers(self) -> Sequence[nn.Linear]:
+        return [self.context]
 
     def decay(self, target: Tensor, hidden: Tensor, context: Tensor, condition: Tensor) -> Tensor:
         """``sd_i``, ``N x 2n``; ``target`` is already projected, ``W^d y_{i-1} + b``."""
@@ -109,15 +113,6 @@ class Transition(nn.Module):
         cell = self.after or self.before
         assert cell is not None
         return cell
-
-    def context_readers(self) -> Optional[List[nn.Linear]]:
-        """As :meth:`..registry.Part.context_readers`, of all parts."""
-        parts: Any = [self.before, self.after, self.query_cell, *self.attention.parts()]
-        found = [part.context_readers() for part in parts if part is not None]
-        if any(readers is None for readers in found):
-            return None
-        condition = [] if self.condition is None else [self.condition.context]
-        return [*condition, *(reader for readers in found for reader in readers)]
 
     def project(self, target: Tensor) -> Words:
         """Project target embeddings ``N x T x m`` of all steps at once."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...registry import Part
 from ..decoder import Decoder
 from ..state import Memory, State
 from ..twins import twin
@@ -34,11 +35,10 @@ class Projected(nn.Module):
 
 def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
     """All linear maps of contexts, of parts that read nothing else of them; None if a part does not say so."""
-    inside, readout = decoder.transition.context_readers(), decoder.readout.context_readers()
-    if inside is None or readout is None:
-        return None
-    readers = [*inside, *readout]
-    return readers if all(type(reader) is nn.Linear for reader in readers) else None
+    parts = (module for module in decoder.modules() if isinstance(module, Part))
+    found = [part.context_readers() for part in parts]
+    readers = [reader for readers in found for reader in readers or []]
+    return readers if None not in found and all(type(reader) is nn.Linear for reader in readers) else None
 
 
 def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
@@ -49,7 +49,7 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Deco
     annotations (of two levels, or of several heads), where a part does not say by what it reads the context, or none
     reads it, and where layers above the transition read it, through matrices that read more.
     """
-    read_above = decoder.above is not None and decoder.above.context
+    read_above = decoder.above is not None and decoder.above.beside > 0
     longer = memory.values.size(1) >= memory.values.size(2)
     readers = None if longer or read_above or not decoder.transition.attention.averages else context_readers(decoder)
     if not readers:
