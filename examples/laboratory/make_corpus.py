@@ -175,15 +175,13 @@ def counts(rng: random.Random, most: int, training: bool) -> Pair:
 
 PARTICLES = [consonant + vowel for consonant in "kmst" for vowel in "aeiu"]
 AGREEING, PLAIN = WORDS[:16], WORDS[16:]
-STEPS = {word: 1 + k % 4 for k, word in enumerate(AGREEING)}
 
 
 def sides(rng: random.Random, share: int, training: bool) -> Pair:
     """8 or 12 words, 16 in a test, of which a particle follows so many that they are a ``share``, in percent.
 
-    The particle comes one to four places after the previous one in the circle of :data:`PARTICLES`, as the target word
-    between them says; only the first one is said by the first source word. Such as ``from-ki dog near cat``:
-    ``dogo ki nearu cato ma``.
+    Each particle is the one after the previous one in the circle of :data:`PARTICLES`, however many words stand between;
+    only the first one is said by the first source word. Such as ``from-ki dog near cat``: ``dogo ki nearu cato ko``.
     """
     count = rng.choice([8, 12]) if training else 16
     agreeing = round(count * share / (100 - share))
@@ -195,8 +193,8 @@ def sides(rng: random.Random, share: int, training: bool) -> Pair:
     for j, word in enumerate(words, start=1):
         target.append(Word(TARGET[word], (j,)))
         if word in AGREEING:
-            place = place + STEPS[word] if said else first
             particle = PARTICLES[place % len(PARTICLES)]
+            place += 1
             target.append(Word(particle, side="target") if said else Word(particle, (0,)))
             said = True
     return Pair(["from-" + PARTICLES[first], *words], target)
