@@ -180,7 +180,7 @@ AGREEING, PLAIN = WORDS[:16], WORDS[16:]
 def sides(rng: random.Random, share: int, training: bool) -> Pair:
     """8 or 12 words, 16 in a test, of which a particle follows so many that they are a ``share``, in percent.
 
-    Each particle is the one after the previous one in the circle of :data:`PARTICLES`, however many words stand between;
+    Each particle is the one after the previous one in the circle of :data:`PARTICLES`, however far it stands;
     only the first one is said by the first source word. Such as ``from-ki dog near cat``: ``dogo ki nearu cato ko``.
     """
     count = rng.choice([8, 12]) if training else 16
