@@ -31,4 +31,4 @@ def test_large_tensors_find_the_memory_of_those_before_them(monkeypatch):
     """Eight of 64 MiB, after a first one: pages that the system had to give; and the environment has the last word."""
     kept, plain = faults("keep", monkeypatch), faults("leave", monkeypatch)
     asked = faults("keep", monkeypatch, MALLOC_MMAP_THRESHOLD_=str(2**20))
-    assert 10 * kept < min(plain, asked), (kept, plain, asked)
+    assert 4 * kept < min(plain, asked), (kept, plain, asked)  # at most the first of the eight asks for more
