@@ -41,6 +41,7 @@ def without(kind, replacement=loop._replacement):
 # what is put in the place of each
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
+    "of these, those of attention's values": without(attention.WeightedSum),
     "energies by blocks of sentences": without(attention.Recomputed),
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
 }

@@ -160,6 +160,13 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
+class WeightedSum(nn.Module):
+    """A :func:`weighted_sum` of values that are the same at every step."""
+
+    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
+        return weighted_sum(weights, values)
+
+
 class Attention(Part, nn.Module):
     """``w_i = softmax(e_i)`` of a score's energies ``e_ij``, and ``c_i = Σ_j w_ij s_j``.
 
@@ -197,6 +204,7 @@ class Attention(Part, nn.Module):
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
         self.window = window or Window(widths)
+        self.sum = WeightedSum()
 
     @property
     def averages(self) -> bool:
@@ -247,7 +255,7 @@ class Attention(Part, nn.Module):
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         """What weights as :meth:`energies` find in the memory."""
         weights = weights.flatten(0, -2)  # N x S
-        return Attended(weighted_sum(weights, memory.values), weights)
+        return Attended(self.sum(weights, memory.values), weights)
 
 
 SCORES: Registry = Registry("attention score", Attention)
@@ -347,7 +355,8 @@ class AttentionViaAttention(nn.Module):
     """Attention to a lower level that is guided by attention to a higher one (Zhao and Zhang 2018 §3.2).
 
     ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level, where the
-    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.
+    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  As ``c^w`` is a weighted sum, so is
+    ``W_cc c^w``: of annotations that are projected once.
 
     Args:
         upper, lower: attention to the two levels; the lower one has the guide ``c^w`` (without a guide the two are
@@ -360,6 +369,7 @@ class AttentionViaAttention(nn.Module):
         super().__init__()
         self.upper = upper
         self.lower = lower
+        self.guide_sum = WeightedSum()
 
     @property
     def histories(self) -> Histories:
@@ -371,13 +381,19 @@ class AttentionViaAttention(nn.Module):
         annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
         assert annotations is not None and padding_mask is not None
         upper = self.upper.memory(encoded._replace(annotations=annotations, padding_mask=padding_mask))
-        return self.lower.memory(encoded)._replace(upper=upper)
+        guide = self.lower.guide if self.upper.averages else None
+        guides = None if guide is None else guide(annotations)  # B x W x A
+        return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
     def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once to each level; as :meth:`Attention.forward`, where ``guide`` is the higher level's."""
         assert memory.upper is not None
         above = self.upper(query, memory.upper, state, guide)
-        guide = None if self.lower.guide is None else self.lower.guide(above.context)  # N x A
+        guide, guides = None, memory.upper.guides
+        if guides is not None:
+            guide = self.guide_sum(above.weights, guides)  # N x A
+        elif self.lower.guide is not None:
+            guide = self.lower.guide(above.context)
         below = self.lower(query, memory, state, guide)
         return below._replace(context=torch.cat([above.context, below.context], dim=1), upper_weights=above.weights)
 

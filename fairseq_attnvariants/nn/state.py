@@ -57,6 +57,8 @@ class Memory(NamedTuple):
     """``j``, counting real tokens from 1, ``B x S``, float32."""
     embeddings: Tensor
     """``x_j``, ``B x S x m``."""
+    guides: Optional[Tensor] = None
+    """``W h_j``, projected for the query to the level below, ``B x W x its A``."""
     upper: Optional["Memory"] = None
     """of the higher level, where there are two."""
     shares: Optional[Tensor] = None

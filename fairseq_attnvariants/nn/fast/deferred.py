@@ -1,8 +1,8 @@
 """Gradients of what all steps of a loop read, formed once after its backward pass.
 
-Autograd forms the gradient of a matrix at every step, as a thin product, and adds it to the sum of the others; in
-bfloat16 that sum loses what is small beside it.  Here each step only notes the two factors, and one product of many
-notes is the gradient.
+Autograd forms the gradient of a matrix, or of the values that attention sums up, at every step, as a thin product, and
+adds it to the sum of the others; in bfloat16 that sum loses what is small beside it.  Here each step only notes the two
+factors, and one product of many notes is the gradient.
 """
 
 from typing import Any, List, Optional, Tuple
@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+
+from ..attention import weighted_sum
+from ..state import grouped
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold
@@ -102,6 +105,31 @@ class _Product(Function):
         return grad @ weight, None, None
 
 
+class _Sum(Function):
+    """``Σ_j w_j v_j``, which notes what the gradient of the values needs."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, values: Tensor, notes: Notes) -> Tensor:
+        ctx.save_for_backward(weights, values)
+        ctx.notes, ctx.step = notes, notes.number()
+        return torch.bmm(weights, values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        weights, values = ctx.saved_tensors
+        ctx.notes.add(ctx.step, weights, grad)
+        return torch.bmm(grad, values.transpose(1, 2)), None, None
+
+
+def constant(tensor: Tensor, notes: Notes) -> Tensor:
+    """The tensor as products take it, with its gradient from the notes."""
+    device = tensor.device.type
+    if torch.is_autocast_enabled(device):
+        tensor = tensor.to(torch.get_autocast_dtype(device))
+    return Constant.apply(tensor, notes)
+
+
 class Deferred(nn.Module):
     """``W x + b`` in one run of a loop over an unchanged ``W``."""
 
@@ -115,11 +143,28 @@ class Deferred(nn.Module):
     def forward(self, value: Tensor) -> Tensor:
         """``... x out``, of ``... x in``."""
         if self.constant is None:
-            device = self.weight.device.type
-            cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
-            self.constant = Constant.apply(self.weight.to(cast), self.notes)
+            self.constant = constant(self.weight, self.notes)
         product = _Product.apply(value, self.constant, self.notes)
         return product if self.bias is None else product + self.bias
+
+
+class DeferredSum(nn.Module):
+    """``Σ_j w_j v_j`` in one run of a loop, of the values that its first step has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes = Notes()
+        self.values: Optional[Tensor] = None
+        self.constant: Optional[Tensor] = None
+
+    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
+        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
+        if self.constant is None:
+            self.values, self.constant = values, constant(values, self.notes)
+        if values is not self.values:
+            return weighted_sum(weights, values)
+        rows = grouped(weights, values).to(self.constant.dtype)
+        return _Sum.apply(rows, self.constant, self.notes).flatten(0, 1)
 
 
 def pays(weight: Tensor) -> bool:

@@ -4,11 +4,11 @@ from typing import Any, Optional
 
 from torch import nn
 
-from ..attention import Recomputed
+from ..attention import Recomputed, WeightedSum
 from ..cells import RecurrentLinear
 from ..twins import twin
 from .blocks import RecomputedBlocks
-from .deferred import Deferred, pays
+from .deferred import Deferred, DeferredSum, pays
 
 
 def in_loop(module: Any) -> Any:
@@ -20,4 +20,4 @@ def _replacement(part: nn.Module) -> Optional[nn.Module]:
     plain = not (part._forward_hooks or part._forward_pre_hooks)  # and no class of somebody's own
     if type(part) in (nn.Linear, RecurrentLinear) and plain:
         return Deferred(part.weight, part.bias)  # type: ignore[arg-type]
-    return RecomputedBlocks() if type(part) is Recomputed else None
+    return {WeightedSum: DeferredSum, Recomputed: RecomputedBlocks}.get(type(part), lambda: None)()
