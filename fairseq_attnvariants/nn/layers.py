@@ -6,6 +6,7 @@ length, and for cells that PyTorch does not have, the equations of :mod:`.cells`
 Shapes as in :mod:`.state`; ``d`` is the number of layers times directions.
 """
 
+from functools import cached_property
 from typing import Any, List, Optional, Sequence, Tuple, Type
 
 import torch
@@ -110,16 +111,18 @@ class FusedLayer(Layer, nn.RNNBase):
         for cell in self.directions():
             cell.initialise(scheme)
 
+    @cached_property
+    def _cells(self) -> List[Any]:
+        """Made once, and no submodules: they have no parameters of their own."""
+        with torch.device("meta"):
+            return [self.kind({"input": self.input_size}, self.hidden_size) for _ in range(1 + self.bidirectional)]
+
     def directions(self) -> Sequence[Any]:
-        """Cells that share the layer's parameters."""
-        found = []
-        for suffix in ("_l0", "_l0_reverse") if self.bidirectional else ("_l0",):
-            with torch.device("meta"):
-                cell = self.kind({"input": self.input_size}, self.hidden_size)
+        """Cells that share the layer's parameters, which may be others than at the last call."""
+        for cell, suffix in zip(self._cells, ("_l0", "_l0_reverse")):
             for maps, names in ((cell.inputs["input"], "ih"), (cell.recurrent, "hh")):
                 maps.weight, maps.bias = (getattr(self, f"{each}_{names}{suffix}") for each in ("weight", "bias"))
-            found.append(cell)
-        return found
+        return self._cells
 
     def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         weight: Any = self.weight_ih_l0
