@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import logging
 import os
 import subprocess
 import sys
@@ -126,6 +127,15 @@ def subject(name, options=()):
     flags = [part for option, value in given.items() for part in (f"--{option.replace('_', '-')}", str(value))]
     on_characters = settings(name)["encoder_type"] == "hierarchical"
     return Subject(name, [*flags, *(["--task", "char_translation"] if on_characters else [])])
+
+
+@pytest.fixture(autouse=True)
+def fairseq_logs():
+    """As before, where a test ran a subcommand, which quiets fairseq in its process."""
+    logger = logging.getLogger("fairseq")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
