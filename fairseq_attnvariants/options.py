@@ -326,6 +326,11 @@ class AttentionRNNConfig(FairseqDataclass):
     encoder_dropout_in: Optional[float] = option(
         "dropout after the source embeddings", rnnsearch=0.0, bound=within(0, 1)
     )
+    encoder_dropout_words: Optional[float] = option(
+        "share of the source words whose whole embedding is dropped in training; not set by --dropout",
+        rnnsearch=0.0,
+        bound=within(0, 1),
+    )
     encoder_dropout_out: Optional[float] = option(
         "dropout after the annotations, and between encoder layers", rnnsearch=0.0, bound=within(0, 1)
     )
@@ -337,6 +342,9 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     decoder_dropout_in: Optional[float] = option(
         "dropout after the target embeddings", rnnsearch=0.0, bound=within(0, 1)
+    )
+    decoder_dropout_words: Optional[float] = option(
+        "the same of the previous target words", rnnsearch=0.0, bound=within(0, 1)
     )
     decoder_dropout_out: Optional[float] = option(
         "dropout after the readout, and between decoder layers", rnnsearch=0.5, bound=within(0, 1)

@@ -430,6 +430,23 @@ def test_hidden_dropout_masks_what_recurrent_products_read(name, monkeypatch):
     assert not torch.allclose(dropped, whole)
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_dropped_words_lose_their_whole_embedding(side):
+    """In training alone; the others are scaled, so that the mean stays; the rest of the model has what is left."""
+    model = build("dl4mt", scale=0.5, dropout=0.0, **{f"{side}_dropout_words": 0.25}).train()
+    source, lengths, previous = batch(lengths=(40, 40), target_lengths=(40, 40))
+    seen = {}
+    part = getattr(model, side)
+    part.dropout_words.register_forward_hook(lambda _, inputs, output: seen.update(whole=inputs[0], dropped=output))
+    dropped, _ = model(source, lengths, previous)
+    factors = (seen["dropped"].sum(2) / seen["whole"].sum(2)).round(decimals=4).unique().tolist()
+    assert sorted(factors) == [0, pytest.approx(1 / 0.75, abs=1e-3)]
+    part.dropout_words.register_forward_hook(lambda _, inputs, output: inputs[0])
+    whole, _ = model(source, lengths, previous)
+    assert not torch.allclose(dropped, whole)
+    torch.testing.assert_close(whole, model.eval()(source, lengths, previous)[0])
+
+
 def test_hidden_dropout_differs_by_sentence_and_follows_the_seed():
     model = build("dl4mt", scale=0.5, encoder_dropout_hidden=0.4, decoder_dropout_hidden=0.4).train()
     source, lengths, previous = batch(lengths=(5, 5), target_lengths=(6, 6))
@@ -572,6 +589,7 @@ def test_moving_averages_leave_the_fingerprint_alone():
         (dict(context_to_layers=True, decoder_layers=2, decoder_transition="late"), "--context-to-layers.*late"),
         (dict(encoder_transition_depth=0), "--encoder-transition-depth"),
         (dict(decoder_dropout_hidden=1.0), "--decoder-dropout-hidden"),
+        (dict(encoder_dropout_words=1.0), "--encoder-dropout-words"),
         (dict(decoder_transition="stacked", decoder_condition=True), "--decoder-condition adds to the state of one"),
         (dict(readout_all_layers=True, decoder_layers=2), "--readout-all-layers"),
         (dict(context_gate="both", decoder_cell="lstm"), "--context-gate.*--decoder-cell gru"),

@@ -199,12 +199,21 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         return contextlib.nullcontext()
 
 
+class WordDropout(FairseqDropout):
+    """Drops whole embeddings (Sennrich and Zhang 2019)."""
+
+    def forward(self, embedded: Tensor) -> Tensor:
+        """``B x T x m`` times one factor a word, 0 or 1 / (1 - p)."""
+        return embedded * super().forward(embedded.new_ones(*embedded.shape[:-1], 1)) if self.p else embedded
+
+
 class Encoder(FairseqEncoder):
     """Embeds source tokens and encodes them."""
 
     def __init__(self, dictionary, embed_tokens: nn.Embedding, cfg):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
+        self.dropout_words = WordDropout(cfg.encoder_dropout_words, module_name="encoder_dropout_words")
         self.dropout_in = FairseqDropout(cfg.encoder_dropout_in, module_name="encoder_dropout_in")
         dropout = FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out")
         self.network = speed_up(build_encoder(cfg, dropout))
@@ -227,7 +236,7 @@ class Encoder(FairseqEncoder):
                 f"{self.max_source_positions}; fairseq-generate leaves such lines out with "
                 "--skip-invalid-size-inputs-valid-test"
             )
-        embedded = self.dropout_in(self.embed_tokens(src_tokens))
+        embedded = self.dropout_in(self.dropout_words(self.embed_tokens(src_tokens)))
         word_ends = None
         if self.space is not None:
             word_ends = src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos())
@@ -263,6 +272,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.embed_tokens = embed_tokens
         self.network = decoder
         self.bridge = bridge
+        self.dropout_words = WordDropout(cfg.decoder_dropout_words, module_name="decoder_dropout_words")
         self.dropout_in = FairseqDropout(cfg.decoder_dropout_in, module_name="decoder_dropout_in")
         self.dropout_out = FairseqDropout(cfg.decoder_dropout_out, module_name="decoder_dropout_out")
         self.max_target_positions = cfg.max_target_positions
@@ -297,7 +307,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             else:
                 prev_output_tokens = prev_output_tokens[:, -1:]
                 run = self._kept(incremental_state) or self._start(encoder_out, search=True)
-            decoded = run.network(self.dropout_in(self.embed_tokens(prev_output_tokens)), run.memory, run.state)
+            embedded = self.dropout_in(self.dropout_words(self.embed_tokens(prev_output_tokens)))
+            decoded = run.network(embedded, run.memory, run.state)
             if features_only:
                 predicted = Prediction(self.dropout_out(decoded.features))
             else:
