@@ -16,6 +16,7 @@ from fairseq.models.lstm import LSTMDecoder, LSTMEncoder, LSTMModel
 from fairseq.models.transformer import TransformerConfig, TransformerModel
 from torch.distributions import Categorical, kl_divergence
 
+from fairseq_attnvariants.criterions.costs import each_twice
 from fairseq_attnvariants.losses import (
     alignment,
     coverage,
@@ -209,7 +210,7 @@ def test_a_weight_without_its_part_is_refused_by_name(kind, terms, weights, mess
         criterion_value(kind, terms=terms, **weights)
 
 
-def aligned(rows=slice(None)):
+def aligned(rows=slice(None), times=1):
     """A batch as fairseq collates it, on the left of which there is padding, with links."""
     source, lengths, previous = batch(lengths=(5, 3, 4), target_lengths=(4, 6, 3))
     links = [[[0, 0], [1, 0], [2, 3]], [[2, 5]], [[1, 2], [3, 2]]]
@@ -218,7 +219,7 @@ def aligned(rows=slice(None)):
          "target": torch.cat([previous[row, 1:][previous[row, 1:].ne(1)], torch.tensor([2])])}
         for row, n in enumerate(lengths.tolist())
     ]  # fmt: skip
-    return collate(pairs[rows], 1, 2, left_pad_source=True)
+    return collate([pair for pair in pairs[rows] for _ in range(times)], 1, 2, left_pad_source=True)
 
 
 @pytest.mark.parametrize("sentence_avg", [False, True])
@@ -322,7 +323,7 @@ def measured(kind, model, sample):
 @pytest.mark.parametrize("name", SYSTEMS)
 @pytest.mark.parametrize("sentence_avg", [False, True])
 def test_rdrop(name, sentence_avg, monkeypatch):
-    """Half of Liang et al. 2021's equation 4, word by word: two passes of the same random numbers, with other masks."""
+    """Half of Liang et al. 2021's equation 4, word by word, of what the model predicts of each sentence twice."""
     monkeypatch.setattr(utils, "log_softmax", lambda logits, dim, **_: logits.log_softmax(dim))  # fairseq's is float32
     model, sample = SYSTEMS[name](0.4).train(), aligned()
     own = criterion("costs", rdrop_weight=3.0, sentence_avg=sentence_avg, step_decay_weight=None, left_over_weight=None)
@@ -330,15 +331,15 @@ def test_rdrop(name, sentence_avg, monkeypatch):
 
     torch.manual_seed(3)
     terms = {"with_cost_terms": True} if name == "conddec" else {}
-    outputs = [model(**sample["net_input"], **terms) for _ in range(2)]
+    output = model(**{k: v.repeat_interleave(2, 0) for k, v in sample["net_input"].items()}, **terms)
     mask = sample["target"].ne(1)
-    predictions = [Categorical(logits=output[0][mask]) for output in outputs]
+    predictions = [Categorical(logits=output[0][k::2][mask]) for k in range(2)]
     words = predictions[0].logits.size(-1)
     wanted = torch.full((int(mask.sum()), words), 0.1 / (words - 1), dtype=torch.double)
     wanted[range(len(wanted)), sample["target"][mask]] = 0.9  # label smoothing
     expected = sum(-(wanted * each.logits).sum() for each in predictions) / 2
     if terms:
-        conditions = [output[1]["conditions"][0] for output in outputs]
+        conditions = [output[1]["conditions"][0][k::2] for k in range(2)]
         expected = expected + sum(step_decay(each, mask) + left_over(each, mask) for each in conditions) / 2
     divergence = (kl_divergence(*predictions) + kl_divergence(*reversed(predictions))).sum() / 2
     expected = expected + 3.0 / 2 * divergence
@@ -352,6 +353,17 @@ def test_rdrop(name, sentence_avg, monkeypatch):
     assert logged.get_smoothed_values()["rdrop_loss"] == pytest.approx(divergence.item() / 16, abs=1e-3)
 
 
+def test_each_twice_is_what_fairseq_makes_of_twice_the_sentences():
+    def links(sample):
+        pairs = sample["alignments"].tolist()
+        return sorted((*pair, weight) for pair, weight in zip(pairs, sample["align_weights"].tolist()))
+
+    found, expected = each_twice(aligned()), aligned(times=2)
+    assert links(found) == links(expected) and found["target"].equal(expected["target"])
+    for name, value in expected["net_input"].items():
+        assert found["net_input"][name].equal(value), name
+
+
 @pytest.mark.parametrize("name", ["lstm", "transformer"])
 @pytest.mark.parametrize("training", [True, False])
 def test_without_a_weight_it_is_the_stock_criterion(name, training):
@@ -363,13 +375,13 @@ def test_without_a_weight_it_is_the_stock_criterion(name, training):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_validation_does_one_pass(name):
-    model, passes = SYSTEMS[name](0.4), []
-    model.register_forward_hook(lambda *_: passes.append(1))
+def test_validation_has_each_sentence_once(name):
+    model, rows = SYSTEMS[name](0.4), []
+    model.register_forward_hook(lambda _, inputs, output: rows.append(len(output[0])))
     log = criterion("costs", rdrop_weight=3.0)(model.eval(), aligned())[2]
-    assert len(passes) == 1 and "rdrop_loss" not in log
+    assert rows == [3] and "rdrop_loss" not in log
     criterion("costs", rdrop_weight=3.0)(model.train(), aligned())
-    assert len(passes) == 3
+    assert rows == [3, 6]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

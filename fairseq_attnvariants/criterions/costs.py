@@ -79,19 +79,6 @@ class Batch(NamedTuple):
     cfg: CostsConfig
 
 
-class Pass(NamedTuple):
-    """What comes of a batch that has gone through the model once."""
-
-    loss: Tensor
-    """the tokens' and, in training, the weighted costs"""
-    logged: Dict[str, Tensor]
-    """sums over the batch"""
-    lprobs: Tensor
-    """logarithms of the predictions, ``BT x V``"""
-    mask: Tensor
-    """True at real target tokens, ``BT``"""
-
-
 class Cost(NamedTuple):
     """A term of the loss."""
 
@@ -145,9 +132,9 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  A cost is measured where its
     weight is above 0, and where the model makes something for costs alone; guided alignment where texts have links.
 
-    With R-Drop (Liang et al. 2021) a batch in training goes through the model twice, each time with other units dropped
-    out.  The loss is half of their equation 4, so that the tokens' loss and the costs count as they do without: the
-    mean of both passes, and half the weight times the divergence of their predictions.
+    With R-Drop (Liang et al. 2021) a batch in training has each sentence twice, of which dropout makes two predictions.
+    The loss is half of their equation 4, so that the tokens' loss and the costs count as they do without: the mean of
+    both, and half the weight times the divergence of the predictions.
     """
 
     def __init__(self, cfg: CostsConfig, task):  # fairseq hands out what is named in the signature
@@ -184,27 +171,10 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         """
         if not self.checked:
             self.check_model(model)
-        first = self._pass(model, sample, reduce)
-        loss, logged = first.loss, first.logged
-        if self.cfg.rdrop_weight and model.training:
-            second = self._pass(model, sample, reduce)
-            self._check_dropout(first, second)
-            divergence = losses.symmetric_divergence(first.lprobs, second.lprobs, first.mask)
-            loss = (first.loss + second.loss + self.cfg.rdrop_weight * divergence) / 2
-            logged = {name: (value + second.logged[name]) / 2 for name, value in logged.items()}
-            logged[RDROP] = divergence.data
-        sentences = len(sample["target"])
-        logging_output = {
-            "loss": loss.data,
-            **logged,
-            "ntokens": sample["ntokens"],
-            "nsentences": sentences,
-            "sample_size": sentences if self.sentence_avg else sample["ntokens"],
-        }
-        return loss, logging_output["sample_size"], logging_output
-
-    def _pass(self, model, sample, reduce: bool) -> Pass:
-        """Put a batch through the model, and measure the tokens' loss and the costs."""
+        sentences, tokens = len(sample["target"]), sample["ntokens"]
+        twice = bool(self.cfg.rdrop_weight and model.training)
+        if twice:
+            sample = each_twice(sample)
         own = getattr(model, "cost_terms", None)
         net_output = model(**sample["net_input"], **({} if own is None else {"with_cost_terms": True}))
         lprobs, target = self.get_lprobs_and_target(model, net_output, sample)
@@ -224,11 +194,25 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                 logged[name] = total.data
         if self.report_accuracy:
             logged["n_correct"], logged["total"] = self.compute_accuracy(model, net_output, sample)
-        return Pass(loss, logged, lprobs, target.ne(self.padding_idx))
+        if twice:
+            first, second = lprobs.unflatten(0, (sentences, 2, -1)).unbind(1)
+            self._check_dropout(first, second)
+            real = target.view(sentences, 2, -1)[:, 0].ne(self.padding_idx)
+            divergence = losses.symmetric_divergence(first, second, real)
+            loss = (loss + self.cfg.rdrop_weight * divergence) / 2
+            logged = {**{name: value / 2 for name, value in logged.items()}, RDROP: divergence.data}
+        logging_output = {
+            "loss": loss.data,
+            **logged,
+            "ntokens": tokens,
+            "nsentences": sentences,
+            "sample_size": sentences if self.sentence_avg else tokens,
+        }
+        return loss, logging_output["sample_size"], logging_output
 
-    def _check_dropout(self, first: Pass, second: Pass) -> None:
+    def _check_dropout(self, first: Tensor, second: Tensor) -> None:
         """Refuse R-Drop, at the first batch, for a model that predicts the same twice."""
-        if not self.drops and torch.equal(first.lprobs, second.lprobs):
+        if not self.drops and torch.equal(first, second):
             needs = "dropout, such as --dropout 0.3: this model predicts the same twice"
             raise ValueError(f"{_flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
         self.drops = True
@@ -248,6 +232,30 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
             if any(name in log for log in logging_outputs):
                 total, count = (sum(log.get(key, 0) for log in logging_outputs) for key in (name, unit))
                 metrics.log_scalar(name, total / max(count, 1), count, round=3)
+
+
+def each_twice(sample: Dict[str, Any]) -> Dict[str, Any]:
+    """A batch with each of its sentences twice, side by side, so that lengths still fall from row to row.
+
+    Links are pairs of a source position and of a target position in the flattened ``B x T``.
+    """
+    rows, length = sample["target"].shape
+
+    def repeated(value):
+        ours = torch.is_tensor(value) and value.dim() and len(value) == rows
+        return value.repeat_interleave(2, 0) if ours else value
+
+    twice = {
+        **sample,
+        "net_input": {name: repeated(value) for name, value in sample["net_input"].items()},
+        "target": repeated(sample["target"]),
+    }
+    if sample.get("alignments") is not None:
+        source, target = sample["alignments"].unbind(1)
+        first = target + target // length * length  # that of row 2r, where it was of row r
+        links = torch.stack([source.repeat(2), torch.cat([first, first + length])], 1)
+        twice.update(alignments=links, align_weights=sample["align_weights"].repeat(2))
+    return twice
 
 
 def _flag(option: str) -> str:
