@@ -118,6 +118,18 @@ def laboratory():
     return measured
 
 
+def test_laboratory_gates():
+    """The differences of what the gates weigh at particles and at other words."""
+    page = (ROOT / "examples" / "laboratory" / "README.md").read_text()
+    [(_, *rows)] = [rows for rows in tables(page) if rows[0][-2:] == ["at particles", "difference"]]
+    for name, _, words, particles, difference in rows:
+        here, there = ([float(value) for value in cell.split(",")] for cell in (particles, words))
+        interval = stats.ttest_rel(here, there).confidence_interval()
+        mean, half = map(float, difference.split(" ± "))
+        assert mean == pytest.approx((interval.high + interval.low) / 2, abs=0.06), name
+        assert half == pytest.approx((interval.high - interval.low) / 2, abs=0.06), name
+
+
 def test_laboratory_verdicts():
     measured = laboratory()
     for task, systems in measured.items():
