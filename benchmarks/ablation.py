@@ -42,7 +42,7 @@ def without(kind, replacement=loop._replacement):
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
     "of these, those of attention's values": without(attention.WeightedSum),
-    "energies by blocks of sentences": without(attention.Recomputed),
+    "energies by blocks of sentences": [(attention, "BLOCK", 2**62)],
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
 }
 SEARCHES = {

@@ -9,14 +9,13 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 from torch import Tensor, nn
 
 from .implied import Source, bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
-from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention, Recomputed
+from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, GRUCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
 from .nn.copying import Copying
 from .nn.decoder import AnyReadout, Decoder, InitialState, InitialStates
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from .nn.fast.blocks import by_blocks
 from .nn.fast.loop import in_loop
 from .nn.histories import HISTORIES, History
 from .nn.layers import Layers
@@ -43,8 +42,6 @@ def speed_up(module: Any) -> Any:
     for part in module.modules():
         if isinstance(part, Loop):
             part.in_loop = in_loop
-        if isinstance(part, Recomputed):
-            part.evaluate = by_blocks
     return module
 
 

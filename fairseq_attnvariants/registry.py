@@ -13,7 +13,7 @@ The tables stand beside the classes that the parts extend: :mod:`.nn.attention`,
 import difflib
 import json
 from collections.abc import Container, Mapping
-from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, TypeVar
+from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 
 class ConfigurationError(ValueError):
@@ -79,14 +79,12 @@ class Part:
     flags: ClassVar[Dict[str, str]] = {}
     """options of the model that its constructor takes: its name for each, and the model's"""
 
-    def context_readers(self) -> Optional[Sequence[Any]]:
-        """Its own linear maps, by which alone it reads a context or a memory's values; None where it does not say.
+    reads_context: ClassVar[Optional[Tuple[str, ...]]] = None
+    """names of its own linear maps by which alone it reads a context or a memory's values; None where it does not say.
 
-        Parts within a part say theirs themselves.
-
-        Beam search projects annotations before contexts, which is quicker, only where all parts say it.
-        """
-        return None
+    Parts within a part say theirs themselves.  A subclass that computes in another way says it anew.  Beam search
+    projects annotations before contexts, which is quicker, only where all parts say it.
+    """
 
 
 class Widths(NamedTuple):

@@ -7,7 +7,10 @@ import torch
 from conftest import COMPOSED, batch, build
 
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
-from fairseq_attnvariants.nn.fast import blocks, deferred
+from fairseq_attnvariants.nn import attention
+from fairseq_attnvariants.nn.fast import deferred, projected
+from fairseq_attnvariants.nn.histories import CoverageHistory
+from fairseq_attnvariants.registry import Widths
 from fairseq_attnvariants.variants import VARIANTS
 
 ALL = [*VARIANTS, *COMPOSED]
@@ -25,7 +28,7 @@ def gradients(model, *more):
 def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
     model = build(name, scale=0.5, decoder_layers=2).double().eval()
     monkeypatch.setattr(deferred, "MANY", many)
-    monkeypatch.setattr(blocks, "BLOCK", block)
+    monkeypatch.setattr(attention, "BLOCK", block)
     found = gradients(model)
     noted = []
     monkeypatch.setattr(deferred.Notes, "add", lambda *note: noted.append(note))
@@ -124,3 +127,25 @@ def test_a_graph_is_freed_with_its_outputs():
     assert notes() > before
     del output
     assert notes() == before
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_part_says_by_what_it_reads_the_context(name):
+    """All linear maps that read it and nothing else: those that a search of wider contexts would fail in."""
+    network = build(name).decoder.network
+    readers = projected.context_readers(network)
+    assert readers is not None
+    width = network.readout.context.in_features
+    assert readers and all(reader.in_features == width for reader in readers)
+
+
+def test_a_part_that_computes_otherwise_says_it_anew():
+    class Own(CoverageHistory):
+        def key_features(self, past):
+            return super().key_features(past)
+
+    class Said(Own):
+        reads_context = ("projection",)
+
+    widths = Widths(hidden=2, annotation=3, context=3, attention=4)
+    assert [projected.declared(kind(widths)) for kind in (CoverageHistory, Own, Said)] == [(), None, ("projection",)]

@@ -10,12 +10,12 @@ from reference import adaptive_gru
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn import cells as kinds
 from fairseq_attnvariants.nn.attention import (
     NORMALIZERS,
     AdditiveAttention,
-    Recomputed,
-    additive_energies,
+    by_blocks,
     real_positions,
 )
 from fairseq_attnvariants.nn.cells import (
@@ -29,8 +29,6 @@ from fairseq_attnvariants.nn.cells import (
 )
 from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
-from fairseq_attnvariants.nn.fast import blocks
-from fairseq_attnvariants.nn.fast.blocks import RecomputedBlocks
 from fairseq_attnvariants.nn.histories import DistanceHistory, Past, uniform_weights
 from fairseq_attnvariants.nn.init import Scheme
 from fairseq_attnvariants.nn.layers import CellLayer, Layers
@@ -46,20 +44,17 @@ def double(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-@pytest.mark.parametrize("kind", [Recomputed, RecomputedBlocks])
 @pytest.mark.parametrize("hypotheses", [1, 2])
-def test_gradient_of_the_energies(hypotheses, kind, monkeypatch):
+def test_gradient_of_the_energies(hypotheses, monkeypatch):
     """The backward pass computes what is between again."""
-    monkeypatch.setattr(blocks, "BLOCK", 24)  # two sentences
+    monkeypatch.setattr(attention, "BLOCK", 24)  # two sentences
     inputs = double(3, hypotheses, 3), double(3, 4, 3), double(3)
     features = double(3, hypotheses, 4, 2), double(3, 2), double(3, hypotheses, 4, 1), double(3, 1)
 
+    def energies(query, keys, vector, *features):
+        return by_blocks(query, keys, vector, *zip(features[::2], features[1::2]))
+
     for more in ((), features):
-        recomputed = kind()
-
-        def energies(query, keys, vector, *features, recomputed=recomputed):
-            return recomputed(additive_energies, query, keys, vector, *zip(features[::2], features[1::2]))
-
         assert torch.autograd.gradcheck(energies, (*inputs, *more))
 
 

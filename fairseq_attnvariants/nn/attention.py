@@ -7,7 +7,9 @@ may look, and a normalizer makes weights of the energies there.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional, Sequence
+import importlib
+from functools import partial
+from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,8 @@ from .histories import Histories, History, KeyFeatures, plus
 from .layer_norm import at_least_float32, layer_norm
 from .state import Encoded, Memory, State, grouped
 from .windows import Window
+
+BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
 
 
 def real_positions(padding_mask: Tensor) -> Tensor:
@@ -47,25 +51,20 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
         return at_least_float32(total).tanh_() @ at_least_float32(vector)  # in place, because it is large
 
 
-def evaluated(energies: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """Energies of arguments."""
-    return energies(*arguments)
+def by_blocks(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
+    """As :func:`additive_energies`, of which only the arguments are kept: the backward pass computes the rest again.
 
-
-class Recomputed(nn.Module):
-    """Energies of which only the arguments are kept for the backward pass, which computes them again.
-
-    What :func:`additive_energies` has in between would be the largest tensor of training, kept once a step.
+    What there is in between would be the largest tensor of training, kept once a step.  On a CPU it is made for a few
+    sentences at a time, so that it fits the processor's cache and leaves no large holes in memory.
     """
-
-    evaluate: Callable[..., Tensor] = staticmethod(evaluated)
-    """what is done where there is no backward pass"""
-
-    def forward(self, energies: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """``B x k x S``, of arguments as those of :func:`additive_energies`."""
-        if not torch.is_grad_enabled():
-            return self.evaluate(energies, *arguments)
-        return checkpoint(energies, *arguments, use_reentrant=False, preserve_rng_state=False)
+    on_cpu = keys.device.type == "cpu" and not torch.compiler.is_compiling()
+    size = max(1, BLOCK // (query.size(1) * keys[0].numel())) if on_cpu else len(keys)
+    energies: Callable[..., Tensor] = additive_energies
+    if torch.is_grad_enabled():
+        energies = partial(checkpoint, energies, use_reentrant=False, preserve_rng_state=False)
+    matrices = [matrix for _, matrix in features]
+    blocks = zip(*(rows.split(size) for rows in (query, keys, *(values for values, _ in features))))
+    return torch.cat([energies(own, k, vector, *zip(values, matrices)) for own, k, *values in blocks])
 
 
 class Normalizer(Part, nn.Module):
@@ -76,15 +75,13 @@ class Normalizer(Part, nn.Module):
     """
 
     flags = {"temperature": "attention_temperature"}
+    reads_context = ()
     package: ClassVar[str] = ""
     """what has to be installed for it"""
 
     def __init__(self, temperature: float = 1.0):
         super().__init__()
         self.temperature = temperature
-
-    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
-        return []
 
     def normalize(self, energies: Tensor) -> Tensor:
         """Weights of energies, ``... x S``; those that nothing looks at have the lowest number that there is."""
@@ -123,23 +120,17 @@ class Sparsemax(Normalizer):
     """Weights that are exactly 0 where an energy is far below the highest one (Martins & Astudillo 2016)."""
 
     package = "entmax"
+    function = "sparsemax"
 
     def normalize(self, energies: Tensor) -> Tensor:
-        import entmax
-
-        return entmax.sparsemax(energies, dim=-1)
+        return getattr(importlib.import_module(self.package), self.function)(energies, dim=-1)
 
 
 @register_normalizer("entmax")
-class Entmax(Normalizer):
+class Entmax(Sparsemax):
     """Weights between the softmax's and the sparsemax's, ``α = 1.5`` (Peters et al. 2019)."""
 
-    package = "entmax"
-
-    def normalize(self, energies: Tensor) -> Tensor:
-        import entmax
-
-        return entmax.entmax15(energies, dim=-1)
+    function = "entmax15"
 
 
 class Attended(NamedTuple):
@@ -183,6 +174,7 @@ class Attention(Part, nn.Module):
         window: where attention may look; anywhere by default.
     """
 
+    reads_context = ()  # the values are what `averages` is about
     projects_query = projects_keys = True
     key_bias = False  # in a product it would add the same to all energies of a query
 
@@ -211,10 +203,6 @@ class Attention(Part, nn.Module):
         """Whether the context is the average of the annotations, by the weights, and nothing more."""
         kind = type(self)
         return kind.read is Attention.read and kind.forward is Attention.forward
-
-    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
-        """As :meth:`..registry.Part.context_readers`; the values are what :attr:`averages` is about."""
-        return []
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         """``e_ij``, ``B x k x S``, or of ``h`` heads ``h x B x k x S``, float32 or better.
@@ -271,10 +259,9 @@ class AdditiveAttention(Attention):
     def __init__(self, widths: Widths, *parts: Any, **options: Any):
         super().__init__(widths, *parts, **options)
         self.vector = nn.Parameter(torch.empty(widths.attention))
-        self.recomputed = Recomputed()
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        return self.recomputed(additive_energies, query, keys, self.vector, *features)
+        return by_blocks(query, keys, self.vector, *features)
 
 
 @register_score("dot")

@@ -19,7 +19,6 @@ class RecurrentLinear(nn.Linear):
     """``U h``, an ordinary linear map.  What reads a cell's own state is marked, for :mod:`.dropout`."""
 
 
-CONTEXTS = ("context", "previous_context")  # inputs that are one
 SOURCE = ("context", "attended")  # inputs that say what of the source this step is about
 
 
@@ -27,11 +26,6 @@ def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
     """A matrix for each named input of these widths; the first one carries the bias, if there is one."""
     numbered = enumerate(widths.items())
     return nn.ModuleDict({name: nn.Linear(width, out, bias=bias and number == 0) for number, (name, width) in numbered})
-
-
-def context_maps(inputs: Any) -> List[nn.Linear]:
-    """Those of named inputs' matrices that read the context."""
-    return [inputs[name] for name in CONTEXTS if name in inputs]
 
 
 def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Optional[Tensor]:
@@ -52,6 +46,7 @@ class Cell(Part, nn.Module):
         norm: layer normalisation of the inputs' sum and of the recurrent product.
     """
 
+    reads_context = ("inputs.context", "inputs.previous_context")
     gates: int
     normalised: Tuple[int, ...]  # how many adjoining gates are normalised together
     parts = 1  # of a state, each of width n; the first is the output
@@ -79,10 +74,6 @@ class Cell(Part, nn.Module):
     @staticmethod
     def initialise_bias(bias: Tensor, hidden_dim: int, scheme: Scheme) -> None:
         """Fill the bias of all gates, ``gates·n``, which is zero so far."""
-
-    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
-        """As :meth:`..registry.Part.context_readers`."""
-        return context_maps(self.inputs) if type(self).forward is Cell.forward else None
 
     def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         """The cell's equations.
@@ -279,6 +270,8 @@ class ContextGatedCell(Part, nn.Module):
         norm: layer normalisation of the source's sum, of the target's, and of the recurrent product.
     """
 
+    reads_context = ("source.context", "target.previous_context")
+
     def __init__(self, cell: MakeCell, kind: str, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
         self.cell = cell({}, hidden_dim, norm=norm)
@@ -305,10 +298,6 @@ class ContextGatedCell(Part, nn.Module):
     def inputs(self) -> Dict[str, nn.Module]:
         """The source's and the target's."""
         return {**self.source, **self.target}
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        """As :meth:`..registry.Part.context_readers`."""
-        return context_maps(self.inputs)
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """As :meth:`Cell.project`, ``... x (gates + 1)·n``."""

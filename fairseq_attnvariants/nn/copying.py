@@ -3,7 +3,7 @@
 Shapes as in :mod:`.state`; ``V`` target symbols.
 """
 
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,7 @@ class Copying(Part, nn.Module):
         symbols: the target symbol of each source symbol, by their numbers.
     """
 
+    reads_context = ("context",)
     symbols: Tensor
 
     def __init__(self, readout: Readout, widths: Widths, symbols: Tensor):
@@ -46,9 +47,6 @@ class Copying(Part, nn.Module):
         self.target = nn.Linear(widths.word, 1, bias=False)
         self.context = nn.Linear(widths.context, 1, bias=False)
         self.register_buffer("symbols", symbols, persistent=False)  # the dictionaries say it
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return [self.context]
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """The other's features, and ``log p - log(1-p)``, ``N x T x (f + 1)``; arguments as it has them."""

@@ -7,7 +7,7 @@ A history extends :class:`History` and is entered by :data:`register_history`.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -107,12 +107,11 @@ class Histories(nn.ModuleDict):
 class ContextHistory(History):
     """RecAtt (Feng et al. 2016 §4.1): the score reads the previous context, ``+ V c_{i-1}``."""
 
+    reads_context = ("projection",)
+
     def __init__(self, widths: Widths):
         super().__init__(widths)
         self.projection = nn.Linear(widths.context, widths.attention, bias=False)
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return [self.projection]
 
     def query_term(self, past: Past) -> Tensor:
         return self.projection(past.state.context)  # N x A
@@ -123,9 +122,7 @@ class StateHistory(History):
     """RNNAtt (Feng et al. 2016 §4.2): the query is ``q_{i-1}``, the state of a cell that reads ``h`` and ``c``."""
 
     replaces_query = True
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return []
+    reads_context = ()
 
 
 @register_history("distance")
@@ -135,8 +132,7 @@ class DistanceHistory(History):
     In log space: ``log σ(j - m_{i-1})`` is added to the energy.  ``j`` counts real tokens from 1, and ``m_0 = 0``.
     """
 
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return []
+    reads_context = ()
 
     def energy_term(self, past: Past) -> Tensor:
         positions = past.memory.positions.unsqueeze(1)  # B x 1 x S
@@ -153,15 +149,13 @@ class ConvolutionHistory(History):
     """
 
     flags = {"filters": "attention_filters", "width": "attention_filter_width"}
+    reads_context = ()
 
     def __init__(self, widths: Widths, filters: int, width: int):
         super().__init__(widths)
         self.margin = width // 2
         self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product: S stays free for --compile
         self.projection = nn.Linear(filters, widths.attention, bias=False)
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return []
 
     def key_features(self, past: Past) -> KeyFeatures:
         weights = grouped(past.state.weights, past.memory.keys)  # B x k x S
@@ -179,12 +173,11 @@ class CoverageHistory(History):
     It carries ``Σ_{t<i} w_tj``, ``N x S``, float32.
     """
 
+    reads_context = ()
+
     def __init__(self, widths: Widths):
         super().__init__(widths)
         self.projection = nn.Linear(1, widths.attention, bias=False)
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return []
 
     def start(self, memory: Memory) -> Tensor:
         return torch.zeros_like(memory.positions)
@@ -229,14 +222,12 @@ class CoverageGRUHistory(History):
     """
 
     flags = {"width": "attention_coverage_dim"}
+    reads_context = ()
 
     def __init__(self, widths: Widths, width: int):
         super().__init__(widths)
         self.cell = GRUCell({"annotation": widths.annotation, "hidden": widths.hidden, "weight": 1}, width)
         self.projection = nn.Linear(width, widths.attention, bias=False)
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return []
 
     def remember(self, annotations: Tensor) -> Tensor:
         return self.cell.project("annotation", annotations)

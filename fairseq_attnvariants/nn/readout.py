@@ -6,7 +6,7 @@ than the vocabulary layer does, by what attention looks at, defines how that is 
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,8 @@ class AdaptiveWeighting(Part, nn.Module):
             first set's.
     """
 
+    reads_context = ("context",)
+
     def __init__(self, widths: Widths, width: int, swapped: bool = False):
         super().__init__()
         self.swapped = swapped
@@ -44,9 +46,6 @@ class AdaptiveWeighting(Part, nn.Module):
         """The second set of projections starts as the readout's own."""
         for layer in (self.hidden, self.target, self.context):
             scheme.matrix_(layer.weight)
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return [self.context]
 
     def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x N x T x width``."""
@@ -93,6 +92,7 @@ class Readout(Part, nn.Module):
     """
 
     pieces = 1
+    reads_context = ("context",)
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         super().__init__()
@@ -107,10 +107,6 @@ class Readout(Part, nn.Module):
         """Matrices none of which is orthogonal, square or not."""
         for layer in (self.hidden, self.target, self.context):
             scheme.matrix_(layer.weight)
-
-    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
-        """As :meth:`..registry.Part.context_readers`."""
-        return [self.context] if type(self).forward is Readout.forward else None
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """Features of every step.

@@ -16,7 +16,7 @@ The architectures differ in the order of a few parts, so one step serves them al
 Shapes as in :mod:`.state`.
 """
 
-from typing import Dict, NamedTuple, Optional, Sequence, Union
+from typing import Dict, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -42,15 +42,14 @@ class Condition(Part, nn.Module):
         condition_dim: width of ``sd``.
     """
 
+    reads_context = ("context",)
+
     def __init__(self, target_dim: int, hidden_dim: int, context_dim: int, condition_dim: int):
         super().__init__()
         self.target = nn.Linear(target_dim, condition_dim)
         self.hidden = nn.Linear(hidden_dim, condition_dim, bias=False)
         self.context = nn.Linear(context_dim, condition_dim, bias=False)
         self.output = nn.Linear(condition_dim, hidden_dim, bias=False)
-
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return [self.context]
 
     def decay(self, target: Tensor, hidden: Tensor, context: Tensor, condition: Tensor) -> Tensor:
         """``sd_i``, ``N x 2n``; ``target`` is already projected, ``W^d y_{i-1} + b``."""

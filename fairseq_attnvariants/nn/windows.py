@@ -4,7 +4,7 @@ Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`
 hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Optional, Sequence, Tuple
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +23,11 @@ class Window(Part, nn.Module):
     """
 
     flags = {"width": "attention_window_width"}
+    reads_context = ()
 
     def __init__(self, widths: Widths, width: int = 1):
         super().__init__()
         self.width = width
-
-    def context_readers(self) -> Optional[Sequence[nn.Linear]]:
-        """As :meth:`..registry.Part.context_readers`."""
-        return [] if type(self).forward is Window.forward else None
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
         """Where attention does not look, and a factor of the weights where it does, or None.
@@ -49,8 +46,7 @@ register_window("none")(Window)
 class MonotoneWindow(Window):
     """``[i-D, i+D]`` at step ``i`` (local-m), where ``i`` stops at the last word, as in Luong et al.'s code."""
 
-    def context_readers(self) -> Sequence[nn.Linear]:
-        return []
+    reads_context = ()
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
         last = memory.positions[:, -1:]  # S, B x 1: whichever side the padding is on
@@ -73,6 +69,8 @@ class PredictiveWindow(MonotoneWindow):
 
     ``σ = D/2``, and ``W`` is square.  The weights are scaled to add up to 1 again; Luong et al. leave them as they are.
     """
+
+    reads_context = ()
 
     def __init__(self, widths: Widths, width: int = 1):
         super().__init__(widths, width)

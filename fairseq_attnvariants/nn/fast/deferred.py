@@ -37,15 +37,11 @@ class Notes:
         self.steps += 1
         return self.steps - 1
 
-    def turn_to(self, step: int) -> None:
-        """A step is about to note something."""
+    def add(self, step: int, left: Tensor, right: Tensor) -> None:
+        """Note factors ``... x N x out`` and ``... x N x in``: the gradient is the sum of ``left.T @ right``."""
         if step >= self.lowest:
             self.noted, self.total = [], None
         self.lowest = step
-
-    def add(self, step: int, left: Tensor, right: Tensor) -> None:
-        """Note factors ``... x N x out`` and ``... x N x in``: the gradient is the sum of ``left.T @ right``."""
-        self.turn_to(step)
         self.noted.append((left, right))
         if len(self.noted) == MANY:
             self.total, self.noted = self.sum(), []
@@ -55,15 +51,9 @@ class Notes:
         if not self.noted:
             return self.total
         left, right = (torch.cat(factors, dim=-2) for factors in zip(*self.noted))
-        product = left.transpose(-1, -2) @ right
+        # in the layout of a matrix, or of values, which are transposed here
+        product = left.T @ right if left.dim() == 2 else (right.mT @ left).mT
         return product if self.total is None else product.add_(self.total)
-
-    def place(self, step: int, like: Tensor) -> Tensor:
-        """The gradient so far, zero at first, to which a step adds itself."""
-        self.turn_to(step)
-        if self.total is None:
-            self.total = torch.zeros_like(like)
-        return self.total
 
     def gradient(self) -> Optional[Tensor]:
         """The gradient of a finished backward pass; nothing stays noted."""
@@ -91,47 +81,23 @@ class _Product(Function):
     """``W x``, which notes what the gradient of ``W`` needs."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, weight: Tensor, notes: Notes) -> Tensor:
-        value = value.to(weight.dtype)
-        ctx.save_for_backward(value, weight)
+    def forward(ctx: Any, value: Tensor, matrix: Tensor, notes: Notes) -> Tensor:
+        value = value.to(matrix.dtype)
+        ctx.save_for_backward(value, matrix)
         ctx.notes, ctx.step = notes, notes.number()
-        return value @ weight.t()
+        return value @ matrix.mT
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        value, weight = ctx.saved_tensors
-        ctx.notes.add(ctx.step, grad.flatten(0, -2), value.flatten(0, -2))
-        return grad @ weight, None, None
-
-
-class _Sum(Function):
-    """``Σ_j w_j v_j``, which notes what the gradient of the values needs."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, values: Tensor, notes: Notes) -> Tensor:
-        ctx.save_for_backward(weights, values)
-        ctx.notes, ctx.step = notes, notes.number()
-        return torch.bmm(weights, values)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        weights, values = ctx.saved_tensors
-        ctx.notes.add(ctx.step, weights, grad)
-        return torch.bmm(grad, values.transpose(1, 2)), None, None
-
-
-def constant(tensor: Tensor, notes: Notes) -> Tensor:
-    """The tensor as products take it, with its gradient from the notes."""
-    device = tensor.device.type
-    if torch.is_autocast_enabled(device):
-        tensor = tensor.to(torch.get_autocast_dtype(device))
-    return Constant.apply(tensor, notes)
+        value, matrix = ctx.saved_tensors
+        steps = value.dim() - matrix.dim()  # dimensions that the matrix has not
+        ctx.notes.add(ctx.step, grad.flatten(0, steps), value.flatten(0, steps))
+        return grad @ matrix, None, None
 
 
 class Deferred(nn.Module):
-    """``W x + b`` in one run of a loop over an unchanged ``W``."""
+    """``W x + b`` in one run of a loop over an unchanged ``W``, ``... x out x in``."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None):
         super().__init__()
@@ -141,9 +107,12 @@ class Deferred(nn.Module):
         self.constant: Optional[Tensor] = None  # made at the first step: not every matrix of a part is read in the loop
 
     def forward(self, value: Tensor) -> Tensor:
-        """``... x out``, of ``... x in``."""
+        """``... x N x out``, of ``... x N x in``."""
         if self.constant is None:
-            self.constant = constant(self.weight, self.notes)
+            device = self.weight.device.type
+            reduced = torch.is_autocast_enabled(device)
+            weight = self.weight.to(torch.get_autocast_dtype(device)) if reduced else self.weight
+            self.constant = Constant.apply(weight, self.notes)
         product = _Product.apply(value, self.constant, self.notes)
         return product if self.bias is None else product + self.bias
 
@@ -153,18 +122,16 @@ class DeferredSum(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.notes = Notes()
         self.values: Optional[Tensor] = None
-        self.constant: Optional[Tensor] = None
+        self.product: Any = None
 
     def forward(self, weights: Tensor, values: Tensor) -> Tensor:
         """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
-        if self.constant is None:
-            self.values, self.constant = values, constant(values, self.notes)
+        if self.values is None:
+            self.values, self.product = values, Deferred(values.transpose(1, 2))
         if values is not self.values:
             return weighted_sum(weights, values)
-        rows = grouped(weights, values).to(self.constant.dtype)
-        return _Sum.apply(rows, self.constant, self.notes).flatten(0, 1)
+        return self.product(grouped(weights, values)).flatten(0, 1)
 
 
 def pays(weight: Tensor) -> bool:

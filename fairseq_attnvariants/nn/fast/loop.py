@@ -4,10 +4,9 @@ from typing import Any, Optional
 
 from torch import nn
 
-from ..attention import Recomputed, WeightedSum
+from ..attention import WeightedSum
 from ..cells import RecurrentLinear
 from ..twins import twin
-from .blocks import RecomputedBlocks
 from .deferred import Deferred, DeferredSum, pays
 
 
@@ -20,4 +19,4 @@ def _replacement(part: nn.Module) -> Optional[nn.Module]:
     plain = not (part._forward_hooks or part._forward_pre_hooks)  # and no class of somebody's own
     if type(part) in (nn.Linear, RecurrentLinear) and plain:
         return Deferred(part.weight, part.bias)  # type: ignore[arg-type]
-    return {WeightedSum: DeferredSum, Recomputed: RecomputedBlocks}.get(type(part), lambda: None)()
+    return DeferredSum() if type(part) is WeightedSum else None

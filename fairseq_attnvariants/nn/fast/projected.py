@@ -7,7 +7,7 @@ as it is without this.
 """
 
 from itertools import accumulate
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -33,12 +33,27 @@ class Projected(nn.Module):
         return own.clone() if self.bias is None else own + self.bias
 
 
+COMPUTES = {"forward", "query_term", "key_features", "energy_term", "next", "centre"}
+
+
+def declared(part: Part) -> Optional[Tuple[str, ...]]:
+    """What a part says of how it reads contexts; nothing, if it computes in another way than the class that said it."""
+    for kind in type(part).__mro__:
+        if "reads_context" in vars(kind) or COMPUTES & vars(kind).keys():
+            return vars(kind).get("reads_context")
+    return None
+
+
 def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
     """All linear maps of contexts, of parts that read nothing else of them; None if a part does not say so."""
-    parts = (module for module in decoder.modules() if isinstance(module, Part))
-    found = [part.context_readers() for part in parts]
-    readers = [reader for readers in found for reader in readers or []]
-    return readers if None not in found and all(type(reader) is nn.Linear for reader in readers) else None
+    readers: List[Any] = []
+    for part in decoder.modules():
+        if isinstance(part, Part):
+            names, maps = declared(part), dict(part.named_modules())
+            if names is None:
+                return None
+            readers += [maps[name] for name in names if name in maps]
+    return readers if all(type(reader) is nn.Linear for reader in readers) else None
 
 
 def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
