@@ -39,13 +39,16 @@ def without(kind, replacement=loop._replacement):
 
 
 # what is put in the place of each
+TANH = [(attention, "tanh_product", lambda values, vector: values.tanh_() @ vector)]
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
     "of these, those of attention's values": without(attention.WeightedSum),
     "energies by blocks of sentences": [(attention, "BLOCK", 2**62)],
+    "attention's tanh as a sigmoid": TANH,
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
 }
 SEARCHES = {
+    "attention's tanh as a sigmoid": TANH,
     "annotations projected once": [(attention_rnn, "for_hypotheses", lambda *same: same)],
     "memory shared by hypotheses": [(attention_rnn, "serve", lambda memory, _, order: reorder(memory, order))],
 }

@@ -48,7 +48,15 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
     for values, matrix in features:
         total = total + F.linear(values.to(matrix.dtype), matrix)
     with torch.autocast(total.device.type, enabled=False):
-        return at_least_float32(total).tanh_() @ at_least_float32(vector)  # in place, because it is large
+        return tanh_product(at_least_float32(total), at_least_float32(vector))
+
+
+def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
+    """``v·tanh(x) = 2 v·σ(2x) - Σv``, because PyTorch's σ takes a third of the time of its tanh on a CPU.
+
+    ``...`` of values ``... x A``, which are overwritten, because they are large, and a vector ``A``.
+    """
+    return 2 * (values.mul_(2).sigmoid_() @ vector) - vector.sum()
 
 
 def by_blocks(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
