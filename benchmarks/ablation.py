@@ -48,7 +48,7 @@ UPDATES = {
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
 }
 SEARCHES = {
-    "attention's tanh as a sigmoid": TANH,
+    "attention's tanh as a sigmoid, in search": TANH,
     "annotations projected once": [(attention_rnn, "for_hypotheses", lambda *same: same)],
     "memory shared by hypotheses": [(attention_rnn, "serve", lambda memory, _, order: reorder(memory, order))],
 }
