@@ -38,8 +38,8 @@ def without(kind, replacement=loop._replacement):
     return [(loop, "_replacement", lambda part: None if isinstance(part, kind) else replacement(part))]
 
 
-# what is put in the place of each
 TANH = [(attention, "tanh_product", lambda values, vector: values.tanh_() @ vector)]
+# what is put in the place of each
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
     "of these, those of attention's values": without(attention.WeightedSum),

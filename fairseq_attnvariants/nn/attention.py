@@ -7,7 +7,6 @@ may look, and a normalizer makes weights of the energies there.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-import importlib
 from functools import partial
 from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional
 
@@ -128,17 +127,23 @@ class Sparsemax(Normalizer):
     """Weights that are exactly 0 where an energy is far below the highest one (Martins & Astudillo 2016)."""
 
     package = "entmax"
-    function = "sparsemax"
 
     def normalize(self, energies: Tensor) -> Tensor:
-        return getattr(importlib.import_module(self.package), self.function)(energies, dim=-1)
+        import entmax
+
+        return entmax.sparsemax(energies, dim=-1)
 
 
 @register_normalizer("entmax")
-class Entmax(Sparsemax):
+class Entmax(Normalizer):
     """Weights between the softmax's and the sparsemax's, ``α = 1.5`` (Peters et al. 2019)."""
 
-    function = "entmax15"
+    package = "entmax"
+
+    def normalize(self, energies: Tensor) -> Tensor:
+        import entmax
+
+        return entmax.entmax15(energies, dim=-1)
 
 
 class Attended(NamedTuple):

@@ -7,7 +7,7 @@ readout.
 """
 
 import math
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,14 @@ class Scheme(NamedTuple):
         nn.init.uniform_(weight, -0.01, 0.01) if self.uniform else self.matrix_(weight)
 
 
+@runtime_checkable
+class Initialised(Protocol):
+    """A part that has initial values of its own."""
+
+    def initialise(self, scheme: Scheme) -> None:
+        """Fill the part's parameters, which are as everything else starts so far."""
+
+
 def by_gate(fill: Callable[[Tensor], object], weight: Tensor, hidden_dim: int) -> None:
     """Fill each gate's ``hidden x in`` rows of ``k·hidden_dim x in`` by themselves."""
     for block in weight.split(hidden_dim):
@@ -58,5 +66,5 @@ def initialise(model: nn.Module, scheme: Scheme) -> None:
             scheme.embedding_(module.weight)
             if module.padding_idx is not None:
                 nn.init.zeros_(module.weight[module.padding_idx])
-        elif hasattr(module, "initialise"):
-            module.initialise(scheme)  # type: ignore[operator]
+        elif isinstance(module, Initialised):
+            module.initialise(scheme)

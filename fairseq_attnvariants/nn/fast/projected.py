@@ -33,6 +33,7 @@ class Projected(nn.Module):
         return own.clone() if self.bias is None else own + self.bias
 
 
+# what of a part may read a context: a class that defines any of these anew declares anew
 COMPUTES = {"forward", "query_term", "key_features", "energy_term", "next", "centre"}
 
 
@@ -52,7 +53,8 @@ def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
             names, maps = declared(part), dict(part.named_modules())
             if names is None:
                 return None
-            readers += [maps[name] for name in names if name in maps]
+            # an input may be missing, such as the previous context; a map of the part's own may not
+            readers += [maps[name] for name in names if name in maps or "." not in name]
     return readers if all(type(reader) is nn.Linear for reader in readers) else None
 
 
