@@ -3,10 +3,6 @@
 import contextlib
 import importlib
 import logging
-import os
-import subprocess
-import sys
-import time
 import warnings
 from functools import cache
 from pathlib import Path
@@ -151,17 +147,9 @@ class OnCharacters(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory):
-    """A folder of fairseq's commands, and this package's, that start at once."""
-    folder = tmp_path_factory.mktemp("warm")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, Path(__file__).with_name("warm.py"), folder], env=environment)
-    while not (folder / "socket").exists():
-        assert process.poll() is None
-        time.sleep(0.1)
-    yield folder
-    process.terminate()
-    process.wait()
+def warm():
+    """The folder of commands that start at once."""
+    return corpus.warm()
 
 
 class Trained(NamedTuple):

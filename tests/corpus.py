@@ -1,9 +1,13 @@
 """A tiny corpus of reversed sentences, and fairseq's commands run on it."""
 
+import atexit
 import os
 import random
 import subprocess
 import sys
+import tempfile
+import time
+from functools import cache
 from pathlib import Path
 
 from fairseq import options
@@ -12,6 +16,7 @@ from fairseq_cli import preprocess as fairseq_preprocess
 from fairseq_cli import train
 
 import fairseq_attnvariants
+from warm import COMMANDS
 
 USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
 SCRIPTS = Path(sys.executable).parent
@@ -20,10 +25,25 @@ SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16"]
 SIZES += ["--decoder-embed-dim", "16", "--decoder-hidden-size", "16"]
 
 
+@cache
+def warm():
+    """A folder of fairseq's commands, and this package's, that start at once."""
+    folder = tempfile.TemporaryDirectory()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, Path(__file__).with_name("warm.py"), folder.name], env=environment)
+    atexit.register(folder.cleanup)
+    atexit.register(process.terminate)
+    while not Path(folder.name, "socket").exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    return Path(folder.name)
+
+
 def run(command, *arguments, check=True, stdin=None, cwd=None, environment=None):
-    """Run an installed command as a user would; returns the finished process with its output as text."""
+    """Run a command as a user would, a :func:`warm` one where there is one; returns the process, its output as text."""
+    folder = warm() if command in COMMANDS else SCRIPTS
     process = subprocess.run(
-        [str(SCRIPTS / command), *map(str, arguments)],
+        [str(folder / command), *map(str, arguments)],
         input=stdin,
         capture_output=True,
         text=True,

@@ -1,10 +1,12 @@
 #!/usr/bin/env -S python3 -IS
-"""Commands that start at once: a process that has imported torch and fairseq forks for each.
+"""Commands that start at once: a process that has imported torch and fairseq, and read one command line, forks for each.
 
 ``python warm.py FOLDER`` fills the folder with commands, which are this file, and serves them.
 """
 
+import atexit
 import json
+import logging
 import os
 import signal
 import socket
@@ -16,6 +18,7 @@ COMMANDS = {
     "fairseq-hydra-train": "fairseq_cli.hydra_train:cli_main",
     "fairseq-generate": "fairseq_cli.generate:cli_main",
     "fairseq-interactive": "fairseq_cli.interactive:cli_main",
+    "fairseq-validate": "fairseq_cli.validate:cli_main",
     "fairseq-attnvariants": "fairseq_attnvariants_cli.main:main",
     "sacrebleu": "sacrebleu.sacrebleu:main",
     "subword-nmt": "subword_nmt.subword_nmt:main",
@@ -40,8 +43,14 @@ def serve(folder):
     import fairseq_cli.interactive  # noqa: F401
     import fairseq_cli.preprocess  # noqa: F401
     import fairseq_cli.train  # noqa: F401
+    import fairseq_cli.validate  # noqa: F401
     import sacrebleu  # noqa: F401
+    import torch._dynamo  # noqa: F401 (fairseq-train's optimizers do)
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+    given = options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "model"])
+    convert_namespace_to_omegaconf(given)  # hydra's grammar is slow at first
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the forks' statuses here
     parent = os.getppid()
     for name in COMMANDS:
@@ -75,6 +84,9 @@ def run(request, streams):
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = request["arguments"]
+    logging.root.handlers.clear()
+    for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
+        del sys.modules[name]  # whose import says where the log goes
     module, _, function = COMMANDS[sys.argv[0]].partition(":")
     try:
         sys.exit(getattr(__import__(module, fromlist=[function]), function)())
@@ -86,6 +98,7 @@ def run(request, streams):
     except BaseException:  # noqa: BLE001
         sys.excepthook(*sys.exc_info())
         status = 1
+    atexit._run_exitfuncs()  # ends the processes that load data, which have the streams, too
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     return int(status or 0)

@@ -1,0 +1,61 @@
+"""Commands of several toolkits, in turns, as ratios to the first: what one more update takes, or one more sentence.
+
+    python benchmarks/peers.py --least 10 --most 40 \\
+        --way "lstm=fairseq-train DATA --arch lstm ... --save-dir {folder} --max-update {n}" \\
+        --way "marian=marian -m {folder}/model.npz ... --after {n}u"
+    python benchmarks/peers.py --least 80 --most 240 --way "lstm=head -n {n} TEXT | fairseq-interactive ..." ...
+
+A way is a name and a line for bash, run with ``--least`` and with ``--most`` in the place of ``{n}`` and an empty folder
+in that of ``{folder}``.  The difference of their times over that of the numbers is what counts, so starting, loading and
+saving do not.  Printed is the median over the rounds of the ratio to the first way of the same round, with the smallest
+and the largest.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def seconds(line, number, cpu_time):
+    """Of a command with a number: those that pass, or those that it and its processes compute."""
+    with tempfile.TemporaryDirectory() as folder:
+        line = line.replace("{n}", str(number)).replace("{folder}", folder)
+        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        done = subprocess.run(["bash", "-eo", "pipefail", "-c", line], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{line}\n{done.stderr[-2000:]}\nends with status {done.returncode}")
+        passed, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime if cpu_time else passed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--way", action="append", required=True, metavar="NAME=COMMAND")
+    parser.add_argument("--least", type=int, required=True, metavar="N")
+    parser.add_argument("--most", type=int, required=True, metavar="N")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cpu-time", action="store_true", help="computing time instead of the time that passes")
+    arguments = parser.parse_args()
+    if arguments.least >= arguments.most:
+        parser.error("--least must be less than --most")
+    ways = dict(way.split("=", 1) for way in arguments.way)
+    times = {name: [] for name in ways}
+    for turn in range(arguments.rounds):
+        for name, line in ways.items():
+            short, long = (seconds(line, number, arguments.cpu_time) for number in (arguments.least, arguments.most))
+            times[name].append((long - short) / (arguments.most - arguments.least))
+            print(f"\rround {turn + 1} of {arguments.rounds}: {name:20s}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    [first, *_] = times.values()
+    for name, rounds in times.items():
+        ratios = [base / own for own, base in zip(rounds, first)]
+        spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
+        print(f"{name:20s} {1e3 * statistics.median(rounds):9.1f} ms   x{statistics.median(ratios):.2f}  {spread}")
+
+
+if __name__ == "__main__":
+    main()
