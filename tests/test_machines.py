@@ -4,7 +4,7 @@ import socket
 
 import pytest
 import torch
-from corpus import preprocess, run, train_arguments, write_corpus
+from corpus import preprocess, run, train_arguments, warm, write_corpus
 
 from fairseq_attnvariants.guards.loading import load
 
@@ -28,7 +28,7 @@ def torchrun(processes, *arguments):
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    launch = ["--nproc-per-node", processes, "--master-port", port, "--no-python", "fairseq-train"]
+    launch = ["--nproc-per-node", processes, "--master-port", port, "--no-python", warm() / "fairseq-train"]
     gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-world-size", processes]
     return run("torchrun", *launch, *arguments, *gloo, "--distributed-no-spawn")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -IS
-"""Commands that start at once: a process that has imported torch and fairseq, and read one command line, forks for each.
+"""Commands that start at once: a process that has imported torch and fairseq, and read a command line, forks for each.
 
 ``python warm.py FOLDER`` fills the folder with commands, which are this file, and serves them.
 """
@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 
 COMMANDS = {
     "fairseq-preprocess": "fairseq_cli.preprocess:cli_main",
@@ -98,7 +99,9 @@ def run(request, streams):
     except BaseException:  # noqa: BLE001
         sys.excepthook(*sys.exc_info())
         status = 1
-    atexit._run_exitfuncs()  # ends the processes that load data, which have the streams, too
+    # the end of an interpreter without taking it apart: processes that load data or sweep have the streams, too
+    threading._shutdown()
+    atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     return int(status or 0)
