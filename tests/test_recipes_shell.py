@@ -122,7 +122,7 @@ def test_readme(recipe, warm, examples, tmp_path):
         .replace("--best 5", "--best 1")
         .replace("./multi30k.sh", "UPDATES=24 ./multi30k.sh")
     )
-    text = re.sub(r"(for \w+ in )((?:\w+[\s\\]+){3,}\w+);", shortened, text)
+    text = re.sub(r"(for \w+ in )((?:\w+[\s\\]+){5,}\w+);", shortened, text)
     shell = re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)
     assert shell
     for block in shell:
