@@ -5,10 +5,10 @@
         --way "marian=marian -m {folder}/model.npz ... --after {n}u"
     python benchmarks/peers.py --least 80 --most 240 --way "lstm=head -n {n} TEXT | fairseq-interactive ..." ...
 
-A way is a name and a line for bash, run with ``--least`` and with ``--most`` in the place of ``{n}`` and an empty folder
-in that of ``{folder}``.  The difference of their times over that of the numbers is what counts, so starting, loading and
-saving do not.  Printed is the median over the rounds of the ratio to the first way of the same round, with the smallest
-and the largest.
+A way is a name and a line for bash, run with ``--least`` and with ``--most`` in the place of ``{n}`` and an empty
+folder in that of ``{folder}``.  The difference of their times over that of the numbers is what counts, so starting,
+loading and saving do not.  Printed is the median over the rounds of the ratio to the first way of the same round, with
+the smallest and the largest.
 """
 
 import argparse
