@@ -7,7 +7,6 @@ takes the options of speed.py.  What is printed is the median, over the rounds, 
 with it, and the smallest and the largest; below 1 it costs time, and is there for memory.
 """
 
-import statistics
 import sys
 import time
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from unittest.mock import patch
 
 import torch
 from speed import Trainer, generator_of, load, parse, timed
+from spread import spread
 from tabulate import tabulate
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
@@ -90,10 +90,7 @@ def main():
         found = ratios(updates, switches, arguments, clock)
         if not arguments.train_only:
             found.update(ratios(searches, SEARCHES, arguments, clock))
-        rows += [
-            (arch, name, f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
-            for name, values in found.items()
-        ]
+        rows += [(arch, name, spread(values)) for name, values in found.items()]
     print(f"\n{arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}, torch {torch.__version__}")
     print(tabulate(rows, ["architecture", "without", "takes so many times as long"], tablefmt="github"))
 

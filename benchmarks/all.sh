@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All that README.md says, in one run on one core, in an hour and a half: each figure's output in a file of OUT.
+# One processor's figures for README.md, on one core, one after the other: the output of each in a file of OUT.
 #   all.sh DATA TABLE OUT
 # DATA    Multi30k English-German, of MERGES=10000 JOINED=yes ../examples/common/prepare_bpe.sh small TEXT FOLDER en de
 # TABLE   of fairseq-attnvariants lexicon FOLDER/bpe.train.en FOLDER/bpe.train.de --candidates 100

@@ -18,6 +18,7 @@ from collections import Counter
 
 import torch
 from speed import Trainer, load, parse
+from spread import spread
 from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -108,13 +109,12 @@ def main():
             rounds.append((floor, optimizer, update, step, loss, update / (floor + optimizer)))
             print(f"\r{arch}: round {turn + 1} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
-        floor, optimizer, update, step, loss, gap = map(statistics.median, zip(*rounds))
+        floor, optimizer, update, step, loss, _ = map(statistics.median, zip(*rounds))
         gaps = [gap for *_, gap in rounds]
         work = sum(count * operations(operands) for (_, operands), count in products.seen.items()) / len(samples)
         calls = sum(products.seen.values()) / len(samples)
         times = (1e3 * value for value in (floor, optimizer, update, step, loss))
-        spread = f"{gap:.2f} ({min(gaps):.2f} to {max(gaps):.2f})"
-        rows.append((arch, numbers / 1e6, work / 1e9, calls, work / floor / 1e9, *times, spread))
+        rows.append((arch, numbers / 1e6, work / 1e9, calls, work / floor / 1e9, *times, spread(gaps)))
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, {arguments.embed}/{arguments.hidden}")
     headers = ["", "M param.", "Gflop", "products", "Gflop/s", "products ms", "optimizer ms", "update ms"]
     headers += ["step ms", "loss ms"]

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+from spread import spread
+
 
 def seconds(line, number, cpu_time):
     """Of a command with a number: those that pass, or those that it and its processes compute."""
@@ -53,8 +55,7 @@ def main():
     [first, *_] = times.values()
     for name, rounds in times.items():
         ratios = [base / own for own, base in zip(rounds, first)]
-        spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
-        print(f"{name:20s} {1e3 * statistics.median(rounds):9.1f} ms   x{statistics.median(ratios):.2f}  {spread}")
+        print(f"{name:20s} {1e3 * statistics.median(rounds):9.1f} ms   x{spread(ratios)}")
 
 
 if __name__ == "__main__":

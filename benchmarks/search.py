@@ -15,6 +15,7 @@ import time
 import speed
 import torch
 from fairseq.tasks.fairseq_task import FairseqTask
+from spread import spread
 
 from fairseq_attnvariants.shortlist import SPECIAL, Shortlist, ShortlistGenerator, read_table
 
@@ -68,9 +69,8 @@ def main():
     print(f"{arguments.embed}/{arguments.hidden}, {len(target)} types, lists of {words}, beam {arguments.beam}")
     for way, rounds in times.items():
         ratios = [base / own for own, base in zip(rounds, times[own.ways[0]])]
-        spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
         rate = sample["nsentences"] / statistics.median(rounds)
-        print(f"{way:24s} {rate:8.1f} sentences/s   x{statistics.median(ratios):.2f}  {spread}")
+        print(f"{way:24s} {rate:8.1f} sentences/s   x{spread(ratios)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""The shell and Python blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates.
-
-And with translations of ten words, where models so young would go on for ever.
-"""
+"""The shell and Python blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates."""
 
 import os
 import re
@@ -19,7 +16,6 @@ BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^\n]+ -->\n)?^```(?P<language>bash|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 SHORT = {"fairseq-train": "--max-update 2", "fairseq-hydra-train": "optimization.max_update=2"}
-SHORT |= dict.fromkeys(["fairseq-generate", "fairseq-interactive"], "--max-len-b 10")
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
@@ -33,7 +29,7 @@ def blocks(page):
 
 @pytest.fixture(scope="module")
 def short(warm, tmp_path_factory):
-    """Runs a script in a folder; trainings and translations are :data:`SHORT`."""
+    """Runs a script in a folder; what it trains, it trains for two updates."""
     commands = tmp_path_factory.mktemp("short")
     for name, more in SHORT.items():
         (commands / name).write_text(f'#!/bin/sh\nexec "{warm}/{name}" "$@" {more}\n')

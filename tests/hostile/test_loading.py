@@ -206,12 +206,12 @@ def test_arrays_of_anything_but_plain_numbers_are_refused(tmp_path, content):
         loading.load(tmp_path / "x.pt")
 
 
-def test_an_object_at_an_address_does_not_end_the_interpreter(runs, warm, tmp_path):
+def test_an_object_at_an_address_does_not_end_the_interpreter(runs, tmp_path):
     """As a segmentation fault did, in fairseq-train."""
     content = kinds.constant({"model": {}, "args": None, "cfg": {}, "optimizer_history": [{}]}) + kinds.constant("x")
     content += kinds.call("numpy", "ndarray", (1,), "O", b"A" * 8)[2:-1]
     (tmp_path / "checkpoint_last.pt").write_bytes(kinds.archive(b"\x80\x02" + content + b"s."))
-    process = corpus.run(warm / "fairseq-train", *corpus.train_arguments(runs.data, tmp_path), check=False)
+    process = corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path), check=False)
     last = process.stderr.splitlines()[-1]
     assert process.returncode == 1 and f"{tmp_path / 'checkpoint_last.pt'}: not loaded, it is damaged" in last
 
