@@ -53,10 +53,10 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
 def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
     """``v·tanh(x) = 2 v·σ(2x) - Σv``, because PyTorch's σ takes a third of the time of its tanh on a CPU.
 
-    ``...`` of values ``... x A``, which are overwritten, because they are large, and a vector ``A``.  Where a sentence
-    fills a block and there will be gradients it is ``tanh``, which leaves the C library fewer holes in memory.
+    ``...`` of values ``... x A``, which are overwritten, because they are large, and a vector ``A``.  In training with
+    sentences so long that few fill a block it is ``tanh``, which leaves the C library fewer holes in memory.
     """
-    if torch.is_grad_enabled() and 2 * values[0].numel() > BLOCK:
+    if torch.is_grad_enabled() and 16 * values[0].numel() > BLOCK:
         return values.tanh_() @ vector
     return 2 * (values.mul_(2).sigmoid_() @ vector) - vector.sum()
 
