@@ -44,11 +44,12 @@ def double(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-@pytest.mark.parametrize("block", [24, 400])  # two sentences by tanh, and more by its sigmoid
+@pytest.mark.parametrize("long", [1, 2**14])  # by tanh, and by its sigmoid
 @pytest.mark.parametrize("hypotheses", [1, 2])
-def test_gradient_of_the_energies(hypotheses, block, monkeypatch):
+def test_gradient_of_the_energies(hypotheses, long, monkeypatch):
     """The backward pass computes what is between again."""
-    monkeypatch.setattr(attention, "BLOCK", block)
+    monkeypatch.setattr(attention, "BLOCK", 24)  # two sentences
+    monkeypatch.setattr(attention, "LONG", long)
     inputs = double(3, hypotheses, 3), double(3, 4, 3), double(3)
     features = double(3, hypotheses, 4, 2), double(3, 2), double(3, hypotheses, 4, 1), double(3, 1)
 

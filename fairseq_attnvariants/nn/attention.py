@@ -22,6 +22,7 @@ from .state import Encoded, Memory, State, grouped
 from .windows import Window
 
 BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
+LONG = 2**14  # numbers of a sentence in it from which on memory counts for more than time
 
 
 def real_positions(padding_mask: Tensor) -> Tensor:
@@ -54,9 +55,9 @@ def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
     """``v·tanh(x) = 2 v·σ(2x) - Σv``, because PyTorch's σ takes a third of the time of its tanh on a CPU.
 
     ``...`` of values ``... x A``, which are overwritten, because they are large, and a vector ``A``.  In training with
-    sentences so long that few fill a block it is ``tanh``, which leaves the C library fewer holes in memory.
+    :data:`LONG` sentences it is ``tanh``, which leaves the C library fewer holes in memory.
     """
-    if torch.is_grad_enabled() and 16 * values[0].numel() > BLOCK:
+    if torch.is_grad_enabled() and values[0].numel() > LONG:
         return values.tanh_() @ vector
     return 2 * (values.mul_(2).sigmoid_() @ vector) - vector.sum()
 
