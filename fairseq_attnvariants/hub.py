@@ -44,7 +44,8 @@ class Hub(GeneratorHubInterface):
             return [self.translate(sentence, beam, verbose, True, **options) for sentence in sentences]
         tokens = self.encode(sentences)
         best = self.generate(tokens, beam, verbose, **options)[0]
-        source = [self.src_dict[token] for token in tokens.tolist()]
+        read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]  # as the model gets it
+        source = [self.src_dict[token] for token in read.tolist()]
         target = [self.tgt_dict[token] for token in best["tokens"].tolist()]
         return Translation(self.decode(best["tokens"]), source, target, best["attention"].T.cpu())
 

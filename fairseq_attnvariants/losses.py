@@ -7,6 +7,7 @@ from typing import Optional
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .nn.layer_norm import at_least_float32
 
@@ -19,7 +20,9 @@ def norms(vectors: Tensor, squared: bool = False) -> Tensor:
     return squares if squared else (squares + EPSILON).sqrt()
 
 
-def embedding_distance(bridged: Tensor, target: Tensor, target_mask: Tensor, squared: bool = True) -> Tensor:
+def embedding_distance(
+    bridged: Tensor, target: Tensor, target_mask: Tensor, squared: bool = True, unit_length: bool = False
+) -> Tensor:
     """The direct bridge's cost, ``Σ_t ||W x_{t*} - e(y_t)||²`` over real target tokens, EOS included.
 
     (Kuang et al. 2018 eq. 3.)
@@ -29,8 +32,13 @@ def embedding_distance(bridged: Tensor, target: Tensor, target_mask: Tensor, squ
         target: ``e(y_t)``, ``B x T x m``.
         target_mask: True at real target tokens, ``B x T``.
         squared: sum the squared norms; else the norms.
+        unit_length: ``e(y_t) / ||e(y_t)||`` in the place of ``e(y_t)``, so that the cost does not fall where
+            embeddings only grow short.
     """
-    return (norms(at_least_float32(bridged) - at_least_float32(target), squared) * target_mask).sum()
+    target = at_least_float32(target)
+    if unit_length:
+        target = F.normalize(target, dim=-1)
+    return (norms(at_least_float32(bridged) - target, squared) * target_mask).sum()
 
 
 def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -> Tensor:

@@ -6,6 +6,7 @@ what stands here.
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
 
@@ -30,6 +31,7 @@ COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
 SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "int8", "auto"])
 
 ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value: value >= 1 and value % 2 == 1)
+FINITE = Bound("be a finite number", math.isfinite)
 RESIDUALS = Bound(
     "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is no "
     "state)",
@@ -322,7 +324,7 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_condition: Optional[bool] = option("add CondDec's condition to the decoder's cell", rnnsearch=False)
 
     # regularisation
-    dropout: Optional[float] = option("dropout at every place that is not given separately below")
+    dropout: Optional[float] = option("dropout at every place that is not given separately below", bound=within(0, 1))
     encoder_dropout_in: Optional[float] = option(
         "dropout after the source embeddings", rnnsearch=0.0, bound=within(0, 1)
     )
@@ -361,6 +363,7 @@ class AttentionRNNConfig(FairseqDataclass):
     gate_bias: Optional[float] = option(
         "initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start",
         rnnsearch=0.0,
+        bound=FINITE,
     )
     init: Optional[INIT] = option(  # type: ignore[valid-type]
         "initial values of matrices that are not orthogonal: 'normal', with --init-std, or 'uniform' between "

@@ -141,6 +141,11 @@ REFUSALS = [
     ),
     # layers
     Refusal(
+        lambda o: o.encoder_bidirectional_layers > o.encoder_layers,
+        "--encoder-bidirectional-layers {encoder_bidirectional_layers}: there are --encoder-layers {encoder_layers}; "
+        "use 0 for all",
+    ),
+    Refusal(
         lambda o: o.one_direction <= o.encoder_layers and 0 < o.residuals <= o.one_direction,
         "--residuals {residuals} adds inputs to outputs from that layer on, and with --encoder-bidirectional-layers "
         "{encoder_bidirectional_layers} the input of encoder layer {one_direction} is twice as wide as its output; use "
@@ -208,7 +213,7 @@ def check(cfg) -> None:
         ConfigurationError: names the option and says what to do.
     """
     for option, bound in described("bound").items():
-        if not bound.holds(getattr(cfg, option)):
+        if getattr(cfg, option) is not None and not bound.holds(getattr(cfg, option)):
             raise ConfigurationError(f"{flag(option)} must {bound.text}, not {getattr(cfg, option)}")
     part_arguments(cfg)
     filters(cfg)

@@ -88,6 +88,16 @@ def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Iterable[Tup
                 )
 
 
+def check_lengths(path: str, weights: Iterable[Tuple[int, ...]], sizes: Iterable[Tuple[int, int]]) -> None:
+    """Refuse weights of other lengths (source, target) than sentence pairs of ``sizes``.  A pair may have none."""
+    for number, (own, size) in enumerate(zip(weights, sizes, strict=True), start=1):
+        if own not in (size, (0, 0)):
+            raise UserError(
+                f"{path}, line {number}: weights of {own[0]} source and {own[1]} target words, where --text has "
+                f"{size[0]} and {size[1]}: was --remove-bpe left out?"
+            )
+
+
 def read_links(
     path: str, lines: Iterable[str], source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]
 ) -> List[List[Link]]:

@@ -21,7 +21,7 @@ def draw_groups(found: Sequence[Groups], names: Sequence[str]) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    filled = [[k for k, _ in enumerate(groups.names) if any(_values(groups, k))][:MOST] for groups in found]
+    filled = [[k for k, _ in enumerate(groups.names) if _filled(groups, k)][:MOST] for groups in found]
     most = max(map(len, filled))
     width = max(4.0, 1 + most * (0.4 + 0.17 * len(names)))
     figure = Figure(figsize=(width, HIGH * len(found)), layout="constrained")
@@ -34,6 +34,11 @@ def draw_groups(found: Sequence[Groups], names: Sequence[str]) -> "Figure":
 
 def _values(groups: Groups, k: int) -> List[float]:
     return [float(values[k] or 0) for values in groups.values]
+
+
+def _filled(groups: Groups, k: int) -> bool:
+    """Whether a group has a value, or words that are all wrong."""
+    return any(_values(groups, k)) or bool(groups.counts[k])
 
 
 def _draw_bars(axes: "Axes", groups: Groups, shown: Sequence[int], names: Sequence[str], most: int) -> None:
@@ -60,7 +65,7 @@ def bars_html(groups: Groups, names: Sequence[str]) -> str:
     largest = max((value for k, _ in enumerate(groups.names) for value in _values(groups, k)), default=0) or 1
     rows = []
     for k, name in enumerate(groups.names):
-        if not any(_values(groups, k)) and not groups.counts[k]:
+        if not _filled(groups, k):
             continue
         size = "" if groups.counts[k] is None else groups.counts[k]
         bars = []

@@ -4,8 +4,13 @@ import contextlib
 import errno
 import io
 import os
+import shutil
 import sys
-from typing import BinaryIO, Iterator, List, Optional, TextIO, Tuple
+from typing import BinaryIO, Iterator, List, Optional, Set, TextIO, Tuple
+
+STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+OPEN = ("/dev/fd/", "/dev/stderr", "/proc/self/fd/")  # how names of files begin that this process has open
+_targets: Set[str] = set()  # files that are being written
 
 
 class UserError(Exception):
@@ -78,7 +83,7 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
         UserError: the file cannot be written.
     """
     content = io.BytesIO()
-    if path is None or path == "-":
+    if path is None or path == "-" or os.path.abspath(path) in STANDARD_OUTPUT:
         yield content
         with standard_output() as output:
             output.flush()
@@ -86,27 +91,36 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
         return
 
     target = os.path.realpath(path)  # a link stays a link
-    special = os.path.exists(target) and not os.path.isfile(target)  # such as /dev/null: nothing to replace
-    scratch = target if special else f"{target}.{os.getpid()}.tmp"
+    # nothing to replace: such as /dev/null, a pipe, or what is open already
+    special = os.path.abspath(path).startswith(OPEN) or os.path.exists(path) and not os.path.isfile(path)
+    scratch = path if special else f"{target}.{os.getpid()}.tmp"
+    if target in _targets:
+        raise UserError(f"{path} is given for two outputs: name another file for one of them")
+    if not special:
+        _targets.add(target)
     try:
         with _writing(path):
             if os.path.isdir(target):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            if os.path.exists(target) and not os.access(target, os.W_OK):
+            if os.path.exists(path) and not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             if not special:
                 open(scratch, "wb").close()
         yield content
         with _writing(path):
-            with open(scratch, "wb") as stream:  # what a full disk refuses may be told only when it is closed
+            with open(scratch, "ab" if special else "wb") as stream:  # a full disk may refuse only when it is closed
                 stream.write(content.getbuffer())
             if not special:
+                if os.path.exists(target):
+                    shutil.copymode(target, scratch)
                 os.replace(scratch, target)
     except BaseException:
         if not special:
             with contextlib.suppress(OSError):
                 os.unlink(scratch)
         raise
+    finally:
+        _targets.discard(target)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU
 
 from .alignments import Link, read_links
 from .files import UserError, read_lines
-from .measures import References, Systems
+from .measures import References, Systems, bleu_metric
 from .options import natural, positive
 from .tables import Cell, Row
 from .tagged import read_tags
@@ -162,7 +162,7 @@ def bleu_counts(
     lines: Sequence[str], references: References, tokenize: Optional[str] = None, lowercase: bool = False
 ) -> np.ndarray:
     """Lengths of translation and reference, n-grams that match, and all n-grams, ``sentences x 10``."""
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=True, force=True)
+    metric = bleu_metric(tokenize, lowercase=lowercase, effective_order=True)
     found = [metric.sentence_score(line, gold) for line, *gold in zip(lines, *references, strict=True)]
     return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found], dtype=float)
 

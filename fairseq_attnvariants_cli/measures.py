@@ -55,22 +55,31 @@ class Accuracy(Metric):
         return MetricScore("accuracy", 100 * float(stats[0]) / float(stats[1]))
 
 
+def bleu_metric(tokenize: Optional[str], **options: Any) -> BLEU:
+    """sacrebleu's BLEU with a tokeniser of its own, None its default, and other options of it.
+
+    Raises:
+        UserError: the tokeniser is not there.
+    """
+    try:
+        return BLEU(tokenize=tokenize, force=True, **options)
+    except (ImportError, RuntimeError, OSError) as error:  # some are extras of sacrebleu or want to fetch a model
+        hint = " ".join(str(error).split())
+        raise UserError(f"--tokenize {tokenize}: {hint or reason(error)}") from error
+
+
 def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> Measures:
     """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
 
     Raises:
         UserError: the tokeniser is not there.
     """
-    options: Dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize, force=True)
-    try:
-        bleu = BLEU(**options)
-    except (ImportError, RuntimeError, OSError) as error:  # some are extras of sacrebleu or want to fetch a model
-        raise UserError(f"--tokenize {tokenize}: {reason(error)}") from error
+    options: Dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize)
     return [
-        ("BLEU", bleu),
+        ("BLEU", bleu_metric(**options)),
         (f"chrF{beta}", CHRF(beta=beta, lowercase=lowercase)),
         ("TER", TER()),
-        ("1-gram BLEU", BLEU(max_ngram_order=1, **options)),
+        ("1-gram BLEU", bleu_metric(max_ngram_order=1, **options)),
         ("accuracy", Accuracy(lowercase)),
     ]
 
@@ -84,7 +93,9 @@ def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:
 
 def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
     """The measures, without TER and with a word about it where a line of the texts is too long for that."""
-    longest = max(len(line.split()) for lines in texts for line in lines)
+    if "TER" not in dict(measures):
+        return measures
+    longest = max((len(line.split()) for lines in texts for line in lines), default=0)
     if longest <= LONGEST_TER:
         return measures
     print(f"TER is left out: a line has {longest} words, over the limit of {LONGEST_TER}", file=sys.stderr)

@@ -10,8 +10,9 @@ of its source even where the model does not keep track of padding, as the stock 
 
 import argparse
 import itertools
+import os
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
 
@@ -114,8 +115,8 @@ def limits(options: argparse.Namespace) -> Limits:
     return Limits(options.batch_size, options.max_tokens)
 
 
-def load(path: str, data: str, cpu: bool = False) -> System:
-    """Load a checkpoint, or an ensemble with colons between, with the task that is stored in it.
+def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> System:
+    """Load a checkpoint, or an ensemble with colons between or as a list, with the task that is stored in it.
 
     fairseq's own loading is used, which loads tensors and plain data only.
 
@@ -127,7 +128,8 @@ def load(path: str, data: str, cpu: bool = False) -> System:
     task = None
     models: List[Any] = []
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-    for name in utils.split_paths(path):
+    paths = utils.split_paths(path) if isinstance(path, str) else path
+    for name in paths:
         try:
             state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
             _check(name, state)
@@ -137,7 +139,7 @@ def load(path: str, data: str, cpu: bool = False) -> System:
         except Exception as error:  # fairseq raises bare Exceptions, too
             raise _refusal(name, f" with the data folder {data}", error) from error
         models += [model.to(device).eval() for model in loaded]
-    return System(path, task, models, device)
+    return System(os.pathsep.join(paths), task, models, device)
 
 
 def import_user_dirs(folders: Sequence[str]) -> None:

@@ -121,10 +121,13 @@ def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:
     """What the systems are called where they are shown.
 
     Raises:
-        UserError: there are more or fewer names than systems.
+        UserError: there are more or fewer names than systems, or two systems have one name.
     """
     if options.name and len(options.name) != len(paths):
         raise UserError(f"{len(options.name)} --name for {len(paths)} systems")
     short = [" + ".join(os.sep.join(part.split(os.sep)[-2:]) for part in path.split(os.pathsep)) for path in paths]
     found = options.name or (short if len(set(short)) == len(short) else paths)
+    for name in found:
+        if found.count(name) > 1:
+            raise UserError(f"two systems are called {name!r}: give each another --name")
     return [name.encode(errors="backslashreplace").decode() for name in found]  # bytes that are no UTF-8 are escaped

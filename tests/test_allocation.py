@@ -3,8 +3,11 @@
 import ctypes
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from fairseq_attnvariants.models import allocation
 
 COUNT = """
 import resource, sys, torch
@@ -24,6 +27,17 @@ def faults(what, monkeypatch, **environment):
         monkeypatch.setenv(name, value)
     command = [sys.executable, "-W", "ignore", "-c", COUNT, what]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_where_the_first_is_refused_nothing_is_set(monkeypatch):
+    """As older glibc does: the second alone would stop what it does of itself."""
+    asked = []
+    library = SimpleNamespace(mallopt=lambda *arguments: asked.append(arguments) or 0)
+    monkeypatch.setattr(allocation.ctypes, "CDLL", lambda _: library)
+    for name, _ in allocation.THRESHOLDS.values():
+        monkeypatch.delenv(name, raising=False)
+    allocation.keep_memory.__wrapped__()
+    assert asked == [(-3, 2**30)]
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library")

@@ -116,7 +116,7 @@ def test_csv_has_a_header(command, tmp_path):
         (dict(target="x y\n"), "target ends after line 1, but"),
         (dict(gold="1-1\n1-2\n"), "gold, line 2: 0-1 is outside the sentences"),
         (dict(hard="0-0\n1-0\n"), "hard, line 2: 1-0 is outside the sentences"),
-        (dict(soft="1.0,0 0,0\n1\n"), "gold, line 1: 2-1 is outside the sentences"),
+        (dict(soft="1.0,0 0,0\n1\n"), "soft, line 1: weights of 2 source and 2 target words, where --text has 3 and 2"),
         (dict(gold="1-1\n0-1\n"), "gold, line 2: 0-1: words are numbered from 1"),
         (dict(gold="1-1\n1:1\n"), "gold, line 2: '1:1' is not a link such as 0-1"),
         (dict(hard="0-0\n0?0\n"), "hard, line 2: '0?0' is not an alignment pair"),
@@ -136,3 +136,9 @@ def test_other_tables_and_nothing_to_compare_are_refused(command, tmp_path, capf
     assert "must end in .csv or .json" in capfd.readouterr().err
     assert main(["aer", str(tmp_path / "gold")]) == 2
     assert "give --hard, --soft or both" in capfd.readouterr().err
+
+
+def test_gold_links_outside_the_weights_are_refused_without_the_text(command, capfd):
+    arguments = command(soft="1.0,0 0,0\n1\n")
+    del arguments[arguments.index("--text") : arguments.index("--table")]
+    assert main(arguments) == 2 and "gold, line 1: 2-1 is outside the sentences" in capfd.readouterr().err

@@ -205,6 +205,13 @@ def test_bars_of_all_systems_stand_side_by_side():
     assert [label.get_text() for label in second.get_xticklabels()] == ["0", "1"]
 
 
+def test_a_group_that_all_systems_have_wrong_is_shown():
+    pytest.importorskip("matplotlib")
+    groups = Groups("words by frequency", "F-measure", ["0", "1", "2"], [7, 3, 0], [[0.0, 50.0, None]], [[]])
+    (axes,) = draw_groups([groups], ["one"]).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0\n(7)", "1\n(3)"]
+
+
 def test_bars_in_a_page_are_escaped_and_in_proportion():
     page = bars_html(GROUPS[0], ["one & only", "two"])
     assert "N&lt;" in page and "one &amp; only" in page and "$x$" not in page, "of empty groups there is nothing"

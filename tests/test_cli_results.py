@@ -11,10 +11,22 @@ import pytest
 from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
+from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.seeds import Estimate, estimate, holm, verdict
 from fairseq_attnvariants_cli.tables import Interval, aligned, expanded
-from fairseq_attnvariants_cli.verbs.results import Dial, Place, Run, curve, draw_curves, find_runs, summary, systems
+from fairseq_attnvariants_cli.verbs.results import (
+    Dial,
+    Place,
+    Run,
+    curve,
+    draw_curves,
+    draw_dial,
+    draw_scores,
+    find_runs,
+    summary,
+    systems,
+)
 
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
 
@@ -172,6 +184,24 @@ def test_only_what_is_new_is_translated(sweep, tmp_path):
     assert len(list(sweep.glob("*/translations/*"))) == 2 * len(made)
 
 
+def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
+    run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
+    shutil.rmtree(run / "translations", ignore_errors=True)
+    data = shutil.copytree(find_runs([str(run)], "checkpoint_best.pt")[0].data, tmp_path / "data")
+    results(run, "--data", data)
+    for path in data.glob("valid.*"):
+        shutil.copy(path, str(path).replace("valid.", "test."))
+    results(run, "--data", data)
+    old, new = sorted(run.glob("translations/*.hypothesis.txt"), key=lambda path: path.stat().st_mtime_ns)
+    assert old.read_text() != new.read_text()
+
+
+def test_a_run_in_a_folder_with_a_colon(sweep, tmp_path):
+    run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "10:30")
+    shutil.rmtree(run / "translations", ignore_errors=True)
+    results(run)
+
+
 @pytest.mark.parametrize("suffix,beginning", [("tex", "\\begin{tabular}"), ("md", "| system"), ("csv", "system,seeds")])
 def test_formats(suffix, beginning, sweep, tmp_path):
     """The same in each of them."""
@@ -253,6 +283,7 @@ def test_a_folder_that_is_a_link_and_a_line_too_long_for_ter(sweep, tmp_path, ca
 def test_names_of_systems(sweep):
     """Those of one architecture are told apart by the options in which they differ; seeds and folders are none."""
     runs = find_runs([str(sweep)], "checkpoint_best.pt")
+    assert runs[0].options["common.fp16"] == "False" and runs[0].options["checkpoint.finetune_from_model"] == "None"
     changed = runs[0]._replace(options={**runs[0].options, "model.dropout": "0.3"}, seed=9)
     assert set(systems([*runs, changed])) == {"recatt", "recatt dropout=0.3", "rnnsearch"}
     costs = {"criterion._name": "costs", "criterion.a": "0", "criterion.b": "1", "criterion.c": "None"}
@@ -283,6 +314,27 @@ def test_curves_have_no_line_without_points(sweep, tmp_path):
     axes = draw_curves({"silent": [nowhere], "rnnsearch": runs[2:]}, "loss").axes[0]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["rnnsearch"]
     assert [line.get_marker() for line in axes.get_lines() if len(line.get_xdata())] == ["$1$", "$2$"]
+
+
+def test_a_curve_is_of_the_first_validation_set(sweep, tmp_path):
+    logged = ["valid | epoch 001 | valid on 'valid' subset | ppl 10.5 | num_updates 5",
+              "valid1 | epoch 001 | valid on 'valid1' subset | ppl 900 | num_updates 5"]  # fmt: skip
+    (tmp_path / "train.log").write_text("\n".join([*logged, ""]))
+    run = find_runs([str(sweep)], "checkpoint_best.pt")[0]._replace(folder=tmp_path, checkpoint=tmp_path / "x")
+    assert curve(run, "ppl") == [(5, 10.5)]
+
+
+def test_pictures_are_of_what_every_system_has(sweep):
+    """TER is left out where a line is too long."""
+    pytest.importorskip("matplotlib")
+    found = systems(find_runs([str(sweep)], "checkpoint_best.pt"))
+    bleu = {Place(name, subset, "BLEU"): {1: 30.0} for name in found for subset in ("test", "test1")}
+    options = argparse.Namespace(gen_subset=["test", "test1"], dial=Dial("length", ["1", "2"]))
+    for draw in (draw_scores, draw_dial):
+        figure = draw(found, {**bleu, Place("recatt", "test", "TER"): {1: 50.0}}, options)
+        assert len(figure.axes) == 1
+        with pytest.raises(UserError, match="no measure is there for every system"):
+            draw(found, {Place("recatt", "test", "TER"): {1: 50.0}}, options)
 
 
 @pytest.mark.parametrize("arguments,message", [

@@ -43,3 +43,10 @@ def test_a_model_without_a_coverage_penalty(runs, capfd):
     arguments = [runs.data, "--path", runs.lstm / "checkpoint_last.pt", "--cpu", "--coverage-penalty", "0.2"]
     assert main(["tune", *map(str, arguments)]) == 2
     assert "a LSTMModel has no coverage penalty: --coverage-penalty 0" in capfd.readouterr().err
+
+
+def test_a_missing_tokeniser_is_refused_before_anything_is_read(capfd, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "MeCab", None)
+    assert main(["tune", "no-data", "--path", "none.pt", "--tokenize", "ja-mecab"]) == 2
+    error = capfd.readouterr().err
+    assert "--tokenize ja-mecab: " in error and "sacrebleu[ja]" in error and error.count("\n") == 1

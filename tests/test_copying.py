@@ -219,6 +219,22 @@ def test_a_checkpoint_in_another_task_and_from_python(named):
     assert short.translate(sentences, beam=2) == whole
 
 
+def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):
+    """The embeddings are taken, and not the vocabulary layer in their place."""
+    task = TranslationTask.setup_task(TranslationConfig(data=str(runs.data)))
+    state = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))
+    more = {"decoder_out_embed_dim": state["cfg"]["model"]["decoder_embed_dim"]}
+    untied = AttentionRNNModel.build_model(Namespace(**{**state["cfg"]["model"], **more}), task)
+    path = str(tmp_path / "untied.pt")
+    content = {**state, "model": untied.state_dict(), "cfg": {**OmegaConf.to_container(state["cfg"])}}
+    content["cfg"]["model"] = {**state["cfg"]["model"], **more}
+    torch.save(content, path)
+    more.update(share_decoder_input_output_embed=True, warm_start=path)
+    tied = AttentionRNNModel.build_model(Namespace(**{**state["cfg"]["model"], **more}), task)
+    assert torch.equal(tied.decoder.embed_tokens.weight, untied.decoder.embed_tokens.weight)
+    assert tied.warm_started.other == {"decoder.output_projection.weight": "tied to decoder.embed_tokens.weight here"}
+
+
 def test_a_warm_start_goes_both_ways(runs, tmp_path):
     """From a model that does not copy, as See et al. compare, and back."""
     task, path, built = TranslationTask.setup_task(TranslationConfig(data=str(runs.data))), runs.rnnsearch, []

@@ -79,6 +79,14 @@ def test_ensembles_and_shortlists(sample):
     assert [[h["score"].item() for h in row] for row in whole] == [[h["score"].item() for h in row] for row in short]
 
 
+def test_the_order_of_an_ensemble_does_not_matter(sample):
+    models = [build("dl4mt", seed=seed, scale=0.5, coverage_penalty=STRENGTH).eval() for seed in range(2)]
+    one, other = (search(several).generate([], sample) for several in (models, models[::-1]))
+    for row, same in zip(one, other):
+        scores = [[hypothesis["score"].item() for hypothesis in several] for several in (row, same)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
 def test_below_zero():
     with pytest.raises(ConfigurationError, match="--coverage-penalty must be 0"):
         build("dl4mt", coverage_penalty=-0.1)

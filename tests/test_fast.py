@@ -10,6 +10,7 @@ from fairseq_attnvariants.arithmetic.reduced import reduced_products
 from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.fast import deferred, projected
 from fairseq_attnvariants.nn.histories import CoverageHistory
+from fairseq_attnvariants.nn.readout import MaxoutReadout
 from fairseq_attnvariants.registry import Widths
 from fairseq_attnvariants.variants import VARIANTS
 
@@ -147,5 +148,11 @@ def test_a_part_that_computes_otherwise_says_it_anew():
     class Said(Own):
         reads_context = ("projection",)
 
+    class Predicts(MaxoutReadout):
+        def predict(self, features, project, steps):
+            return super().predict(features, project, steps)
+
     widths = Widths(hidden=2, annotation=3, context=3, attention=4)
+    readouts = [kind(widths._replace(word=2, features=2)) for kind in (MaxoutReadout, Predicts)]
+    assert [projected.declared(readout) for readout in readouts] == [("context",), None]
     assert [projected.declared(kind(widths)) for kind in (CoverageHistory, Own, Said)] == [(), None, ("projection",)]

@@ -31,6 +31,14 @@ def test_translation_with_attention(runs):
         torch.testing.assert_close(attention, expected)
 
 
+def test_attention_on_characters(characters):
+    """The task ends the source in a space."""
+    folder, name = characters.ava.parent, characters.ava.name
+    hub = AttentionRNNModel.from_pretrained(str(folder), name, str(characters.data), user_dir=USER_DIR)
+    found = hub.translate("ant bee", beam=2, attention=True)
+    assert found.source[-2:] == [" ", "</s>"] and found.attention.shape == (len(found.target), len(found.source))
+
+
 def test_an_option_that_search_does_not_have(runs):
     hub = AttentionRNNModel.from_pretrained(runs.rnnsearch, "checkpoint_best.pt", runs.data)
     assert hub.translate(["ant"], beam=2, lenpen=0.5) == hub.translate(["ant"], 2, lenpen=0.5)

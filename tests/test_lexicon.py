@@ -1,5 +1,7 @@
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -159,6 +161,34 @@ def test_links_and_devices_stay_what_they_are(tmp_path):
             stream.write("text")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "text"
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_who_may_read_a_file_stays_as_it_is(tmp_path):
+    path = tmp_path / "private"
+    path.touch(mode=0o600)
+    with write_whole(str(path)) as stream:
+        stream.write("text")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_two_outputs_are_two_files(tmp_path):
+    path = str(tmp_path / "one")
+    with pytest.raises(UserError, match="one is given for two outputs"), write_whole(path), write_whole(path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [
+    "{python} - /dev/stdout >> log", "{python} - >(cat >> log; touch done)", "{python} - /dev/stdout | cat >> log"
+])  # fmt: skip
+def test_what_is_open_already_is_written_to(command, tmp_path):
+    (tmp_path / "log").write_text("before\n")
+    text = "import sys; from fairseq_attnvariants_cli.files import write_whole\n"
+    text += "with write_whole(sys.argv[1]) as stream: stream.write('after\\n')"
+    command = command.format(python=sys.executable) + '; [ -z "$WAIT" ] || until [ -e done ]; do sleep 0.01; done'
+    environment = {**os.environ, "WAIT": ">(" if ">(" in command else ""}
+    subprocess.run(["bash", "-c", command], input=text, text=True, check=True, cwd=tmp_path, env=environment)
+    assert (tmp_path / "log").read_text() == "before\nafter\n"
 
 
 # ---- the verb

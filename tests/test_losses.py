@@ -168,6 +168,19 @@ def test_bridging_criterion_by_hand(kind, norm, distance):
     assert log["bridging_loss"].item() == pytest.approx(distance)
 
 
+@pytest.mark.parametrize("norm,distance", [("squared", 9.0 + 0.0 + 0.36), ("plain", 3.0 + 0.0 + 0.6)])
+@pytest.mark.parametrize("length", [5.0, 0.05])
+def test_bridging_criterion_with_targets_of_unit_length(norm, distance, length):
+    """However long the target embeddings are, which point to (0.6, 0.8)."""
+    bridged = torch.tensor([[[2.4, 3.2], [0.6, 0.8]], [[0.6, 0.2], [70.0, 70.0]]])
+    model = Model(9, bridged=bridged)
+    model.decoder.embed_tokens.weight.copy_(torch.tensor([0.6, 0.8]) * length)
+    target = torch.tensor([[4, 2], [2, 1]])
+    sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
+    _, _, log = criterion("bridging", bridging_norm=norm, bridging_unit_length=True)(model, sample)
+    assert log["bridging_loss"].item() == pytest.approx(distance, rel=1e-5)
+
+
 def test_all_costs_add_up():
     """And what the model makes for a cost is measured, whatever its weight."""
     terms = dict(conditions=CONDITIONS, bridged=BRIDGED, attn=ATTENTION)
@@ -199,6 +212,8 @@ def test_without_a_weight_a_model_has_the_costs_of_its_paper(terms, costs):
     ("fertility", {}, dict(step_decay_weight=1.0), "--step-decay-weight 1.0 needs a model with a condition"),
     ("costs", {}, dict(left_over_weight=1), "--left-over-weight 1 needs a model with a condition"),
     ("bridging", dict(conditions=CONDITIONS), dict(bridging_weight=1), "--bridging-weight 1 needs .* bridge_direct"),
+    ("costs", {}, dict(bridging_unit_length=True), "--bridging-unit-length True needs a model with a direct bridge"),
+    ("costs", dict(bridged=BRIDGED), dict(step_decay_norm="squared"), "--step-decay-norm squared needs a model with a"),
     ("costs", {}, dict(coverage_weight=2), "--coverage-weight 2 needs a model that returns its attention"),
     ("costs", {}, dict(alignment_weight=1, datasets=LINKED), "--alignment-weight 1 needs a model that returns"),
     ("costs", dict(attn=ATTENTION), dict(alignment_weight=1), "--alignment-weight 1 needs --load-alignments"),

@@ -103,23 +103,23 @@ def clause(rng: random.Random) -> Pair:
     return arrange(parts, order)
 
 
-def clauses(rng: random.Random, least: int, most: int) -> Pair:
-    """Clauses with "and" between them, of ``least`` to ``most`` source words altogether."""
+LONGEST = 20  # source words of the length task's training
+
+
+def phrases(rng: random.Random, least: int, most: int) -> Pair:
+    """Noun phrases with places between them, translated one after the other, of ``least`` to ``most`` source words."""
     while True:
-        pair = clause(rng)
+        pair = noun_phrase(rng)
         while len(pair.source) < least:
-            pair = arrange([pair, Pair(["and"], [Word("et", (0,))]), clause(rng)], range(3))
+            pair = arrange([pair, translated([rng.choice(PLACES)]), noun_phrase(rng)], range(3))
         if len(pair.source) <= most:
             return pair
 
 
-LONGEST = 20  # source words of the length task's training
-
-
 def length(rng: random.Random, times: float, training: bool) -> Pair:
-    """Clauses of up to 20 words in training, of exactly so many ``times`` 20 in a test."""
+    """Such as ``the red dogs near this house``, up to 20 words in training, exactly so many ``times`` 20 in a test."""
     exactly = round(LONGEST * times)
-    return clauses(rng, rng.randint(5, LONGEST), LONGEST) if training else clauses(rng, exactly, exactly)
+    return phrases(rng, rng.randint(5, LONGEST), LONGEST) if training else phrases(rng, exactly, exactly)
 
 
 # order, twins, counts
@@ -326,7 +326,7 @@ def mixed(dial: Tuple[Any, ...], sentence: Callable[[random.Random, Any, bool], 
 TASKS = {
     "quickstart": mixed((0,), lambda rng, value, training: clause(rng)),
     "order": mixed((0, 2, 4, 8), order),
-    "twins": mixed(("all", 4, 2, 1), twins),
+    "twins": mixed(("all", 4, 2), twins),
     "counts": mixed((1, 2, 3, 4), counts),
     "length": mixed((1, 1.1, 1.25, 1.5), length),
     "sides": mixed((0, 20, 33, 50), sides),

@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`..losses`."""
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import metrics
@@ -44,6 +44,10 @@ class CostsConfig(LabelSmoothedCrossEntropyCriterionConfig):
     )
     bridging_norm: NORM = field(  # type: ignore[valid-type]
         default="squared", metadata={"help": "sum the squared norms or the plain ones"}
+    )
+    bridging_unit_length: bool = field(
+        default=False,
+        metadata={"help": "compare with target embeddings scaled to length 1: short ones do not lower the loss"},
     )
     coverage_weight: float = weight("the coverage loss, Σ min(w, c) (See et al. 2017)")
     alignment_weight: float = weight("guided alignment, -Σ log w of the words that --load-alignments links")
@@ -92,12 +96,15 @@ class Cost(NamedTuple):
     """what it is divided by in the logs, ``nsentences`` or ``ntokens``"""
     total: Callable[[Batch], Tensor]
     """its sum over a batch"""
+    settings: Tuple[str, ...] = ()
+    """other options of it"""
 
 
 COSTS = {
     "decay_loss": Cost(
         "step_decay_weight", "conditions", CONDITION, "nsentences",
         lambda of: losses.step_decay(of.term, of.mask, str(of.cfg.step_decay_norm) == "squared"),
+        settings=("step_decay_norm",),
     ),
     "left_loss": Cost(
         "left_over_weight", "conditions", CONDITION, "nsentences",
@@ -106,8 +113,10 @@ COSTS = {
     "bridging_loss": Cost(
         "bridging_weight", "bridged", BRIDGE, "ntokens",
         lambda of: losses.embedding_distance(
-            of.term, of.model.decoder.embed_tokens(of.sample["target"]), of.mask, str(of.cfg.bridging_norm) == "squared"
+            of.term, of.model.decoder.embed_tokens(of.sample["target"]), of.mask,
+            str(of.cfg.bridging_norm) == "squared", of.cfg.bridging_unit_length,
         ),
+        settings=("bridging_norm", "bridging_unit_length"),
     ),
     "coverage_loss": Cost(
         "coverage_weight", "attn", ATTENTION, "ntokens",
@@ -149,18 +158,22 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                 raise ValueError(f"{_flag(name)} must be 0 or above, not {given}")
 
     def check_model(self, model) -> None:
-        """Refuse weights for which the model or the data have nothing.
+        """Refuse options of costs for which the model or the data have nothing.
 
         Raises:
-            ValueError: a weight that was given is above 0, and what the cost is made of is not there.
+            ValueError: a weight that was given is above 0, or a setting is not the default, and what the cost is made
+                of is not there.
         """
         own = getattr(model, "cost_terms", None)
         for name, cost in COSTS.items():
             given = getattr(self.cfg, cost.weight)
-            if given and own is not None and cost.term not in (*own, "attn"):
-                raise _refusal(cost, given, cost.needs)
+            if own is not None and cost.term not in (*own, "attn"):
+                for option in (cost.weight, *cost.settings):
+                    value = getattr(self.cfg, option)
+                    if value and value != CostsConfig.__dataclass_fields__[option].default:
+                        raise _refusal(option, value, cost.needs)
             if given and name == "alignment_loss" and model.training and not self._linked(model.training):
-                raise _refusal(cost, given, ALIGNMENTS)
+                raise _refusal(cost.weight, given, ALIGNMENTS)
         self.checked = True
 
     def forward(self, model, sample, reduce=True):
@@ -187,7 +200,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
             makes = cost.term in (own or ())
             weight = float(makes) if given is None else given
             if weight and term is None:
-                raise _refusal(cost, weight, cost.needs)
+                raise _refusal(cost.weight, weight, cost.needs)
             if makes or weight and (name != "alignment_loss" or self._linked(model.training)):
                 total = cost.total(Batch(term, mask, sample, model, self.cfg))
                 loss = loss + weight * total if model.training else loss
@@ -262,8 +275,8 @@ def _flag(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
-def _refusal(cost: Cost, weight: float, needs: str) -> ValueError:
-    return ValueError(f"{_flag(cost.weight)} {weight} needs {needs}; {INSTEAD}")
+def _refusal(option: str, value: Any, needs: str) -> ValueError:
+    return ValueError(f"{_flag(option)} {value} needs {needs}; {INSTEAD}")
 
 
 @register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=FertilityConfig)

@@ -21,4 +21,5 @@ def keep_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for parameter, (_, value) in THRESHOLDS.items():
-            mallopt(parameter, value)
+            if not mallopt(parameter, value):
+                break  # older glibc refuses the first, and the second alone would stop what it does of itself

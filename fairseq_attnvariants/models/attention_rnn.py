@@ -403,7 +403,8 @@ class Run(NamedTuple):
 
     def penalised(self, weights: Tensor, strength: float) -> Tuple[Tensor, "Run"]:
         """What a step adds to the coverage penalty, ``N x 1``, of its weights ``N x S``, and the run after it."""
-        covered = weights if self.covered is None else self.covered + weights
+        # a copy at first: fairseq's ensembles add up the weights that go out in place
+        covered = weights.clone() if self.covered is None else self.covered + weights
         penalty = coverage_penalty(covered, self.memory)
         if self.covered is not None:
             penalty = penalty - coverage_penalty(self.covered, self.memory)

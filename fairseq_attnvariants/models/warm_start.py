@@ -95,8 +95,12 @@ def take_shared(model: nn.Module, path: str) -> WarmStart:
         check_fingerprint(getattr(model, side), saved, side, language)
     grown, other, taken, matrices = {}, {}, 0, 0
     parameters = dict(model.named_parameters(remove_duplicate=False))
+    first = {id(parameter): name for name, parameter in model.named_parameters()}
     for name, parameter in parameters.items():
-        value = saved.get(name)
+        value, own = saved.get(name), first[id(parameter)]
+        if own != name and value is not None and not torch.equal(value, saved.get(own, value)):
+            other[name] = f"tied to {own} here"
+            continue
         kind = next((why for prefix, why in strange.items() if name.startswith(prefix)), None)
         if value is None or kind:
             other[name] = kind or "not in the checkpoint"

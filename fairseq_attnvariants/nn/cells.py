@@ -54,6 +54,7 @@ class Cell(Part, nn.Module):
     def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
         self.hidden_dim = hidden_dim
+        self.state_dim = self.parts * hidden_dim
         self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=True)
         self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden_dim))
         self.recurrent = RecurrentLinear(hidden_dim, self.gates * hidden_dim, bias=False)
@@ -87,11 +88,6 @@ class Cell(Part, nn.Module):
             the next state, ``N x state width``.
         """
         raise NotImplementedError
-
-    @property
-    def state_dim(self) -> int:
-        """Width of the state."""
-        return self.parts * self.hidden_dim
 
     @classmethod
     def output(cls, state: Tensor) -> Tensor:
@@ -275,6 +271,7 @@ class ContextGatedCell(Part, nn.Module):
     def __init__(self, cell: MakeCell, kind: str, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
         self.cell = cell({}, hidden_dim, norm=norm)
+        self.state_dim = self.cell.state_dim
         self.kind = kind
         self.widths = [self.cell.gates * hidden_dim, hidden_dim]  # of what the cell reads, and of z
         source = {name: width for name, width in inputs.items() if name in SOURCE}
@@ -288,11 +285,6 @@ class ContextGatedCell(Part, nn.Module):
         """Gate by gate, as :meth:`Cell.initialise`."""
         for layer in (*self.source.values(), *self.target.values()):
             by_gate(scheme.square_, layer.weight, self.cell.hidden_dim)  # type: ignore[arg-type]
-
-    @property
-    def state_dim(self) -> int:
-        """Width of the state."""
-        return self.cell.state_dim
 
     @property
     def inputs(self) -> Dict[str, nn.Module]:
@@ -346,14 +338,10 @@ class DeepCell(nn.Module):
         cells: the first one has the inputs, the others none.
     """
 
-    def __init__(self, cells: Sequence[nn.Module]):
+    def __init__(self, cells: Sequence[Any]):
         super().__init__()
         self.cells = nn.ModuleList(cells)
-
-    @property
-    def state_dim(self) -> int:
-        """Width of the state."""
-        return self.cells[-1].state_dim  # type: ignore[return-value]
+        self.state_dim = cells[-1].state_dim
 
     @property
     def inputs(self) -> Any:
@@ -389,15 +377,11 @@ class StackedCell(DeepCell):
         residuals: the cell, from 1, from which on what comes from below is added to the output, or 0.
     """
 
-    def __init__(self, cells: Sequence[nn.Module], dropout: float = 0.0, residuals: int = 0):
+    def __init__(self, cells: Sequence[Any], dropout: float = 0.0, residuals: int = 0):
         super().__init__(cells)
+        self.state_dim = sum(cell.state_dim for cell in cells)
         self.dropout = nn.Dropout(dropout)
         self.residuals = residuals
-
-    @property
-    def state_dim(self) -> int:
-        """Width of the state."""
-        return sum(cell.state_dim for cell in self.cells)  # type: ignore[misc]
 
     def outputs(self, state: Tensor) -> List[Tensor]:
         """Every cell's, with what residuals add to it, ``... x n``."""

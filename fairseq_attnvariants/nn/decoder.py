@@ -21,7 +21,7 @@ from .twins import Loop
 
 AnyReadout = Union[Readout, Copying]
 CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
-OTHERS = "weights", "upper_weights", "head_weights", "condition"  # of states, beside what the readout reads
+KEPT = "hidden", "context", "weights", "upper_weights", "head_weights", "condition"  # of the states of all steps
 
 
 class Decoded(NamedTuple):
@@ -183,7 +183,7 @@ class Decoder(Loop):
         for word in map(Words, *steps):
             state = transition(word, memory, state)
             states.append(state)
-        hiddens, contexts = (_stacked([getattr(state, name) for state in states]) for name in ("hidden", "context"))
+        hiddens, contexts, *weights, conditions = (_stacked([getattr(one, name) for one in states]) for name in KEPT)
         last: Any = self.transition.last
         hidden = last.output(hiddens)  # N x T x n
         if self.reads_all_layers:
@@ -192,7 +192,6 @@ class Decoder(Loop):
             hidden, higher = self.above(hidden, state.above.transpose(0, 1), contexts)
             state = state._replace(above=higher.transpose(0, 1))
         features = self.readout(hidden, target, contexts)  # N x T x f
-        *weights, conditions = (_stacked([getattr(state, name) for state in states]) for name in OTHERS)
         return Decoded._make([features, *(of_tokens(each, memory) for each in weights), conditions, state])
 
 

@@ -150,14 +150,9 @@ class Transition(nn.Module):
         if self.condition is not None and words.condition is not None and condition is not None:
             condition = self.condition.decay(words.condition, previous, context, condition)  # sd_i
             hidden = hidden + self.condition(condition)
-        histories = self.attention.histories.next(memory, state, attended.weights, self.last.output(previous))
+        carried = self.attention.histories.next(memory, state, attended.weights, self.last.output(previous))
         return state._replace(
-            hidden=hidden,
-            step=state.step + 1,
-            query=own,
-            condition=condition,
-            **attended._asdict(),
-            histories=histories,
+            hidden=hidden, step=state.step + 1, query=own, condition=condition, histories=carried, **attended._asdict()
         )
 
     def attended_word(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:

@@ -15,7 +15,7 @@ from typing import Iterable, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from ..alignments import Link, check_inside, parse_lines, parse_links, parse_soft
+from ..alignments import Link, check_inside, check_lengths, parse_lines, parse_links, parse_soft
 from ..files import UserError, read_parallel
 from ..tables import add_table_options, tables
 
@@ -116,7 +116,10 @@ def run(options: argparse.Namespace) -> None:
             rows.append(("AER", *error_rate(zip(links, gold, strict=True)), options.hard))
         if options.soft:
             weights = parse_lines(options.soft, lines[options.soft], parse_soft)
-            check_inside(options.gold, possible, [matrix.shape[::-1] for matrix in weights])
+            found = [matrix.shape[::-1] for matrix in weights]
+            if sizes:
+                check_lengths(options.soft, found, sizes)
+            check_inside(options.gold, possible, found)
             rows.append(("SAER", *soft_error_rate(zip(weights, gold, strict=True)), options.soft))
         write("rates", HEADERS, rows, dict.fromkeys(HEADERS, 4))
 
@@ -141,6 +144,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--text",
         metavar=("SOURCE", "TARGET"),
         nargs=2,
-        help="the sentences, in words: links outside them are refused (with --soft their lengths are known anyway)",
+        help="the sentences, in words: links outside them are refused, and weights of other lengths",
     )
     add_table_options(parser)

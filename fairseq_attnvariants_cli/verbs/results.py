@@ -29,9 +29,15 @@ KNOWN = (*MEASURES, "1-gram BLEU", "accuracy")
 LESS_IS_BETTER = ("TER",)
 DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline
 GROUPS = ("task", "criterion", "optimizer", "lr_scheduler", "dataset", "optimization", "model")
+# of other groups, what changes a training
+MORE = {
+    "common": ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16"),
+    "checkpoint": ("finetune_from_model", "best_checkpoint_metric", "maximize_best_checkpoint_metric"),
+    "distributed_training": ("distributed_world_size",),
+}
 # options that do not tell systems apart; for stock models fairseq keeps all options together
 PLACES = re.compile(r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch")
-VALIDATION = re.compile(r"valid on '[^']+' subset \| (.*)")  # of fairseq's log
+VALIDATION = re.compile(r"valid on '([^']+)' subset \| (.*)")  # of fairseq's log
 NUMBER = re.compile(r"(\w+) (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)(?= \||$)")
 
 
@@ -124,13 +130,13 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
             raise UserError(f"{checkpoint} cannot be listed: its {group}.{option} is {str(value)[:80]!r}")
         return value
 
-    for name in (*GROUPS, "common"):
+    for name in (*GROUPS, *MORE):
         if not isinstance(groups.get(name), (dict, type(None))):
             raise UserError(f"{checkpoint} cannot be listed: its {name} is no mapping of options")
     options = {
-        f"{name}.{key}": str(value)
-        for name in GROUPS
-        for key, value in (groups.get(name) or {}).items()
+        f"{name}.{key}": str(group.get(key))
+        for name, group in ((name, groups.get(name) or {}) for name in (*GROUPS, *MORE))
+        for key in MORE.get(name, group)
         if not PLACES.fullmatch(str(key))
     }
     tensors = {tensor.data_ptr(): tensor.numel() for tensor in state["model"].values() if tensor.is_floating_point()}
@@ -173,19 +179,21 @@ def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:
 def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[str, List[str], List[str]]:
     """The run's translations of a split, and its references; translated only if that was not done before.
 
-    They are in the run's folder, under a name that tells of the checkpoint and of the search; it comes first, without
-    ``.hypothesis.txt`` and ``.reference.txt``.
+    They are in the run's folder, under a name that tells of the checkpoint, of the data and of the search; it comes
+    first, without ``.hypothesis.txt`` and ``.reference.txt``.
     """
     from ..model import generate, load, read_text
 
     data = options.data or run.data
-    found = run.checkpoint.stat()
-    made = [data, subset, found.st_mtime_ns, found.st_size, options.remove_bpe]
+    folder = Path(data.split(os.pathsep)[0])  # of several, the one that fairseq takes test sets from
+    texts = sorted(path for name in (f"{subset}.*", "dict.*") for path in folder.glob(name))
+    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in (run.checkpoint, *texts)]
+    made = [os.path.realpath(folder), subset, files, options.remove_bpe]
     made += [options.beam, options.lenpen, options.max_len_a, options.max_len_b]
     stem = run.folder / "translations" / f"{subset}-{hashlib.sha256(json.dumps(made).encode()).hexdigest()[:12]}"
     paths = [f"{stem}.hypothesis.txt", f"{stem}.reference.txt"]
     if not all(map(os.path.exists, paths)):
-        system = load(str(run.checkpoint), data, options.cpu)
+        system = load([str(run.checkpoint)], data, options.cpu)
         text = read_text(argparse.Namespace(source=None, reference=None, gen_subset=subset), system)
         stem.parent.mkdir(exist_ok=True)
         for path, side, escape in zip(paths, (generate(system, text, options), text), (False, True)):
@@ -263,7 +271,7 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores
                         path = path.replace(f"{{{field}}}", str(value))
                     value = mean_of_file(path, None if hypotheses is None else len(hypotheses))
                     results[Place(name, subset, measure)][run.seed] = value
-        possible = within_limits(own, expected or [], *texts.values()) if own else []
+        possible = within_limits(own, expected or [], *texts.values())
         for (name, seed), hypotheses in texts.items():
             for score in scores([(name, hypotheses)], [expected or []], possible):
                 if score.measure in measures:
@@ -334,15 +342,18 @@ def _interval(known: Optional[Estimate], signed: bool = False) -> Optional[Inter
 
 
 def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
-    """Updates and a measure of the validations that fairseq's logs in the run's folder tell of."""
-    points = {}
+    """Updates and a measure of the validations that fairseq's logs in the run's folder tell of.
+
+    Of several validation sets it is the one that was logged first, which is fairseq's first.
+    """
+    points: Dict[str, Dict[int, float]] = defaultdict(dict)
     for path in [*run.folder.glob("*.log"), *run.checkpoint.parent.glob("*.log")]:
         for line in read_lines(str(path)):
             if match := VALIDATION.search(line):
-                numbers = dict(NUMBER.findall(match[1]))
+                numbers = dict(NUMBER.findall(match[2]))
                 if {measure, "num_updates"} <= numbers.keys():
-                    points[int(numbers["num_updates"])] = float(numbers[measure])
-    return sorted(points.items())
+                    points[match[1]][int(numbers["num_updates"])] = float(numbers[measure])
+    return sorted(next(iter(points.values()), {}).items())
 
 
 def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
@@ -371,16 +382,36 @@ def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
     return figure
 
 
+def drawable(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[str]) -> List[str]:
+    """The measures that all systems have on these test sets.
+
+    Raises:
+        UserError: there are none.
+    """
+    measures = dict.fromkeys(place.measure for place in results)
+    everywhere = [
+        measure for measure in measures
+        if all(Place(name, subset, measure) in results for name in found for subset in subsets)
+    ]  # fmt: skip
+    if not everywhere:
+        raise UserError("--plot: no measure is there for every system and every test set")
+    return everywhere
+
+
 def draw_scores(found: Dict[str, List[Run]], results: Scores, options: argparse.Namespace) -> "Figure":
-    """For every measure the scores of all seeds on the first test set, and their mean as a line."""
+    """For every measure the scores of all seeds on the first test set, and their mean as a line.
+
+    Raises:
+        UserError: as :func:`drawable`.
+    """
     from matplotlib.figure import Figure
 
-    measures = list(dict.fromkeys(place.measure for place in results))
+    measures = drawable(found, results, options.gen_subset[:1])
     figure = Figure(figsize=(2.4 * len(measures), 0.8 + 0.4 * len(found)))
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for axes, measure in zip(panels, measures):
         for k, name in enumerate(found):
-            values = results.get(Place(name, options.gen_subset[0], measure), {})
+            values = results[Place(name, options.gen_subset[0], measure)]
             for seed, value in values.items():
                 axes.plot([value], [k], color=f"C{k}", marker=f"${seed}$")
             axes.plot([mean(values.values())], [k], "|", color=f"C{k}", markersize=16)
@@ -392,10 +423,14 @@ def draw_scores(found: Dict[str, List[Run]], results: Scores, options: argparse.
 
 
 def draw_dial(found: Dict[str, List[Run]], results: Scores, options: argparse.Namespace) -> "Figure":
-    """For every measure the means over the dial, a line for every system, with the intervals as bands."""
+    """For every measure the means over the dial, a line for every system, with the intervals as bands.
+
+    Raises:
+        UserError: as :func:`drawable`.
+    """
     from matplotlib.figure import Figure
 
-    measures = list(dict.fromkeys(place.measure for place in results))
+    measures = drawable(found, results, options.gen_subset)
     figure = Figure(figsize=(1.5 + 3.5 * len(measures), 3.6))
     ticks = range(len(options.dial.values))
     for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
@@ -471,10 +506,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that "
         "differ only in the seed are one system; systems are named after their architecture and the options in which "
         "those of one architecture differ. Translations are kept in the runs' folders, and made again only for a new "
-        "checkpoint or another search. With --baseline also the differences to it, paired by seed, with their "
-        "intervals, p of the paired t-test adjusted by Holm for all tests in the table, and a verdict: shown (better: "
-        "the interval lies on that side of 0), refuted (on the other), level (within --margin to both sides), or open. "
-        "A single seed has neither interval nor verdict."
+        "checkpoint, other data or another search. With --baseline also the differences to it, paired by seed, with "
+        "their intervals, p of the paired t-test adjusted by Holm for all tests in the table, and a verdict: shown "
+        "(better: the interval, which is not adjusted, lies on that side of 0), refuted (on the other), level (within "
+        "--margin to both sides), or open. A single seed has neither interval nor verdict."
     )
     parser.epilog = (
         "example: fairseq-attnvariants results sweep --remove-bpe --reference test.de --baseline rnnsearch "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Sequenc
 from sacrebleu.metrics import BLEU
 
 from ..files import UserError
-from ..measures import TOKENIZERS
+from ..measures import TOKENIZERS, bleu_metric
 from ..options import add_model_options, add_pieces_option, amount, positive
 from ..tables import add_table_options, tables
 
@@ -77,15 +77,14 @@ def _string(system: "System", tokens: Any, options: argparse.Namespace, referenc
     return system.task.target_dictionary.string(tokens.cpu(), options.remove_bpe, escape_unk=reference)
 
 
-def settings(system: "System", text: "Text", options: argparse.Namespace) -> Iterator[Setting]:
+def settings(system: "System", text: "Text", metric: BLEU, options: argparse.Namespace) -> Iterator[Setting]:
     """Every pair of penalties."""
     references = [_string(system, sentence.item["target"], options, True) for sentence in text.sentences]
-    bleu = BLEU(tokenize=options.tokenize, force=True)
     for strength in options.coverage_penalty:
         set_coverage_penalty(system, strength)
         beams = search(system, text, options)
         for lenpen in options.lenpen:
-            score = bleu.corpus_score([best(beam, lenpen).text for beam in beams], [references])
+            score = metric.corpus_score([best(beam, lenpen).text for beam in beams], [references])
             yield Setting(strength, lenpen, score.score, score.sys_len / max(score.ref_len, 1))
 
 
@@ -93,10 +92,11 @@ def run(options: argparse.Namespace) -> None:
     """Load, search, print the table; the best pair goes to standard error."""
     from ..model import load, read_text
 
+    metric = bleu_metric(options.tokenize)
     system = load(options.path, options.data, options.cpu)
     text = read_text(options, system)
     with tables(options.json, settings=options.table) as write:
-        rows = list(settings(system, text, options))
+        rows = list(settings(system, text, metric, options))
         write("settings", ("coverage penalty", "lenpen", "BLEU", "length ratio"), rows, {"length ratio": 3})
     first = max(rows, key=lambda row: row.bleu)
     print(

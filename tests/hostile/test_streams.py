@@ -31,7 +31,7 @@ TO_FILES = [
     "score target --reference target --table full.csv",
     "score target --reference target --source source --group-table full.json",
     "score target --reference target --source source --plot full.png",
-    "score target target --reference target --sentence-groups --ngrams 1 --ngram-table full.csv",
+    "score target target --name a --name b --reference target --sentence-groups --ngrams 1 --ngram-table full.csv",
     "compare generated --output full",
     "compare generated --output page --plot full.png",
 ]

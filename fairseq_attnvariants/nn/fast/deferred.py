@@ -5,6 +5,7 @@ adds it to the sum of the others; in bfloat16 that sum loses what is small besid
 factors, and one product of many notes is the gradient.
 """
 
+from itertools import count
 from typing import Any, List, Optional, Tuple
 
 import torch
@@ -27,15 +28,10 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self.steps = 0
+        self.numbers = count()
         self.lowest = 0
         self.noted: List[Tuple[Tensor, Tensor]] = []
         self.total: Optional[Tensor] = None
-
-    def number(self) -> int:
-        """The next step's number."""
-        self.steps += 1
-        return self.steps - 1
 
     def add(self, step: int, left: Tensor, right: Tensor) -> None:
         """Note factors ``... x N x out`` and ``... x N x in``: the gradient is the sum of ``left.T @ right``."""
@@ -84,7 +80,7 @@ class _Product(Function):
     def forward(ctx: Any, value: Tensor, matrix: Tensor, notes: Notes) -> Tensor:
         value = value.to(matrix.dtype)
         ctx.save_for_backward(value, matrix)
-        ctx.notes, ctx.step = notes, notes.number()
+        ctx.notes, ctx.step = notes, next(notes.numbers)
         return value @ matrix.mT
 
     @staticmethod

@@ -7,7 +7,7 @@ as it is without this.
 """
 
 from itertools import accumulate
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ class Projected(nn.Module):
 
 
 # what of a part may read a context: a class that defines any of these anew declares anew
-COMPUTES = {"forward", "query_term", "key_features", "energy_term", "next", "centre"}
+COMPUTES = {"forward", "query_term", "key_features", "energy_term", "next", "centre", "predict"}
 
 
 def declared(part: Part) -> Optional[Tuple[str, ...]]:
@@ -72,11 +72,8 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Deco
     if not readers:
         return decoder, memory, state
     ends = accumulate(reader.out_features for reader in readers)
-    standing = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
+    standing: Dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
     values = F.linear(memory.values, torch.cat([reader.weight for reader in readers]))  # B x S x Σ out
     context = state.context.new_zeros(len(state.context), values.size(2))
 
-    def stand_in(part: nn.Module) -> Optional[nn.Module]:
-        return standing.get(part)  # type: ignore[call-overload]
-
-    return twin(decoder, stand_in), memory._replace(values=values), state._replace(context=context)
+    return twin(decoder, standing.get), memory._replace(values=values), state._replace(context=context)

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The bridges apart: from one trained rnnsearch_star each of them, and itself, on a text with gold links. Started again, it
+# goes on where it stopped.
+#   apart.sh PREPARED OUT GOLD SOURCE TARGET
+# PREPARED is of ALIGN=yes ../common/prepare_bpe.sh small, with the sentences of GOLD as its test set; embeddings are not tied.
+# In the environment: SEEDS="1 2 3", SYSTEMS (default: all), START=5700 updates of the start, UPDATES=2000 of each system.
+#
+# Written before any figure, the baseline being the start, trained on (control):
+#   direct   has a lower AER and SAER, and ends more often where the source does (Kuang et al. 2018, tables 2 and 4), but not
+#            than source, if annotations with embeddings make that gain, nor more than alone, if the loss does
+#   alone    is worse than direct, and than control (section 2.3: the loss alone hurts)
+#   soft     is level with direct, by 0.02 AER (section 2.3)
+#   unit     has the gain of direct, too, if that is no matter of short target embeddings
+# Writes OUT/SYSTEM/SEED/, in it what is measured: aer, saer, eos and repeated (%) and loss (bits a token, validation); OUT/apart.md.
+set -euo pipefail
+if [ $# -ne 5 ]; then echo "usage: apart.sh PREPARED OUT GOLD SOURCE TARGET" >&2; exit 2; fi
+prepared=$1 out=$2 gold=$3 source=$4 target=$5 here=$(dirname "$0")
+base=(--init-std 0.1 --dropout 0.1 --batch-size 24)
+loss=(--criterion label_smoothed_cross_entropy_with_bridging)
+declare -A systems=(
+  [control]="rnnsearch_star"
+  [source]="bridge_source"
+  [direct]="bridge_direct ${loss[*]}"
+  [alone]="rnnsearch_star --bridge-direct hard --bridge-direct-alone ${loss[*]}"
+  [soft]="bridge_direct --bridge-direct soft ${loss[*]}"
+  [unit]="bridge_direct --bridging-unit-length ${loss[*]}"
+)
+read -ra chosen <<< "${SYSTEMS:-control source direct alone soft unit}"
+read -ra seeds <<< "${SEEDS:-1 2 3}"
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+updates=${UPDATES:-2000}
+
+UPDATES=${START:-5700} "$here/../baselines/short.sh" "$prepared/bin" "$out/start" rnnsearch_star "${base[@]}" --lr 3e-3
+cell() {  # cell ROW COLUMN: of a JSON table on standard input
+  python -c 'import json, sys; print(json.load(sys.stdin)[int(sys.argv[1])][sys.argv[2]])' "$@"
+}
+for seed in "${seeds[@]}"; do
+  for system in "${chosen[@]}"; do
+    run=$out/$system/$seed model=$run/checkpoint_best.pt
+    if [ -e "$run/loss" ]; then continue; fi
+    # shellcheck disable=SC2086  # a system is words
+    UPDATES=$updates "$here/../baselines/short.sh" "$prepared/bin" "$run" ${systems[$system]} "${base[@]}" --lr 1e-3 \
+      --seed "$seed" --warm-start "$out/start/checkpoint_best.pt"
+    "$here/../alignment/errors.sh" "$prepared" "$run" "$gold" "$source" "$target" --json > "$run/aer.json"
+    cell 0 "error rate" < "$run/aer.json" > "$run/aer"
+    cell 1 "error rate" < "$run/aer.json" > "$run/saer"
+    fairseq-attnvariants eos "$prepared/bin" --path "$model" --json | cell 0 % > "$run/eos"
+    fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$model" --beam 1 \
+      --max-len-a 2 --max-len-b 10 > "$run/test.generated"
+    grep ^H- "$run/test.generated" | sort -t - -k 2n | cut -f 3 > "$run/out.bpe"
+    sed 's/@@ //g' "$run/out.bpe" > "$run/out.$target"
+    fairseq-attnvariants align "$prepared/bin" --path "$model" --remove-bpe --source "$prepared/bpe.test.$source" \
+      --reference "$run/out.bpe" --output "$run/out.align"
+    fairseq-attnvariants overtranslation "$prepared/test.$source" "$run/out.$target" --alignments "$run/out.align" --json |
+      cell 0 % > "$run/repeated"
+    grep -o "valid on .*" "$run/train.log" | grep -o "nll_loss [0-9.]*" | cut -d " " -f 2 | sort -g | head -n 1 > "$run/loss"
+  done
+done
+
+folders=() names=()
+for system in "${chosen[@]}"; do folders+=("$out/$system"); names+=(--name "$system"); done
+measures=()
+for measure in aer saer eos repeated loss; do measures+=(--measure "$measure={folder}/$measure"); done
+fairseq-attnvariants results "${folders[@]}" "${names[@]}" "${measures[@]}" --less-is-better aer saer repeated loss \
+  --baseline "${chosen[0]}" --table "$out/apart.md"
