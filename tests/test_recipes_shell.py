@@ -111,6 +111,7 @@ def test_readme(recipe, warm, examples, tmp_path):
         .replace("tail -n 2501", "tail -n 12")
         .replace("--best 5", "--best 1")
         .replace("./multi30k.sh", "UPDATES=24 ./multi30k.sh")
+        .replace("./distil.sh", "UPDATES=24 ./distil.sh")
         .replace("../bridging/apart.sh", "SEEDS=1 SYSTEMS='control alone soft unit' ../bridging/apart.sh")
     )
     shell = re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# One system on Multi30k from text to scores: prepare, train, average its last ten checkpoints, choose the length penalty on
-# the validation set, translate the test set once, and score it. Started again, it goes on where it stopped.
+# One system on Multi30k from text to scores: prepare, train, average its last ten checkpoints, translate the test set, and
+# score it. Started again, it goes on where it stopped.
 #   multi30k.sh TEXT OUT TARGET SYSTEM [fairseq-train options]
 # TEXT    of ../common/fetch_multi30k.sh TEXT en TARGET; TARGET is de, fr or cs.
 # SYSTEM  an architecture: one of this package, or fairseq's lstm or transformer_iwslt_de_en (../common/small.sh has its sizes)
-# OUT     gets the text in subwords, and TARGET-SYSTEM-SEED/ with the checkpoints, average.pt, tuned.csv (validation) and
-#         test.scores. NAME=plain in the environment is another name for that folder.
-# In the environment, too: SEED=1; UPDATES=7264; MERGES=10000; DROPOUT=0.1 for BPE-dropout with SEGMENTATIONS=8.
+# OUT     gets the text in subwords, and TARGET-SYSTEM-SEED/ with the checkpoints, average.pt, and what translate.sh writes.
+#         NAME=plain in the environment is another name for that folder.
+# In the environment, too: SEED=1; UPDATES=7264; MERGES=10000; DROPOUT=0.1 for BPE-dropout with SEGMENTATIONS=8; LENPEN=1.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: multi30k.sh TEXT OUT TARGET SYSTEM [fairseq-train options]" >&2; exit 2; fi
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
@@ -27,12 +27,8 @@ if [ -n "${DROPOUT-}" ]; then bins=("$prepared"/bin[0-9]*); fi
 "$here/short.sh" "$(IFS=:; echo "${bins[*]}")" "$run" "$system" --share-all-embeddings --lr 3e-3 --batch-size 64 \
   --seed "$seed" --save-interval-updates "$every" --keep-interval-updates 10 --validate-after-updates $((14 * every)) "$@"
 if [ "$run/finished" -nt "$run/test.scores" ]; then
-  limits=(--beam 5 --max-len-a 2 --max-len-b 10)
   fairseq-attnvariants average --folder "$run" --last 10 --by updates --output "$run/average.pt"
-  fairseq-attnvariants tune "$prepared/bin" --path "$run/average.pt" --gen-subset valid --remove-bpe "${limits[@]}" \
-    --coverage-penalty 0 --lenpen 0.4 0.6 0.8 1.0 1.2 1.4 1.6 1.8 --table "$run/tuned.csv"
-  lenpen=$(tail -n +2 "$run/tuned.csv" | LC_ALL=C sort -t , -k 3,3gr -k 2,2g | head -n 1 | cut -d , -f 2)
-  CHECKPOINT=average.pt "$here/../common/evaluate.sh" bpe "$prepared" "$run" en "$target" "${limits[@]}" --lenpen "$lenpen"
+  "$here/translate.sh" "$prepared" "$run" "$target" "$run/average.pt"
 else
   cat "$run/test.scores"
 fi
