@@ -4,12 +4,13 @@ import contextlib
 import errno
 import io
 import os
+import re
 import shutil
 import sys
 from typing import BinaryIO, Iterator, List, Optional, Set, TextIO, Tuple
 
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-OPEN = ("/dev/fd/", "/dev/stderr", "/proc/self/fd/")  # how names of files begin that this process has open
+OPEN = re.compile("/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]+)")  # names of files that this process has open
 _targets: Set[str] = set()  # files that are being written
 
 
@@ -91,33 +92,38 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
         return
 
     target = os.path.realpath(path)  # a link stays a link
-    # nothing to replace: such as /dev/null, a pipe, or what is open already
-    special = os.path.abspath(path).startswith(OPEN) or os.path.exists(path) and not os.path.isfile(path)
-    scratch = path if special else f"{target}.{os.getpid()}.tmp"
     if target in _targets:
         raise UserError(f"{path} is given for two outputs: name another file for one of them")
-    if not special:
-        _targets.add(target)
+    opened = OPEN.fullmatch(os.path.abspath(path))
+    if opened or os.path.exists(path) and not os.path.isfile(path):  # such as /dev/null or a pipe: nothing to replace
+        with _writing(path):
+            # what is open is written to where it stands
+            stream = open(os.dup(int(opened[1] or 2)) if opened else path, "wb")  # noqa: SIM115
+            os.write(stream.fileno(), b"")
+        with stream:
+            yield content
+            with _writing(path):
+                stream.write(content.getbuffer())
+                stream.flush()
+        return
+
+    scratch = f"{target}.{os.getpid()}.tmp"
+    _targets.add(target)
     try:
         with _writing(path):
-            if os.path.isdir(target):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if os.path.exists(path) and not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            if not special:
-                open(scratch, "wb").close()
+            open(scratch, "wb").close()
+            if os.path.exists(target):
+                shutil.copymode(target, scratch)
         yield content
         with _writing(path):
-            with open(scratch, "ab" if special else "wb") as stream:  # a full disk may refuse only when it is closed
+            with open(scratch, "wb") as stream:  # a full disk may refuse only when it is closed
                 stream.write(content.getbuffer())
-            if not special:
-                if os.path.exists(target):
-                    shutil.copymode(target, scratch)
-                os.replace(scratch, target)
+            os.replace(scratch, target)
     except BaseException:
-        if not special:
-            with contextlib.suppress(OSError):
-                os.unlink(scratch)
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
         raise
     finally:
         _targets.discard(target)

@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from fairseq_attnvariants.characters import to_characters
 from fairseq_attnvariants.guards.loading import load_checkpoint
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks import CharacterDictionary
 
 from .files import UserError, read_lines, read_parallel, reason
@@ -175,7 +176,8 @@ def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
     why = reason(error)
     if why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
         return UserError(why)
-    if isinstance(error, (AttributeError, LookupError, TypeError)):  # says too little
+    too_little = (AttributeError, LookupError, TypeError)
+    if isinstance(error, too_little) and not isinstance(error, ConfigurationError):
         why = f"it is not a checkpoint of fairseq 0.12, or damaged ({why})"
     return UserError(f"{path} cannot be loaded{circumstances}: {why}")
 

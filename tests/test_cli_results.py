@@ -196,6 +196,22 @@ def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
     assert old.read_text() != new.read_text()
 
 
+def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path):
+    """Wherever it is, and however old; and stay where it is gone."""
+    run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
+    shutil.rmtree(run / "translations", ignore_errors=True)
+    data = shutil.copytree(find_runs([str(run)], "checkpoint_best.pt")[0].data, tmp_path / "data")
+    results(run, "--data", data)
+    made = {path: path.stat().st_mtime_ns for path in run.glob("translations/*")}
+    for path in data.glob("*"):
+        path.touch()
+    results(run, "--data", data.rename(tmp_path / "moved"))
+    shutil.rmtree(tmp_path / "moved")
+    results(run, "--data", data)
+    assert {path: path.stat().st_mtime_ns for path in run.glob("translations/*")} == made
+    assert main(["results", str(run), "--data", str(data), *SEARCH, "--lenpen", "0.5"]) == 2
+
+
 def test_a_run_in_a_folder_with_a_colon(sweep, tmp_path):
     run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "10:30")
     shutil.rmtree(run / "translations", ignore_errors=True)
@@ -284,6 +300,12 @@ def test_names_of_systems(sweep):
     """Those of one architecture are told apart by the options in which they differ; seeds and folders are none."""
     runs = find_runs([str(sweep)], "checkpoint_best.pt")
     assert runs[0].options["common.fp16"] == "False" and runs[0].options["checkpoint.finetune_from_model"] == "None"
+    for more, name in (
+        ({"common.fp16": "True"}, "recatt fp16=True"),
+        ({"checkpoint.finetune_from_model": "a.pt"}, "recatt finetune_from_model=a.pt"),
+    ):
+        other = runs[0]._replace(options={**runs[0].options, **more}, seed=9)
+        assert name in systems([*runs, other])
     changed = runs[0]._replace(options={**runs[0].options, "model.dropout": "0.3"}, seed=9)
     assert set(systems([*runs, changed])) == {"recatt", "recatt dropout=0.3", "rnnsearch"}
     costs = {"criterion._name": "costs", "criterion.a": "0", "criterion.b": "1", "criterion.c": "None"}

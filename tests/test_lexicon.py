@@ -171,6 +171,25 @@ def test_who_may_read_a_file_stays_as_it_is(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_private_file_is_private_while_it_is_replaced(tmp_path):
+    (tmp_path / "private").touch(mode=0o600)
+    with write_whole(str(tmp_path / "private")):
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_an_open_file_is_written_to_where_it_stands(tmp_path):
+    with open(tmp_path / "log", "wb") as log:
+        path = f"/dev/fd/{log.fileno()}"
+        os.write(log.fileno(), b"head\n")
+        with write_whole(path) as stream:
+            stream.write("body\n")
+        os.write(log.fileno(), b"tail\n")
+    assert (tmp_path / "log").read_text() == "head\nbody\ntail\n"
+    refused = pytest.raises(UserError, match="cannot be written: Bad file descriptor")
+    with open(tmp_path / "log") as log, refused, write_whole(f"/dev/fd/{log.fileno()}"):
+        pass
+
+
 def test_two_outputs_are_two_files(tmp_path):
     path = str(tmp_path / "one")
     with pytest.raises(UserError, match="one is given for two outputs"), write_whole(path), write_whole(path):

@@ -212,7 +212,7 @@ def test_without_a_weight_a_model_has_the_costs_of_its_paper(terms, costs):
     ("fertility", {}, dict(step_decay_weight=1.0), "--step-decay-weight 1.0 needs a model with a condition"),
     ("costs", {}, dict(left_over_weight=1), "--left-over-weight 1 needs a model with a condition"),
     ("bridging", dict(conditions=CONDITIONS), dict(bridging_weight=1), "--bridging-weight 1 needs .* bridge_direct"),
-    ("costs", {}, dict(bridging_unit_length=True), "--bridging-unit-length True needs a model with a direct bridge"),
+    ("costs", {}, dict(bridging_unit_length=True), "--bridging-unit-length needs a model with a direct bridge"),
     ("costs", dict(bridged=BRIDGED), dict(step_decay_norm="squared"), "--step-decay-norm squared needs a model with a"),
     ("costs", {}, dict(coverage_weight=2), "--coverage-weight 2 needs a model that returns its attention"),
     ("costs", {}, dict(alignment_weight=1, datasets=LINKED), "--alignment-weight 1 needs a model that returns"),

@@ -209,3 +209,11 @@ def test_commands_from_outside(trained, tmp_path):
     assert refused.returncode == 2 and "'mine'" in refused.stderr and "--user-dir" in refused.stderr
     refused = run("fairseq-attnvariants", "align", *common, "--user-dir", tmp_path / "absent", check=False)
     assert refused.returncode == 2 and "there is no such folder" in refused.stderr
+    state = torch.load(path, weights_only=True)
+    state["cfg"]["model"]["_name"] = "rnnsearch"  # an architecture that is there, with a part that is not
+    torch.save(state, tmp_path / "part.pt")
+    refused = run("fairseq-attnvariants", "align", data, "--path", tmp_path / "part.pt", "--cpu", check=False)
+    assert refused.returncode == 2 and "'decay'" in refused.stderr and "damaged" not in refused.stderr
+    averaged = [path, path, "--output", tmp_path / "mean.pt"]
+    assert run("fairseq-attnvariants", "average", *averaged, check=False).returncode == 2
+    run("fairseq-attnvariants", "average", *averaged, "--user-dir", MINE)

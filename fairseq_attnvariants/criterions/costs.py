@@ -167,7 +167,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         own = getattr(model, "cost_terms", None)
         for name, cost in COSTS.items():
             given = getattr(self.cfg, cost.weight)
-            if own is not None and cost.term not in (*own, "attn"):
+            if cost.term not in (*(own or ()), "attn"):
                 for option in (cost.weight, *cost.settings):
                     value = getattr(self.cfg, option)
                     if value and value != CostsConfig.__dataclass_fields__[option].default:
@@ -276,7 +276,8 @@ def _flag(option: str) -> str:
 
 
 def _refusal(option: str, value: Any, needs: str) -> ValueError:
-    return ValueError(f"{_flag(option)} {value} needs {needs}; {INSTEAD}")
+    given = _flag(option) if value is True else f"{_flag(option)} {value}"
+    return ValueError(f"{given} needs {needs}; {INSTEAD}")
 
 
 @register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=FertilityConfig)

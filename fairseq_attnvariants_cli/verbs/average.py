@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from ..files import UserError, write_bytes
-from ..options import positive
+from ..options import add_user_dir_option, positive
 
 
 def run(options: argparse.Namespace) -> None:
@@ -44,3 +44,4 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--by", choices=("epochs", "updates"), default="epochs", help="what --last counts (default: %(default)s)"
     )
     parser.add_argument("--output", metavar="FILE", required=True, help="where the mean goes")
+    add_user_dir_option(parser)

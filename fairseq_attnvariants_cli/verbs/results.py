@@ -179,18 +179,23 @@ def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:
 def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[str, List[str], List[str]]:
     """The run's translations of a split, and its references; translated only if that was not done before.
 
-    They are in the run's folder, under a name that tells of the checkpoint, of the data and of the search; it comes
-    first, without ``.hypothesis.txt`` and ``.reference.txt``.
+    They are in the run's folder, under a name that tells of the checkpoint, of the search and of what the data folder
+    holds, wherever that is; it comes first, without ``.hypothesis.txt`` and ``.reference.txt``.  Where the data are
+    gone, what was translated of them before is taken.
     """
     from ..model import generate, load, read_text
 
     data = options.data or run.data
     folder = Path(data.split(os.pathsep)[0])  # of several, the one that fairseq takes test sets from
     texts = sorted(path for name in (f"{subset}.*", "dict.*") for path in folder.glob(name))
-    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in (run.checkpoint, *texts)]
-    made = [os.path.realpath(folder), subset, files, options.remove_bpe]
-    made += [options.beam, options.lenpen, options.max_len_a, options.max_len_b]
-    stem = run.folder / "translations" / f"{subset}-{hashlib.sha256(json.dumps(made).encode()).hexdigest()[:12]}"
+    search = [getattr(options, name) for name in ("remove_bpe", "beam", "lenpen", "max_len_a", "max_len_b")]
+    model = [run.checkpoint.name, run.checkpoint.stat().st_size, run.checkpoint.stat().st_mtime_ns]
+    made = f"{subset}-{_digest(json.dumps([model, search]).encode())}"
+    held = json.dumps([(path.name, _digest(path.read_bytes())) for path in texts])
+    stem = run.folder / "translations" / f"{made}-{_digest(held.encode())}"
+    kept = list(stem.parent.glob(f"{made}-*.reference.txt"))
+    if not texts and len(kept) == 1:
+        stem = kept[0].with_name(kept[0].name.removesuffix(".reference.txt"))
     paths = [f"{stem}.hypothesis.txt", f"{stem}.reference.txt"]
     if not all(map(os.path.exists, paths)):
         system = load([str(run.checkpoint)], data, options.cpu)
@@ -203,6 +208,11 @@ def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[st
                     stream.write(f"{line}\n")
     hypotheses, references = (list(read_lines(path)) for path in paths)
     return str(stem), hypotheses, references
+
+
+def _digest(content: bytes) -> str:
+    """Twelve characters that tell of it."""
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def wanted(options: argparse.Namespace) -> Dict[str, Optional[str]]:
@@ -394,7 +404,7 @@ def drawable(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[str
         if all(Place(name, subset, measure) in results for name in found for subset in subsets)
     ]  # fmt: skip
     if not everywhere:
-        raise UserError("--plot: no measure is there for every system and every test set")
+        raise UserError("--plot: no measure is there for every system and every test set: name one with --measure")
     return everywhere
 
 
