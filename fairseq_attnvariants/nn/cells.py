@@ -70,10 +70,9 @@ class Cell(Part, nn.Module):
         by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
         normalised = isinstance(self.input_norm, LayerNorm)  # its bias is the gates', because it takes away any before
         carrier: Any = self.input_norm if normalised else self if self.bias is not None else [*self.inputs.values()][0]
-        self.initialise_bias(carrier.bias, self.hidden_dim, scheme)
+        self.initialise_bias(carrier.bias, scheme)
 
-    @staticmethod
-    def initialise_bias(bias: Tensor, hidden_dim: int, scheme: Scheme) -> None:
+    def initialise_bias(self, bias: Tensor, scheme: Scheme) -> None:
         """Fill the bias of all gates, ``gates·n``, which is zero so far."""
 
     def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
@@ -89,10 +88,9 @@ class Cell(Part, nn.Module):
         """
         raise NotImplementedError
 
-    @classmethod
-    def output(cls, state: Tensor) -> Tensor:
+    def output(self, state: Tensor) -> Tensor:
         """What other parts read of a state: ``h``, ``... x n``."""
-        return state.chunk(cls.parts, dim=-1)[0]
+        return state.chunk(self.parts, dim=-1)[0]
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """An input that is known before the loop, ``... x gates·n``; normalised, if it is the only one."""
@@ -136,14 +134,12 @@ class GRUCell(Cell):
     """
 
     gates = 3
-    normalised = 2, 1
+    normalised: Tuple[int, ...] = 2, 1
 
-    @staticmethod
-    def initialise_bias(bias: Tensor, hidden_dim: int, scheme: Scheme) -> None:
-        nn.init.constant_(bias[: 2 * hidden_dim], scheme.gate_bias)  # reset and update gate
+    def initialise_bias(self, bias: Tensor, scheme: Scheme) -> None:
+        nn.init.constant_(bias[: 2 * self.hidden_dim], scheme.gate_bias)  # reset and update gate
 
-    @staticmethod
-    def step(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+    def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         reset_x, update_x, candidate_x = inputs.chunk(3, dim=-1)  # N x n
         reset_h, update_h, candidate_h = recurrent.chunk(3, dim=-1)  # N x n
         reset = (reset_x + reset_h).sigmoid_()
@@ -154,7 +150,7 @@ class GRUCell(Cell):
 
 
 @register_cell("adaptive_gru")
-class AdaptiveGRUCell(Cell):
+class AdaptiveGRUCell(GRUCell):
     """A GRU that weighs its input against its history (Li et al. 2018 eq. 13-17).
 
     ``g = σ(W_g x + U_g h + b)``; ``r``, ``z`` and ``h~`` read ``(1-g) ∘ (W x + b)`` and ``g ∘ (U h)``;
@@ -164,7 +160,6 @@ class AdaptiveGRUCell(Cell):
     gates = 4
     normalised = 2, 1, 1
     start = 1  # factor of the initial values of what is weighed
-    initialise_bias = staticmethod(GRUCell.initialise_bias)
 
     def initialise(self, scheme: Scheme) -> None:
         """Values as every cell's, times :attr:`start`."""
@@ -181,8 +176,7 @@ class AdaptiveGRUCell(Cell):
         candidate = torch.tanh(torch.lerp(candidate_x, reset * candidate_h, gate))
         return torch.lerp(candidate, self.carried(gate, previous), update)
 
-    @staticmethod
-    def carried(gate: Tensor, previous: Tensor) -> Tensor:
+    def carried(self, gate: Tensor, previous: Tensor) -> Tensor:
         """``g ∘ h``, of which the update gate keeps a part, ``N x n``."""
         return gate * previous
 
@@ -225,8 +219,7 @@ class DoubledGRUCell(AdaptiveGRUCell):
 class DoubledCarryGRUCell(DoubledGRUCell):
     """A second control: the carry is doubled as well, ``2 g ∘ z ∘ h``, so that at ``g = 1/2`` a step is a GRU's."""
 
-    @staticmethod
-    def carried(gate: Tensor, previous: Tensor) -> Tensor:
+    def carried(self, gate: Tensor, previous: Tensor) -> Tensor:
         """``2 g ∘ h``, ``N x n``."""
         return 2 * gate * previous
 
@@ -239,12 +232,10 @@ class LSTMCell(Cell):
     normalised = (4,)
     parts = 2
 
-    @staticmethod
-    def initialise_bias(bias: Tensor, hidden_dim: int, scheme: Scheme) -> None:
-        nn.init.ones_(bias[hidden_dim : 2 * hidden_dim])
+    def initialise_bias(self, bias: Tensor, scheme: Scheme) -> None:
+        nn.init.ones_(bias[self.hidden_dim : 2 * self.hidden_dim])
 
-    @staticmethod
-    def step(inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
+    def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         input_gate, forget_gate, candidate, output_gate = (inputs + recurrent).chunk(4, dim=-1)  # N x n
         cell = torch.sigmoid(forget_gate) * previous.chunk(2, dim=-1)[1]
         cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
