@@ -16,7 +16,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from ..registry import Part, Registry, Widths
-from .histories import Histories, History, KeyFeatures, plus
+from .cells import plus
+from .histories import Histories, History, KeyFeatures
 from .layer_norm import at_least_float32, layer_norm
 from .state import Encoded, Memory, State, grouped
 from .windows import Window

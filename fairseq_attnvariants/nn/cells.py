@@ -28,12 +28,15 @@ def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
     return nn.ModuleDict({name: nn.Linear(width, out, bias=bias and number == 0) for number, (name, width) in numbered})
 
 
-def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Optional[Tensor]:
+def plus(*terms: Optional[Tensor]) -> Any:
+    """Sum of terms, of which any may be None; None of nothing."""
+    there = [term for term in terms if term is not None]
+    return sum(there[1:], there[0]) if there else None
+
+
+def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Any:
     """``Σ W x`` of named inputs, and of a total so far, ``N x out``; None of nothing."""
-    for name, value in values.items():
-        term = maps[name](value)  # N x out
-        total = term if total is None else term.add_(total)  # in place: the term is nobody else's
-    return total
+    return plus(total, *(maps[name](value) for name, value in values.items()))
 
 
 class Cell(Part, nn.Module):
@@ -65,8 +68,7 @@ class Cell(Part, nn.Module):
     def initialise(self, scheme: Scheme) -> None:
         """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
         for layer in self.inputs.values():
-            assert isinstance(layer, nn.Linear)
-            by_gate(scheme.square_, layer.weight, self.hidden_dim)
+            by_gate(scheme.square_, layer.weight, self.hidden_dim)  # type: ignore[arg-type]
         by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
         normalised = isinstance(self.input_norm, LayerNorm)  # its bias is the gates', because it takes away any before
         carrier: Any = self.input_norm if normalised else self if self.bias is not None else [*self.inputs.values()][0]
@@ -108,9 +110,8 @@ class Cell(Part, nn.Module):
         Returns:
             the next state, ``N x state width``.
         """
-        total = add_inputs(self.inputs, projected, inputs)
+        total: Any = add_inputs(self.inputs, projected, inputs)
         total = self.bias if total is None else self.input_norm(total) if inputs else total
-        assert total is not None
         return self.step(total.to(state.dtype), self.recall(state), state)
 
     def recall(self, state: Tensor) -> Tensor:
@@ -296,7 +297,6 @@ class ContextGatedCell(Part, nn.Module):
         known = {name: inputs.pop(name) for name in [*inputs] if name in self.target}
         target = add_inputs(self.target, projected, known)  # N x (gates + 1)·n
         source = add_inputs(self.source, None, inputs)
-        assert source is not None
         source, gate = self.source_norm(source).to(state.dtype).split(self.widths, dim=1)
         gate = gate + self.gate(state)  # N x n
         if target is not None:

@@ -250,12 +250,6 @@ class CoverageGRUHistory(History):
 HISTORIES.taken = frozenset(dir(Histories))
 
 
-def plus(*terms: Optional[Tensor]) -> Any:
-    """Sum of terms, of which any may be None."""
-    there = [term for term in terms if term is not None]
-    return sum(there[1:], there[0]) if there else None
-
-
 def uniform_weights(padding_mask: Tensor) -> Tensor:
     """``w_0``: uniform over real positions and zero on padding, ``B x S``, float32."""
     real = (~padding_mask).float()
