@@ -164,16 +164,12 @@ class Attended(NamedTuple):
     """of each head, where there are several, ``N x h x S``, float32."""
 
 
-def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """``Σ_j w_j v_j``, ``N x a``, of weights ``N x S`` and values ``B x S x a``."""
-    return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
-
-
 class WeightedSum(nn.Module):
-    """A :func:`weighted_sum` of values that are the same at every step."""
+    """``Σ_j w_j v_j`` of values that are the same at every step."""
 
     def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        return weighted_sum(weights, values)
+        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
+        return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
 
 
 class Attention(Part, nn.Module):
@@ -299,9 +295,7 @@ class DotAttention(Attention):
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         query = query.unflatten(2, (self.heads, -1)).transpose(1, 2) * self.scale  # B x h x k x d
-        # a sum of the keys' dimensions, by the query's, (B·h·k) x S
-        energies = weighted_sum(query.flatten(0, 2), keys.flatten(0, 1).transpose(1, 2))
-        energies = energies.view(*query.shape[:3], -1)
+        energies = query.to(keys.dtype) @ keys.mT  # B x h x k x S
         for values, matrix in features:
             own = query @ matrix.unflatten(0, (self.heads, -1)).to(query.dtype)  # Vᵀ q, B x h x k x f
             terms = values.to(own.dtype) @ own.permute(0, 2, 3, 1)  # B x k x S x h
@@ -350,7 +344,7 @@ class MultiHeadAttention(ScaledAttention):
 
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         weights = weights.transpose(0, 1)  # B x h x k x S
-        contexts = weighted_sum(weights.flatten(0, 2), memory.values.flatten(0, 1)).view(*weights.shape[:3], -1)
+        contexts = weights.to(memory.values.dtype) @ memory.values  # B x h x k x d
         context = self.output(contexts.transpose(1, 2).flatten(2).flatten(0, 1))  # N x a
         heads = weights.transpose(1, 2).flatten(0, 1)  # N x h x S
         return Attended(context, heads.mean(1), head_weights=heads)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..attention import weighted_sum
+from ..attention import WeightedSum
 from ..state import grouped
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later
@@ -113,7 +113,7 @@ class Deferred(nn.Module):
         return product if self.bias is None else product + self.bias
 
 
-class DeferredSum(nn.Module):
+class DeferredSum(WeightedSum):
     """``Σ_j w_j v_j`` in one run of a loop, of the values that its first step has."""
 
     def __init__(self) -> None:
@@ -122,11 +122,10 @@ class DeferredSum(nn.Module):
         self.product: Any = None
 
     def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
         if self.values is None:
             self.values, self.product = values, Deferred(values.transpose(1, 2))
         if values is not self.values:
-            return weighted_sum(weights, values)
+            return super().forward(weights, values)
         return self.product(grouped(weights, values)).flatten(0, 1)
 
 
