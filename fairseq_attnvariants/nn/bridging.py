@@ -4,17 +4,14 @@ import torch
 from torch import Tensor, nn
 
 
-def most_attended(weights: Tensor, padding_mask: Tensor) -> Tensor:
-    """``t* = argmax_j α_tj`` (Kuang et al. 2018 eq. 2) among real positions, the first of several.
+def most_attended(embeddings: Tensor, weights: Tensor, padding_mask: Tensor) -> Tensor:
+    """``x_{t*}``, where ``t* = argmax_j α_tj`` (Kuang et al. 2018 eq. 2) among real positions, the first of several.
 
-    ``B x k`` of weights ``B x k x S``, for each of ``k`` steps or hypotheses, and a mask ``B x S``.
+    ``B x k x m`` of embeddings ``B x S x m``, weights ``B x k x S``, for each of ``k`` steps or hypotheses, and a mask
+    ``B x S``.
     """
-    return weights.masked_fill(padding_mask.unsqueeze(1), -1.0).argmax(2)
-
-
-def select(embeddings: Tensor, positions: Tensor) -> Tensor:
-    """``x_{t*}``, ``B x k x m``: rows ``positions``, ``B x k``, of embeddings ``B x S x m``."""
-    return embeddings.gather(1, positions.unsqueeze(2).expand(-1, -1, embeddings.size(2)))
+    positions = weights.masked_fill(padding_mask.unsqueeze(1), -1.0).argmax(2, keepdim=True)  # t*, B x k x 1
+    return embeddings.take_along_dim(positions, dim=1)
 
 
 class DirectBridge(nn.Module):
@@ -34,4 +31,4 @@ class DirectBridge(nn.Module):
         """``B x T x target_dim``, of source embeddings ``B x S x m`` and attention ``B x T x S``."""
         if self.soft:
             return self.projection(torch.bmm(weights.to(embeddings.dtype), embeddings))
-        return self.projection(select(embeddings, most_attended(weights, padding_mask)))
+        return self.projection(most_attended(embeddings, weights, padding_mask))

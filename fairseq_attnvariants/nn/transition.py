@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..registry import Part
 from .attention import Attention, AttentionViaAttention
-from .bridging import most_attended, select
+from .bridging import most_attended
 from .cells import Cell, ContextGatedCell, DeepCell
 from .state import Memory, State, grouped
 
@@ -159,5 +159,5 @@ class Transition(nn.Module):
         """``x_{t*}`` (Kuang et al. 2018 §2.2), where the last cell reads it, ``N x m``."""
         if "attended" not in self.last.inputs:
             return {}
-        positions = most_attended(grouped(weights, memory.padding_mask), memory.padding_mask)  # B x k
-        return {"attended": select(memory.embeddings, positions).flatten(0, 1)}
+        mask = memory.padding_mask
+        return {"attended": most_attended(memory.embeddings, grouped(weights, mask), mask).flatten(0, 1)}
