@@ -50,11 +50,9 @@ class AdaptiveWeighting(Part, nn.Module):
     def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x N x T x width``."""
         others = self.hidden(hidden), self.target(target), self.context(context)  # N x T x width
-        if self.swapped:
-            judged, whole = torch.stack(others), parts.sum(0)
-        else:
-            judged, whole = parts, others[0] + others[1] + others[2]
-        energies = self.score(torch.tanh(self.part(judged) + self.whole(whole)))  # 3 x N x T x width
+        judged, summed = (torch.stack(others), parts) if self.swapped else (parts, others)
+        whole = self.whole(summed[0] + summed[1] + summed[2])  # N x T x width
+        energies = self.score(torch.tanh(self.part(judged) + whole))  # 3 x N x T x width
         return torch.softmax(energies, dim=0)
 
 
