@@ -126,9 +126,7 @@ def gather(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
 
     ``B x W x width`` and ``B x W``, where ``W`` is the largest number that a row has; ``chosen`` is ``B x S``.
     """
-    counts = chosen.sum(1)
-    width = max(1, int(counts.max()))
-    rows, columns = chosen.nonzero(as_tuple=True)
-    places = chosen.cumsum(1)[rows, columns] - 1
-    packed = states.new_zeros(len(states), width, states.size(2)).index_put((rows, places), states[rows, columns])
-    return packed, torch.arange(width, device=states.device) >= counts.unsqueeze(1)
+    counts = chosen.sum(1, keepdim=True)
+    there = torch.arange(max(1, int(counts.max())), device=states.device) < counts  # B x W
+    packed = states.new_zeros(*there.shape, states.size(2))
+    return packed.index_put((there,), states[chosen]), ~there  # both masks go through row after row
