@@ -6,7 +6,6 @@ otherwise says so in its ``initialise``: cells and recurrent layers (orthogonal 
 readout.
 """
 
-import math
 from typing import Callable, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -26,9 +25,7 @@ class Scheme(NamedTuple):
     def matrix_(self, weight: Tensor) -> None:
         """Fill a matrix ``out x in``, or a vector, which is a matrix of one row."""
         if self.uniform:
-            rows, columns = (1, weight.numel()) if weight.dim() == 1 else (weight.size(0), weight[0].numel())
-            bound = math.sqrt(6 / (rows + columns))
-            nn.init.uniform_(weight, -bound, bound)
+            nn.init.xavier_uniform_(torch.atleast_2d(weight).flatten(1))
         else:
             nn.init.normal_(weight, std=self.deviation)
 
