@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .implied import Source, bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
 from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
-from .nn.cells import CELLS, ContextGatedCell, GRUCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
+from .nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
 from .nn.copying import Copying
 from .nn.decoder import AnyReadout, Decoder, InitialState, InitialStates
@@ -37,6 +37,12 @@ def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
     return partial(kind, **given) if given else kind
 
 
+def _cell(cfg, name: str, norm: bool) -> MakeCell:
+    """A kind of cell with its options, and with layer normalisation or without."""
+    kind = _part(cfg, CELLS, name)
+    return partial(kind, norm=True) if norm else kind
+
+
 def speed_up(module: Any) -> Any:
     """The module, with loops as :mod:`.nn.fast` runs them; what it computes is the same."""
     for part in module.modules():
@@ -48,14 +54,9 @@ def speed_up(module: Any) -> Any:
 def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
     embed, hidden, layers = cfg.encoder_embed_dim, cfg.encoder_hidden_size, cfg.encoder_layers
-    make: Any = partial(
-        Layers,
-        norm=str(cfg.layer_norm) != "none",
-        depth=cfg.encoder_transition_depth,
-        hidden_dropout=cfg.encoder_dropout_hidden,
-    )
+    make: Any = partial(Layers, depth=cfg.encoder_transition_depth, hidden_dropout=cfg.encoder_dropout_hidden)
     if str(cfg.encoder_type) == "hierarchical":
-        characters = make(_part(cfg, CELLS, cfg.encoder_char_cell), embed, cfg.encoder_char_hidden_size, 1)
+        characters = make(_cell(cfg, cfg.encoder_char_cell, _encoder_norm(cfg)), embed, cfg.encoder_char_hidden_size, 1)
         words = _encoder_layers(cfg, make, cfg.encoder_char_hidden_size, layers)
         return HierarchicalEncoder(characters, words, dropout, cfg.attention_via_words_alone)
     sizes = filters(cfg) if str(cfg.encoder_type) == "convolutional" else []
@@ -71,7 +72,7 @@ def build_encoder(cfg, dropout: nn.Module) -> Encoder:
 def _encoder_layers(cfg, make: Any, input_dim: int, layers: int, below: int = 0) -> Layers:
     """So many layers above those ``below``, from which directions and residuals are counted."""
     return make(
-        _part(cfg, CELLS, cfg.encoder_cell),
+        _cell(cfg, cfg.encoder_cell, _encoder_norm(cfg)),
         input_dim,
         cfg.encoder_hidden_size,
         layers,
@@ -116,16 +117,19 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
 
 def _layers_above(cfg, layers: int, context: int) -> Layers:
     return Layers(
-        _part(cfg, CELLS, cfg.decoder_cell),
+        _cell(cfg, cfg.decoder_cell, _decoder_norm(cfg)),
         cfg.decoder_hidden_size,
         cfg.decoder_hidden_size,
         layers,
         cfg.decoder_dropout_out,
         residuals=max(0, cfg.residuals - 1),  # counted above the transition's layer
         beside=context * cfg.context_to_layers,
-        norm=_decoder_norm(cfg),
         hidden_dropout=cfg.decoder_dropout_hidden,
     )
+
+
+def _encoder_norm(cfg) -> bool:
+    return str(cfg.layer_norm) != "none"
 
 
 def _decoder_norm(cfg) -> bool:
@@ -136,9 +140,9 @@ def _cells(cfg, source: Source) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     """The cells before and after attention."""
     kind, hidden, gate = _part(cfg, CELLS, cfg.decoder_cell), cfg.decoder_hidden_size, str(cfg.context_gate)
     norm, further = _decoder_norm(cfg), cfg.decoder_transition_depth - least_depth(cfg)
-    cell: Any = partial(kind, norm=norm)
+    cell: Any = _cell(cfg, cfg.decoder_cell, norm)
     reader = cell if gate == "none" else partial(ContextGatedCell, kind, gate, norm=norm)
-    deep = partial(deepened, kind=kind, hidden_dim=hidden, further=further, norm=norm)
+    deep = partial(deepened, kind=cell, hidden_dim=hidden, further=further)
     first = {"target": cfg.decoder_embed_dim}
     if cfg.input_feed:
         first["previous_context"] = source.context

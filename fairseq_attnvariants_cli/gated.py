@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
 
 from fairseq_attnvariants.losses import norms
 from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, DeepCell, with_residual
@@ -22,15 +21,13 @@ from fairseq_attnvariants.nn.readout import AdaptiveWeighting
 from .files import UserError
 
 
-def adaptive_gates(layers: Layers, arguments: Tuple[PackedSequence], _: Any) -> Tensor:
+def adaptive_gates(layers: Layers, arguments: Tuple[Tensor, Sequence[int], Tensor], _: Any) -> Tensor:
     """``g_t`` (Li et al. 2018 eq. 13) of the directions of each layer, from the lowest, ``d x B x T x n``."""
-    packed = arguments[0]  # sources of one length: none is padded
-    data, sizes = packed.data, packed.batch_sizes.tolist()
+    data, sizes, initial = arguments  # of sources of one length: none is padded, and they keep their order
     found = []
-    stack: Any = layers.layers
-    for number, layer in enumerate(stack, start=1):
+    for number, (layer, start) in enumerate(zip(layers.layers, initial.split(layers.directions)), start=1):
         below = data
-        data, _ = layer(below, sizes, layer.start(below, sizes[0]))
+        data, _ = layer(below, sizes, start)
         read, states = (flat.unflatten(0, (len(sizes), -1)) for flat in (below, data))  # T x B x ...
         cells: Any = layer.cells
         for reverse, (cell, own) in enumerate(zip(cells, states.chunk(len(cells), dim=2))):
@@ -40,8 +37,7 @@ def adaptive_gates(layers: Layers, arguments: Tuple[PackedSequence], _: Any) -> 
             gate = (first.project("input", read) + first.recall(before)).chunk(4, dim=-1)[3]
             found.append(torch.sigmoid(gate).transpose(0, 1))
         data = with_residual(layers.residuals, number, data, below)
-    gates = torch.stack(found)
-    return gates if packed.unsorted_indices is None else gates.index_select(1, packed.unsorted_indices)
+    return torch.stack(found)
 
 
 def has_adaptive_gates(module: nn.Module) -> bool:

@@ -73,7 +73,7 @@ def test_gradient_of_a_step(cell):
 @CELLS
 @pytest.mark.parametrize("directions", [1, 2])
 def test_gradient_of_a_layer(cell, directions):
-    layer = CellLayer(cell, 3, 2, directions).double()
+    layer = CellLayer(cell, 3, 2, bidirectional=directions == 2).double()
     names, values = zip(*layer.named_parameters())
 
     def swept(data, initial, *parameters):
@@ -128,17 +128,14 @@ def test_swept_layers_equal_pytorchs(kind, theirs, bidirectional):
     theirs = theirs(3, 4, 2, batch_first=True, bidirectional=bidirectional)
     names = {name: re.sub(r"layers\.(\d)\.(.*_l)0", r"\2\1", name) for name in ours.state_dict()}
     theirs.load_state_dict({names[name]: value for name, value in ours.state_dict().items()})
-    packed = pack_padded_sequence(torch.randn(3, 5, 3), torch.tensor([2, 5, 3]), batch_first=True, enforce_sorted=False)
-    (found, last), (expected, final) = ours(packed), theirs(packed)
-    torch.testing.assert_close(found.data, expected.data)
-    torch.testing.assert_close(last, final if kind is GRUCell else torch.cat(final, dim=-1))
-    whole, initial = torch.randn(3, 5, 3), torch.randn(4 if bidirectional else 2, 3, 4 if kind is GRUCell else 8)
-    (found, last), (expected, final) = (
-        ours(whole, initial),
-        theirs(whole, initial if kind is GRUCell else tuple(part.contiguous() for part in initial.chunk(2, dim=-1))),
-    )
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(last, final if kind is GRUCell else torch.cat(final, dim=-1))
+    packed = pack_padded_sequence(torch.randn(3, 5, 3), torch.tensor([5, 3, 2]), batch_first=True)
+    zero = ours.start(packed.data, 3)
+    for initial in (zero, torch.randn_like(zero)):
+        found, last = ours(packed.data, packed.batch_sizes.tolist(), initial)
+        parts = tuple(part.contiguous() for part in initial.chunk(kind.parts, dim=-1))
+        expected, final = theirs(packed, parts if kind is LSTMCell else parts[0])
+        torch.testing.assert_close(found, expected.data)
+        torch.testing.assert_close(last, torch.cat(final, dim=-1) if kind is LSTMCell else final)
 
 
 def test_adaptive_gru_equals_the_plain_one_where_it_must():
@@ -195,8 +192,8 @@ def test_further_cells_that_keep_the_state_are_none():
                     same.copy_(parameter.uniform_(-1, 1))
                 for other in others:
                     other.bias.zero_()[4:8] = 100
-    inputs = torch.randn(2, 5, 3)
-    torch.testing.assert_close(deep(inputs), plain(inputs))
+    inputs, sizes = torch.randn(10, 3), [2] * 5
+    torch.testing.assert_close(*(layers(inputs, sizes, layers.start(inputs, 2)) for layers in (deep, plain)))
 
 
 @pytest.mark.parametrize("read", [("target", "context"), ("context",)])
@@ -226,8 +223,8 @@ def test_a_cell_refuses_an_input_that_it_does_not_have():
 def test_shares_of_stacked_adaptive_layers():
     """Against the equation, word by word; the layers above read both directions of the ones below."""
     layers = Layers(AdaptiveGRUCell, 3, 4, layers=2, bidirectional=2).double().eval()
-    inputs = torch.randn(1, 5, 3, dtype=torch.float64)
-    rows, expected = inputs[0], []
+    inputs = torch.randn(5, 3, dtype=torch.float64)
+    rows, expected = inputs, []
     for layer in layers.layers:
         found = []
         for cell, order in zip(layer.cells, (range(5), range(4, -1, -1))):
@@ -239,7 +236,7 @@ def test_shares_of_stacked_adaptive_layers():
             expected.append(torch.stack([shares[j] for j in range(5)]))
             found.append(torch.stack([states[j] for j in range(5)]))
         rows = torch.cat(found, dim=1)
-    found = adaptive_gates(layers, (pack_padded_sequence(inputs, [5], batch_first=True),), None)
+    found = adaptive_gates(layers, (inputs, [1] * 5, layers.start(inputs, 1)), None)
     torch.testing.assert_close(found[:, 0], torch.stack(expected))
 
 

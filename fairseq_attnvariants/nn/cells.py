@@ -403,6 +403,6 @@ def with_residual(residuals: int, number: int, output: Tensor, below: Tensor) ->
     return output + below if 0 < residuals <= number else output
 
 
-def deepened(cell: Any, kind: MakeCell, hidden_dim: int, further: int, norm: bool) -> Any:
+def deepened(cell: Any, kind: MakeCell, hidden_dim: int, further: int) -> Any:
     """The cell, and after it within a step so many of a kind that read only the state."""
-    return DeepCell([cell, *(kind({}, hidden_dim, norm=norm) for _ in range(further))]) if further else cell
+    return DeepCell([cell, *(kind({}, hidden_dim) for _ in range(further))]) if further else cell

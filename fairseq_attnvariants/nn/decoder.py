@@ -189,10 +189,18 @@ class Decoder(Loop):
         if self.reads_all_layers:
             hidden = torch.cat(last.outputs(hiddens), dim=-1)  # N x T x (layers · n)
         if self.above is not None and state.above is not None:
-            hidden, higher = self.above(hidden, state.above.transpose(0, 1), contexts)
+            beside = by_steps(contexts) if self.above.beside else None
+            sizes = [len(hidden)] * hidden.size(1)
+            rows, higher = self.above(by_steps(hidden), sizes, state.above.transpose(0, 1), beside)
+            hidden = rows.unflatten(0, (len(sizes), -1)).transpose(0, 1)
             state = state._replace(above=higher.transpose(0, 1))
         features = self.readout(hidden, target, contexts)  # N x T x f
         return Decoded._make([features, *(of_tokens(each, memory) for each in weights), conditions, state])
+
+
+def by_steps(values: Tensor) -> Tensor:
+    """Rows of all steps after one another, ``T·N x ...``, of ``N x T x ...``."""
+    return values.transpose(0, 1).flatten(0, 1)
 
 
 def of_tokens(weights: Any, memory: Memory) -> Any:

@@ -7,7 +7,6 @@ from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from .dropout import drop_hidden
 from .layers import Layers
@@ -99,16 +98,15 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tens
     """
     batch, length = padding_mask.shape
     real = ~padding_mask
-    lengths, order = real.sum(1).clamp(min=1).sort(descending=True)
+    lengths, order = real.sum(1).clamp(min=1).sort(descending=True, stable=True)
     steps = torch.arange(length, device=real.device).unsqueeze(1)
     begun = steps < lengths  # steps x sentences, in the order of their lengths
     places = (order * length + (real.int().argmax(1)[order] + steps) % length)[begun]
-    sizes = begun.sum(1)[: int(lengths[0])].cpu()
-    packed = PackedSequence(inputs.flatten(0, 1).index_select(0, places), sizes, order, order.argsort())
-    outputs, final = drop_hidden(rnn, inputs, rnn.hidden_dropout)(packed)
-    states = outputs.data.new_zeros(batch * length, outputs.data.size(1)).index_copy(0, places, outputs.data)
-    final = rnn.cell.output(final)  # layers times directions x B x n
-    top = final[-(states.size(1) // final.size(2)) :]
+    sizes = begun.sum(1)[: int(lengths[0])].tolist()
+    rows = inputs.flatten(0, 1).index_select(0, places)
+    outputs, final = drop_hidden(rnn, inputs, rnn.hidden_dropout)(rows, sizes, rnn.start(rows, batch))
+    states = outputs.new_zeros(batch * length, outputs.size(1)).index_copy(0, places, outputs)
+    top = rnn.cell.output(final[-rnn.directions[-1] :]).index_select(1, order.argsort())  # directions x B x n
     return states.view(batch, length, -1), torch.cat(tuple(top), dim=1)
 
 

@@ -3,10 +3,10 @@
 PyTorch's fused layers serve on CUDA.  On a CPU, where the backward pass of those takes time in the square of the
 length, and for cells that PyTorch does not have, the equations of :mod:`.cells` are swept over the sequence.
 
-Shapes as in :mod:`.state`; ``d`` is the number of layers times directions.
+Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, List, Optional, Sequence, Tuple, Type
 
 import torch
@@ -47,14 +47,8 @@ def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, rev
 class Layer(Loop):
     """A layer of one kind of cell, with a forward direction and perhaps a backward one."""
 
-    def directions(self) -> Sequence[Any]:
-        """The cell of the forward direction and, where there is one, that of the backward direction."""
-        raise NotImplementedError
-
-    def start(self, data: Tensor, sequences: int) -> Tensor:
-        """States of zero, ``d x B x state width``."""
-        cells = self.directions()
-        return data.new_zeros(len(cells), sequences, cells[0].state_dim)
+    cells: Any
+    """that of the forward direction and, where there is one, that of the backward direction"""
 
     def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         """Run over sequences.
@@ -69,7 +63,7 @@ class Layer(Loop):
         """
         swept = [
             sweep(self.in_loop(cell), cell.project("input", data), sizes, start, reverse == 1)
-            for reverse, (cell, start) in enumerate(zip(self.directions(), initial))
+            for reverse, (cell, start) in enumerate(zip(self.cells, initial))
         ]
         outputs, finals = zip(*swept)
         return torch.cat(outputs, dim=1), torch.stack(finals)
@@ -82,20 +76,14 @@ class CellLayer(Layer):
         cell: the kind of cell.
         input_dim: width of the input.
         hidden_dim: width ``n`` of each direction.
-        directions: 1 or 2.
-        norm: layer normalisation.
+        bidirectional: whether there is a backward direction.
         depth: cells of a step, see :class:`~.cells.DeepCell`.
     """
 
-    def __init__(
-        self, cell: MakeCell, input_dim: int, hidden_dim: int, directions: int, norm: bool = False, depth: int = 1
-    ):
+    def __init__(self, cell: MakeCell, input_dim: int, hidden_dim: int, bidirectional: bool, depth: int = 1):
         super().__init__()
-        lowest = [cell({"input": input_dim}, hidden_dim, norm=norm) for _ in range(directions)]
-        self.cells = nn.ModuleList(deepened(one, cell, hidden_dim, depth - 1, norm) for one in lowest)
-
-    def directions(self) -> Sequence[Any]:
-        return self.cells  # type: ignore[return-value]
+        lowest = [cell({"input": input_dim}, hidden_dim) for _ in range(1 + bidirectional)]
+        self.cells = nn.ModuleList(deepened(one, cell, hidden_dim, depth - 1) for one in lowest)
 
 
 class FusedLayer(Layer, nn.RNNBase):
@@ -108,7 +96,7 @@ class FusedLayer(Layer, nn.RNNBase):
 
     def initialise(self, scheme: Scheme) -> None:
         """As :meth:`~.cells.Cell.initialise`."""
-        for cell in self.directions():
+        for cell in self.cells:
             cell.initialise(scheme)
 
     @cached_property
@@ -117,11 +105,12 @@ class FusedLayer(Layer, nn.RNNBase):
         with torch.device("meta"):
             return [self.kind({"input": self.input_size}, self.hidden_size) for _ in range(1 + self.bidirectional)]
 
-    def directions(self) -> Sequence[Any]:
+    @property
+    def cells(self) -> List[Any]:
         """Cells that share the layer's parameters, which may be others than at the last call."""
-        for cell, suffix in zip(self._cells, ("_l0", "_l0_reverse")):
-            for maps, names in ((cell.inputs["input"], "ih"), (cell.recurrent, "hh")):
-                maps.weight, maps.bias = (getattr(self, f"{each}_{names}{suffix}") for each in ("weight", "bias"))
+        for cell, parameters in zip(self._cells, self.all_weights):
+            inputs, recurrent = cell.inputs["input"], cell.recurrent
+            inputs.weight, recurrent.weight, inputs.bias, recurrent.bias = parameters
         return self._cells
 
     def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
@@ -152,7 +141,7 @@ FUSED: Any = {GRUCell: GRU, LSTMCell: LSTM}
 
 
 class Layers(nn.Module):
-    """Layers one above the other, batch first: each reads all directions of the one below.
+    """Layers one above the other: each reads all directions of the one below.
 
     Args:
         cell: the kind of cell.
@@ -163,7 +152,7 @@ class Layers(nn.Module):
         bidirectional: how many of the lowest layers have both directions.
         residuals: the layer, from 1, from which on a layer's input is added to its output (Wu et al. 2016), or 0.
         beside: width of what every layer reads beside the outputs of the one below.
-        norm, depth: as :class:`CellLayer`'s.
+        depth: as :class:`CellLayer`'s.
         hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of which whoever runs the layers makes use.
     """
 
@@ -177,7 +166,6 @@ class Layers(nn.Module):
         bidirectional: int = 0,
         residuals: int = 0,
         beside: int = 0,
-        norm: bool = False,
         depth: int = 1,
         hidden_dropout: float = 0.0,
     ):
@@ -186,51 +174,41 @@ class Layers(nn.Module):
         self.residuals = residuals
         self.beside = beside
         self.hidden_dropout = hidden_dropout
-        fused = None if norm or hidden_dropout or depth > 1 else FUSED.get(cell)
+        self.directions = [1 + (number < bidirectional) for number in range(layers)]
+        plain = cell in FUSED and depth == 1 and not hidden_dropout
+        make = FUSED[cell] if plain else partial(CellLayer, cell, depth=depth)
         self.layers = nn.ModuleList()
-        for number in range(layers):
-            width, both = input_dim + beside, number < bidirectional
-            made = fused(width, hidden_dim, bidirectional=both) if fused else None
-            self.layers.append(made or CellLayer(cell, width, hidden_dim, 1 + both, norm, depth))
-            input_dim = hidden_dim * (1 + both)
+        for directions in self.directions:
+            self.layers.append(make(input_dim + beside, hidden_dim, bidirectional=directions == 2))
+            input_dim = hidden_dim * directions
 
     @property
     def cell(self) -> Any:
         """What tells the output of a state."""
-        return self.layers[0].directions()[0]  # type: ignore[operator]
+        return self.layers[0].cells[0]  # type: ignore[index]
+
+    def start(self, data: Tensor, sequences: int) -> Tensor:
+        """States of zero, ``d x B x state width``."""
+        return data.new_zeros(sum(self.directions), sequences, self.cell.state_dim)
 
     def forward(
-        self, inputs: Any, initial: Optional[Tensor] = None, beside: Optional[Tensor] = None
-    ) -> Tuple[Any, Tensor]:
+        self, data: Tensor, sizes: Sequence[int], initial: Tensor, beside: Optional[Tensor] = None
+    ) -> Tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
-            inputs: a packed sequence, or ``B x T x input width`` without padding.
-            initial: the states before the first step, ``d x B x state width`` with ``B`` in the packed order; zero if
-                not given.
-            beside: ``B x T x ...``; not read where nothing is to be read beside.
+            data, sizes, initial: as :meth:`Layer.forward`'s.
+            beside: what every layer reads beside, ``sum(sizes) x ...``, if there is anything.
 
         Returns:
-            what came in, with the outputs of the top layer, and every last state, ``d x B x state width``.
+            the outputs of the top layer, ``sum(sizes) x its width``, and every last state, ``d x B x state width``.
         """
-        packed = isinstance(inputs, PackedSequence)
-        data = inputs.data if packed else inputs.transpose(0, 1).flatten(0, 1)
-        sizes = inputs.batch_sizes.tolist() if packed else [inputs.size(0)] * inputs.size(1)
-        others = beside.transpose(0, 1).flatten(0, 1) if self.beside and beside is not None else None
         finals: List[Tensor] = []
-        layers: Any = self.layers
-        for number, layer in enumerate(layers, start=1):
+        for number, (layer, start) in enumerate(zip(self.layers, initial.split(self.directions)), start=1):
             below = data
             data = F.dropout(below, self.dropout, self.training) if number > 1 else below
-            data = data if others is None else torch.cat([data, others], dim=1)
-            start, done = layer.start(data, sizes[0]), sum(map(len, finals))
-            start = start if initial is None else initial[done : done + len(start)]
+            data = data if beside is None else torch.cat([data, beside], dim=1)
             data, final = layer(data, sizes, start)
             data = with_residual(self.residuals, number, data, below)
             finals.append(final)
-        states = torch.cat(finals)
-        if not packed:
-            return data.view(inputs.size(1), inputs.size(0), -1).transpose(0, 1), states
-        if inputs.unsorted_indices is not None:
-            states = states.index_select(1, inputs.unsorted_indices)
-        return inputs._replace(data=data), states
+        return data, torch.cat(finals)
