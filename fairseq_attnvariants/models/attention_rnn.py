@@ -236,11 +236,12 @@ class Encoder(FairseqEncoder):
                 f"{self.max_source_positions}; fairseq-generate leaves such lines out with "
                 "--skip-invalid-size-inputs-valid-test"
             )
-        embedded = self.dropout_in(self.dropout_words(self.embed_tokens(src_tokens)))
+        embedded, padding_mask = self.embed_tokens(src_tokens), src_tokens.eq(self.dictionary.pad())
+        embedded = self.dropout_in(self.dropout_words(embedded)).masked_fill(padding_mask.unsqueeze(-1), 0)
         word_ends = None
         if self.space is not None:
             word_ends = src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos())
-        encoded: Encoded = self.network(embedded, src_tokens.eq(self.dictionary.pad()), word_ends)
+        encoded: Encoded = self.network(embedded, padding_mask, word_ends)
         encoded = encoded._replace(tokens=src_tokens)
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 

@@ -79,7 +79,7 @@ class ConvolutionalEncoder(nn.Module):
         """Encode a batch.
 
         Args:
-            embedded: ``B x S x m``.
+            embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
             word_ends: not read.
         """
@@ -90,4 +90,4 @@ class ConvolutionalEncoder(nn.Module):
         segment = (torch.cumsum(~padding_mask, dim=1) - 1).div(self.pooling, rounding_mode="floor")  # B x S
         shares = even_shares(segment.masked_fill(padding_mask, -1), segments.size(1))
         encoded = self.above(self.highways(segments).to(embedded.dtype), shares.sum(2).eq(0))
-        return encoded._replace(embeddings=embedded.masked_fill(padding_mask.unsqueeze(-1), 0), shares=shares)
+        return encoded._replace(embeddings=embedded, shares=shares)

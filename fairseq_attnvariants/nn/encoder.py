@@ -36,7 +36,7 @@ class BidirectionalEncoder(nn.Module):
         """Encode a batch.
 
         Args:
-            embedded: ``B x S x m``.
+            embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
             word_ends: not read.
         """
@@ -45,7 +45,6 @@ class BidirectionalEncoder(nn.Module):
         if self.upper is not None:
             upper, final = run(self.upper, annotations, padding_mask)
             upper = self.dropout(upper)
-        embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.bridge:
             annotations = torch.cat([annotations, embedded], dim=-1)  # B x S x (2n + m)
         return Encoded(annotations, padding_mask, final, embedded, upper, None if upper is None else padding_mask)
@@ -75,20 +74,18 @@ class HierarchicalEncoder(nn.Module):
         """Encode a batch.
 
         Args:
-            embedded: ``B x S x m``.
+            embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
         states, _ = run(self.characters, embedded, padding_mask)  # B x S x a
         words, words_mask = gather(states, word_ends)
         upper, final = run(self.words, words, words_mask)  # B x W x 2n
-        embedded = embedded.masked_fill(padding_mask.unsqueeze(-1), 0)
         if self.words_alone:
             word = word_ends.cumsum(1) - word_ends.long()  # B x S; its end belongs to it
             shares = even_shares(word.masked_fill(padding_mask, -1), words.size(1))
             return Encoded(self.dropout(upper), words_mask, final, embedded, shares=shares)
-        annotations, upper = self.dropout(states), self.dropout(upper)
-        return Encoded(annotations, padding_mask, final, embedded, upper, words_mask)
+        return Encoded(self.dropout(states), padding_mask, final, embedded, self.dropout(upper), words_mask)
 
 
 def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
