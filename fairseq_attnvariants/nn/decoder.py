@@ -184,10 +184,8 @@ class Decoder(Loop):
             state = transition(word, memory, state)
             states.append(state)
         hiddens, contexts, *weights, conditions = (_stacked([getattr(one, name) for one in states]) for name in KEPT)
-        last: Any = self.transition.last
-        hidden = last.output(hiddens)  # N x T x n
-        if self.reads_all_layers:
-            hidden = torch.cat(last.outputs(hiddens), dim=-1)  # N x T x (layers · n)
+        last = self.transition.last  # what is read of it is N x T x n, or of all its layers N x T x (layers · n)
+        hidden = torch.cat(last.outputs(hiddens), dim=-1) if self.reads_all_layers else last.output(hiddens)
         if self.above is not None and state.above is not None:
             beside = by_steps(contexts) if self.above.beside else None
             sizes = [len(hidden)] * hidden.size(1)

@@ -117,8 +117,7 @@ class FusedLayer(Layer, nn.RNNBase):
         weight: Any = self.weight_ih_l0
         if weight.device.type != "cuda":
             return super().forward(data, sizes, initial)
-        parts = initial.to(weight.dtype).chunk(self.kind.parts, dim=-1)
-        start = tuple(part.contiguous() for part in parts)
+        start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.parts, dim=-1))
         packed = PackedSequence(data.to(weight.dtype), torch.tensor(sizes))
         with torch.autocast("cuda", enabled=False):  # it would run them in float16 whatever type it was given
             outputs, final = self.kernels.forward(self, packed, start if len(start) > 1 else start[0])

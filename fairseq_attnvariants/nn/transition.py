@@ -16,7 +16,7 @@ The architectures differ in the order of a few parts, so one step serves them al
 Shapes as in :mod:`.state`.
 """
 
-from typing import Dict, NamedTuple, Optional, Union
+from typing import Any, Dict, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -107,11 +107,9 @@ class Transition(nn.Module):
         return self.before or self.last
 
     @property
-    def last(self) -> AnyCell:
+    def last(self) -> Any:
         """The cell whose state the step leaves."""
-        cell = self.after or self.before
-        assert cell is not None
-        return cell
+        return self.after or self.before
 
     def project(self, target: Tensor) -> Words:
         """Project target embeddings ``N x T x m`` of all steps at once."""
