@@ -215,8 +215,7 @@ class Attention(Part, nn.Module):
     @property
     def averages(self) -> bool:
         """Whether the context is the average of the annotations, by the weights, and nothing more."""
-        kind = type(self)
-        return kind.read is Attention.read and kind.forward is Attention.forward
+        return type(self).read is Attention.read and type(self).forward is Attention.forward
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         """``e_ij``, ``B x k x S``, or of ``h`` heads ``h x B x k x S``, float32 or better.
@@ -230,10 +229,9 @@ class Attention(Part, nn.Module):
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
-        annotations, padding_mask = encoded.annotations, encoded.padding_mask
-        keys, positions = self.key_norm(self.key(annotations)), real_positions(padding_mask)
-        memory = Memory(keys, annotations, padding_mask, positions, encoded.embeddings)
-        return memory._replace(histories=self.histories.remember(annotations))
+        keys, positions = self.key_norm(self.key(encoded.annotations)), real_positions(encoded.padding_mask)
+        known = self.histories.remember(encoded.annotations)
+        return Memory(keys, encoded.annotations, encoded.padding_mask, positions, encoded.embeddings, histories=known)
 
     def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
         """Attend once.

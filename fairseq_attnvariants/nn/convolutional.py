@@ -23,8 +23,7 @@ class Convolution(nn.Conv1d):
         """The authors' values: within ±1 / √(inputs of a unit), biases within ±0.5."""
         bound = self.weight[0].numel() ** -0.5
         nn.init.uniform_(self.weight, -bound, bound)
-        assert self.bias is not None
-        nn.init.uniform_(self.bias, -0.5, 0.5)
+        nn.init.uniform_(self.bias, -0.5, 0.5)  # type: ignore[arg-type]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``B x filters x S`` of ``B x m x S``."""
