@@ -17,6 +17,7 @@ from .nn.copying import Copying
 from .nn.decoder import AnyReadout, Decoder, InitialState, InitialStates
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from .nn.fast.loop import in_loop
+from .nn.fast.projected import context_readers
 from .nn.histories import HISTORIES, History
 from .nn.layers import Layers
 from .nn.readout import READOUTS, AdaptiveWeighting
@@ -48,6 +49,8 @@ def speed_up(module: Any) -> Any:
     for part in module.modules():
         if isinstance(part, Loop):
             part.in_loop = in_loop
+    if isinstance(module, Decoder):
+        context_readers(module)  # refuses now what search would stumble over
     return module
 
 

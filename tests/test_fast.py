@@ -7,6 +7,7 @@ import torch
 from conftest import COMPOSED, batch, build
 
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
+from fairseq_attnvariants.build import speed_up
 from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.fast import deferred, projected
 from fairseq_attnvariants.nn.histories import CoverageHistory
@@ -117,6 +118,17 @@ def test_reduced_products_are_float32_and_end_with_an_error():
     assert torch.get_float32_matmul_precision() == "highest"
 
 
+def test_what_stands_for_a_linear_map_in_a_loop_is_used_as_one():
+    own = torch.nn.Linear(3, 2).double()
+    for shape in ((3,), (4, 3), (2, 4, 3)):
+        standing = deferred.Deferred(own.weight, own.bias)
+        assert (standing.in_features, standing.out_features) == (3, 2)
+        value = torch.randn(shape, dtype=torch.float64)
+        found = torch.autograd.grad(standing(value).sum(), own.weight, retain_graph=True)
+        torch.testing.assert_close(standing(value), own(value))
+        torch.testing.assert_close(found, torch.autograd.grad(own(value).sum(), own.weight))
+
+
 def test_a_graph_is_freed_with_its_outputs():
     """What the graph keeps does not hold the graph."""
 
@@ -148,6 +160,10 @@ def test_a_part_that_computes_otherwise_says_it_anew():
     class Said(Own):
         reads_context = ("projection",)
 
+    class Covers(CoverageHistory):
+        def coverage(self, past):
+            return super().coverage(past)
+
     class Predicts(MaxoutReadout):
         def predict(self, features, project, steps):
             return super().predict(features, project, steps)
@@ -155,4 +171,13 @@ def test_a_part_that_computes_otherwise_says_it_anew():
     widths = Widths(hidden=2, annotation=3, context=3, attention=4)
     readouts = [kind(widths._replace(word=2, features=2)) for kind in (MaxoutReadout, Predicts)]
     assert [projected.declared(readout) for readout in readouts] == [("context",), None]
-    assert [projected.declared(kind(widths)) for kind in (CoverageHistory, Own, Said)] == [(), None, ("projection",)]
+
+    class Misspelt(CoverageHistory):
+        reads_context = ("projektion",)
+
+    decoder = build("coverage").decoder.network
+    decoder.transition.attention.histories = torch.nn.ModuleDict({"coverage": Misspelt(widths)})
+    with pytest.raises(AttributeError, match="Misspelt has no attribute `projektion`"):
+        speed_up(decoder)
+    kinds = [projected.declared(kind(widths)) for kind in (CoverageHistory, Own, Said, Covers)]
+    assert kinds == [(), None, ("projection",), None]

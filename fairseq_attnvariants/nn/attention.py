@@ -329,6 +329,7 @@ class MultiHeadAttention(ScaledAttention):
     """
 
     flags = {"heads": "attention_heads"}
+    reads_context = ()
 
     def __init__(self, widths: Widths, *parts: Any, heads: int = 1, **options: Any):
         self.heads = heads

@@ -200,6 +200,7 @@ class FertilityHistory(CoverageHistory):
     ``Φ``, ``B x S``, float32, is known before the first step.
     """
 
+    reads_context = ()
     LARGEST = 2.0
 
     def __init__(self, widths: Widths):

@@ -87,8 +87,8 @@ class _Product(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         value, matrix = ctx.saved_tensors
-        steps = value.dim() - matrix.dim()  # dimensions that the matrix has not
-        ctx.notes.add(ctx.step, grad.flatten(0, steps), value.flatten(0, steps))
+        steps = max(value.dim() - matrix.dim(), 0)  # dimensions that the matrix has not
+        ctx.notes.add(ctx.step, *(torch.atleast_2d(each).flatten(0, steps) for each in (grad, value)))
         return grad @ matrix, None, None
 
 
@@ -100,6 +100,7 @@ class Deferred(nn.Module):
         self.notes = Notes()
         self.weight = weight
         self.bias = bias
+        self.out_features, self.in_features = weight.shape[-2:]  # of the nn.Linear that it stands for
         self.constant: Optional[Tensor] = None  # made at the first step: not every matrix of a part is read in the loop
 
     def forward(self, value: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ class Projected(nn.Module):
 
     def __init__(self, reader: nn.Linear, end: int):
         super().__init__()
+        self.in_features, self.out_features = reader.in_features, reader.out_features
         self.own = slice(end - reader.out_features, end)
         self.bias = reader.bias
 
@@ -33,20 +34,27 @@ class Projected(nn.Module):
         return own.clone() if self.bias is None else own + self.bias
 
 
-# what of a part may read a context: a class that defines any of these anew declares anew
-COMPUTES = {"forward", "query_term", "key_features", "energy_term", "next", "centre", "predict"}
+# what of a part is given no context: a class that defines anything else anew declares anew
+WITHOUT_CONTEXT = {
+    "__init__", "initialise", "initialise_bias", "step", "carried", "memory", "energies", "normalize", "finish",
+}  # fmt: skip
 
 
 def declared(part: Part) -> Optional[Tuple[str, ...]]:
     """What a part says of how it reads contexts; nothing, if it computes in another way than the class that said it."""
     for kind in type(part).__mro__:
-        if "reads_context" in vars(kind) or COMPUTES & vars(kind).keys():
+        computes = {name for name, value in vars(kind).items() if callable(value) or isinstance(value, property)}
+        if "reads_context" in vars(kind) or computes - WITHOUT_CONTEXT:
             return vars(kind).get("reads_context")
     return None
 
 
 def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
-    """All linear maps of contexts, of parts that read nothing else of them; None if a part does not say so."""
+    """All linear maps of contexts, of parts that read nothing else of them; None if a part does not say so.
+
+    Raises:
+        AttributeError: a part names a map that it has not.
+    """
     readers: List[Any] = []
     for part in decoder.modules():
         if isinstance(part, Part):
@@ -54,7 +62,7 @@ def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
             if names is None:
                 return None
             # an input may be missing, such as the previous context; a map of the part's own may not
-            readers += [maps[name] for name in names if name in maps or "." not in name]
+            readers += [part.get_submodule(name) for name in names if name in maps or "." not in name]
     return readers if all(type(reader) is nn.Linear for reader in readers) else None
 
 
