@@ -11,6 +11,7 @@ of its source even where the model does not keep track of padding, as the stock 
 import argparse
 import itertools
 import os
+import traceback
 from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -153,8 +154,27 @@ def import_user_dirs(folders: Sequence[str]) -> None:
         try:
             utils.import_user_module(argparse.Namespace(user_dir=folder))
         except Exception as error:  # whatever is written there
-            why = "there is no such folder" if isinstance(error, FileNotFoundError) else reason(error)
+            why = f"{reason(error)}{place(error)}"
+            if isinstance(error, FileNotFoundError) and not os.path.exists(folder):
+                why = "there is no such folder"
             raise UserError(f"--user-dir {folder}: {why}") from error
+
+
+def user_dirs() -> List[str]:
+    """The folders of ``--user-dir`` that fairseq has imported, without this package's own."""
+    own = os.path.dirname(fairseq_attnvariants.__file__)
+    return sorted(folder for folder in getattr(utils.import_user_module, "memo", ()) if folder != own)
+
+
+def place(error: Exception) -> str:
+    """The innermost line of an error that is in a folder of ``--user-dir``, in parentheses; nothing if none is."""
+    if isinstance(error, SyntaxError):  # whose message says it
+        return ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        for folder in user_dirs():
+            if frame.filename.startswith(os.path.join(folder, "")):
+                return f" ({os.path.relpath(frame.filename, os.path.dirname(folder))}, line {frame.lineno})"
+    return ""
 
 
 def read_checkpoint(path: str) -> Dict[str, Any]:

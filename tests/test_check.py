@@ -1,9 +1,12 @@
 """``fairseq-attnvariants check``: what is broken on purpose is found, and what is not, is not."""
 
 import json
+import sys
 
 import pytest
 import torch
+from conftest import TABLES
+from fairseq import models, utils
 from torch import nn
 
 from fairseq_attnvariants.models import attention_rnn
@@ -298,6 +301,89 @@ def test_refuses(arguments, message, capsys):
     assert main(["check", *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """Writes files of a folder for ``--user-dir`` and returns its path; what they enter leaves the tables again."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(utils.import_user_module, "memo", set(), raising=False)
+    for table in TABLES:
+        monkeypatch.setattr(table, "entries", dict(table.entries))
+
+    def write(**files):
+        (folder := tmp_path / "mine").mkdir()
+        for name, text in files.items():
+            (folder / f"{name}.py").write_text(text)
+        return str(folder)
+
+    yield write
+    for names in (sys.modules, models.ARCH_MODEL_REGISTRY, models.ARCH_CONFIG_REGISTRY):
+        for name in [name for name in names if name.partition(".")[0] == "mine"]:
+            del names[name]
+
+
+PART = """from fairseq_attnvariants import register_architecture, register_history
+from fairseq_attnvariants.nn.histories import ContextHistory
+from torch import nn
+import torch
+
+
+@register_history("mine")
+class Mine(ContextHistory):
+    def __init__(self, widths):
+        super().__init__(widths)
+        INIT
+
+    def query_term(self, past):
+        TERM
+        return super().query_term(past)
+
+
+register_architecture("mine", base="rnnsearch", attention_history="mine")
+"""
+
+
+@pytest.mark.parametrize(
+    "init,term,message",
+    [
+        ("torch.bmn", "", "built: module 'torch' has no attribute 'bmn' (mine/__init__.py, line 11)"),
+        ("", "torch.ones(3) + torch.ones(7)", "at non-singleton dimension 0 (mine/__init__.py, line 14)"),
+        ("", "raise NotImplementedError", "built: NotImplementedError (mine/__init__.py, line 14)"),
+    ],
+)
+def test_errors_of_ones_own_have_a_place(init, term, message, mine, capsys):
+    folder = mine(__init__=PART.replace("INIT", init).replace("TERM", term))
+    assert main(["check", "--user-dir", folder, "--arch", "mine"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("fairseq-attnvariants check: --arch mine: no model can be ") and error.endswith(
+        f"{message}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "files,message",
+    [
+        (dict(__init__="\nundefined_name\n"), "name 'undefined_name' is not defined (mine/__init__.py, line 2)"),
+        (
+            dict(__init__="from . import parts", parts="import nosuch"),
+            "No module named 'nosuch' (mine/parts.py, line 1)",
+        ),
+        (dict(__init__="from . import parts", parts="x = ("), "'(' was never closed (parts.py, line 1)"),
+        (dict(__init__="open('/nosuch')"), "No such file or directory: '/nosuch' (mine/__init__.py, line 1)"),
+    ],
+)
+def test_errors_of_an_import_have_a_place(files, message, mine, capsys):
+    folder = mine(**files)
+    assert main(["check", "--user-dir", folder, "--arch", "mine"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"fairseq-attnvariants check: --user-dir {folder}: ") and error.endswith(f"{message}\n")
+
+
+def test_errors_of_a_demand_have_a_place(mine, capsys):
+    folder = mine(__init__=PART.replace("INIT", "").replace("TERM", "assert not self.training"))
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "half"]) == 1
+    assert "\n                  AssertionError (mine/__init__.py, line 14)\n" in capsys.readouterr().out
 
 
 def test_no_wrong_option_passes_another_verb(capsys):

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, NamedTuple, Opt
 import torch
 from torch import Tensor
 
+from ..files import reason
+from ..model import place
+
 if TYPE_CHECKING:
     from .subject import Subject
 
@@ -51,8 +54,8 @@ class Demand(NamedTuple):
         except Broken as how:
             return Finding(False, str(how))
         except Exception as error:  # noqa: BLE001 - whatever a model of somebody's own raises
-            lines = str(error).strip().splitlines() or [""]
-            return Finding(False, f"{type(error).__name__}: {lines[0]}")
+            kind, why = type(error).__name__, reason(error)
+            return Finding(False, f"{kind if why == kind else f'{kind}: {why}'}{place(error)}")
         return Finding(True, "")
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 
 from ..files import UserError, reason
+from ..model import place
 from .demand import quiet
 
 # tried one after the other until a model can be built and run: widths that all differ, so that none is taken for
@@ -127,7 +128,8 @@ class Subject:
                 continue
             self.sizes = {_flag(name): getattr(self.cfg.model, name) for name in sizes if name in known}
             return
-        raise UserError(f"--arch {architecture}: no model can be built: {reason(refusals[0])}") from refusals[0]
+        why = f"{reason(refusals[0])}{place(refusals[0])}"
+        raise UserError(f"--arch {architecture}: no model can be built: {why}") from refusals[0]
 
     def _build(self, arguments: Sequence[str]) -> None:
         with quiet():
