@@ -264,9 +264,18 @@ def test_the_stock_lstm_shifts_attention_under_padding(capsys):
         "padding",
         "attention",
         "beam",
-        "ensemble",
     }
-    assert "padding" in found["attention"]["found"] and "links to the wrong words" in found["attention"]["means"]
+    assert all(
+        found[name]["found"].endswith(": they are shifted by the padding") for name in found if found[name]["found"]
+    )
+    assert "links to the wrong words" in found["attention"]["means"]
+
+
+def test_a_shift_by_something_else_is_not_said_to_be_the_paddings(monkeypatch):
+    moves_attention(monkeypatch)
+    broken = Subject("dl4mt")
+    for name in "padding", "attention":
+        assert not (finding := DEMANDS[name](broken)).holds and "shifted" not in finding.found
 
 
 def test_the_stock_transformer_has_no_part_in_some(capsys):

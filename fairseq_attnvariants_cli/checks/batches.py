@@ -5,7 +5,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from .demand import Broken, NotApplicable, close, demand, finite
+from .demand import SHIFTED, Broken, NotApplicable, close, demand, finite, shifted
 from .subject import SOURCES, TARGETS, Output, Pairs, Subject
 
 
@@ -29,7 +29,10 @@ def padding(subject: Subject) -> None:
             for row in range(len(plain.source)):
                 steps = subject.real(plain.previous[row])
                 weights = on_tokens(subject, found, pairs, row), on_tokens(subject, expected, plain, row)
-                close(weights[0], weights[1], "weights of attention, in the columns of the same tokens,")
+                try:
+                    close(weights[0], weights[1], "weights of attention, in the columns of the same tokens,")
+                except Broken as how:
+                    raise Broken(f"{how}{shift(subject, plain, expected)}") from None
 
 
 def on_tokens(subject: Subject, output: Output, pairs: Pairs, row: int) -> Optional[Tensor]:
@@ -37,6 +40,18 @@ def on_tokens(subject: Subject, output: Output, pairs: Pairs, row: int) -> Optio
     if output.attention is None:
         return None
     return output.attention[row, subject.real(pairs.previous[row])][:, subject.real(pairs.source[row])]
+
+
+def shift(subject: Subject, pairs: Pairs, output: Output) -> str:
+    """What to add of a batch whose weights of attention are those of each sentence alone, but in other columns."""
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        own = subject.forward(subject.shared, subject.pairs([source], [target])).attention
+        if own is None or output.attention is None:
+            return ""
+        weights = output.attention[row, : own.size(1)]
+        if not shifted(weights, subject.real(pairs.source[row]), own[0]):
+            return ""
+    return SHIFTED
 
 
 @demand(
@@ -89,9 +104,10 @@ def future(subject: Subject) -> None:
 )
 def attention(subject: Subject) -> None:
     """Of a batch that is padded on the left, as fairseq pads sources."""
-    model, pairs = subject.shared, subject.pairs()
+    pairs = subject.pairs()
     with torch.no_grad():
-        weights = subject.forward(model, pairs).attention
+        output = subject.forward(subject.shared, pairs)
+    weights = output.attention
     if weights is None:
         raise NotApplicable("the model returns no attention")
     wanted = (*pairs.previous.shape, pairs.source.size(1))
@@ -103,7 +119,9 @@ def attention(subject: Subject) -> None:
     steps = subject.real(pairs.previous)
     beside = weights.masked_fill(subject.real(pairs.source).unsqueeze(1), 0)[steps]
     if beside.any():
-        raise Broken(f"a token of padding has a weight of {beside.max():.2g}")
+        largest = f"weights of attention on tokens of padding are up to {beside.max():.2g}"
+        with torch.no_grad():
+            raise Broken(largest + shift(subject, pairs, output))
     close(weights.sum(2)[steps], torch.ones(int(steps.sum())), "sums of the weights of attention, and 1,")
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .subject import Subject
 
 RTOL, ATOL = 3e-5, 1e-5  # of float32 that two ways of computing leave
+SHIFTED = ": they are shifted by the padding"
 
 
 class Broken(Exception):
@@ -54,8 +55,8 @@ class Demand(NamedTuple):
         except Broken as how:
             return Finding(False, str(how))
         except Exception as error:  # noqa: BLE001 - whatever a model of somebody's own raises
-            kind, why = type(error).__name__, reason(error)
-            return Finding(False, f"{kind if why == kind else f'{kind}: {why}'}{place(error)}")
+            kind, message = type(error).__name__, reason(error)
+            return Finding(False, f"{kind if message == kind else f'{kind}: {message}'}{place(error)}")
         return Finding(True, "")
 
 
@@ -88,6 +89,18 @@ def close(found: Any, expected: Any, what: str, rtol: float = RTOL, atol: float 
     difference = (found.double() - expected.double()).abs()
     if (difference > atol + rtol * expected.double().abs()).any():
         raise Broken(f"{what} differ by up to {difference.max():.2g}")
+
+
+def shifted(found: Tensor, real: Tensor, expected: Tensor) -> bool:
+    """Whether weights, ``T x S``, that should be in the ``real`` columns are in as many at the other end.
+
+    Args:
+        found: of a source with padding.
+        real: where the source is no padding, ``S``.
+        expected: of the source without padding, ``T x`` its length.
+    """
+    other = found[:, real.flip(0)]
+    return other.shape == expected.shape and torch.allclose(other.double(), expected.double(), RTOL, ATOL)
 
 
 def finite(values: Tensor, what: str) -> None:

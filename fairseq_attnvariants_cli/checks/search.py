@@ -7,7 +7,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from .demand import Broken, NotApplicable, close, demand
+from .demand import SHIFTED, Broken, NotApplicable, close, demand, shifted
 from .subject import SOURCES, Output, Pairs, Subject, attention
 
 # two hypotheses for each sentence, equally long in words and in letters
@@ -115,8 +115,10 @@ def beam(subject: Subject) -> None:
     compare_with_rescored(subject, [subject.shared])
 
 
-def compare_with_rescored(subject: Subject, models: Sequence[Any]) -> List[List[Dict[str, Any]]]:
-    """Search, and refuse scores and attention that the models do not give at once."""
+def compare_with_rescored(
+    subject: Subject, models: Sequence[Any], with_attention: bool = True
+) -> List[List[Dict[str, Any]]]:
+    """Search, and refuse scores, and attention, that the models do not give at once."""
     pairs = subject.pairs()
     hypotheses = search(subject, models, pairs)
     for row, found in enumerate(hypotheses):
@@ -125,25 +127,32 @@ def compare_with_rescored(subject: Subject, models: Sequence[Any]) -> List[List[
         for hypothesis in found:
             again = rescored(subject, models, pairs, row, hypothesis["tokens"])
             close(hypothesis["positional_scores"], again.scores, "log-probabilities in search and rescored", atol=1e-4)
-            if again.attention is not None and hypothesis["attention"] is not None:
-                columns = hypothesis["attention"].t()
-                if columns.size(1) != again.attention.size(1):  # fairseq keeps those of padding, too
-                    columns = columns[:, subject.real(pairs.source[row])]
-                close(columns, again.attention, "weights of attention in search and rescored")
+            if with_attention and again.attention is not None and hypothesis["attention"] is not None:
+                real, weights = subject.real(pairs.source[row]), hypothesis["attention"].t()
+                whole = weights.size(1) == len(real)  # fairseq keeps the columns of padding, too
+                try:
+                    close(
+                        weights[:, real] if whole else weights,
+                        again.attention,
+                        "weights of attention in search and rescored",
+                    )
+                except Broken as how:
+                    raise Broken(f"{how}{SHIFTED * (whole and shifted(weights, real, again.attention))}") from None
     return hypotheses
 
 
 @demand(
     "ensemble",
     "an ensemble gives the mean of its models, in whatever order",
-    "a.pt:b.pt and b.pt:a.pt translate differently",
+    "scores of a.pt:b.pt are not the mean of both models, or b.pt:a.pt translates differently",
 )
 def ensemble(subject: Subject) -> None:
-    """Two models that differ by their seeds."""
+    """Two models that differ by their seeds; where attention is said to look is for ``beam`` to compare."""
     models = [subject.shared, subject.model(seed=2)]
-    both = [compare_with_rescored(subject, order) for order in (models, models[::-1])]
+    both = [compare_with_rescored(subject, order, with_attention=False) for order in (models, models[::-1])]
     for one, other in zip(*both, strict=True):
         for first, second in zip(one, other, strict=True):
             if first["tokens"].tolist() != second["tokens"].tolist():
                 raise Broken("another order of the models gives other translations")
             close(first["positional_scores"], second["positional_scores"], "scores by the order of the models")
+            close(first["attention"], second["attention"], "weights of attention by the order of the models")
