@@ -32,6 +32,7 @@ from fairseq_attnvariants.tasks import CharacterDictionary
 
 from .files import UserError, read_lines, read_parallel, reason
 
+ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
 Extra = Dict[str, List[Optional[Tensor]]]  # what a model returns beside the logits
 
 
@@ -151,6 +152,10 @@ def import_user_dirs(folders: Sequence[str]) -> None:
         UserError: one is not there, or does not import.
     """
     for folder in folders:
+        if os.path.isfile(folder):
+            raise UserError(f"--user-dir {folder}: this is a file, give its folder {os.path.dirname(folder) or '.'}")
+        if os.path.isdir(folder) and not any(os.path.exists(os.path.join(folder, name)) for name in ENTRIES):
+            raise UserError(f"--user-dir {folder} enters nothing: it has no __init__.py, which would be imported")
         try:
             utils.import_user_module(argparse.Namespace(user_dir=folder))
         except Exception as error:  # whatever is written there

@@ -296,9 +296,10 @@ def test_sizes_are_named_and_the_users_win(capsys):
 @pytest.mark.parametrize(
     "arguments,message",
     [
-        ("--arch nosuch", "--arch nosuch: fairseq knows no such architecture"),
+        ("--arch rnnserch", "--arch rnnserch: there is no such architecture here (did you mean rnnsearch?); if it is"),
+        (f"--arch mine --user-dir {__file__}", "test_check.py: this is a file, give its folder"),
         ("--arch dl4mt --nosuch 3", "unrecognized arguments: --nosuch 3"),
-        ("--arch dl4mt --demand everything", "--demand everything: choose from padding, alone"),
+        ("--arch dl4mt --demand padding everything", "--demand everything: choose from padding, alone"),
         ("--arch transformer_lm", "no encoder-decoder"),
         ("--arch ava", "use --task char_translation"),
         ("--arch rnnsearch --attention-history foo", "--attention-history"),
@@ -387,6 +388,36 @@ def test_errors_of_an_import_have_a_place(files, message, mine, capsys):
     assert main(["check", "--user-dir", folder, "--arch", "mine"]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"fairseq-attnvariants check: --user-dir {folder}: ") and error.endswith(f"{message}\n")
+
+
+def test_an_unknown_architecture_after_a_folder(mine, capsys):
+    folder = mine(__init__=PART.replace("INIT", "").replace("TERM", ""))
+    assert main(["check", "--user-dir", folder, "--arch", "mein"]) == 2
+    message = "here (did you mean mine?); what the --user-dir mine imports enters none of this name"
+    assert f"--arch mein: there is no such architecture {message}" in capsys.readouterr().err
+
+
+def test_a_folder_without_init_enters_nothing(mine, capsys):
+    folder = mine(parts=PART)
+    assert main(["check", "--user-dir", folder, "--arch", "mine"]) == 2
+    assert f"--user-dir {folder} enters nothing: it has no __init__.py" in capsys.readouterr().err
+
+
+def test_help_lists_the_demands(capsys):
+    with pytest.raises(SystemExit):
+        main(["check", "--help"])
+    assert f"of {', '.join(DEMANDS)} (default" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_training_that_fails_leaves_nothing(there, mine, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = mine(__init__=PART.replace("INIT", "").replace("TERM", "assert not self.training"))
+    if there:
+        (tmp_path / "checkpoints").mkdir()
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "saved", "resumed"]) == 1
+    assert capsys.readouterr().out.count("\n                  AssertionError (mine/__init__.py, line 14)\n") == 2
+    assert {path.name for path in tmp_path.rglob("*.pt")} == set()
 
 
 def test_errors_of_a_demand_have_a_place(mine, capsys):

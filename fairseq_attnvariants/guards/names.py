@@ -6,6 +6,7 @@ configuration (``KeyError: "'_name'"``).
 
 import argparse
 import functools
+from typing import Sequence
 
 from fairseq import models, options
 
@@ -46,9 +47,9 @@ def architecture(name: str) -> str:
     return name
 
 
-def no_such(name: str, known) -> str:
-    """What to say of an architecture's name that is not ``known``."""
-    return (
-        f"there is no such architecture here{nearest(name, known)}; if it is your own, or another plugin's, give its "
-        "--user-dir"
-    )
+def no_such(name: str, known, folders: Sequence[str] = ()) -> str:
+    """What to say of an architecture's name that is not ``known``, after ``folders`` of ``--user-dir``."""
+    more = "if it is your own, or another plugin's, give its --user-dir"
+    if folders:
+        more = f"what the --user-dir {' and '.join(folders)} imports enters none of this name"
+    return f"there is no such architecture here{nearest(name, known)}; {more}"

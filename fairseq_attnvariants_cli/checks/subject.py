@@ -1,6 +1,7 @@
 """A small model of an architecture, with a task and sentences made in memory."""
 
 import copy
+import os
 from functools import cached_property
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
@@ -17,10 +18,11 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
+from fairseq_attnvariants.guards.names import no_such
 from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 
 from ..files import UserError, reason
-from ..model import place
+from ..model import place, user_dirs
 from .demand import quiet
 
 # tried one after the other until a model can be built and run: widths that all differ, so that none is taken for
@@ -109,7 +111,8 @@ class Subject:
 
     def __init__(self, architecture: str, arguments: Sequence[str] = (), small: bool = True):
         if architecture not in ARCH_MODEL_REGISTRY:
-            raise UserError(f"--arch {architecture}: fairseq knows no such architecture (is --user-dir missing?)")
+            folders = [os.path.basename(folder) for folder in user_dirs()]
+            raise UserError(f"--arch {architecture}: {no_such(architecture, ARCH_MODEL_REGISTRY, folders)}")
         if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
             raise UserError(f"--arch {architecture} is no encoder-decoder, which is what can be checked")
         self.architecture = architecture

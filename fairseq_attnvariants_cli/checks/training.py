@@ -163,8 +163,8 @@ def trainer(subject: Subject) -> Trainer:
 
 
 def train(training: Trainer, subject: Subject, updates: range) -> None:
-    """Make some updates, each of them with a batch of its own."""
-    with quiet():
+    """Make some updates, each of them with a batch of its own; if one fails, fairseq writes ``crash.pt``."""
+    with quiet(), tempfile.TemporaryDirectory() as training.cfg.checkpoint.save_dir:
         for update in updates:
             first = update % 2
             batch = subject.pairs().sample if first else subject.pairs(targets=["POP", "ON NO", "TON"]).sample

@@ -79,5 +79,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task", metavar="NAME", default="translation", help="translation (default), or char_translation"
     )
-    parser.add_argument("--demand", metavar="NAME", action="append", help="try this one alone; may be repeated")
+    parser.add_argument(
+        "--demand",
+        metavar="NAME",
+        action="extend",
+        nargs="+",
+        help="try these alone, of padding, alone, future, attention, short, time, memory, incremental, reordering, "
+        "leaving, beam, ensemble, parameters, gradients, half, saved, resumed (default: all)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: an object with a list of the demands")
