@@ -420,6 +420,35 @@ def test_a_training_that_fails_leaves_nothing(there, mine, capsys, tmp_path, mon
     assert {path.name for path in tmp_path.rglob("*.pt")} == set()
 
 
+LACKING = """from fairseq_attnvariants import register_architecture, register_KIND
+from fairseq_attnvariants.nn import attention, cells, readout
+
+
+@register_KIND("mine")
+class Mine(BASE):
+    pieces = gates = 1
+    normalised = (1,)
+
+
+register_architecture("mine", base="rnnsearch", OPTION="mine")
+"""
+
+
+@pytest.mark.parametrize(
+    "kind,base,option,method",
+    [
+        ("score", "attention.Attention", "attention_score", "energies(query, keys, *features)"),
+        ("normalizer", "attention.Normalizer", "attention_normalizer", "normalize(energies)"),
+        ("readout", "readout.Readout", "readout", "finish(total) or forward(hidden, target, context)"),
+        ("cell", "cells.Cell", "encoder_cell", "step(inputs, recurrent, previous)"),
+    ],
+)
+def test_a_part_that_lacks_a_method_is_told_which(kind, base, option, method, mine, capsys):
+    folder = mine(__init__=LACKING.replace("KIND", kind).replace("BASE", base).replace("OPTION", option))
+    assert main(["check", "--user-dir", folder, "--arch", "mine"]) == 2
+    assert f"no model can be built: a {kind} defines {method}, and Mine does not" in capsys.readouterr().err
+
+
 def test_errors_of_a_demand_have_a_place(mine, capsys):
     folder = mine(__init__=PART.replace("INIT", "").replace("TERM", "assert not self.training"))
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "half"]) == 1

@@ -97,7 +97,7 @@ class Normalizer(Part, nn.Module):
 
     def normalize(self, energies: Tensor) -> Tensor:
         """Weights of energies, ``... x S``; those that nothing looks at have the lowest number that there is."""
-        raise NotImplementedError
+        raise NotImplementedError(f"a normalizer defines normalize(energies), and {type(self).__name__} does not")
 
     def forward(self, energies: Tensor, unseen: Tensor, factor: Optional[Tensor] = None) -> Tensor:
         """Weights ``... x S``; what is unseen beside anything else gets exactly zero.
@@ -225,7 +225,9 @@ class Attention(Part, nn.Module):
             keys: of :meth:`memory`.
             features: to be added to the keys, each ``B x k x S x f`` and a matrix ``A x f``.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"a score defines energies(query, keys, *features), and {type(self).__name__} does not"
+        )
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""

@@ -88,7 +88,9 @@ class Cell(Part, nn.Module):
         Returns:
             the next state, ``N x state width``.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"a cell defines step(inputs, recurrent, previous), and {type(self).__name__} does not"
+        )
 
     def output(self, state: Tensor) -> Tensor:
         """What other parts read of a state: ``h``, ``... x n``."""
