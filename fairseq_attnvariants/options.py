@@ -5,13 +5,14 @@ hydra's ``model._name=NAME`` give the same model.  Architectures, refusals, ``co
 what stands here.
 """
 
+import contextlib
 import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from omegaconf import II
+from omegaconf import II, OmegaConf, open_dict
 
 from .nn.attention import NORMALIZERS, SCORES
 from .nn.cells import CELLS
@@ -433,3 +434,11 @@ def described(key: str) -> Dict[str, Any]:
     """What is said of the options under ``rnnsearch``, ``bound`` or ``names``, by option, where something is."""
     said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
     return {name: value for name, value in said.items() if value is not None}
+
+
+def complete(cfg) -> None:
+    """Add the options that the version of this package that saved ``cfg`` did not have yet, at their defaults."""
+    with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
+        for option in dataclasses.fields(AttentionRNNConfig):
+            if not hasattr(cfg, option.name):
+                setattr(cfg, option.name, option.default)

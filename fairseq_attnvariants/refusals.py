@@ -16,6 +16,7 @@ from torch import nn
 from .implied import bidirectional_layers, filters, layers_inside, part_arguments, source_widths
 from .nn.attention import NORMALIZERS, SCORES
 from .nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell
+from .nn.windows import WINDOWS
 from .options import AttentionRNNConfig, described, flag, least_depth
 from .registry import ConfigurationError
 
@@ -81,8 +82,8 @@ REFUSALS = [
         "--attention-normalizer {attention_normalizer} needs the package {package}: pip install {package}",
     ),
     Refusal(
-        lambda o: o.attention_window == "monotone" and o.unequal_units,
-        "--attention-window monotone looks near source position i at target position i, and the source of "
+        lambda o: o.same_units and o.unequal_units,
+        "--attention-window {attention_window} looks near source position i at target position i, and the source of "
         "{unequal_units}: use --attention-window predictive, or none",
     ),
     # cells
@@ -233,6 +234,7 @@ def _with_implied(cfg) -> SimpleNamespace:
         """The first of some options that is set."""
         return next((flag(option) for option in options if read[option] not in (False, "none")), "")
 
+    of_layers = "context_to_layers", "readout_all_layers", "initial_state_per_layer"
     cells = [(option, read[option]) for option in ("encoder_char_cell", "encoder_cell", "decoder_cell")]
     score = SCORES[read["attention_score"]]
     units = {
@@ -249,7 +251,7 @@ def _with_implied(cfg) -> SimpleNamespace:
         ),
         scaling=first("layer_norm", "context_gate"),
         adaptive_decoder=CELLS[read["decoder_cell"]] is AdaptiveGRUCell,
-        one_layer=first("context_to_layers", "readout_all_layers") if cfg.decoder_layers == 1 else "",
+        one_layer="" if cfg.decoder_layers > 1 else first(*of_layers),
         reader=first("decoder_condition", "bridge_target", "context_gate"),
         late=str(cfg.decoder_transition) == "late",
         hierarchical=str(cfg.encoder_type) == "hierarchical",
@@ -260,6 +262,7 @@ def _with_implied(cfg) -> SimpleNamespace:
         unprojected=not (score.projects_query or score.projects_keys),
         headed="attention_heads" in score.flags.values(),
         package=NORMALIZERS[read["attention_normalizer"]].package,
+        same_units=WINDOWS[read["attention_window"]].same_units,
         beside_state=CELLS[read["decoder_cell"]].parts > 1,
         unequal_units=next((text for text, there in units.items() if there), ""),
     )

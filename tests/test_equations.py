@@ -79,7 +79,13 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("char2char", dict(encoder_type="bidirectional", context_gate="both", decoder_layers=2, bridge_target=True)),
     (
         "char2char",
-        dict(decoder_layers=1, initial_state="first", context_to_layers=False, readout_all_layers=False),
+        dict(
+            decoder_layers=1,
+            initial_state="first",
+            initial_state_per_layer=False,
+            context_to_layers=False,
+            readout_all_layers=False,
+        ),
     ),
     ("char2char", dict(attention_score="multihead", attention_heads=4, attention_window="predictive")),
     ("char2char", dict(attention_score="dot", encoder_hidden_size=6, decoder_hidden_size=12)),

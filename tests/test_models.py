@@ -587,6 +587,7 @@ def test_moving_averages_leave_the_fingerprint_alone():
         (dict(residuals=3, encoder_layers=2, decoder_layers=2), "--residuals 3 begins above the highest layer"),
         (dict(context_to_layers=True), "--context-to-layers.*--decoder-layers 1.*use 2"),
         (dict(readout_all_layers=True, decoder_transition="late"), "--readout-all-layers.*--decoder-layers 1"),
+        (dict(initial_state_per_layer=True), "--initial-state-per-layer.*--decoder-layers 1.*use 2"),
         (dict(residuals=3, encoder_layers=4, encoder_bidirectional_layers=2), "--residuals 3.*use 4"),
         (dict(encoder_bidirectional_layers=-1), "--encoder-bidirectional-layers"),
         (dict(context_to_layers=True, decoder_layers=2, decoder_transition="late"), "--context-to-layers.*late"),

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Task, batch, build, outside
+from conftest import Task, batch, build, dictionary, outside
 from corpus import preprocess, run, train_arguments, write_corpus
+from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_attnvariants.config import make
@@ -26,6 +27,7 @@ COMPOSED = {
     "reader": dict(attention_history="reader+decay+coverage"),
     "normalizer": dict(attention_normalizer="uniform_mix"),
     "window": dict(attention_window="contextual"),
+    "diagonal": dict(attention_window="diagonal"),
     "readout": dict(readout="gated"),
     "cell everywhere": dict(encoder_cell="minimal", decoder_cell="minimal", layer_norm="all", decoder_layers=2),
     "deep cell": dict(
@@ -122,12 +124,20 @@ def test_own_options(mine):
         (dict(part_args='{"decay": {"rate": "much"}}'), "--part-args: decay's rate must be of type float"),
         (dict(part_args='{"decay": 0.9}'), "--part-args: JSON such as"),
         (dict(part_args="decay=0.9"), "--part-args: JSON such as"),
+        (dict(attention_window="diagonal", encoder_type="convolutional"), "--attention-window diagonal .* is segments"),
         (dict(attention_score="additive", part_args='{"cosine": {}}'), "--part-args: the model has no part 'cosine'"),
     ],
 )
 def test_refuses(options, message):
     with pytest.raises(ConfigurationError, match=message):
         build("mine", **options)
+
+
+def test_a_window_of_equal_units_is_refused_where_a_subword_has_several_characters():
+    for window in ("monotone", "diagonal"):
+        with pytest.raises(ConfigurationError, match=f"--attention-window {window} looks near .*--source-subwords"):
+            build("mine", Task(Dictionary(), dictionary()), attention_window=window)
+    build("mine", Task(Dictionary(), dictionary()), attention_window="predictive")
 
 
 def test_refuses_to_register():

@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from omegaconf import DictConfig
 
-from ..models.attention_rnn import AttentionRNNModel, complete
+from ..options import AttentionRNNConfig, complete
 
 
 def guard_overrides() -> None:
@@ -19,7 +19,8 @@ def guard_overrides() -> None:
     @functools.wraps(overwrite)
     def overwrite_args_by_name(cfg, overrides):
         name = getattr(cfg.get("model"), "_name", None) if isinstance(cfg, DictConfig) else None
-        if (ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)) is AttentionRNNModel:
+        model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+        if getattr(model, "__dataclass", None) is AttentionRNNConfig:
             complete(cfg.model)
         overwrite(cfg, overrides)
 

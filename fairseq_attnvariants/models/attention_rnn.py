@@ -1,7 +1,6 @@
 """The fairseq adapter: tokens and dictionaries on one side, :mod:`..nn` on the other."""
 
 import contextlib
-import dataclasses
 import json
 import logging
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
@@ -16,7 +15,6 @@ from fairseq.models import (
     register_model_architecture,
 )
 from fairseq.modules import FairseqDropout
-from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from ..arithmetic.choice import SearchDtype, TrainingDtype, match_choice
@@ -31,7 +29,8 @@ from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
-from ..options import AttentionRNNConfig
+from ..nn.windows import WINDOWS
+from ..options import AttentionRNNConfig, complete
 from ..refusals import check, check_compiler, check_task
 from ..registry import ConfigurationError
 from ..variants import VARIANTS, fill
@@ -85,9 +84,10 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
                 "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
                 "--task char_translation, for fairseq-preprocess too"
             )
-        if cfg.attention_window == "monotone" and hasattr(target, "space") and not hasattr(source, "space"):
+        window, unequal = str(cfg.attention_window), hasattr(target, "space") and not hasattr(source, "space")
+        if WINDOWS[window].same_units and unequal:
             raise ConfigurationError(
-                "--attention-window monotone looks near source position i at target position i, and with "
+                f"--attention-window {window} looks near source position i at target position i, and with "
                 "--source-subwords a subword has several characters: use --attention-window predictive, or none"
             )
         if cfg.kernels and str(cfg.kernels) != "plain":
@@ -477,14 +477,6 @@ def pretrained(layer: nn.Embedding, dictionary, path: Optional[str], freeze: boo
             )
         utils.load_embedding(vectors, dictionary, layer)
     layer.weight.requires_grad_(not freeze)
-
-
-def complete(cfg) -> None:
-    """Add the options that the version of this package that saved ``cfg`` did not have yet, at their defaults."""
-    with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
-        for option in dataclasses.fields(AttentionRNNConfig):
-            if not hasattr(cfg, option.name):
-                setattr(cfg, option.name, option.default)
 
 
 def _register(name: str) -> None:

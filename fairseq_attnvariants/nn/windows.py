@@ -4,7 +4,7 @@ Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`
 hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Optional, Tuple
+from typing import ClassVar, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,8 @@ class Window(Part, nn.Module):
 
     flags = {"width": "attention_window_width"}
     reads_context = ()
+    same_units: ClassVar[bool] = False
+    """whether step ``i`` looks near source position ``i``, so that both sides have to count the same units"""
 
     def __init__(self, widths: Widths, width: int = 1):
         super().__init__()
@@ -47,6 +49,7 @@ class MonotoneWindow(Window):
     """``[i-D, i+D]`` at step ``i`` (local-m), where ``i`` stops at the last word, as in Luong et al.'s code."""
 
     reads_context = ()
+    same_units = True
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
         last = memory.positions[:, -1:]  # S, B x 1: whichever side the padding is on
@@ -71,6 +74,7 @@ class PredictiveWindow(MonotoneWindow):
     """
 
     reads_context = ()
+    same_units = False
 
     def __init__(self, widths: Widths, width: int = 1):
         super().__init__(widths, width)

@@ -18,7 +18,7 @@ from fairseq_attnvariants.nn.cells import Cell
 from fairseq_attnvariants.nn.histories import History
 from fairseq_attnvariants.nn.readout import Readout
 from fairseq_attnvariants.nn.state import grouped
-from fairseq_attnvariants.nn.windows import Window
+from fairseq_attnvariants.nn.windows import MonotoneWindow, Window
 from fairseq_attnvariants.registry import Option, above, within
 
 
@@ -125,6 +125,14 @@ class Contextual(Window):
     def forward(self, query, memory, state):
         gate = grouped(torch.sigmoid(self.gate(state.context)), memory.positions)  # B x k x 1
         return memory.padding_mask.unsqueeze(1), (memory.positions.unsqueeze(1) * gate).exp()
+
+
+@register_window("diagonal")
+class Diagonal(MonotoneWindow):
+    """Weights fall with the distance from the step's own position."""
+
+    def factor(self, distance):
+        return torch.exp(-distance.abs())
 
 
 @register_readout("gated")
