@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
@@ -105,9 +105,11 @@ class AttentionRNNConfig(FairseqDataclass):
     """
 
     def _get_help(self, attribute_name: str) -> Any:
-        """What stock fairseq shows of an option: the help, and all names that it takes."""
+        """What stock fairseq shows of an option: the help, and all names, or options of parts, that it takes."""
         names = self._get_meta(attribute_name, "names")
         text = super()._get_help(attribute_name)
+        if attribute_name == "part_args":
+            return f"{text}; there are {'; '.join(part_options()) or 'none here'}"
         return text if names is None else f"{text}; there are {', '.join(names)}"
 
     # sizes
@@ -320,7 +322,7 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     part_args: Any = option(
         "options of parts, as JSON: by the name of a part, by the name of an option of its own, such as "
-        '\'{"decay": {"rate": 0.9}}\'; of the parts here none has any'
+        '\'{"decay": {"rate": 0.9}}\''
     )
     decoder_condition: Optional[bool] = option("add CondDec's condition to the decoder's cell", rnnsearch=False)
 
@@ -434,6 +436,17 @@ def described(key: str) -> Dict[str, Any]:
     """What is said of the options under ``rnnsearch``, ``bound`` or ``names``, by option, where something is."""
     said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
     return {name: value for name, value in said.items() if value is not None}
+
+
+def part_options() -> List[str]:
+    """The options of all parts' own, each as ``part: option (default): help``, for argparse."""
+    lines = [
+        f"{name}: {own} ({option.default}): {option.help}".replace("%", "%%")
+        for table in described("names").values()
+        for name, part in table.items()
+        for own, option in part.options.items()
+    ]
+    return [*dict.fromkeys(lines)]  # several options share the table of cells
 
 
 def complete(cfg) -> None:

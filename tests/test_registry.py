@@ -174,6 +174,23 @@ def test_a_name_is_known_by_every_table_that_shows_it():
     assert (cfg.init_std, cfg.share_all_embeddings, cfg.input_feed) == (0.05, False, False)
     for option, name in (("attention_score", "cosine"), ("attention_history", "decay"), ("decoder_cell", "minimal")):
         assert name in AttentionRNNConfig()._get_help(option)
+    own = AttentionRNNConfig()._get_help("part_args")
+    assert "decay: rate (0.5): what stays of the sum at each step" in own
+    assert own.count("minimal: constant (1.0): in the gate's sum") == 1
+
+
+@pytest.mark.parametrize("given", [["--arch", "mine", "--help"], ["-h", "--arch=mine"], ["--help"]])
+def test_help_has_the_options_of_models(given):
+    """With the names and the options of parts from outside, wherever ``--help`` stands and whether there is data."""
+    shown = run("fairseq-train", "data", "--user-dir", MINE, *given, environment={"COLUMNS": "2000"})
+    options = shown.stdout.partition("\nModel-specific configuration:\n")[2]
+    assert re.search(r"^  --attention-score .*\n.*multihead, cosine$", options, re.MULTILINE)
+    assert re.search(r"^  --part-args .*\n.* decay: rate \(0.5\): what stays of the sum", options, re.MULTILINE)
+
+
+def test_help_of_an_unknown_architecture():
+    mistyped = run("fairseq-train", "data", "--user-dir", MINE, "--arch", "min", "--help", check=False)
+    assert mistyped.returncode == 2 and "did you mean mine?" in mistyped.stderr
 
 
 def test_equations_know_nothing_of_what_is_fast():

@@ -1,7 +1,7 @@
-"""A name that no architecture has: the answer is the nearest one.
+"""A name that no architecture has: the answer is the nearest one.  And the help of a training has the model's options.
 
 Stock fairseq lists all of them where ``--arch`` is mistyped, and stumbles over its own message where it is in a
-configuration (``KeyError: "'_name'"``).
+configuration (``KeyError: "'_name'"``).  It prints help before it has added the options of ``--arch``.
 """
 
 import argparse
@@ -12,9 +12,12 @@ from fairseq import models, options
 
 from ..registry import nearest
 
+BASE = "rnnsearch"
+MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after it has read --arch
+
 
 def guard_names() -> None:
-    """Let fairseq's parser of ``--arch`` and its ``build_model`` name the nearest architecture."""
+    """Let fairseq's parser of ``--arch`` and its ``build_model`` name the nearest architecture; and ``--help`` wait."""
     build, add = models.build_model, options.add_model_args
 
     @functools.wraps(build)
@@ -31,9 +34,25 @@ def guard_names() -> None:
         for action in group._group_actions:
             if action.dest == "arch":
                 action.type, action.choices = architecture, None  # argparse would list all 200
+        for action in parser._actions:
+            if isinstance(action, argparse._HelpAction):
+                action.__class__ = LateHelp
         return group
 
     models.build_model, options.add_model_args = build_model, add_model_args
+
+
+class LateHelp(argparse._HelpAction):
+    """``--help`` of a parser that is asked twice: it answers once the model's options are there.
+
+    Without ``--arch`` they are those of ``rnnsearch``.
+    """
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        """Print the help and exit, or else let the parser go on to the options."""
+        if any(group.title == MODEL_OPTIONS for group in parser._action_groups):
+            super().__call__(parser, namespace, values, option_string)
+        namespace.arch = namespace.arch or BASE
 
 
 def architecture(name: str) -> str:
