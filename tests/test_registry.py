@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,18 @@ def trained(tmp_path_factory):
     arguments[arguments.index("--user-dir") + 1] = str(MINE)
     run("fairseq-train", *arguments, "--part-args", '{"decay": {"rate": 0.9}}', cwd=folder)
     return data, folder / "mine_model" / "checkpoint_last.pt"
+
+
+def test_a_training_that_goes_on_with_other_options_of_parts_says_so(trained, tmp_path):
+    data, path = trained
+    arguments = train_arguments(data, tmp_path, "--max-update", "3", arch="mine")
+    arguments[arguments.index("--user-dir") + 1] = str(MINE)
+    for given, warned in (['{"decay": {"rate": 0.9}}', False], [None, True]):
+        shutil.copy(path, tmp_path / "checkpoint_last.pt")
+        done = run("fairseq-train", *arguments, *(["--part-args", given] if given else []))
+        says = re.search(r"trained with --part-args '(.*)', and this training goes on with '(.*)'", done.stdout)
+        rates = [json.loads(one)["decay"]["rate"] for one in says.groups()] if says else []
+        assert rates == ([0.9, 0.5] if warned else [])
 
 
 def test_commands_from_outside(trained, tmp_path):

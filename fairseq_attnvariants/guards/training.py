@@ -63,6 +63,8 @@ def guard_training() -> None:
                 advice = "please ensure that the architectures match."
                 raise ValueError(str(error).replace(advice, str(error.__context__))) from error
             raise
+        if trainer.data_parallel_rank == 0:
+            compare_part_args(cfg, trainer.get_model(), trainer.checkpoint_suffix)
         check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
         without_optimizer(cfg, trainer)
         optimization = trainer.cfg.optimization
@@ -93,6 +95,23 @@ def check_parts(model, criterion, device) -> None:
         criterion.check_model(model)
     if hasattr(model, "before_training"):
         model.before_training(device, with_costs)
+
+
+def compare_part_args(cfg, model, suffix: str = "") -> None:
+    """Warn where a training goes on with other options of parts than its checkpoint has, which load all the same."""
+    now = getattr(getattr(model, "cfg", None), "part_args", None)
+    last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
+    started = [last if cfg.restore_file == "checkpoint_last.pt" else cfg.restore_file, cfg.finetune_from_model]
+    path = next((path for path in started if path and os.path.isfile(path)), None)
+    if now is None or path is None:
+        return
+    stored = (read_checkpoint(path).get("cfg") or {}).get("model")
+    before = stored.get("part_args") if isinstance(stored, Mapping) else getattr(stored, "part_args", None)
+    if before is not None and before != now:
+        logger.warning(
+            f"{path} was trained with --part-args '{before}', and this training goes on with '{now}': give the former "
+            "to go on as before"
+        )
 
 
 def stop_loading(seconds: float = 5) -> None:
