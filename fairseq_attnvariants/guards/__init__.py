@@ -1,16 +1,7 @@
 """What keeps files from doing harm, and trainings from losing anything: patches of fairseq, and why each is there.
 
-| module | replaces | because stock fairseq | costs |
-|---|---|---|---|
-| `loading` | ``torch.load`` where fairseq's modules call it | runs what a file asks for, if told to | a read |
-| `configuration` | (called by `loading`) | resolves what a configuration names | milliseconds |
-| `loading` | ``distributed.utils._split_tensors_from_obj`` | sends what safe loading refuses | nothing |
-| `alignments` | ``translation.load_langpair_dataset`` | trains until links and sentences differ in number | nothing |
-| `archives` | ``file_utils.load_archive_file`` | unpacks ``../`` paths, deletes the archive | nothing |
-| `evaluation` | ``eval`` in fairseq's modules, ``FastaDataset._build_index`` | runs strings | nothing |
-| `names` | ``models.build_model``, ``options.add_model_args`` | stumbles over unknown names | nothing |
-| `overrides` | ``checkpoint_utils.overwrite_args_by_name`` | ignores options that were not saved | nothing |
-| `training` | ``checkpoint_utils.load_checkpoint``, ``PathManager.copy`` and ``rename`` | loses trainings | see there |
+``docs/checkpoints.md`` has the one table of all that is replaced, with the reason and the cost of each.  A guard
+without a row there fails a test.
 """
 
 

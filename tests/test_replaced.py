@@ -1,0 +1,75 @@
+"""What is replaced in the modules of others stands in one table, in ``docs/checkpoints.md``."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "fairseq_attnvariants"
+SOURCES = [
+    *PACKAGE.rglob("*.py"),
+    *(ROOT / "fairseq_attnvariants_cli").rglob("*.py"),
+    *(ROOT / "hydra_plugins").rglob("*.py"),
+    ROOT / "fairseq_attnvariants_startup.py",
+]
+ROW = re.compile(r"^\| `([\w/]+\.py)` \| (.*?) \|", re.MULTILINE)
+
+
+def replaced(source):
+    """The attributes that a module gives to modules from outside, to their classes, and to classes of ``type(...)``."""
+    nodes = [*ast.walk(ast.parse(source))]
+    foreign = set()
+
+    def root(node, through=ast.Attribute):
+        while isinstance(node, through):
+            node = node.func if isinstance(node, ast.Call) else node.value
+        return getattr(node, "id", "")
+
+    for node in nodes:
+        if isinstance(node, ast.Import) or isinstance(node, ast.ImportFrom) and not node.level:
+            foreign |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    for node in nodes:  # another name for a class
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            of_type = isinstance(node.value, ast.Call) and root(node.value.func) == "type"
+            foreign |= {node.targets[0].id} if of_type or root(node.value) in foreign else set()
+    found = set()
+    for node in nodes:
+        for assigned in getattr(node, "targets", []):
+            for target in getattr(assigned, "elts", [assigned]):
+                if isinstance(target, ast.Attribute) and root(target, (ast.Attribute, ast.Call)) in foreign:
+                    found.add(target.attr)
+        if isinstance(node, ast.Call) and root(node.func) == "setattr" and isinstance(node.args[1], ast.Constant):
+            found.add(node.args[1].value)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("append", "insert"):
+            changed = node.func.value
+            found |= {changed.attr} if isinstance(changed, ast.Attribute) and root(changed) in foreign else set()
+    return found
+
+
+def test_every_way_to_replace_is_found():
+    code = """
+import argparse, dataclasses, importlib, sys
+from fairseq import models, options
+from .own import table
+models.build_model, options.add = build, add
+container = argparse._Container
+container.check = check
+importlib.import_module(name).torch = load
+for module in sys.modules.values():
+    setattr(module, "eval", evaluate)
+sys.meta_path.insert(0, finder)
+kind = type(default)
+kind.__hash__ = object.__hash__
+table.own = action.type = self.cfg = 1
+"""
+    assert replaced(code) == {"build_model", "add", "check", "torch", "eval", "meta_path", "__hash__"}
+
+
+def test_the_table_lists_everything_that_is_replaced():
+    page = (ROOT / "docs" / "checkpoints.md").read_text()
+    listed = {
+        name: {span.split(".")[-1] for span in re.findall(r"`([^`]+)`", cell)} for name, cell in ROW.findall(page)
+    }
+    found = {path: replaced(path.read_text()) for path in SOURCES}
+    names = {path.relative_to(PACKAGE if PACKAGE in path.parents else ROOT).as_posix(): found[path] for path in SOURCES}
+    assert listed == {name: attributes for name, attributes in names.items() if attributes}
