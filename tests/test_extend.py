@@ -1,6 +1,9 @@
 """Examples of parts from outside the package: checked, trained, resumed and translated by ``--user-dir``."""
 
+import ast
+import importlib
 import itertools
+import re
 from pathlib import Path
 
 import corpus
@@ -30,6 +33,18 @@ def test_the_page_shows_the_whole_file():
     code = (COSINE / "__init__.py").read_text()
     assert f"```python\n{code}```" in (ROOT / "docs" / "extend.md").read_text()
     assert len([line for line in code.splitlines() if line]) < 40
+
+
+def test_what_the_examples_import_stays():
+    """The page lists it, and all that it lists is there."""
+    page = (ROOT / "docs" / "extend.md").read_text().partition("## What stays")[2]
+    rows = re.findall(r"^\| `(fairseq_attnvariants[\w.]*)` \| (.*) \|$", page, re.MULTILINE)
+    listed = {(module, name) for module, cell in rows for name in re.findall(r"`(\w+)`", cell)}
+    assert all(hasattr(importlib.import_module(module), name) for module, name in listed)
+    for folder in (COSINE, HARD):
+        nodes = [*ast.walk(ast.parse((folder / "__init__.py").read_text()))]
+        imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module.startswith("fairseq_")]
+        assert {(node.module, alias.name) for node in imports for alias in node.names} <= listed
 
 
 @pytest.mark.parametrize("folder, arch", [(COSINE, "cosine_decay"), (HARD, "hard_attention"), (HARD, "hard_monotone")])
