@@ -71,6 +71,12 @@ class Option(NamedTuple):
         return value
 
 
+# methods of parts that are given no context
+WITHOUT_CONTEXT = {
+    "__init__", "initialise", "initialise_bias", "step", "carried", "memory", "energies", "normalize", "finish",
+}  # fmt: skip
+
+
 class Part:
     """What a part declares, beside what it computes."""
 
@@ -82,9 +88,13 @@ class Part:
     reads_context: ClassVar[Optional[Tuple[str, ...]]] = None
     """names of its own linear maps by which alone it reads a context or a memory's values; None where it does not say.
 
-    Parts within a part say theirs themselves.  A subclass that computes in another way says it anew.  Beam search
-    projects annotations before contexts, which is quicker, only where all parts say it.
+    Parts within a part say theirs themselves.  A subclass that defines more than :data:`WITHOUT_CONTEXT` says it anew.
+    Beam search projects annotations before contexts, which is quicker, only where all parts say it.
     """
+
+    def without(self, what: str) -> NotImplementedError:
+        """The error of a part that lacks a method."""
+        return NotImplementedError(f"{what}, and {type(self).__name__} does not")
 
 
 class Widths(NamedTuple):

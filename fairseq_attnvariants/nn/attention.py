@@ -97,7 +97,7 @@ class Normalizer(Part, nn.Module):
 
     def normalize(self, energies: Tensor) -> Tensor:
         """Weights of energies, ``... x S``; those that nothing looks at have the lowest number that there is."""
-        raise NotImplementedError(f"a normalizer defines normalize(energies), and {type(self).__name__} does not")
+        raise self.without("a normalizer defines normalize(energies)")
 
     def forward(self, energies: Tensor, unseen: Tensor, factor: Optional[Tensor] = None) -> Tensor:
         """Weights ``... x S``; what is unseen beside anything else gets exactly zero.
@@ -225,9 +225,7 @@ class Attention(Part, nn.Module):
             keys: of :meth:`memory`.
             features: to be added to the keys, each ``B x k x S x f`` and a matrix ``A x f``.
         """
-        raise NotImplementedError(
-            f"a score defines energies(query, keys, *features), and {type(self).__name__} does not"
-        )
+        raise self.without("a score defines energies(query, keys, *features)")
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
@@ -235,18 +233,18 @@ class Attention(Part, nn.Module):
         known = self.histories.remember(encoded.annotations)
         return Memory(keys, encoded.annotations, encoded.padding_mask, positions, encoded.embeddings, histories=known)
 
-    def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
+    def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:
         """Attend once.
 
         Args:
             query: ``N x query_dim``.
             memory: of the sentences.
             state: of the previous step, for the histories.
-            guide: projected already, ``N x A``, or None.
+            added: to the projected query, ``N x A``, such as a projected guide; or None.
         """
         pasts = self.histories.pasts(memory, state)
         terms = (history.query_term(past) for history, past in pasts)
-        projected = plus(self.query_norm(self.query(query)), guide, *terms)  # N x A
+        projected = plus(self.query_norm(self.query(query)), added, *terms)  # N x A
         features = (history.key_features(past) for history, past in pasts)
         energies = self.energies(grouped(projected, memory.keys), memory.keys, *filter(None, features))
         terms = (history.energy_term(past) for history, past in pasts)
@@ -385,17 +383,16 @@ class AttentionViaAttention(nn.Module):
         guides = None if guide is None else guide(annotations)  # B x W x A
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
-    def forward(self, query: Tensor, memory: Memory, state: State, guide: Optional[Tensor] = None) -> Attended:
-        """Attend once to each level; as :meth:`Attention.forward`, where ``guide`` is the higher level's."""
-        assert memory.upper is not None
-        above = self.upper(query, memory.upper, state, guide)
-        guide, guides = None, memory.upper.guides
-        if guides is not None:
-            guide = self.guide_sum(above.weights, guides)  # N x A
-        elif self.lower.guide is not None:
-            guide = self.lower.guide(above.context)
-        below = self.lower(query, memory, state, guide)
-        return below._replace(context=torch.cat([above.context, below.context], dim=1), upper_weights=above.weights)
+    def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:
+        """Attend once to each level; as :meth:`Attention.forward`, where ``added`` is to the higher query."""
+        memories: Any = memory.upper
+        higher = self.upper(query, memories, state, added)
+        if memories.guides is not None:
+            guide = self.guide_sum(higher.weights, memories.guides)  # N x A
+        else:
+            guide = None if self.lower.guide is None else self.lower.guide(higher.context)
+        lower = self.lower(query, memory, state, guide)
+        return lower._replace(context=torch.cat([higher.context, lower.context], dim=1), upper_weights=higher.weights)
 
 
 def by_head(values: Tensor, heads: int) -> Tensor:

@@ -88,9 +88,7 @@ class Cell(Part, nn.Module):
         Returns:
             the next state, ``N x state width``.
         """
-        raise NotImplementedError(
-            f"a cell defines step(inputs, recurrent, previous), and {type(self).__name__} does not"
-        )
+        raise self.without("a cell defines step(inputs, recurrent, previous)")
 
     def output(self, state: Tensor) -> Tensor:
         """What other parts read of a state: ``h``, ``... x n``."""
@@ -200,10 +198,9 @@ class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
         self.bias = nn.Parameter(torch.empty(self.gates * hidden_dim))
 
     def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
-        assert self.bias is not None
         reset_x, update_x, candidate_x, gate_x = inputs.chunk(4, dim=-1)  # N x n
         reset_h, update_h, candidate_h, gate_h = recurrent.chunk(4, dim=-1)  # N x n
-        reset_b, update_b, candidate_b, gate_b = self.bias.to(previous.dtype).chunk(4)  # n
+        reset_b, update_b, candidate_b, gate_b = self.bias.to(previous.dtype).chunk(4)  # type: ignore[union-attr]  # n
         gate = torch.sigmoid(gate_x + gate_h + gate_b)
         reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate) + reset_b)
         update = torch.sigmoid(torch.lerp(update_x, update_h, gate) + update_b)

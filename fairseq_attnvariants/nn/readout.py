@@ -127,9 +127,7 @@ class Readout(Part, nn.Module):
 
     def finish(self, total: Tensor) -> Tensor:
         """What follows the sum."""
-        raise NotImplementedError(
-            f"a readout defines finish(total) or forward(hidden, target, context), and {type(self).__name__} does not"
-        )
+        raise self.without("a readout defines finish(total) or forward(hidden, target, context)")
 
     def remember(self, encoded: Encoded) -> Any:
         """Its entry of the memory, computed once a sentence, rows ``B``."""

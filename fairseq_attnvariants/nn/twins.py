@@ -6,15 +6,10 @@ from typing import Any, Callable, Optional
 from torch import nn
 
 
-def unchanged(part: Any) -> Any:
-    """The part itself."""
-    return part
-
-
 class Loop(nn.Module):
     """A module that runs a part over many steps, and asks before the first what is to stand for it there."""
 
-    in_loop: Callable[[Any], Any] = staticmethod(unchanged)
+    in_loop: Callable[[Any], Any] = staticmethod(lambda part: part)
 
 
 def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -> Any:

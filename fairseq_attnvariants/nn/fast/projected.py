@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...registry import Part
+from ...registry import WITHOUT_CONTEXT, Part
 from ..decoder import Decoder
 from ..state import Memory, State
 from ..twins import twin
@@ -32,12 +32,6 @@ class Projected(nn.Module):
         """``W_k c + b``, ``... x out``, of all readers' ``... x Σ out``."""
         own = context[..., self.own]
         return own.clone() if self.bias is None else own + self.bias
-
-
-# what of a part is given no context: a class that defines anything else anew declares anew
-WITHOUT_CONTEXT = {
-    "__init__", "initialise", "initialise_bias", "step", "carried", "memory", "energies", "normalize", "finish",
-}  # fmt: skip
 
 
 def declared(part: Part) -> Optional[Tuple[str, ...]]:
