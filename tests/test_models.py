@@ -5,6 +5,7 @@ from argparse import Namespace
 import pytest
 import torch
 from conftest import COMPOSED, SMALL, Task, batch, build, dictionary, subject
+from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models import build_model
 from fairseq.models.ema import EMA
@@ -494,6 +495,15 @@ def test_a_configuration_of_an_older_version_is_completed(make):
     OmegaConf.is_config(cfg) and OmegaConf.set_struct(cfg, True)
     model = build_model(cfg, Task())
     assert model.state_dict().keys() == build("dl4mt").state_dict().keys()
+
+
+@pytest.mark.parametrize("name, new", [("dl4mt", True), ("attention_rnn", True), ("lstm", False)])
+def test_overrides_of_options_that_a_checkpoint_does_not_have(name, new):
+    """fairseq says nothing where it has nothing to override; models of other plugins are left to it."""
+    cfg = OmegaConf.create({"model": dict(_name=name), "task": dict(max_source_positions=9, max_target_positions=9)})
+    OmegaConf.set_struct(cfg, True)
+    checkpoint_utils.overwrite_args_by_name(cfg, {"search_dtype": "int8"})
+    assert cfg.model == (dict(cfg.model, search_dtype="int8") if new else dict(_name=name))
 
 
 def test_tied_embeddings():
