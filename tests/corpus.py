@@ -10,30 +10,43 @@ import time
 from functools import cache
 from pathlib import Path
 
+import composing
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import preprocess as fairseq_preprocess
 from fairseq_cli import train
-from warm import COMMANDS
+from warm import COMMANDS, LINES
 
 import fairseq_attnvariants
 
 USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
 SCRIPTS = Path(sys.executable).parent
+# memory that is given back is cleared by the kernel when it is asked for again, which takes longer than a small model
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibex", "jay"]
 SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16"]
 SIZES += ["--decoder-embed-dim", "16", "--decoder-hidden-size", "16"]
+# what untrained models make has no end; in the place of these commands stand such as end soon, whatever the line says
+SHORT_TRANSLATIONS = "--max-len-b 10"
+SHORT = {
+    "fairseq-generate": f'exec "$WARM/fairseq-generate" "$@" {SHORT_TRANSLATIONS} --num-workers 0',
+    "fairseq-attnvariants": f"""
+        case $1 in
+          attention | attribute | eos | gates | results | similarity | tune) set -- "$@" {SHORT_TRANSLATIONS} ;;
+        esac
+        exec "$WARM/fairseq-attnvariants" "$@" """,
+}
 
 
 @cache
 def warm():
     """A folder of fairseq's commands, and this package's, that start at once."""
     folder = tempfile.TemporaryDirectory()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **MALLOC}
     process = subprocess.Popen([sys.executable, Path(__file__).with_name("warm.py"), folder.name], env=environment)
     atexit.register(folder.cleanup)
     atexit.register(process.terminate)
-    while not Path(folder.name, "socket").exists():
+    while not all(Path(folder.name, kind).exists() for kind in LINES):
         assert process.poll() is None
         time.sleep(0.1)
     return Path(folder.name)
@@ -89,6 +102,7 @@ def train_arguments(data, save_dir, *more, arch="rnnsearch"):
 
 def train_here(*arguments):
     """``fairseq-train`` in this process, which spares importing torch."""
+    composing.remember()
     arguments = options.parse_args_and_arch(options.get_training_parser(), [*map(str, arguments)])
     train.main(convert_namespace_to_omegaconf(arguments))
 

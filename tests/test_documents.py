@@ -1,4 +1,5 @@
-"""The shell and Python blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates."""
+"""The shell and Python blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates and
+translations of ten words."""
 
 import os
 import re
@@ -15,7 +16,11 @@ ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^\n]+ -->\n)?^```(?P<language>bash|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-SHORT = {"fairseq-train": "--max-update 2", "fairseq-hydra-train": "optimization.max_update=2"}
+SHORT = {
+    "fairseq-train": 'exec "$WARM/fairseq-train" "$@" --max-update 2',
+    "fairseq-hydra-train": 'exec "$WARM/fairseq-hydra-train" "$@" optimization.max_update=2',
+    **corpus.SHORT,
+}
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
@@ -31,13 +36,13 @@ def blocks(page):
 def short(warm, tmp_path_factory):
     """Runs a script in a folder; what it trains, it trains for two updates."""
     commands = tmp_path_factory.mktemp("short")
-    for name, more in SHORT.items():
-        (commands / name).write_text(f'#!/bin/sh\nexec "{warm}/{name}" "$@" {more}\n')
+    for name, text in SHORT.items():
+        (commands / name).write_text(f"#!/bin/sh\n{text}\n")
         (commands / name).chmod(stat.S_IRWXU)
 
     def run(script, folder):
         path = os.pathsep.join(map(str, (commands, warm, corpus.SCRIPTS, os.environ["PATH"])))
-        environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "WARM": str(warm)}
         (folder / "script").write_text(f"set -e\n{script}")
         command = ["bash", "script"]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)

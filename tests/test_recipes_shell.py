@@ -30,7 +30,7 @@ STUBS = {
         esac
         case "$*" in *--keep-interval-updates*) updates=24 ;; esac  # as many as are averaged
         exec "$WARM/fairseq-train" "$@" $sizes --max-update $updates --batch-size 8 --cpu --num-workers 0""",
-    "fairseq-generate": 'exec "$WARM/fairseq-generate" "$@" --cpu --max-len-b 10',
+    "fairseq-generate": corpus.SHORT["fairseq-generate"].replace('"$@"', '"$@" --cpu'),
     "fairseq-hydra-train": "",
     "fairseq-attnvariants": """
         verb=$1 text=${2-}
@@ -43,7 +43,8 @@ STUBS = {
           esac
           set -- "$@" "$argument"
         done
-        exec "$WARM/fairseq-attnvariants" "$@" """,
+        """
+    + corpus.SHORT["fairseq-attnvariants"],
     "download.sh": "",
     "pip": "",
     "tag": "sed -E 's/[^ ]+/N/g'",

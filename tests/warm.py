@@ -1,17 +1,21 @@
-#!/usr/bin/env -S python3 -IS
-"""Commands that start at once: a process that has imported torch and fairseq, and read a command line, forks for each.
+"""Commands that start at once: a process that has imported torch and fairseq, and read command lines, forks for each.
 
-``python warm.py FOLDER`` fills the folder with commands, which are this file, and serves them.
+``python warm.py FOLDER`` fills the folder with commands, which are ``ask.py``, and serves them: one process those that
+import this package, another one all others.
 """
 
+import argparse
+import ast
 import atexit
-import json
+import gc
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
+import weakref
+from importlib.util import find_spec
 
 COMMANDS = {
     "fairseq-preprocess": "fairseq_cli.preprocess:cli_main",
@@ -25,41 +29,75 @@ COMMANDS = {
     "subword-nmt": "subword_nmt.subword_nmt:main",
 }
 MOST = 1 << 20  # bytes of a request
-
-
-def ask():
-    """Be the command by whose name this file was called; returns the exit status."""
-    folder, name = os.path.split(os.path.abspath(sys.argv[0]))
-    request = {"arguments": [name, *sys.argv[1:]], "folder": os.getcwd(), "environment": dict(os.environ)}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-        server.connect(os.path.join(folder, "socket"))
-        socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
-        return int(server.recv(16) or b"1")
+# what most trainings choose, for hydra
+SMOOTHED = "--criterion label_smoothed_cross_entropy"
+LINES = {
+    "stock": ["--arch lstm"],
+    "plugin": [
+        "--arch rnnsearch",
+        *(f"--arch rnnsearch {SMOOTHED}{more}" for more in ("", "_with_costs", "_with_bridging", "_with_fertility")),
+        f"--arch rnnsearch {SMOOTHED} --lr-scheduler polynomial_decay --total-num-update 1",
+        f"--arch ava --task char_translation {SMOOTHED}",
+    ],
+}
 
 
 def serve(folder):
-    """Fork for each request, as long as the process lives that started this one."""
+    """Serve both kinds of commands."""
+    import composing
     import fairseq_cli.generate  # noqa: F401
     import fairseq_cli.hydra_train  # noqa: F401
     import fairseq_cli.interactive  # noqa: F401
     import fairseq_cli.preprocess  # noqa: F401
     import fairseq_cli.train  # noqa: F401
     import fairseq_cli.validate  # noqa: F401
+    import matplotlib.backends.backend_agg  # noqa: F401
+    import matplotlib.backends.backend_pdf  # noqa: F401
+    import matplotlib.style  # noqa: F401
     import sacrebleu  # noqa: F401
+    import scipy.stats  # noqa: F401
     import torch._dynamo  # noqa: F401 (fairseq-train's optimizers do)
+    from fairseq import utils
+
+    composing.remember()
+    [package] = find_spec("fairseq_attnvariants").submodule_search_locations
+    os.symlink(package, os.path.join(folder, "package"))
+    for name in COMMANDS:
+        os.symlink(os.path.join(os.path.dirname(os.path.abspath(__file__)), "ask.py"), os.path.join(folder, name))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the forks' statuses here
+    started_by, first = os.getppid(), os.getpid()
+    if os.fork():
+        accept(folder, "stock", started_by)
+    else:
+        utils.import_user_module(argparse.Namespace(user_dir=package))
+        accept(folder, "plugin", first)
+
+
+def read_lines(kind):
+    """hydra is slow when it reads a line for the first time."""
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    given = options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "model"])
-    convert_namespace_to_omegaconf(given)  # hydra's grammar is slow at first
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the forks' statuses here
-    parent = os.getppid()
-    for name in COMMANDS:
-        os.symlink(os.path.abspath(__file__), os.path.join(folder, name))
+    given = [options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "model"])]
+    for line in LINES[kind]:
+        line = f"data --optimizer adam {line}".split()
+        given.append(options.parse_args_and_arch(options.get_training_parser(), line))
+    for arguments in given:
+        convert_namespace_to_omegaconf(arguments)
+
+
+def accept(folder, kind, parent):
+    """Fork for each request, as long as the process lives that started this one."""
+    read_lines(kind)
+    for finalizer in weakref.finalize._registry:
+        finalizer.atexit = False  # torch takes its libraries apart, at the end of every fork
+    gc.collect()
+    gc.freeze()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-        server.bind(os.path.join(folder, "socket"))
+        server.bind(os.path.join(folder, f"{kind}.new"))
         server.listen()
         server.settimeout(5)
+        os.rename(os.path.join(folder, f"{kind}.new"), os.path.join(folder, kind))
         while os.getppid() == parent:
             try:
                 connection, _ = server.accept()
@@ -75,16 +113,16 @@ def serve(folder):
 
 def run(request, streams):
     """Run a command; returns its exit status."""
-    request = json.loads(request)
+    arguments, folder, environment = ast.literal_eval(request.decode())
     for number, (name, stream) in enumerate(zip(("stdin", "stdout", "stderr"), streams)):
         os.dup2(stream, number)
         file = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
         setattr(sys, name, file)
         setattr(sys, f"__{name}__", file)
-    os.chdir(request["folder"])
+    os.chdir(folder)
     os.environ.clear()
-    os.environ.update(request["environment"])
-    sys.argv = request["arguments"]
+    os.environ.update(environment)
+    sys.argv = arguments
     logging.root.handlers.clear()
     for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
         del sys.modules[name]  # whose import says where the log goes
@@ -108,6 +146,4 @@ def run(request, streams):
 
 
 if __name__ == "__main__":
-    if os.path.basename(sys.argv[0]) == "warm.py":
-        serve(sys.argv[1])
-    sys.exit(ask())
+    serve(sys.argv[1])
