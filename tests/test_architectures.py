@@ -10,6 +10,7 @@ from conftest import CHARACTERS, batch, build
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.token_generation_constraints import pack_constraints
+from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_attnvariants.variants import VARIANTS, settings
 
@@ -66,7 +67,7 @@ def trained(data, tmp_path_factory):
     @cache
     def checkpoints(arch):
         folder = tmp_path_factory.mktemp(arch)
-        for name, updates in (("a", 25), ("b", 22)):
+        for name, updates in (("a", 10), ("b", 7)):
             options = f"--optimizer adam --lr 0.02 --disable-validation --max-update {updates} --seed {updates}"
             train(arch, data, folder / name, *options.split())
         return [str(folder / name / "checkpoint_last.pt") for name in ("a", "b")]
@@ -109,23 +110,26 @@ class Systems:
         generator = self.task.build_generator(self.models, generation)
         return self.task.inference_step(generator, self.models, self.batch, prefix, packed)
 
-    def forced(self, row, tokens):
-        """Log of the models' mean probabilities of a target, and their mean attention, by no search."""
-        sentence = {name: value[row : row + 1] for name, value in self.batch["net_input"].items()}
-        sentence["prev_output_tokens"] = torch.cat([tokens[-1:], tokens[:-1]])[None]
+    def forced(self, rows, targets):
+        """Logs of the models' mean probabilities of targets of these rows, and their mean attention, by no search."""
+        sentences = {name: value[rows] for name, value in self.batch["net_input"].items()}
+        previous = [torch.cat([tokens[-1:], tokens[:-1]]) for tokens in targets]
+        sentences["prev_output_tokens"] = pad_sequence(previous, batch_first=True, padding_value=1)
         with torch.no_grad():
-            outputs = [model(**sentence) for model in self.models]
-        probabilities = torch.stack([logits[0].softmax(-1) for logits, _ in outputs]).mean(0)
-        attention = torch.stack([extra["attn"][0][0] for _, extra in outputs]).mean(0)
-        return probabilities.gather(1, tokens[:, None])[:, 0].log(), attention.t()
+            outputs = [model(**sentences) for model in self.models]
+        probabilities = torch.stack([logits.softmax(-1) for logits, _ in outputs]).mean(0)
+        attention = torch.stack([extra["attn"][0] for _, extra in outputs]).mean(0)
+        for tokens, of_words, looks in zip(targets, probabilities, attention):
+            n = len(tokens)
+            yield of_words[:n].gather(1, tokens[:, None])[:, 0].log(), looks[:n].t()
 
     def check(self, found):
         """The scores and the attention of hypotheses are the models'."""
-        for row, hypotheses in enumerate(found):
-            for hypothesis in hypotheses:
-                scores, attention = self.forced(row, hypothesis["tokens"])
-                close(hypothesis["positional_scores"], scores)
-                close(hypothesis["attention"], attention)
+        every = [(row, hypothesis) for row, hypotheses in enumerate(found) for hypothesis in hypotheses]
+        rows, targets = zip(*((row, hypothesis["tokens"]) for row, hypothesis in every))
+        for (_, hypothesis), (scores, attention) in zip(every, self.forced(list(rows), targets)):
+            close(hypothesis["positional_scores"], scores)
+            close(hypothesis["attention"], attention)
 
 
 def close(found, expected):
@@ -188,7 +192,7 @@ class TestSearch:
         system = systems(arch)
         for row, [reference] in enumerate(system.search(score_reference=True)):
             assert reference["tokens"].equal(system.targets[row])
-            scores, attention = system.forced(row, reference["tokens"])
+            [(scores, attention)] = system.forced([row], [reference["tokens"]])
             close(reference["positional_scores"], scores)
             close(reference["attention"][: len(scores)], attention.t())
 
