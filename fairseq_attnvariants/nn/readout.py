@@ -70,7 +70,7 @@ class Steps(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """Of the words of ``T`` steps."""
+    """What a readout makes of ``T`` steps."""
 
     output: Tensor
     """logits, or logarithms of probabilities, which a softmax leaves as they are, ``N x T x V``."""

@@ -103,7 +103,7 @@ def future(subject: Subject) -> None:
     "--print-alignment, --replace-unk, align, aer and attention show links to the wrong words",
 )
 def attention(subject: Subject) -> None:
-    """Of a batch that is padded on the left, as fairseq pads sources."""
+    """Try a batch that is padded on the left, as fairseq pads sources."""
     pairs = subject.pairs()
     with torch.no_grad():
         output = subject.forward(subject.shared, pairs)

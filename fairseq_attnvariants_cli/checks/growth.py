@@ -59,7 +59,7 @@ class Counter(TorchDispatchMode):
 
 
 class Cost(NamedTuple):
-    """Of a pass over one pair."""
+    """What a pass over one pair took."""
 
     time: int
     """numbers read and written"""
@@ -98,7 +98,7 @@ def searched(model: Any, pairs: Pairs) -> Cost:
 
 @functools.lru_cache(maxsize=8)
 def costs(subject: Subject) -> Dict[Tuple[str, int, int], Cost]:
-    """Of one pair, by what is done and by the lengths of source and target."""
+    """The costs of one pair, by what is done and by the lengths of source and target."""
     found = {}
     model, least = subject.model(), LENGTHS[0]
     ways = {"training": trained}

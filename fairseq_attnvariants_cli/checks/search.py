@@ -81,7 +81,7 @@ def reordering(subject: Subject) -> None:
     "as soon as one sentence of a batch is finished, the others go on from the wrong states",
 )
 def leaving(subject: Subject) -> None:
-    """Of three sentences, one is left in the end."""
+    """Search three sentences, of which one is left in the end."""
     step_by_step(subject, LEAVING, "after a sentence left the beam and without it")
 
 

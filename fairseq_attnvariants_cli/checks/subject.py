@@ -207,7 +207,7 @@ class Subject:
 
 
 def attention(made: Tuple[Any, ...]) -> Optional[Tensor]:
-    """Of what a model or a decoder returns, its attention ``B x T x S``: in a list, or, of the ``lstm``, bare."""
+    """The attention in what a model or a decoder returns, ``B x T x S``: in a list, or, of the ``lstm``, bare."""
     found = made[1].get("attn") if isinstance(made[1], dict) else made[1]
     if isinstance(found, (list, tuple)):
         return found[0] if found else None

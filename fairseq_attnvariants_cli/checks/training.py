@@ -60,7 +60,7 @@ def trained_parameters(model: Any) -> Dict[str, Tensor]:
     "is dead weight",
 )
 def parameters(subject: Subject) -> None:
-    """Of targets of several words, and of none; the gradient of zero is one, but not of all batches."""
+    """Try targets of several words, and of none; a gradient may be zero, but not of all batches."""
     model, pairs = subject.model().train(), subject.pairs(targets=EVEN)
     wanted = trained_parameters(model)
     for batch in (pairs, pairs._replace(previous=pairs.previous[:, :1])):
@@ -88,7 +88,7 @@ def _no_names(what: str, names: List[str]) -> None:
     "training follows something else than its loss",
 )
 def gradients(subject: Subject) -> None:
-    """Of every parameter, along a random direction of its own, with the same dropout each time."""
+    """Try every parameter, along a random direction of its own, with the same dropout each time."""
     model, pairs = subject.model().double().train(), subject.pairs(targets=EVEN)
     wanted = trained_parameters(model)
     weights = subject.forward(model, pairs).attention
