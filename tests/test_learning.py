@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, one_hot
 from torch.nn.utils.rnn import pad_sequence
 
+from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.attention import MultiHeadAttention
 from fairseq_attnvariants.nn.state import Encoded
 from fairseq_attnvariants.registry import Widths
@@ -16,6 +17,12 @@ from fairseq_attnvariants.registry import Widths
 WORDS = 8
 EOS, PAD = 2, 1
 of_each_seed = pytest.mark.parametrize("seed", [1, 2])
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch):
+    """What the backward pass computes again, to save memory, is kept: the same numbers, as tests of the parts say."""
+    monkeypatch.setattr(attention, "checkpoint", lambda function, *arguments, **_: function(*arguments))
 
 
 def reversal_batch(count, generator):
@@ -209,15 +216,15 @@ def two_looks_batch(count, generator):
 def test_two_heads_look_at_two_places_at_once(heads, seed):
     """One head's context has one average of the two numbers, from which a linear layer knows half of what they are."""
     torch.manual_seed(seed)
-    attention = MultiHeadAttention(Widths(hidden=2 * WORDS, annotation=WORDS + 1, attention=2 * WORDS), heads=heads)
+    model = MultiHeadAttention(Widths(hidden=2 * WORDS, annotation=WORDS + 1, attention=2 * WORDS), heads=heads)
     numbers = nn.Linear(WORDS + 1, 2)
-    optimizer = torch.optim.Adam([*attention.parameters(), *numbers.parameters()], lr=1e-2)
+    optimizer = torch.optim.Adam([*model.parameters(), *numbers.parameters()], lr=1e-2)
     generator = torch.Generator().manual_seed(1)
     for _ in range(400):
         annotations, queries, wanted = two_looks_batch(64, generator)
         nothing = torch.zeros(annotations.shape[:2], dtype=torch.bool)
-        memory = attention.memory(Encoded(annotations, nothing, annotations[:, 0], annotations))
-        loss = mse_loss(numbers(attention(queries, memory, None).context), wanted)
+        memory = model.memory(Encoded(annotations, nothing, annotations[:, 0], annotations))
+        loss = mse_loss(numbers(model(queries, memory, None).context), wanted)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
