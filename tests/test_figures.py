@@ -15,7 +15,8 @@ from scipy import stats
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 RECIPES = sorted((ROOT / "examples").glob("*/README.md"))
-MARGINS = {"BLEU": 0.5, "TER": 0.5, "1-gram precision": 0.5, "AER": 0.02, "accuracy": 5}
+MARGINS = {"BLEU": 0.5, "TER": 0.5, "1-gram precision": 0.5, "AER": 0.02, "SAER": 0.02, "accuracy": 5}
+LESS_IS_BETTER = {"TER", "AER", "SAER", "words translated twice, %", "%"}
 MARK = re.compile(r"([\d.,]+(?: ± [\d.,]+)?(?: %)?)\**<!--=([a-z0-9-]+)-->")
 
 
@@ -62,7 +63,8 @@ def test_findings_of_three_seeds():
         tested.append((test.pvalue, p, holm))
         significant = low * high > 0 and float(holm) < 0.05
         level = max(-low, high) <= MARGINS.get(measure, 0)
-        rule = "shown" if significant else "level" if level else "open"
+        gains = (mean < 0) == (measure in LESS_IS_BETTER)
+        rule = ("shown" if gains else "refuted") if significant else "level" if level else "open"
         verdicts = [row[4].strip("*") for row in claims if f"{difference} ({interval})" in row[3]]
         assert verdicts and all(verdict.startswith(rule) for verdict in verdicts), (
             f"{difference}: {verdicts}, not {rule}"
