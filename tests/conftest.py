@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import logging
+import sys
 import warnings
 from functools import cache
 from pathlib import Path
@@ -94,6 +95,7 @@ def outside(folder):
     before = [dict(table.entries) for table in TABLES]
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder.parent)
+        patch.delitem(sys.modules, folder.name, raising=False)  # another test's, of the same name
         yield importlib.import_module(folder.name)
     for table, entries in zip(TABLES, before):
         table.entries = entries
