@@ -19,6 +19,8 @@ from .options import (
 )
 from .registry import ConfigurationError, Registry, nearest
 
+BASE = "rnnsearch"  # whose options stand where none are given
+
 DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")
 
 

@@ -11,8 +11,8 @@ from typing import Sequence
 from fairseq import models, options
 
 from ..registry import nearest
+from ..variants import BASE
 
-BASE = "rnnsearch"
 MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after it has read --arch
 
 

@@ -33,7 +33,7 @@ from ..nn.windows import WINDOWS
 from ..options import AttentionRNNConfig, complete
 from ..refusals import check, check_compiler, check_task
 from ..registry import ConfigurationError
-from ..variants import VARIANTS, fill
+from ..variants import BASE, VARIANTS, fill
 from .allocation import keep_memory
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
@@ -42,7 +42,6 @@ from .warm_start import WarmStart, warm_start
 
 logger = logging.getLogger(__name__)
 
-BASE = "rnnsearch"
 LEAST_COVERED = 0.01  # of a token, so that the first words of a hypothesis have a finite penalty
 
 
