@@ -8,6 +8,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import corpus
 import pytest
@@ -15,6 +16,7 @@ import torch
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    from fairseq import models
     from fairseq.data import Dictionary
 
 from fairseq_attnvariants.models import AttentionRNNModel
@@ -91,14 +93,16 @@ def build(name, task=None, seed=0, scale=None, **options):
 
 @contextlib.contextmanager
 def outside(folder):
-    """The package in a folder for ``--user-dir``; its parts leave the tables afterwards."""
-    before = [dict(table.entries) for table in TABLES]
-    with pytest.MonkeyPatch.context() as patch:
+    """The package in a folder for ``--user-dir``; its parts leave all tables afterwards, fairseq's too."""
+    tables = [table.entries for table in TABLES]
+    tables += [models.ARCH_MODEL_REGISTRY, models.ARCH_MODEL_NAME_REGISTRY, models.ARCH_CONFIG_REGISTRY]
+    with contextlib.ExitStack() as stack:
+        for table in tables:
+            stack.enter_context(mock.patch.dict(table))
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.syspath_prepend(folder.parent)
         patch.delitem(sys.modules, folder.name, raising=False)  # another test's, of the same name
         yield importlib.import_module(folder.name)
-    for table, entries in zip(TABLES, before):
-        table.entries = entries
 
 
 def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, seed=1, words=17):
