@@ -97,15 +97,15 @@ def alignment(weights: Tensor, links: Optional[Tensor], fractions: Optional[Tens
     return -(linked.clamp(min=EPSILON).log() * fractions).sum()
 
 
-def symmetric_divergence(first: Tensor, second: Tensor, target_mask: Tensor) -> Tensor:
+def symmetric_divergence(pairs: Tensor, target_mask: Tensor) -> Tensor:
     """R-Drop's cost, ``½ Σ_t (KL(P_t ‖ Q_t) + KL(Q_t ‖ P_t))`` (Liang et al. 2021, eq. 2).
 
     Both divergences together are ``Σ_y (P(y) - Q(y)) (log P(y) - log Q(y))``; gradients go into both predictions.
 
     Args:
-        first: ``log P``, ``... x V``.
-        second: ``log Q``, ``... x V``.
-        target_mask: True at real target tokens, ``...``.
+        pairs: ``log P`` and ``log Q`` of each sentence, ``B x 2 x T x V``.
+        target_mask: True at real target tokens, ``B x T``.
     """
+    first, second = pairs.unbind(1)
     both = ((first.exp() - second.exp()) * (first - second)).sum(-1)
     return (both * target_mask).sum() / 2

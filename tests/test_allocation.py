@@ -46,3 +46,24 @@ def test_large_tensors_find_the_memory_of_those_before_them(monkeypatch):
     kept, plain = faults("keep", monkeypatch), faults("leave", monkeypatch)
     asked = faults("keep", monkeypatch, MALLOC_MMAP_THRESHOLD_=str(2**20))
     assert 4 * kept < min(plain, asked), (kept, plain, asked)  # at most the first of the eight asks for more
+
+
+CHILD = """
+import os, torch
+from fairseq_attnvariants.models.allocation import keep_memory
+keep_memory()
+kept = [torch.ones(2**24) for _ in range(9)]
+del kept[:]
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+else:
+    print(int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")
+def test_children_hold_nothing_of_it():
+    """Of 576 MiB that a process keeps who loads its data has none."""
+    command = [sys.executable, "-W", "ignore", "-c", CHILD]
+    assert int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) < 500

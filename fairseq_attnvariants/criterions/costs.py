@@ -15,6 +15,7 @@ from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
 
 from .. import losses
+from .divergence import Divergence
 
 NORM = ChoiceEnum(["squared", "plain"])
 CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"
@@ -208,10 +209,11 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         if self.report_accuracy:
             logged["n_correct"], logged["total"] = self.compute_accuracy(model, net_output, sample)
         if twice:
-            first, second = lprobs.unflatten(0, (sentences, 2, -1)).unbind(1)
-            self._check_dropout(first, second)
+            pairs = lprobs.unflatten(0, (sentences, 2, -1))  # B x 2 x T x V
+            self._check_dropout(pairs)
             real = target.view(sentences, 2, -1)[:, 0].ne(self.padding_idx)
-            divergence = losses.symmetric_divergence(first, second, real)
+            measure = Divergence.apply if pairs.device.type == "cpu" else losses.symmetric_divergence
+            divergence = measure(pairs, real)
             loss = (loss + self.cfg.rdrop_weight * divergence) / 2
             logged = {**{name: value / 2 for name, value in logged.items()}, RDROP: divergence.data}
         logging_output = {
@@ -223,9 +225,9 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         }
         return loss, logging_output["sample_size"], logging_output
 
-    def _check_dropout(self, first: Tensor, second: Tensor) -> None:
+    def _check_dropout(self, pairs: Tensor) -> None:
         """Refuse R-Drop, at the first batch, for a model that predicts the same twice."""
-        if not self.drops and torch.equal(first, second):
+        if not self.drops and torch.equal(pairs[:, 0], pairs[:, 1]):
             needs = "dropout, such as --dropout 0.3: this model predicts the same twice"
             raise ValueError(f"{_flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
         self.drops = True

@@ -14,12 +14,13 @@ def keep_memory() -> None:
 
     glibc gives buffers of more than 32 MiB back to the system at once, such as logits, and gets them again page by
     page, each filled with zeros.  Once for a process; what the environment says of this stays, and other C libraries
-    stay as they are.
+    stay as they are.  Before the process forks, as it does for who loads the data of an epoch, it gives back what is
+    kept: the child would hold it until it ends.
     """
     if any(name in os.environ for name, _ in THRESHOLDS.values()):
         return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for parameter, (_, value) in THRESHOLDS.items():
-            if not mallopt(parameter, value):
-                break  # older glibc refuses the first, and the second alone would stop what it does of itself
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        # older glibc refuses the first, and the second alone would stop what it does of itself
+        if all(library.mallopt(parameter, value) for parameter, (_, value) in THRESHOLDS.items()):
+            os.register_at_fork(before=lambda: library.malloc_trim(0))
