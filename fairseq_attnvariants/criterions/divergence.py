@@ -1,4 +1,4 @@
-"""R-Drop's cost by sentences, whose predictions a processor's caches hold; :mod:`fairseq_attnvariants.losses` has the equation."""
+"""R-Drop's cost by sentences, whose predictions a processor's caches hold; the equation is in :mod:`..losses`."""
 
 import torch
 from torch import Tensor
@@ -8,9 +8,8 @@ from torch.autograd.function import once_differentiable
 class Divergence(torch.autograd.Function):
     """:func:`~fairseq_attnvariants.losses.symmetric_divergence`, whose gradients are formed on the way.
 
-    Autograd goes some twenty times through tensors of a batch's predictions, which is up to half of an update on a CPU
-    (``benchmarks/ablation.py``).  With ``d = log P - log Q`` the derivatives by ``log P`` and ``log Q`` are ``½ (P - Q +
-    P d)`` and ``-½ (P - Q + Q d)``.
+    Autograd goes some twenty times through tensors of a whole batch's predictions.  With ``d = log P - log Q`` the
+    derivatives by ``log P`` and ``log Q`` are ``½ (P - Q + P d)`` and ``-½ (P - Q + Q d)``.
     """
 
     @staticmethod

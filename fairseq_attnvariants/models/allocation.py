@@ -20,7 +20,7 @@ def keep_memory() -> None:
     if any(name in os.environ for name, _ in THRESHOLDS.values()):
         return
     library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        # older glibc refuses the first, and the second alone would stop what it does of itself
-        if all(library.mallopt(parameter, value) for parameter, (_, value) in THRESHOLDS.items()):
-            os.register_at_fork(before=lambda: library.malloc_trim(0))
+    mallopt = getattr(library, "mallopt", None)
+    # older glibc refuses the first, and the second alone would stop what it does of itself
+    if mallopt is not None and all(mallopt(parameter, value) for parameter, (_, value) in THRESHOLDS.items()):
+        os.register_at_fork(before=lambda: library.malloc_trim(0))
