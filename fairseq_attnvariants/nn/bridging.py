@@ -11,7 +11,7 @@ def most_attended(embeddings: Tensor, weights: Tensor, padding_mask: Tensor) -> 
     ``B x S``.
     """
     positions = weights.masked_fill(padding_mask.unsqueeze(1), -1.0).argmax(2, keepdim=True)  # t*, B x k x 1
-    return embeddings.take_along_dim(positions, dim=1)
+    return embeddings.gather(1, positions.expand(-1, -1, embeddings.size(2)))
 
 
 class DirectBridge(nn.Module):

@@ -177,7 +177,8 @@ class Decoder(Loop):
     def steps(self, target: Tensor, memory: Memory, state: State) -> Decoded:
         """As :meth:`forward`, at once; the conditions are without ``sd_0``."""
         words = self.transition.project(target)
-        steps: Any = ([None] * target.size(1) if part is None else part.unbind(1) for part in words)
+        unbind = torch.unbind_copy if self.compiled else torch.unbind  # where a view begins would be compiled in
+        steps: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in words)
         states = []
         transition = self.transition if self.compiled else self.in_loop(self.transition)
         for word in map(Words, *steps):
