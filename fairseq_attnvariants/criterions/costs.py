@@ -15,7 +15,6 @@ from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
 
 from .. import losses
-from .divergence import Divergence
 
 NORM = ChoiceEnum(["squared", "plain"])
 CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"
@@ -212,8 +211,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
             pairs = lprobs.unflatten(0, (sentences, 2, -1))  # B x 2 x T x V
             self._check_dropout(pairs)
             real = target.view(sentences, 2, -1)[:, 0].ne(self.padding_idx)
-            measure = Divergence.apply if pairs.device.type == "cpu" else losses.symmetric_divergence
-            divergence = measure(pairs, real)
+            divergence = losses.symmetric_divergence(pairs, real)
             loss = (loss + self.cfg.rdrop_weight * divergence) / 2
             logged = {**{name: value / 2 for name, value in logged.items()}, RDROP: divergence.data}
         logging_output = {
