@@ -1,11 +1,14 @@
 """What MkDocs asks for: pages outside ``docs/``, links as in the checkout, tables of options and of modules."""
 
 import ast
+import dataclasses
 import posixpath
 import re
 from pathlib import Path
 
 from mkdocs.structure.files import File
+
+from fairseq_attnvariants.options import AttentionRNNConfig, flag
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fairseq_attnvariants"
@@ -61,18 +64,16 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def options_table():
-    """The help of every option, ``name: type = option(help, default, rnnsearch=value)`` in the package's source."""
+    """The help of every option, with the names that it takes."""
     rows = ["| option | `rnnsearch` | |", "|---|---|---|"]
-    trees = [ast.parse(path.read_text()) for path in (ROOT / "fairseq_attnvariants").glob("*.py")]
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        value = node.value if isinstance(node, ast.AnnAssign) else None
-        if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "option":
-            text, *default = (argument.value for argument in value.args)
-            text = text.replace("|", "\\|") + (f" (default: {default[0]})" if default else "")
-            given = {keyword.arg: keyword.value for keyword in value.keywords}
-            own = given.get("rnnsearch")
-            shown = f"`{own.value}`" if isinstance(own, ast.Constant) else "by other widths" if own else ""
-            rows.append(f"| `--{node.target.id.replace('_', '-')}` | {shown} | {text} |")
+    for one in dataclasses.fields(AttentionRNNConfig):
+        text = AttentionRNNConfig()._get_help(one.name)
+        if text is None:  # fairseq's own
+            continue
+        text = text.replace("|", "\\|") + (f" (default: {one.default})" if one.default not in (None, "") else "")
+        own = one.metadata.get("rnnsearch")
+        shown = "by other options" if callable(own) else "" if own is None else f"`{own}`"
+        rows.append(f"| `{flag(one.name)}` | {shown} | {text} |")
     return "\n".join(rows)
 
 

@@ -1,7 +1,7 @@
 """What follows from the options of a complete configuration, beside its parts."""
 
 import json
-from typing import Any, Dict, List, NamedTuple, Type
+from typing import Any, Dict, List, NamedTuple, Optional, Type
 
 from omegaconf import OmegaConf
 
@@ -60,6 +60,27 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
             value = given.get(name, {}).get(own, option.default)
             found[name][own] = option.read(value, f"--part-args: {name}'s {own}")
     return found
+
+
+def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
+    """What is ``given`` as ``--part-args``, over what an architecture or a checkpoint has ``below``, option by option.
+
+    Of the latter, what is of parts that the configuration does not name any more is left out.
+
+    Raises:
+        ConfigurationError: one of them is no JSON of this form.
+    """
+    named = {str(getattr(cfg, option)) for option in described("names")}
+    named.update(name.strip() for name in str(cfg.attention_history).split("+"))
+    kept = {name: options for name, options in _given(below).items() if name in named}
+    merged = merged_part_args(kept, given)
+    return json.dumps(merged) if merged else None
+
+
+def merged_part_args(below: Any, given: Any) -> Dict[str, Dict[str, Any]]:
+    """Two of ``--part-args`` in one, of which the second decides where both have an option."""
+    first, second = _given(below), _given(given)
+    return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
 
 
 def _given(text: Any) -> Dict[str, Dict[str, Any]]:

@@ -90,12 +90,12 @@ REFUSALS = [
     Refusal(
         lambda o: o.decoder_condition and o.beside_state,
         "--decoder-condition adds to a GRU's state (Feng et al. 2016, section 5) and is not defined for --decoder-cell "
-        "{decoder_cell}; use --decoder-cell gru or adaptive_gru",
+        "{decoder_cell}; use --decoder-cell {one_state}",
     ),
     Refusal(
         lambda o: o.context_gate != "none" and o.beside_state,
         "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell "
-        "{decoder_cell}, which has a memory beside its state; use --decoder-cell gru or adaptive_gru",
+        "{decoder_cell}, which has a memory beside its state; use --decoder-cell {one_state}",
     ),
     Refusal(
         lambda o: o.doubled and o.scaling,
@@ -264,6 +264,7 @@ def _with_implied(cfg) -> SimpleNamespace:
         package=NORMALIZERS[read["attention_normalizer"]].package,
         same_units=WINDOWS[read["attention_window"]].same_units,
         beside_state=CELLS[read["decoder_cell"]].parts > 1,
+        one_state=" or ".join(name for name, cell in CELLS.items() if cell.parts == 1),
         unequal_units=next((text for text, there in units.items() if there), ""),
     )
 

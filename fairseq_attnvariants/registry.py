@@ -12,6 +12,7 @@ The tables stand beside the classes that the parts extend: :mod:`.nn.attention`,
 
 import difflib
 import json
+import math
 from collections.abc import Container, Mapping
 from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
@@ -34,13 +35,14 @@ class Bound(NamedTuple):
 
 
 def at_least(least: float, why: str = "") -> Bound:
-    """Numbers from ``least`` on."""
-    return Bound(f"be at least {least}" if not why else f"be {least} ({why}) or above", lambda value: value >= least)
+    """Finite numbers from ``least`` on."""
+    text = f"be at least {least}" if not why else f"be {least} ({why}) or above"
+    return Bound(text, lambda value: least <= value < math.inf)
 
 
 def above(limit: float) -> Bound:
-    """Numbers greater than ``limit``."""
-    return Bound(f"be above {limit}", lambda value: value > limit)
+    """Finite numbers greater than ``limit``."""
+    return Bound(f"be above {limit}", lambda value: limit < value < math.inf)
 
 
 def within(least: float, limit: float) -> Bound:
@@ -66,6 +68,8 @@ class Option(NamedTuple):
             value = float(value)
         if type(value) is not kind:
             raise ConfigurationError(f"{name} must be of type {kind.__name__}, not {json.dumps(value)}")
+        if kind is float and not math.isfinite(value):
+            raise ConfigurationError(f"{name} must be a finite number, not {value}")
         if self.bound is not None and not self.bound.holds(value):
             raise ConfigurationError(f"{name} must {self.bound.text}, not {value}")
         return value
@@ -143,16 +147,16 @@ class Registry(Mapping[str, Entry]):
         """
 
         def enter(entry: Entry) -> Entry:
+            if not (isinstance(name, str) and name.isidentifier()) or name == "none" and self.base is None:
+                raise ConfigurationError(f"{self.noun} {name!r}: a name has letters, digits and underscores")
             if self.base is not None and not (isinstance(entry, type) and issubclass(entry, self.base)):
                 raise ConfigurationError(
                     f"{self.noun} {name!r} must be a class that extends {self.base.__module__}.{self.base.__name__}"
                 )
             if name in self.taken:
-                raise ConfigurationError(f"{self.noun} {name!r}: PyTorch's modules use this name, give another one")
+                raise ConfigurationError(f"{self.noun} {name!r}: this name has another meaning, give another one")
             if name in self.entries:
                 raise ConfigurationError(f"the {self.noun} {name!r} is there already: give the other one another name")
-            if not name.isidentifier() or name == "none" and self.base is None:
-                raise ConfigurationError(f"{self.noun} {name!r}: a name has letters, digits and underscores")
             self.entries[name] = entry
             for tell in self.followers:
                 tell(name)

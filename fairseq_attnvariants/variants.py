@@ -5,9 +5,9 @@ To read what a part means, see :class:`~.options.AttentionRNNConfig`; for the eq
 """
 
 import dataclasses
-import json
 from typing import Any, Dict, NamedTuple, Optional
 
+from .implied import merged_part_args, part_args_over
 from .options import (
     AttentionRNNConfig,
     annotation_width,
@@ -42,9 +42,9 @@ def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -
         name: what it is called.
         base: the architecture from which it differs.
         paper: where it is described.
-        delta: options that it sets otherwise, each a value or a function of the configuration; ``part_args`` may be a
-            dictionary.  What belongs to a training or a search, such as ``compile`` or ``search_dtype``, is given
-            there.
+        delta: options that it sets otherwise, each a value or a function of the configuration; ``part_args`` is a
+            dictionary of those options of parts that differ.  What belongs to a training or a search, such as
+            ``compile`` or ``search_dtype``, is given there.
 
     Raises:
         ConfigurationError: the name is taken, there is no such base or option, or the option is no architecture's.
@@ -70,7 +70,8 @@ def settings(name: str) -> Dict[str, Any]:
     """
     variant = VARIANTS.pick(name)
     inherited = {} if variant.base is None else settings(variant.base)
-    return {**inherited, **variant.delta}
+    parts = merged_part_args(inherited.get("part_args"), variant.delta.get("part_args"))
+    return {**inherited, **variant.delta, **({"part_args": parts} if parts else {})}
 
 
 def fill(cfg, name: str) -> None:
@@ -83,13 +84,16 @@ def fill(cfg, name: str) -> None:
         name: a key of :data:`VARIANTS`.
     """
     everywhere = getattr(cfg, "dropout", None)
+    values = settings(name)
+    of_parts = values.pop("part_args", None)
     # what is derived from other options comes after them
-    for option, value in sorted(settings(name).items(), key=lambda setting: callable(setting[1])):
+    for option, value in sorted(values.items(), key=lambda setting: callable(setting[1])):
         if getattr(cfg, option, None) is None:
             if option in DROPOUT_PLACES and everywhere is not None:
                 value = everywhere
-            value = value(cfg) if callable(value) else value
-            setattr(cfg, option, json.dumps(value) if isinstance(value, dict) else value)
+            setattr(cfg, option, value(cfg) if callable(value) else value)
+    if of_parts:
+        cfg.part_args = part_args_over(cfg, of_parts, getattr(cfg, "part_args", None))
 
 
 VARIANTS.register("rnnsearch")(

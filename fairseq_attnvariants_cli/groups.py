@@ -129,7 +129,7 @@ def sentence_counts(statistics: np.ndarray, groups: np.ndarray, count: int) -> n
     return counts
 
 
-# ---- measures: counts ... x K to numbers ..., NaN of nothing
+# ---- measures: counts ... x K to numbers ..., NaN where there is nothing to count
 
 
 def f_measure(counts: np.ndarray) -> np.ndarray:

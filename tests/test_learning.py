@@ -95,19 +95,19 @@ def spelling_batch(count, generator):
     return source, source.ne(PAD).sum(1), previous, target
 
 
-@pytest.mark.parametrize("seed", [1, 6])
+@of_each_seed
 def test_attention_via_attention_learns_to_spell(seed):
     """Attention to characters, that is: it finds them whichever word the upper attention looks at."""
     characters = dictionary(SPACE + 1 + WORDS - 4)
     sizes = dict(encoder_embed_dim=16, encoder_char_hidden_size=24, encoder_hidden_size=24, attention_via_dim=16)
     sizes |= dict(decoder_embed_dim=16, decoder_hidden_size=32, attention_dim=16, decoder_out_embed_dim=24)
     model = build("ava", Task(characters, characters), seed=seed, **sizes)
-    source, target, output, extra = learn(model, spelling_batch, 350)
+    source, target, output, extra = learn(model, spelling_batch, 450)
     real, letters = target.ne(PAD), target.gt(SPACE)
     accuracy = output.argmax(-1)[real].eq(target[real]).float().mean()
-    assert accuracy > 0.85  # always the right length and a guess at each letter: less than 0.4
+    assert accuracy > 0.9  # always the right length and a guess at each letter: less than 0.4
     attended = source.gather(1, extra["attn"][0].argmax(-1))
-    assert spell(attended)[letters].eq(target[letters]).float().mean() > 0.8  # chance is 1 in 8
+    assert spell(attended)[letters].eq(target[letters]).float().mean() > 0.9  # chance is 1 in 8
 
 
 def transliteration_batch(count, generator, lengths=(2, 7)):

@@ -1,6 +1,7 @@
 """Parts and architectures from outside: they do what those of the package do, or are refused by name."""
 
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -9,10 +10,13 @@ import pytest
 import torch
 from conftest import Task, batch, build, dictionary, outside
 from corpus import preprocess, run, train_arguments, write_corpus
+from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
+from omegaconf import OmegaConf
 
 from fairseq_attnvariants.config import make
+from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import histories
 from fairseq_attnvariants.nn.fast import deferred
 from fairseq_attnvariants.nn.state import each
@@ -111,6 +115,37 @@ def test_own_options(mine):
 
 
 @pytest.mark.parametrize(
+    "given, kept",
+    [
+        ({}, {"decay": {"rate": 0.9}, "cosine": {"sharpness": 4.0}}),
+        (dict(part_args={"decay": {"rate": 0.25}}), {"decay": {"rate": 0.25}, "cosine": {"sharpness": 4.0}}),
+        (dict(attention_history="none"), {"cosine": {"sharpness": 4.0}}),
+        (dict(attention_history="none", attention_score="additive"), None),
+    ],
+)
+def test_own_options_are_those_of_the_architecture_where_nothing_else_is_given(given, kept):
+    """One by one, those of its bases too, and of parts that the model has."""
+    found = build("mine_sharp", **given).cfg.part_args
+    assert (found and json.loads(found)) == kept
+
+
+@pytest.mark.parametrize(
+    "overrides, kept",
+    [
+        ({}, {"decay": {"rate": 0.7}, "cosine": {"sharpness": 2.0}}),
+        ({"part_args": {"decay": {"rate": 0.1}}}, {"decay": {"rate": 0.1}, "cosine": {"sharpness": 2.0}}),
+        ({"part_args": '{"cosine": {"sharpness": 9.0}}'}, {"decay": {"rate": 0.7}, "cosine": {"sharpness": 9.0}}),
+        ({"attention_history": "context"}, {"cosine": {"sharpness": 2.0}}),
+    ],
+)
+def test_overrides_keep_the_trained_options(overrides, kept):
+    trained = build("mine", part_args={"decay": {"rate": 0.7}, "cosine": {"sharpness": 2.0}}).cfg
+    cfg = OmegaConf.create({"model": {**vars(trained), "_name": "mine"}})
+    checkpoint_utils.overwrite_args_by_name(cfg, overrides)
+    assert json.loads(cfg.model.part_args) == kept
+
+
+@pytest.mark.parametrize(
     "options, message",
     [
         (
@@ -159,10 +194,19 @@ def test_refuses_to_register():
         register_architecture("other", base="dl4mt", atention_score="dot")
     with pytest.raises(ConfigurationError, match="'search_dtype' is of a training or a search .* --search-dtype"):
         register_architecture("other", base="dl4mt", search_dtype="int8")
-    with pytest.raises(ConfigurationError, match="'next': PyTorch's modules use this name"):
+    with pytest.raises(ConfigurationError, match="'next': this name has another meaning"):
         histories.register_history("next")(histories.CoverageHistory)
-    with pytest.raises(ConfigurationError, match="must be above 0"):
-        Option(1.0, bound=above(0)).read(-1, "x")
+    with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):
+        histories.register_history("none")(histories.CoverageHistory)
+    with pytest.raises(ConfigurationError, match="part 3: a name has letters"):
+        table.register(3)(torch.nn.Linear)
+    for option, value, message in (
+        (Option(1.0, bound=above(0)), -1, "must be above 0"),
+        (Option(1.0, bound=above(0)), math.inf, "must be a finite number"),
+        (Option(1.0), math.nan, "must be a finite number"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            option.read(value, "x")
 
 
 def test_a_name_is_known_by_every_table_that_shows_it():
@@ -195,7 +239,9 @@ def test_help_of_an_unknown_architecture():
 
 
 def test_equations_know_nothing_of_what_is_fast():
-    for path in (make.PATH.parents[1] / "nn").glob("*.py"):
+    files = [*(make.PATH.parents[1] / "nn").glob("*.py")]
+    assert len(files) > 15
+    for path in files:
         assert not re.search(r"^\s*(from|import) .*\bfast\b", path.read_text(), re.MULTILINE), path
 
 
@@ -233,6 +279,14 @@ def test_a_training_that_goes_on_with_other_options_of_parts_says_so(trained, tm
         says = re.search(r"trained with --part-args '(.*)', and this training goes on with '(.*)'", done.stdout)
         rates = [json.loads(one)["decay"]["rate"] for one in says.groups()] if says else []
         assert rates == ([0.9, 0.5] if warned else [])
+
+
+def test_from_pretrained_from_outside(trained):
+    data, path = trained
+    own = {"cosine": {"sharpness": 9.0}}
+    hub = AttentionRNNModel.from_pretrained(path.parent, path.name, data, user_dir=str(MINE), part_args=own)
+    assert json.loads(hub.models[0].cfg.part_args) == {"decay": {"rate": 0.9}, **own}
+    assert hub.translate("a b")
 
 
 def test_commands_from_outside(trained, tmp_path):

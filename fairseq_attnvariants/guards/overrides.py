@@ -1,6 +1,7 @@
-"""``--model-overrides`` of options that a checkpoint's version did not have yet.
+"""``--model-overrides`` of options that a checkpoint's version did not have yet, and of single options of parts.
 
-Stock fairseq overrides what a saved configuration has and says nothing of the rest, so it is completed first.
+Stock fairseq overrides what a saved configuration has and says nothing of the rest, so it is completed first.  And it
+replaces ``part_args`` as a whole: what is not given would no longer be what the model was trained with.
 """
 
 import functools
@@ -9,19 +10,24 @@ from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from omegaconf import DictConfig
 
+from ..implied import part_args_over
 from ..options import AttentionRNNConfig, complete
 
 
 def guard_overrides() -> None:
-    """Let fairseq complete the configuration of this package's models before it overrides."""
+    """Let fairseq complete this package's configurations before it overrides, and keep what parts were trained with."""
     overwrite = checkpoint_utils.overwrite_args_by_name
 
     @functools.wraps(overwrite)
     def overwrite_args_by_name(cfg, overrides):
         name = getattr(cfg.get("model"), "_name", None) if isinstance(cfg, DictConfig) else None
         model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
-        if getattr(model, "__dataclass", None) is AttentionRNNConfig:
-            complete(cfg.model)
+        if getattr(model, "__dataclass", None) is not AttentionRNNConfig:
+            overwrite(cfg, overrides)
+            return
+        complete(cfg.model)
+        stored = cfg.model.part_args
         overwrite(cfg, overrides)
+        cfg.model.part_args = part_args_over(cfg.model, stored, overrides.get("part_args"))
 
     checkpoint_utils.overwrite_args_by_name = overwrite_args_by_name

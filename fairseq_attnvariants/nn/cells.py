@@ -29,13 +29,13 @@ def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
 
 
 def plus(*terms: Optional[Tensor]) -> Any:
-    """Sum of terms, of which any may be None; None of nothing."""
+    """Sum of terms, of which any may be None; None if all are."""
     there = [term for term in terms if term is not None]
     return sum(there[1:], there[0]) if there else None
 
 
 def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Any:
-    """``Σ W x`` of named inputs, and of a total so far, ``N x out``; None of nothing."""
+    """``Σ W x`` of named inputs, and of a total so far, ``N x out``; None if there is neither."""
     return plus(total, *(maps[name](value) for name, value in values.items()))
 
 

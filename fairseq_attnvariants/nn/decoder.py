@@ -134,7 +134,7 @@ class Decoder(Loop):
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
         memory = self.transition.attention.memory(encoded)
         memory = memory._replace(shares=encoded.shares, readout=self.readout.remember(encoded))
-        hidden, higher = self.initial(encoded).tensor_split([self.transition.last.state_dim], dim=1)
+        hidden, above = self.initial(encoded).tensor_split([self.transition.last.state_dim], dim=1)
         upper = encoded.upper_annotations
         width = encoded.annotations.size(2) + (0 if upper is None else upper.size(2))
         weights = at_least_float32(hidden.new_zeros(memory.padding_mask.shape))
@@ -146,7 +146,7 @@ class Decoder(Loop):
             query=None if self.initial_query is None else self.initial_query(encoded),
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
-            above=None if self.above is None else higher.unflatten(1, (len(self.above.layers), -1)),
+            above=None if self.above is None else above.unflatten(1, (len(self.above.layers), -1)),
             histories=self.transition.attention.histories.start(memory),
             readout=self.readout.start(memory),
         )
@@ -190,9 +190,9 @@ class Decoder(Loop):
         if self.above is not None and state.above is not None:
             beside = by_steps(contexts) if self.above.beside else None
             sizes = [len(hidden)] * hidden.size(1)
-            rows, higher = self.above(by_steps(hidden), sizes, state.above.transpose(0, 1), beside)
+            rows, above = self.above(by_steps(hidden), sizes, state.above.transpose(0, 1), beside)
             hidden = rows.unflatten(0, (len(sizes), -1)).transpose(0, 1)
-            state = state._replace(above=higher.transpose(0, 1))
+            state = state._replace(above=above.transpose(0, 1))
         features = self.readout(hidden, target, contexts)  # N x T x f
         return Decoded._make([features, *(of_tokens(each, memory) for each in weights), conditions, state])
 

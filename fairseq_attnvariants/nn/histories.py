@@ -248,7 +248,7 @@ class CoverageGRUHistory(History):
         return grouped(states.view_as(previous), padding).masked_fill(padding, 0.0).flatten(0, 1)
 
 
-HISTORIES.taken = frozenset(dir(Histories))
+HISTORIES.taken = frozenset([*dir(Histories), "none"])
 
 
 def uniform_weights(padding_mask: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def summary(name: str, sentences: Sequence[InWords], complete: bool) -> Row:
 
 
 def shares(values: np.ndarray) -> np.ndarray:
-    """The sizes of a row as shares of their sum, as attention weights are; 0 of nothing."""
+    """The sizes of a row as shares of their sum, as attention weights are; 0 where the sum is."""
     sizes = np.abs(values)
     total = sizes.sum(1, keepdims=True)
     return np.divide(sizes, total, out=np.zeros_like(sizes), where=total > 0)

@@ -152,6 +152,7 @@ class Gated(Readout):
 
 register_architecture("mine", base="dl4mt", paper="Me", attention_score="cosine", attention_history="context+decay")
 register_architecture("mine_slow", base="mine", part_args={"decay": {"rate": 0.9}}, init_std=0.05)
+register_architecture("mine_sharp", base="mine_slow", part_args={"cosine": {"sharpness": 4.0}})
 register_architecture(
     "mine_cells", base="dl4mt", encoder_cell="minimal", decoder_cell="minimal", encoder_layers=2, decoder_layers=2
 )
