@@ -115,7 +115,7 @@ class Source(NamedTuple):
     lower: int
     """annotations"""
     upper: int
-    """annotations of the higher level, 0 without one"""
+    """annotations of the upper level, 0 without one"""
 
     @property
     def context(self) -> int:

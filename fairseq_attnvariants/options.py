@@ -167,12 +167,12 @@ class AttentionRNNConfig(FairseqDataclass):
         "cell of the hierarchical encoder's character RNN", rnnsearch="lstm", names=CELLS
     )
     attention_via: Optional[bool] = option(
-        "attention via attention: attend to words, or to the higher encoder layers, and guided by that to characters, "
+        "attention via attention: attend to words, or to the upper encoder layers, and guided by that to characters, "
         "or to the lowest layer",
         rnnsearch=False,
     )
     attention_via_unguided: Optional[bool] = option(
-        "ablation: leave the higher level's context out of the lower one's query, as the authors' code does",
+        "ablation: leave the upper level's context out of the lower one's query, as the authors' code does",
         rnnsearch=False,
     )
     attention_via_words_alone: Optional[bool] = option(
@@ -261,7 +261,7 @@ class AttentionRNNConfig(FairseqDataclass):
         alias="--copy",
     )
     attention_reads_target: Optional[bool] = option(
-        "attention's query, of two levels the higher one's, also reads the previous target word (char2char)",
+        "attention's query, of two levels the upper one's, also reads the previous target word (char2char)",
         rnnsearch=False,
     )
     readout_all_layers: Optional[bool] = option(

@@ -236,7 +236,7 @@ class Encoded(NamedTuple):
 
     embeddings: list
     annotations: list
-    upper: list  # annotations of the higher level, or None
+    upper: list  # annotations of the upper level, or None
     last: list  # each direction's last state
 
     @property
@@ -436,7 +436,7 @@ class Decoder:
             self.q = reading_cell(self.p.below("transition.query_cell"), "gru", read, self.q)
         if self.cfg.decoder_condition:
             self.states = [self.conditioned(y, old, self.states[0])]
-        return self.higher(self.states[0][: self.n] if hidden is None else hidden)
+        return self.topmost(self.states[0][: self.n] if hidden is None else hidden)
 
     def stack(self, y, first, before):
         """Layers one above the other that all step before attention, or all after it."""
@@ -484,17 +484,17 @@ class Decoder:
         """Look at the source from a state, or from attention's own."""
         query, cfg, guide = query if self.q is None else self.q, self.cfg, 0
         word = self.p("transition.query_word.weight") @ y if cfg.attention_reads_target else 0
-        higher = []
+        upper = []
         if self.source.upper is not None:
             p = self.p.below("transition.attention.upper")
             context, self.word_weights = attend_to(p, cfg, self.source.upper, query, self.past, also=word)
             guide = 0 if cfg.attention_via_unguided else self.lower()("guide.weight") @ context
-            higher, word = [context], 0
+            upper, word = [context], 0
         p, window = self.lower(), str(cfg.attention_window)
         context, weights = attend_to(
             p, cfg, self.source.annotations, query, self.past, self.paths, guide + word, window
         )
-        self.past.context, self.past.weights = torch.cat([*higher, context]), weights
+        self.past.context, self.past.weights = torch.cat([*upper, context]), weights
 
     def attended(self):
         """What the cell after attention reads of it."""
@@ -510,7 +510,7 @@ class Decoder:
         self.condition = torch.sigmoid(gate) * self.condition
         return state + torch.tanh(p("output.weight") @ self.condition)
 
-    def higher(self, hidden):
+    def topmost(self, hidden):
         """The output of the layers above the transition, of its output."""
         for k in range(len(self.above)):
             step, _ = recurrence(self.p.below("above"), self.kind, k)

@@ -293,7 +293,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
         """Logits ``B x T x V`` (one step with ``incremental_state``) and ``{"attn": [B x T x S]}``.
 
-        Attention via attention also returns ``word_attn``, the higher level's weights, ``B x T x W``, several heads
+        Attention via attention also returns ``word_attn``, the upper level's weights, ``B x T x W``, several heads
         ``head_attn``, ``B x T x h x S``, whose mean ``attn`` is, and CondDec ``conditions``, its ``sd_0 .. sd_T``,
         ``B x (T+1) x 2n``.  A step of a search with a coverage penalty returns ``coverage_penalty``, what it adds to
         that, ``N x 1``.

@@ -159,7 +159,7 @@ class Attended(NamedTuple):
     weights: Tensor
     """``w_ij``, ``N x S``, float32."""
     upper_weights: Optional[Tensor] = None
-    """of the higher level, where there are two, ``N x W``, float32."""
+    """of the upper level, where there are two, ``N x W``, float32."""
     head_weights: Optional[Tensor] = None
     """of each head, where there are several, ``N x h x S``, float32."""
 
@@ -350,9 +350,9 @@ class MultiHeadAttention(ScaledAttention):
 
 
 class AttentionViaAttention(nn.Module):
-    """Attention to a lower level that is guided by attention to a higher one (Zhao and Zhang 2018 §3.2).
+    """Attention to a lower level that is guided by attention to an upper one (Zhao and Zhang 2018 §3.2).
 
-    ``c^w`` is the context of the higher level for the query ``r``; ``c^c`` is that of the lower level, where the
+    ``c^w`` is the context of the upper level for the query ``r``; ``c^c`` is that of the lower level, where the
     projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  As ``c^w`` is a weighted sum, so is
     ``W_cc c^w``: of annotations that are projected once.
 
@@ -384,15 +384,15 @@ class AttentionViaAttention(nn.Module):
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
     def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:
-        """Attend once to each level; as :meth:`Attention.forward`, where ``added`` is to the higher query."""
+        """Attend once to each level; as :meth:`Attention.forward`, where ``added`` is to the upper query."""
         memories: Any = memory.upper
-        higher = self.upper(query, memories, state, added)
+        upper = self.upper(query, memories, state, added)
         if memories.guides is not None:
-            guide = self.guide_sum(higher.weights, memories.guides)  # N x A
+            guide = self.guide_sum(upper.weights, memories.guides)  # N x A
         else:
-            guide = None if self.lower.guide is None else self.lower.guide(higher.context)
+            guide = None if self.lower.guide is None else self.lower.guide(upper.context)
         lower = self.lower(query, memory, state, guide)
-        return lower._replace(context=torch.cat([higher.context, lower.context], dim=1), upper_weights=higher.weights)
+        return lower._replace(context=torch.cat([upper.context, lower.context], dim=1), upper_weights=upper.weights)
 
 
 def by_head(values: Tensor, heads: int) -> Tensor:

@@ -32,7 +32,7 @@ class Decoded(NamedTuple):
     weights: Tensor
     """attention ``w_tj``, ``N x T x S``, float32."""
     upper_weights: Optional[Tensor]
-    """of the higher level, where there are two, ``N x T x W``, float32."""
+    """of the upper level, where there are two, ``N x T x W``, float32."""
     head_weights: Optional[Tensor]
     """of each of ``h`` heads, where there are several, ``N x T x h x S``, float32."""
     conditions: Optional[Tensor]

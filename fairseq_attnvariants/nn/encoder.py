@@ -21,7 +21,7 @@ class BidirectionalEncoder(nn.Module):
     Args:
         rnn: the layers.
         dropout: of the annotations.
-        upper: layers above them, whose annotations are a level of their own, the higher one (Zhao and Zhang 2018 §3.2).
+        upper: layers above them, whose annotations are a level of their own, the upper one (Zhao and Zhang 2018 §3.2).
         bridge: whether annotations carry the embeddings (source-side bridging).
     """
 

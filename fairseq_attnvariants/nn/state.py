@@ -4,7 +4,7 @@ Both are named tuples of batch-first tensors, so that beam search can reorder ev
 
 Shapes, here and in all of :mod:`.nn`: ``B`` sentences, ``N`` rows of states (``B``, or in beam search all hypotheses),
 ``S`` source length, ``T`` target length, ``m`` embedding width, ``n`` hidden width, ``a`` annotation width, ``A``
-attention width, ``W`` length of the higher level where there are two.
+attention width, ``W`` length of the upper level where there are two.
 """
 
 from typing import Any, Callable, Dict, NamedTuple, Optional, TypeVar
@@ -16,8 +16,8 @@ from torch import Tensor
 class Encoded(NamedTuple):
     """The encoder's output, in the columns of ``src_tokens`` whichever side the padding is on.
 
-    A second, higher level has annotations of its own: of words above characters, in columns of their own with the
-    padding on the right, or of the same tokens in a higher layer.
+    A second, upper level has annotations of its own: of words above characters, in columns of their own with the
+    padding on the right, or of the same tokens in an upper layer.
     """
 
     annotations: Tensor
@@ -29,7 +29,7 @@ class Encoded(NamedTuple):
     embeddings: Tensor
     """``x_j``, ``B x S x m``; zero at padding."""
     upper_annotations: Optional[Tensor] = None
-    """of the higher level, ``h^w_j``, ``B x W x a``; zero at padding."""
+    """of the upper level, ``h^w_j``, ``B x W x a``; zero at padding."""
     upper_padding_mask: Optional[Tensor] = None
     """True at padding, ``B x W``."""
     shares: Optional[Tensor] = None
@@ -60,7 +60,7 @@ class Memory(NamedTuple):
     guides: Optional[Tensor] = None
     """``W h_j``, projected for the query to the level below, ``B x W x its A``."""
     upper: Optional["Memory"] = None
-    """of the higher level, where there are two."""
+    """of the upper level, where there are two."""
     shares: Optional[Tensor] = None
     """of tokens in their segments' weights, as :attr:`Encoded.shares`."""
     histories: Dict[str, Any] = {}
@@ -85,7 +85,7 @@ class State(NamedTuple):
     condition: Optional[Tensor] = None
     """``sd_{i-1}``, the condition (CondDec), ``N x 2n``."""
     upper_weights: Optional[Tensor] = None
-    """weights of the higher level, ``N x W``, float32; zero before the first step."""
+    """weights of the upper level, ``N x W``, float32; zero before the first step."""
     head_weights: Optional[Tensor] = None
     """weights of each of ``h`` heads, ``N x h x S``, float32; none before the first step."""
     above: Optional[Tensor] = None
