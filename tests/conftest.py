@@ -21,7 +21,7 @@ with warnings.catch_warnings():
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import attention, cells, histories, readout, windows
-from fairseq_attnvariants.options import AttentionRNNConfig
+from fairseq_attnvariants.options import AttentionRNNConfig, flag
 from fairseq_attnvariants.variants import VARIANTS, fill, settings
 from fairseq_attnvariants_cli.checks import Subject
 
@@ -126,7 +126,7 @@ def subject(name, options=()):
     """What ``fairseq-attnvariants check`` builds of an architecture, or of one of :data:`COMPOSED`."""
     name, parts = COMPOSED.get(name, (name, {}))
     given = {**parts, **dict(options)}
-    flags = [part for option, value in given.items() for part in (f"--{option.replace('_', '-')}", str(value))]
+    flags = [flag(option) if value is True else f"{flag(option)}={value}" for option, value in given.items()]
     on_characters = settings(name)["encoder_type"] == "hierarchical"
     return Subject(name, [*flags, *(["--task", "char_translation"] if on_characters else [])])
 

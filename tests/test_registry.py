@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Task, batch, build, dictionary, outside
+from conftest import Task, batch, build, dictionary, outside, subject
 from corpus import preprocess, run, train_arguments, write_corpus
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
-from fairseq.sequence_generator import SequenceGenerator
 from omegaconf import OmegaConf
 
 from fairseq_attnvariants.config import make
@@ -22,6 +21,7 @@ from fairseq_attnvariants.nn.fast import deferred
 from fairseq_attnvariants.nn.state import each
 from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, above
 from fairseq_attnvariants.variants import fill, register_architecture, settings
+from fairseq_attnvariants_cli.checks import DEMANDS
 
 MINE = Path(__file__).with_name("mine")
 # what an option, or a part of its name, is set to
@@ -57,21 +57,13 @@ def composed(name, **more):
     return build(base, scale=0.5, **{**COMPOSED[name], **more})
 
 
+@pytest.mark.parametrize("demand", ["incremental", "reordering", "leaving", "beam", "padding"])
 @pytest.mark.parametrize("name", COMPOSED)
-def test_search_gives_what_forced_decoding_gives(name):
-    """For several hypotheses of a sentence, in another order at every step, of which sentences leave."""
-    model = composed(name).eval()
-    source, lengths, previous = batch(target_lengths=(6, 6, 6))
-    rows, state = torch.tensor([0, 0, 1, 1, 2, 2]), {}
-    with torch.no_grad():
-        full, _ = model(source, lengths, previous)
-        encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
-        for step, change in enumerate(map(torch.tensor, [[1, 1, 2, 3, 4, 4], [3, 2, 5, 5], [0, 2, 3], [2, 0, 1]])):
-            output, _ = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
-            torch.testing.assert_close(output[:, 0], full[rows, step])
-            rows = rows[change]
-            model.decoder.reorder_incremental_state_scripting(state, change)
-            encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
+def test_contract(name, demand):
+    """By the same code as ``fairseq-attnvariants check``."""
+    arch = name if name.startswith("mine") else "dl4mt"
+    found = DEMANDS[demand](subject(arch, tuple(COMPOSED[name].items())))
+    assert found.holds, found
 
 
 @pytest.mark.parametrize("name", COMPOSED)
@@ -85,22 +77,6 @@ def test_gradients_are_those_of_plain_pytorch(name, monkeypatch):
     found = gradients()
     monkeypatch.setattr(deferred, "AVAILABLE", False)
     torch.testing.assert_close(found, gradients())
-
-
-@pytest.mark.parametrize("name", ["mine", "reader", "mine_cells"])
-def test_beam_search(name):
-    task = Task()
-    model = build("dl4mt" if name == "reader" else name, task, scale=0.5, **COMPOSED[name]).eval()
-    source, lengths, _ = batch()
-    generator = SequenceGenerator([model], task.target_dictionary, beam_size=3, max_len_b=6, normalize_scores=False)
-    for row, (best, *_) in enumerate(
-        generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": lengths}})
-    ):
-        previous = torch.cat([best["tokens"][-1:], best["tokens"][:-1]]).unsqueeze(0)
-        scores = model(source[row : row + 1], lengths[row : row + 1], previous)[0][0].log_softmax(-1)
-        torch.testing.assert_close(
-            best["positional_scores"], scores.gather(1, best["tokens"][:, None])[:, 0], rtol=1e-4, atol=1e-4
-        )
 
 
 def test_own_options(mine):

@@ -2,30 +2,31 @@
 # An ensemble of what multi30k.sh trained, and one model distilled from it (Kim and Rush 2016): trained on the text with the
 # ensemble's translation of its sources beside the given one. Started again, it goes on where it stopped.
 #   distil.sh TEXT OUT TARGET SYSTEM [fairseq-train options]
-# Arguments are those of multi30k.sh, which was run with each seed. SEEDS="1 2 3" in the environment are those; the rest of
-# its environment goes to the training, whose updates are twice as many unless UPDATES says otherwise.
+# Arguments are those of multi30k.sh, which was run with each seed. RUNS="a b c" in the environment are its folders in OUT,
+# by default TARGET-SYSTEM-1, -2 and -3; the rest of its environment goes to the training, whose updates are twice as many
+# unless UPDATES says otherwise.
 # OUT/TARGET-SYSTEM-ensemble/ gets the ensemble's scores and its translation of the training text; OUT/distilled/ is another
-# OUT of multi30k.sh.
+# OUT of multi30k.sh. With NAME=plain it is plain-ensemble/ and plain in OUT/distilled-plain/.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: distil.sh TEXT OUT TARGET SYSTEM [fairseq-train options]" >&2; exit 2; fi
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
-prepared=$out/$target-${MERGES:-10000}${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}} teacher=$out/$target-$system-ensemble
-distilled=$out/distilled/$target
+prepared=$out/$target-${MERGES:-10000}${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}} teacher=$out/${NAME:-$target-$system}-ensemble
+distilled=$out/distilled${NAME:+-$NAME}
 paths=()
-for seed in ${SEEDS:-1 2 3}; do paths+=("$out/$target-$system-$seed/average.pt"); done
+for run in ${RUNS:-"$target-$system-1" "$target-$system-2" "$target-$system-3"}; do paths+=("$out/$run/average.pt"); done
 path=$(IFS=:; echo "${paths[*]}")
 
 for subset in test train; do
   [ -e "$teacher/$subset.scores" ] || SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
 done
-if [ ! -e "$distilled" ]; then
-  rm -rf "$distilled.part"
-  mkdir -p "$distilled.part"
+if [ ! -e "$distilled/$target" ]; then
+  rm -rf "$distilled/$target.part"
+  mkdir -p "$distilled/$target.part"
   for language in en "$target"; do
-    cp "$text/val.$language" "$text/test_2016_flickr.$language" "$distilled.part"
+    cp "$text/val.$language" "$text/test_2016_flickr.$language" "$distilled/$target.part"
   done
-  cat "$prepared/train.en" "$prepared/train.en" > "$distilled.part/train.en"
-  cat "$prepared/train.$target" "$teacher/train.txt" > "$distilled.part/train.$target"
-  mv "$distilled.part" "$distilled"
+  cat "$prepared/train.en" "$prepared/train.en" > "$distilled/$target.part/train.en"
+  cat "$prepared/train.$target" "$teacher/train.txt" > "$distilled/$target.part/train.$target"
+  mv "$distilled/$target.part" "$distilled/$target"
 fi
-UPDATES=${UPDATES:-14528} "$here/multi30k.sh" "$distilled" "$out/distilled" "$target" "$system" "${@:5}"
+UPDATES=${UPDATES:-14528} "$here/multi30k.sh" "$distilled/$target" "$distilled" "$target" "$system" "${@:5}"

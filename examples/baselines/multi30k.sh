@@ -6,7 +6,8 @@
 # SYSTEM  an architecture: one of this package, or fairseq's lstm or transformer_iwslt_de_en (../common/small.sh has its sizes)
 # OUT     gets the text in subwords, and TARGET-SYSTEM-SEED/ with the checkpoints, average.pt, and what translate.sh writes.
 #         NAME=plain in the environment is another name for that folder.
-# In the environment, too: SEED=1; UPDATES=7264; MERGES=10000; DROPOUT=0.1 for BPE-dropout with SEGMENTATIONS=8; LENPEN=1.
+# In the environment, too: SEED=1; UPDATES=7264; MERGES=10000; DROPOUT=0.1 for BPE-dropout with SEGMENTATIONS=8; LENPEN=1, with
+# another one of which the test set is translated anew; SUBSET=valid ends with the validation set's scores, by which to choose.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: multi30k.sh TEXT OUT TARGET SYSTEM [fairseq-train options]" >&2; exit 2; fi
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
@@ -26,9 +27,12 @@ if [ -n "${DROPOUT-}" ]; then bins=("$prepared"/bin[0-9]*); fi
 
 "$here/short.sh" "$(IFS=:; echo "${bins[*]}")" "$run" "$system" --share-all-embeddings --lr 3e-3 --batch-size 64 \
   --seed "$seed" --save-interval-updates "$every" --keep-interval-updates 10 --validate-after-updates $((14 * every)) "$@"
-if [ "$run/finished" -nt "$run/test.scores" ]; then
+if [ "$run/finished" -nt "$run/average.pt" ]; then
   fairseq-attnvariants average --folder "$run" --last 10 --by updates --output "$run/average.pt"
+fi
+if [ "${SUBSET-}" = valid ] || ! [ "$run/lenpen" -nt "$run/average.pt" ] || [ "$(< "$run/lenpen")" != "${LENPEN:-1}" ]; then
   "$here/translate.sh" "$prepared" "$run" "$target" "$run/average.pt"
+  [ "${SUBSET-}" = valid ] || echo "${LENPEN:-1}" > "$run/lenpen"
 else
   cat "$run/test.scores"
 fi

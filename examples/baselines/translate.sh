@@ -4,15 +4,17 @@
 # PREPARED  English and TARGET, from ../common/prepare_bpe.sh
 # PATH      a checkpoint, or several with colons between them
 # OUT       gets valid.csv (the validation set's BLEU with several length penalties), test.txt and test.scores.
-# LENPEN=1.2 in the environment is another length penalty than fairseq's 1. SUBSET=train is another text than test.
+# LENPEN=1.2 in the environment is another length penalty than fairseq's 1. SUBSET=train is another text than test;
+# SUBSET=valid makes valid.csv alone, by which to choose.
 set -euo pipefail
 if [ $# -ne 4 ]; then echo "usage: translate.sh PREPARED OUT TARGET PATH" >&2; exit 2; fi
 prepared=$1 out=$2 target=$3 path=$4
 limits=(--beam 5 --max-len-a 2 --max-len-b 10)
 mkdir -p "$out"
-if [ "${SUBSET:-test}" = test ]; then
+if [ "${SUBSET:-test}" != train ] && ! [ "$out/valid.csv" -nt "${path%%:*}" ]; then
   fairseq-attnvariants tune "$prepared/bin" --path "$path" --gen-subset valid --remove-bpe "${limits[@]}" \
     --coverage-penalty 0 --lenpen 0.4 0.6 0.8 1.0 1.2 1.4 1.6 1.8 --table "$out/valid.csv"
 fi
+if [ "${SUBSET-}" = valid ]; then cat "$out/valid.csv"; exit; fi
 "$(dirname "$0")/../common/evaluate.sh" bpe "$prepared" "$out" en "$target" "${limits[@]}" --path "$path" \
   --lenpen "${LENPEN:-1}"

@@ -6,7 +6,7 @@
 # OUT     words/ and bpe/, the text; sweep/, the runs; table.md, scores.png and curves.png. Started again, it goes on
 #         where it stopped.
 # In the environment, too: ARCHS="rnnsearch recatt conddec", of which the first is what the others are compared with;
-# SEEDS="1 2 3"; MERGES=4000; TOKENISE=no for text that is in words already.
+# SEEDS="1 2 3"; MERGES=4000; TOKENISE=no for text that is in words already; USER_DIR, a folder with parts of your own.
 set -euo pipefail
 if [ $# -lt 4 ]; then
   echo "usage: sweep.sh CORPUS OUT SOURCE TARGET [overrides of fairseq-hydra-train]" >&2; exit 2
@@ -17,6 +17,7 @@ out=$(cd "$2" && pwd)
 shift 4
 read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
 read -ra seeds <<< "${SEEDS:-1 2 3}"
+user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
 if [ "${TOKENISE-}" != no ] && ! python -c 'import sacremoses' 2> /dev/null; then
   echo "sweep.sh: no sacremoses here: pip install sacremoses, or TOKENISE=no for text in words" >&2; exit 1
 fi
@@ -39,11 +40,11 @@ TRAIN='' VALID='' TEST='' "$common/prepare_bpe.sh" small "$out/words" "$out/bpe"
 # the criterion with costs gives each model those of its own paper
 list() { local IFS=,; echo "$*"; }
 fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
-  hydra.sweep.dir="'$out/sweep'" common.user_dir="'$(fairseq-attnvariants user-dir)'" task.data="'$out/bpe/bin'" \
+  hydra.sweep.dir="'$out/sweep'" common.user_dir="'$user_dir'" task.data="'$out/bpe/bin'" \
   task.source_lang="$source" task.target_lang="$target" \
   model._name="$(list "${archs[@]}")" common.seed="$(list "${seeds[@]}")" \
   criterion._name=label_smoothed_cross_entropy_with_costs checkpoint.no_epoch_checkpoints=true \
   model.encoder_embed_dim=128 model.decoder_embed_dim=128 model.encoder_hidden_size=256 model.decoder_hidden_size=256 \
   model.init_std=0.1 model.dropout=0.3 optimization.max_epoch=8 "$@"
-fairseq-attnvariants results "$out/sweep" --remove-bpe --max-len-a 2 --max-len-b 10 --reference "$out/bpe/test.$target" \
+fairseq-attnvariants results "$out/sweep" --user-dir "$user_dir" --remove-bpe --max-len-a 2 --max-len-b 10 --reference "$out/bpe/test.$target" \
   --baseline "${archs[0]}" --table "$out/table.md" --plot "$out/scores.png" --curves "$out/curves.png"

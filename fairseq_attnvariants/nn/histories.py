@@ -119,7 +119,11 @@ class ContextHistory(History):
 
 @register_history("state")
 class StateHistory(History):
-    """RNNAtt (Feng et al. 2016 §4.2): the query is ``q_{i-1}``, the state of a cell that reads ``h`` and ``c``."""
+    """RNNAtt (Feng et al. 2016 §4.2): the query is ``q_{i-1}``, the state of a cell that reads ``h`` and ``c``.
+
+    Its cell, start and state are the decoder's (``query_cell``, ``initial_query``, :attr:`.State.query`), because it
+    steps with the decoder's cells, before attention looks, and starts as they do.
+    """
 
     replaces_query = True
     reads_context = ()
