@@ -5,7 +5,7 @@
 #   ARCHS     "recatt mine": these, each a system of the task or an architecture, and the task's baseline (default: all
 #             systems of the task)
 #   SEEDS     1,2,3,4,5
-#   UPDATES   of each run, during which the rate falls to 0 (default: the task's, about a minute of one thread)
+#   UPDATES   of each run, during which the rate falls to 0 (default: the task's)
 #   OUT       folder (default: laboratory/TASK)
 #   USER_DIR  --user-dir, for architectures of one's own (default: this package's)
 #   JOBS      runs at a time (default: 1; more need pip install ".[sweep]")
