@@ -65,9 +65,9 @@ def on_page_markdown(markdown, page, config, files):
 
 def options_table():
     """The help of every option, with the names that it takes."""
-    rows = ["| option | `rnnsearch` | |", "|---|---|---|"]
+    rows, described = ["| option | `rnnsearch` | |", "|---|---|---|"], AttentionRNNConfig()
     for one in dataclasses.fields(AttentionRNNConfig):
-        text = AttentionRNNConfig()._get_help(one.name)
+        text = described._get_help(one.name)
         if text is None:  # fairseq's own
             continue
         text = text.replace("|", "\\|") + (f" (default: {one.default})" if one.default not in (None, "") else "")

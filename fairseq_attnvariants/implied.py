@@ -1,7 +1,7 @@
 """What follows from the options of a complete configuration, beside its parts."""
 
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Type
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Type
 
 from omegaconf import OmegaConf
 
@@ -10,9 +10,14 @@ from .options import described, flag
 from .registry import ConfigurationError, Part, nearest
 
 
+def history_names(cfg) -> Set[str]:
+    """What ``--attention-history`` joins, known or not."""
+    return {name.strip() for name in str(cfg.attention_history).split("+")}
+
+
 def histories(cfg) -> Dict[str, Type[History]]:
     """The parts that ``--attention-history`` names, in the order of the table."""
-    names = {name.strip() for name in cfg.attention_history.split("+")}
+    names = history_names(cfg)
     if "none" in names and len(names) > 1:
         raise ConfigurationError("--attention-history: 'none' cannot be joined with others")
     found = {name: HISTORIES.pick(name, "--attention-history") for name in sorted(names - {"none"})}
@@ -70,8 +75,7 @@ def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
     Raises:
         ConfigurationError: one of them is no JSON of this form.
     """
-    named = {str(getattr(cfg, option)) for option in described("names")}
-    named.update(name.strip() for name in str(cfg.attention_history).split("+"))
+    named = history_names(cfg).union(str(getattr(cfg, option)) for option in described("names"))
     kept = {name: options for name, options in _given(below).items() if name in named}
     merged = merged_part_args(kept, given)
     return json.dumps(merged) if merged else None

@@ -7,7 +7,6 @@ what stands here.
 
 import contextlib
 import dataclasses
-import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional
 
@@ -19,7 +18,7 @@ from .nn.cells import CELLS
 from .nn.histories import HISTORIES
 from .nn.readout import READOUTS
 from .nn.windows import WINDOWS
-from .registry import Bound, Registry, above, at_least, within
+from .registry import FINITE, Bound, Registry, above, at_least, within
 
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
@@ -32,7 +31,6 @@ COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
 SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "int8", "auto"])
 
 ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value: value >= 1 and value % 2 == 1)
-FINITE = Bound("be a finite number", math.isfinite)
 RESIDUALS = Bound(
     "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is no "
     "state)",

@@ -34,6 +34,9 @@ class Bound(NamedTuple):
     holds: Callable[[Any], bool]
 
 
+FINITE = Bound("be a finite number", math.isfinite)
+
+
 def at_least(least: float, why: str = "") -> Bound:
     """Finite numbers from ``least`` on."""
     text = f"be at least {least}" if not why else f"be {least} ({why}) or above"
@@ -68,10 +71,9 @@ class Option(NamedTuple):
             value = float(value)
         if type(value) is not kind:
             raise ConfigurationError(f"{name} must be of type {kind.__name__}, not {json.dumps(value)}")
-        if kind is float and not math.isfinite(value):
-            raise ConfigurationError(f"{name} must be a finite number, not {value}")
-        if self.bound is not None and not self.bound.holds(value):
-            raise ConfigurationError(f"{name} must {self.bound.text}, not {value}")
+        for bound in (FINITE if kind is float else None, self.bound):
+            if bound is not None and not bound.holds(value):
+                raise ConfigurationError(f"{name} must {bound.text}, not {value}")
         return value
 
 
@@ -147,7 +149,7 @@ class Registry(Mapping[str, Entry]):
         """
 
         def enter(entry: Entry) -> Entry:
-            if not (isinstance(name, str) and name.isidentifier()) or name == "none" and self.base is None:
+            if not (isinstance(name, str) and name.isidentifier()):
                 raise ConfigurationError(f"{self.noun} {name!r}: a name has letters, digits and underscores")
             if self.base is not None and not (isinstance(entry, type) and issubclass(entry, self.base)):
                 raise ConfigurationError(

@@ -33,6 +33,7 @@ class Variant(NamedTuple):
 
 
 VARIANTS: Registry[Variant] = Registry("architecture")
+VARIANTS.taken = frozenset(["none"])
 
 
 def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -> None:

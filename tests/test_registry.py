@@ -52,17 +52,19 @@ def mine():
         yield package
 
 
+def base(name):
+    return name if name.startswith("mine") else "dl4mt"
+
+
 def composed(name, **more):
-    base = name if name.startswith("mine") else "dl4mt"
-    return build(base, scale=0.5, **{**COMPOSED[name], **more})
+    return build(base(name), scale=0.5, **{**COMPOSED[name], **more})
 
 
 @pytest.mark.parametrize("demand", ["incremental", "reordering", "leaving", "beam", "padding"])
 @pytest.mark.parametrize("name", COMPOSED)
 def test_contract(name, demand):
     """By the same code as ``fairseq-attnvariants check``."""
-    arch = name if name.startswith("mine") else "dl4mt"
-    found = DEMANDS[demand](subject(arch, tuple(COMPOSED[name].items())))
+    found = DEMANDS[demand](subject(base(name), tuple(COMPOSED[name].items())))
     assert found.holds, found
 
 
@@ -174,6 +176,8 @@ def test_refuses_to_register():
         histories.register_history("next")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):
         histories.register_history("none")(histories.CoverageHistory)
+    with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):
+        register_architecture("none", base="dl4mt")
     with pytest.raises(ConfigurationError, match="part 3: a name has letters"):
         table.register(3)(torch.nn.Linear)
     for option, value, message in (

@@ -12,21 +12,23 @@ if [ $# -lt 4 ]; then echo "usage: distil.sh TEXT OUT TARGET SYSTEM [fairseq-tra
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
 prepared=$out/$target-${MERGES:-10000}${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}} teacher=$out/${NAME:-$target-$system}-ensemble
 distilled=$out/distilled${NAME:+-$NAME}
+both=$distilled/$target # the text with the translations beside the given ones
+read -ra runs <<< "${RUNS:-$target-$system-1 $target-$system-2 $target-$system-3}"
 paths=()
-for run in ${RUNS:-"$target-$system-1" "$target-$system-2" "$target-$system-3"}; do paths+=("$out/$run/average.pt"); done
+for run in "${runs[@]}"; do paths+=("$out/$run/average.pt"); done
 path=$(IFS=:; echo "${paths[*]}")
 
 for subset in test train; do
   [ -e "$teacher/$subset.scores" ] || SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
 done
-if [ ! -e "$distilled/$target" ]; then
-  rm -rf "$distilled/$target.part"
-  mkdir -p "$distilled/$target.part"
+if [ ! -e "$both" ]; then
+  rm -rf "$both.part"
+  mkdir -p "$both.part"
   for language in en "$target"; do
-    cp "$text/val.$language" "$text/test_2016_flickr.$language" "$distilled/$target.part"
+    cp "$text/val.$language" "$text/test_2016_flickr.$language" "$both.part"
   done
-  cat "$prepared/train.en" "$prepared/train.en" > "$distilled/$target.part/train.en"
-  cat "$prepared/train.$target" "$teacher/train.txt" > "$distilled/$target.part/train.$target"
-  mv "$distilled/$target.part" "$distilled/$target"
+  cat "$prepared/train.en" "$prepared/train.en" > "$both.part/train.en"
+  cat "$prepared/train.$target" "$teacher/train.txt" > "$both.part/train.$target"
+  mv "$both.part" "$both"
 fi
-UPDATES=${UPDATES:-14528} "$here/multi30k.sh" "$distilled/$target" "$distilled" "$target" "$system" "${@:5}"
+UPDATES=${UPDATES:-14528} "$here/multi30k.sh" "$both" "$distilled" "$target" "$system" "${@:5}"

@@ -30,9 +30,13 @@ if [ -n "${DROPOUT-}" ]; then bins=("$prepared"/bin[0-9]*); fi
 if [ "$run/finished" -nt "$run/average.pt" ]; then
   fairseq-attnvariants average --folder "$run" --last 10 --by updates --output "$run/average.pt"
 fi
-if [ "${SUBSET-}" = valid ] || ! [ "$run/lenpen" -nt "$run/average.pt" ] || [ "$(< "$run/lenpen")" != "${LENPEN:-1}" ]; then
-  "$here/translate.sh" "$prepared" "$run" "$target" "$run/average.pt"
-  [ "${SUBSET-}" = valid ] || echo "${LENPEN:-1}" > "$run/lenpen"
-else
+translate=("$here/translate.sh" "$prepared" "$run" "$target" "$run/average.pt")
+if [ "${SUBSET-}" = valid ]; then
+  "${translate[@]}"
+elif [ "$run/lenpen" -nt "$run/average.pt" ] && [ "$(< "$run/lenpen")" = "${LENPEN:-1}" ]; then
   cat "$run/test.scores"
+else
+  rm -f "$run/lenpen" # until all is done
+  "${translate[@]}"
+  echo "${LENPEN:-1}" > "$run/lenpen"
 fi

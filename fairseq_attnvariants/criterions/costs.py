@@ -15,6 +15,7 @@ from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
 
 from .. import losses
+from ..options import flag
 
 NORM = ChoiceEnum(["squared", "plain"])
 CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"
@@ -155,7 +156,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
             given = getattr(cfg, name)
             if given is not None and not given >= 0:
-                raise ValueError(f"{_flag(name)} must be 0 or above, not {given}")
+                raise ValueError(f"{flag(name)} must be 0 or above, not {given}")
 
     def check_model(self, model) -> None:
         """Refuse options of costs for which the model or the data have nothing.
@@ -227,7 +228,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         """Refuse R-Drop, at the first batch, for a model that predicts the same twice."""
         if not self.drops and torch.equal(pairs[:, 0], pairs[:, 1]):
             needs = "dropout, such as --dropout 0.3: this model predicts the same twice"
-            raise ValueError(f"{_flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
+            raise ValueError(f"{flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
         self.drops = True
 
     def _linked(self, training: bool) -> bool:
@@ -271,12 +272,8 @@ def each_twice(sample: Dict[str, Any]) -> Dict[str, Any]:
     return twice
 
 
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
-
-
 def _refusal(option: str, value: Any, needs: str) -> ValueError:
-    given = _flag(option) if value is True else f"{_flag(option)} {value}"
+    given = flag(option) if value is True else f"{flag(option)} {value}"
     return ValueError(f"{given} needs {needs}; {INSTEAD}")
 
 

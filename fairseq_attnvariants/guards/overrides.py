@@ -22,12 +22,12 @@ def guard_overrides() -> None:
     def overwrite_args_by_name(cfg, overrides):
         name = getattr(cfg.get("model"), "_name", None) if isinstance(cfg, DictConfig) else None
         model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
-        if getattr(model, "__dataclass", None) is not AttentionRNNConfig:
-            overwrite(cfg, overrides)
-            return
-        complete(cfg.model)
-        stored = cfg.model.part_args
+        ours = getattr(model, "__dataclass", None) is AttentionRNNConfig
+        if ours:
+            complete(cfg.model)
+        stored = cfg.model.part_args if ours else None
         overwrite(cfg, overrides)
-        cfg.model.part_args = part_args_over(cfg.model, stored, overrides.get("part_args"))
+        if ours:
+            cfg.model.part_args = part_args_over(cfg.model, stored, overrides.get("part_args"))
 
     checkpoint_utils.overwrite_args_by_name = overwrite_args_by_name

@@ -19,6 +19,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_attnvariants.guards.names import no_such
+from fairseq_attnvariants.options import flag
 from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 
 from ..files import UserError, reason
@@ -119,7 +120,7 @@ class Subject:
         refusals: List[Exception] = []
         known = _options_of(architecture)
         for sizes in SIZES if small else SIZES[-1:]:
-            flags = [part for name, value in sizes.items() if name in known for part in (_flag(name), str(value))]
+            flags = [part for name, value in sizes.items() if name in known for part in (flag(name), str(value))]
             try:
                 self._build([*flags, *arguments])
             except UserError as refusal:
@@ -129,7 +130,7 @@ class Subject:
                     break  # sizes are not what it is about
                 refusals.append(error)
                 continue
-            self.sizes = {_flag(name): getattr(self.cfg.model, name) for name in sizes if name in known}
+            self.sizes = {flag(name): getattr(self.cfg.model, name) for name in sizes if name in known}
             return
         why = f"{reason(refusals[0])}{place(refusals[0])}"
         raise UserError(f"--arch {architecture}: no model can be built: {why}") from refusals[0]
@@ -216,10 +217,6 @@ def attention(made: Tuple[Any, ...]) -> Optional[Tensor]:
 
 def _refuse(message: str) -> NoReturn:
     raise UserError(message)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def _options_of(architecture: str) -> List[str]:
