@@ -57,7 +57,7 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
     printed: List[str] = []
     found: Dict[str, Any] = {}
     with contextlib.ExitStack() as opened:
-        files = {name: (path, opened.enter_context(_table_file(path))) for name, path in paths.items() if path}
+        saves = {name: opened.enter_context(table_file(path)) for name, path in paths.items() if path}
 
         def write(
             name: str, headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None
@@ -65,17 +65,8 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
             printed.append(aligned(headers, rows, digits))
             columns, values = expanded(headers, rows)
             found[name] = [dict(zip(columns, row, strict=True)) for row in values]
-            if name in files:
-                path, stream = files[name]
-                form = os.path.splitext(path.lower())[1]
-                if FORMATS[form]:
-                    stream.write(aligned(headers, rows, digits, FORMATS[form]) + "\n")
-                elif form == ".json":
-                    json.dump(found[name], stream, ensure_ascii=False, indent=2)
-                    stream.write("\n")
-                else:
-                    lines: List[Sequence[Any]] = [columns, *values]
-                    csv.writer(stream, lineterminator="\n").writerows([[*map(_not_computed, line)] for line in lines])
+            if name in saves:
+                saves[name](headers, rows, digits)
 
         yield write
     with standard_output() as output:
@@ -99,10 +90,31 @@ def _visible(cell: Any, form: str) -> Any:
     return text.replace("|", r"\|") if form == "github" else text
 
 
-def _table_file(path: str) -> Any:
-    if os.path.splitext(path.lower())[1] not in FORMATS:
+@contextlib.contextmanager
+def table_file(path: str) -> Iterator[Callable[..., None]]:
+    """A function that writes a table's headers and rows, and their ``digits``, as :func:`tables` does, to ``path``.
+
+    Raises:
+        UserError: the name ends in none of :data:`FORMATS`, or the file cannot be written.
+    """
+    form = os.path.splitext(path.lower())[1]
+    if form not in FORMATS:
         raise UserError(f"{path}: the name of a table must end in .csv or .json, .tex or .md")
-    return write_whole(path)
+    with write_whole(path) as stream:
+
+        def save(headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None) -> None:
+            columns, values = expanded(headers, rows)
+            if FORMATS[form]:
+                stream.write(aligned(headers, rows, digits, FORMATS[form]) + "\n")
+            elif form == ".json":
+                found = [dict(zip(columns, row, strict=True)) for row in values]
+                json.dump(found, stream, ensure_ascii=False, indent=2)
+                stream.write("\n")
+            else:
+                lines: List[Sequence[Any]] = [columns, *values]
+                csv.writer(stream, lineterminator="\n").writerows([[*map(_not_computed, line)] for line in lines])
+
+        yield save
 
 
 def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], List[List[Cell]]]:

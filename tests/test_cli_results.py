@@ -159,6 +159,21 @@ def test_p_is_adjusted_for_the_whole_table():
     assert [row["X p"] for row in made(SCORES)] == [None, None, *map(pytest.approx, (max(ps[0], 2 * ps[1]), 2 * ps[1]))]
 
 
+def test_a_row_for_every_seed(sweep, tmp_path):
+    tables = ["--table", tmp_path / "means.json", "--seed-table", tmp_path / "a.csv"]
+    results(sweep, "--gen-subset", "test", "valid", *tables)
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["system", "test set", "seed", "BLEU", "chrF2", "TER"]
+    assert [tuple(row.values())[:3] for row in rows] == [
+        (name, subset, seed) for name in ("recatt", "rnnsearch") for subset in ("test", "valid") for seed in "12"
+    ]
+    for row in json.loads((tmp_path / "means.json").read_text()):
+        own = [float(one["TER"]) for one in rows if all(one[key] == row[key] for key in ("system", "test set"))]
+        assert row["TER"] == pytest.approx(statistics.mean(own)) and len(own) == 2
+    results(sweep, "--measure", "BLEU", "--seed-table", tmp_path / "one.json")
+    assert [*json.loads((tmp_path / "one.json").read_text())[0]] == ["system", "seed", "BLEU"]
+
+
 def test_pairs_are_of_seeds_that_both_have():
     scores = {"a": SCORES["a"], "b": {"easy": EASY[:1], "hard": [14.0, 24.0]}}
     rows = made(scores)
@@ -177,11 +192,11 @@ def test_intervals_in_one_column_for_people_and_two_for_programs():
 
 def test_only_what_is_new_is_translated(sweep, tmp_path):
     results(sweep)
-    made = {path: path.stat().st_mtime_ns for path in sweep.glob("*/translations/*")}
+    made = {path: path.stat().st_mtime_ns for path in sweep.glob("*/translations/test-*")}
     results(sweep, "--table", tmp_path / "table.csv")
-    assert {path: path.stat().st_mtime_ns for path in sweep.glob("*/translations/*")} == made
+    assert {path: path.stat().st_mtime_ns for path in sweep.glob("*/translations/test-*")} == made
     results(sweep, "--lenpen", "0.5")
-    assert len(list(sweep.glob("*/translations/*"))) == 2 * len(made)
+    assert len(list(sweep.glob("*/translations/test-*"))) == 2 * len(made)
 
 
 def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
@@ -364,6 +379,8 @@ def test_pictures_are_of_what_every_system_has(sweep):
     (["--baseline", "lstm"], "--baseline lstm: there are recatt, rnnsearch"),
     (["--reference", "a", "b"], "2 --reference for 1 --gen-subset"),
     (["--gen-subset", "--plot", "p.png"], "--plot draws scores: name a --gen-subset"),
+    (["--gen-subset", "--seed-table", "s.csv"], "--seed-table has scores: name a --gen-subset"),
+    (["--seed-table", "seeds.txt"], "must end in .csv or .json, .tex or .md"),
     (["--dial", "x=1,2"], "--dial has 2 values for 1 --gen-subset"),
     (["--dial", "x"], "'x' is not a name and its values"),
     (["--margin", "5"], "name a --baseline"),

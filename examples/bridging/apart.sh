@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The bridges apart: from one trained rnnsearch_star each of them, and itself, on a text with gold links. Started again, it
-# goes on where it stopped.
+# The bridges apart: for each seed a trained rnnsearch_star, and from it each of them, and itself, on a text with gold links.
+# Started again, it goes on where it stopped.
 #   apart.sh PREPARED OUT GOLD SOURCE TARGET
 # PREPARED is of ALIGN=yes ../common/prepare_bpe.sh small, with the sentences of GOLD as its test set; embeddings are not tied.
-# In the environment: SEEDS="1 2 3", SYSTEMS (default: all), START=5700 updates of the start, UPDATES=2000 of each system.
+# In the environment: SEEDS="1 2 3", SYSTEMS (default: all), START=5700 updates of the start, UPDATES=2000 of each system;
+# START_SEED=1 for one start for all seeds, so that intervals are of the trainings that follow it.
 #
 # Written before any figure, the baseline being the start, trained on (control):
 #   direct   has a lower AER and SAER, and ends more often where the source does (Kuang et al. 2018, tables 2 and 4), but not
@@ -13,8 +14,7 @@
 #   unit     has the gain of direct, too, if that is no matter of short target embeddings
 # Writes OUT/SYSTEM/SEED/, in it what is measured: aer, saer, eos (beam 5) and repeated (greedy), both in %, and loss (bits a
 # token, validation); OUT/links.md and OUT/rest.md with the differences to control, OUT/direct.md with those of AER and SAER to
-# direct; differences of these two are level within 0.02. All seeds have one start, so that intervals are of the trainings that
-# follow it; in the recipe the sentences of GOLD stand in the training text, too.
+# direct; differences of these two are level within 0.02. In the recipe the sentences of GOLD stand in the training text, too.
 set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: apart.sh PREPARED OUT GOLD SOURCE TARGET" >&2; exit 2; fi
 prepared=$1 out=$2 gold=$3 source=$4 target=$5 here=$(dirname "$0")
@@ -33,17 +33,19 @@ read -ra seeds <<< "${SEEDS:-1 2 3}"
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 updates=${UPDATES:-2000}
 
-UPDATES=${START:-5700} "$here/../baselines/short.sh" "$prepared/bin" "$out/start" rnnsearch_star "${base[@]}" --lr 3e-3
 cell() {  # cell ROW COLUMN: of a JSON table on standard input
   python -c 'import json, sys; print(json.load(sys.stdin)[int(sys.argv[1])][sys.argv[2]])' "$@"
 }
 for seed in "${seeds[@]}"; do
+  start=$out/start/${START_SEED:-$seed}
+  UPDATES=${START:-5700} "$here/../baselines/short.sh" "$prepared/bin" "$start" rnnsearch_star "${base[@]}" --lr 3e-3 \
+    --seed "${START_SEED:-$seed}"
   for system in "${chosen[@]}"; do
     run=$out/$system/$seed model=$run/checkpoint_best.pt
     if [ -e "$run/loss" ]; then continue; fi
     # shellcheck disable=SC2086  # a system is words
     UPDATES=$updates "$here/../baselines/short.sh" "$prepared/bin" "$run" ${systems[$system]} "${base[@]}" --lr 1e-3 \
-      --seed "$seed" --warm-start "$out/start/checkpoint_best.pt"
+      --seed "$seed" --warm-start "$start/checkpoint_best.pt"
     "$here/../alignment/errors.sh" "$prepared" "$run" "$gold" "$source" "$target" --json > "$run/aer.json"
     cell 0 "error rate" < "$run/aer.json" > "$run/aer"
     cell 1 "error rate" < "$run/aer.json" > "$run/saer"

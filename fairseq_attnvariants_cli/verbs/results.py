@@ -19,7 +19,7 @@ from ..measures import TOKENIZERS, metrics, scores, within_limits
 from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, amount
 from ..pictures import finish, font_families, picture
 from ..seeds import Estimate, estimate, holm, verdict
-from ..tables import Cell, Interval, add_table_options, tables
+from ..tables import Cell, Interval, Row, add_table_options, table_file, tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -320,14 +320,13 @@ def summary(
 ) -> Tuple[List[str], List[List[Cell]]]:
     """Headers and rows: systems, on every test set, by measures, each with what its differences tell."""
     subsets = options.gen_subset or [""]
-    labels = options.dial.values if options.dial else subsets
-    headers = [options.dial.name if options.dial else "test set"] if len(subsets) > 1 else []
+    headers, labels = _test_sets(options)
     seeds = ["seeds", "pairs"] if options.baseline else ["seeds"]
     headers = ["system", *headers, *seeds, "parameters", "updates", "hours"]
     rows: List[List[Cell]] = []
     for name, runs in found.items():
         for label in labels:
-            rows.append([name, *([label] if len(subsets) > 1 else []), len(runs)])
+            rows.append([name, *label, len(runs)])
             if options.baseline:
                 beside = {run.seed for run in runs} & {run.seed for run in found[options.baseline]}
                 rows[-1].append(None if name == options.baseline else len(beside))
@@ -345,6 +344,31 @@ def summary(
                 difference = compared.get(place)
                 row += [_interval(difference, signed=True), ps.get(place), told.get(place)]
     return headers, rows
+
+
+def every_seed(
+    found: Dict[str, List[Run]], results: Scores, options: argparse.Namespace
+) -> Tuple[List[str], List[Row]]:
+    """Headers and rows: systems, on every test set, with every seed, by measures."""
+    headers, labels = _test_sets(options)
+    measures = wanted(options)
+    rows: List[Row] = [
+        [name, *label, seed, *(results.get(Place(name, subset, measure), {}).get(seed) for measure in measures)]
+        for name, runs in found.items()
+        for subset, label in zip(options.gen_subset, labels)
+        for seed in sorted(run.seed for run in runs)
+    ]
+    return ["system", *headers, "seed", *measures], rows
+
+
+def _test_sets(options: argparse.Namespace) -> Tuple[List[str], List[List[str]]]:
+    """The header of the column that names test sets, and what stands there for each; of a single one nothing."""
+    subsets = options.gen_subset or [""]
+    if len(subsets) == 1:
+        return [], [[]]
+    if options.dial:
+        return [options.dial.name], [[value] for value in options.dial.values]
+    return ["test set"], [[subset] for subset in subsets]
 
 
 def _interval(known: Optional[Estimate], signed: bool = False) -> Optional[Interval]:
@@ -470,6 +494,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"{len(options.reference)} --reference for {len(subsets)} --gen-subset")
     if options.plot and not subsets:
         raise UserError("--plot draws scores: name a --gen-subset")
+    if options.seed_table and not subsets:
+        raise UserError("--seed-table has scores: name a --gen-subset")
     if options.dial and len(options.dial.values) != len(subsets):
         raise UserError(f"--dial has {len(options.dial.values)} values for {len(subsets)} --gen-subset")
     if options.margin is not None and not options.baseline:
@@ -484,6 +510,7 @@ def run(options: argparse.Namespace) -> None:
     check(options)
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, results=options.table))
+        seeds = options.seed_table and outputs.enter_context(table_file(options.seed_table))
         pictures = [path and outputs.enter_context(picture(path)) for path in (options.curves, options.plot)]
         found = systems(find_runs(options.folders, options.checkpoint, options.name))
         if options.baseline:
@@ -493,6 +520,8 @@ def run(options: argparse.Namespace) -> None:
         results = evaluate(found, options)
         headers, rows = summary(found, results, options)
         write("results", headers, rows, {header: 4 for header in headers if header.endswith(" p")})
+        if seeds:
+            seeds(*every_seed(found, results, options))
         for save, draw in zip(pictures, (
             lambda: draw_curves(found, options.curve_measure),
             lambda: (draw_dial if options.dial else draw_scores)(found, results, options),
@@ -568,6 +597,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="SYSTEM", help="the system to compare with, by its name in the table")
     parser.add_argument("--margin", metavar="X", type=amount, help="differences within ±X do not matter, and are level")
     add_table_options(parser)
+    parser.add_argument(
+        "--seed-table", metavar="FILE", help="write the scores of every seed, too, in one of the same formats"
+    )
     parser.add_argument("--curves", metavar="FILE", help="draw learning curves from fairseq's logs")
     parser.add_argument("--curve-measure", metavar="NAME", default="ppl", help="as the log names it (default: ppl)")
     parser.add_argument(
