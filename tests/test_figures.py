@@ -3,6 +3,7 @@
 A figure that stands on several pages is marked as ``39.7<!--=name-->`` on each.
 """
 
+import csv
 import re
 import statistics
 from collections import defaultdict
@@ -33,6 +34,14 @@ def number(cell):
     return match and (float(match[0]), 10.0 ** -len(match[1] or ""))
 
 
+def holm(ps):
+    """Each p adjusted for there being so many (Holm 1979)."""
+    adjusted, largest = [0.0] * len(ps), 0.0
+    for rank, k in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        adjusted[k] = largest = max(largest, min(1.0, (len(ps) - rank) * ps[k]))
+    return adjusted
+
+
 def test_marked_figures_agree():
     places = defaultdict(dict)
     for page in PAGES:
@@ -52,7 +61,7 @@ def test_findings_of_three_seeds():
     (table,) = [rows for rows in tables(page.read_text()) if rows[0][-2:] == ["Holm's p", "from"]]
     claims = [row for rows in tables(page.read_text()) if "verdict" in rows[0][4:] for row in rows[1:]]
     tested = []
-    for _, measure, system, baseline, difference, interval, p, holm, source in table[1:]:
+    for _, measure, system, baseline, difference, interval, p, adjusted, source in table[1:]:
         pairs = [[float(seed) for seed in cell.split(", ")] for cell in (system, baseline)]
         test = stats.ttest_rel(*pairs)
         low, high = test.confidence_interval()
@@ -60,8 +69,8 @@ def test_findings_of_three_seeds():
         decimals = len(difference.split(".")[1])
         assert difference == f"{mean:+.{decimals}f}", measure
         assert interval == f"{low:+.{decimals}f} to {high:+.{decimals}f}", measure
-        tested.append((test.pvalue, p, holm))
-        significant = low * high > 0 and float(holm) < 0.05
+        tested.append((test.pvalue, p, adjusted))
+        significant = low * high > 0 and float(adjusted) < 0.05
         level = max(-low, high) <= MARGINS.get(measure, 0)
         gains = (mean < 0) == (measure in LESS_IS_BETTER)
         rule = ("shown" if gains else "refuted") if significant else "level" if level else "open"
@@ -76,11 +85,9 @@ def test_findings_of_three_seeds():
     for row in claims:  # a verdict needs an interval over three seeds
         if row[4].strip("*").startswith(("shown", "refuted", "level")):
             assert re.search(r"\(\S+ to \S+\), [3-9]$", row[3]), row
-    largest = 0.0
-    for rank, (value, p, holm) in enumerate(sorted(tested)):
-        largest = max(largest, min(1.0, (len(tested) - rank) * value))
-        for printed, expected in ((p, value), (holm, largest)):
-            assert float(printed) == pytest.approx(expected, rel=0.06, abs=0.006)
+    for (value, p, printed), adjusted in zip(tested, holm([value for value, *_ in tested])):
+        assert float(p) == pytest.approx(value, rel=0.06, abs=0.006)
+        assert float(printed) == pytest.approx(adjusted, rel=0.06, abs=0.006)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.parent.name)
@@ -104,7 +111,7 @@ def test_means_over_seeds(recipe):
 
 
 def laboratory():
-    """Of each task that is measured, by system: means over the dial, the difference, half its interval, the verdict."""
+    """Of each measured task, by system: means over the dial, difference, half its interval, Holm's p, verdict."""
     measured = {}
     page = (ROOT / "examples" / "laboratory" / "README.md").read_text()
     for task, section in re.findall(r"^### (\w+)\n(.*?)(?=^##)", page, re.M | re.S):
@@ -113,11 +120,43 @@ def laboratory():
             row[0].split("`")[1]: (
                 [float(mean) for mean in row[2:-3]],
                 *(map(float, row[-3].split(" ± ")) if row[-3] else (None, None)),
+                float(row[-2]) if row[-2] else None,
                 row[-1],
             )
             for row in table[1:]
         }
     return measured
+
+
+SEEDS = sorted((ROOT / "examples" / "laboratory" / "seeds").glob("*.csv"))
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
+def test_laboratory_seeds(path):
+    """What the recorded seeds of a task make is what its table says."""
+    (_, dial, _, measure), *rows = [row[:4] for row in csv.reader(path.read_text().splitlines())]
+    scores = defaultdict(lambda: defaultdict(dict))
+    for system, value, seed, score in rows:
+        scores[system][value][seed] = float(score)
+    described = yaml.safe_load((ROOT / "examples" / "laboratory" / "tasks" / f"{path.stem}.yaml").read_text())
+    base, values = scores[described["baseline"]], described["dial"].split("=")[1].split(",")
+    assert (dial, measure) == (described["dial"].split("=")[0], described["measure"])
+    tested = {}
+    for system, own in scores.items():
+        for value in values if own is not base else []:
+            gains = [score - base[value][seed] for seed, score in own[value].items()]
+            spread = statistics.stdev(gains)
+            tested[system, value] = stats.ttest_1samp(gains, 0) if spread else None
+    ps = [test.pvalue if test else float(scores[one][value] == base[value]) for (one, value), test in tested.items()]
+    adjusted = dict(zip(tested, holm(ps)))
+    recorded = laboratory()[path.stem]
+    assert [*recorded] == [*scores]
+    for system, (means, difference, half, p, _) in recorded.items():
+        assert means == pytest.approx([statistics.mean(scores[system][value].values()) for value in values], abs=0.051)
+        if difference is not None:
+            interval = tested[system, values[-1]] and tested[system, values[-1]].confidence_interval()
+            assert half == pytest.approx((interval.high - interval.low) / 2 if interval else 0, abs=0.051), system
+            assert p == pytest.approx(adjusted[system, values[-1]], abs=0.00051), system
 
 
 def test_laboratory_gates():
@@ -138,7 +177,7 @@ def test_laboratory_verdicts():
         described = yaml.safe_load((ROOT / "examples" / "laboratory" / "tasks" / f"{task}.yaml").read_text())
         assert [*systems] == [described["baseline"], *(name for name in described["systems"] if name in [*systems][1:])]
         base, *_ = systems[described["baseline"]]
-        for name, (means, difference, half, verdict) in systems.items():
+        for name, (means, difference, half, _, verdict) in systems.items():
             if difference is None:
                 continue
             assert difference == pytest.approx(means[-1] - base[-1], abs=0.11), (task, name)
@@ -153,5 +192,5 @@ def test_laboratory_verdicts():
     said = {"behind": "refuted", "ahead": "shown"}  # where what is claimed is no gain
     for task, word, difference in recorded:
         verdict = said.get(word, word)
-        known = {(f"{row[1]:+} ± {row[2]}", row[3]) for row in measured[task].values() if row[1] is not None}
+        known = {(f"{row[1]:+} ± {row[2]}", row[4]) for row in measured[task].values() if row[1] is not None}
         assert (difference, verdict) in known, (task, difference, verdict)

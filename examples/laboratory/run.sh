@@ -10,8 +10,8 @@
 #   USER_DIR  --user-dir, for architectures of one's own (default: this package's)
 #   JOBS      runs at a time (default: 1; more need pip install ".[sweep]")
 #   TRAIN     sentences to train (default: the task's), TEST to test for each value of the dial (default: 200)
-# Writes OUT/TASK.md and OUT/TASK.json, the table; OUT/finer.md and OUT/finer.json, further measures; OUT/seeds.csv and
-# OUT/finer-seeds.csv, the same of every seed; OUT/TASK.png.
+# Writes OUT/TASK.md and OUT/TASK.json, the table; OUT/finer.md and OUT/finer.json, further measures; OUT/seeds.csv, both of
+# every seed; OUT/TASK.png.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 name=${1-}
@@ -90,9 +90,10 @@ results=(fairseq-attnvariants results "${folders[@]}" "${names[@]}" --user-dir "
 python "$here/measure.py" "$out/corpus" "$out"/*/*/translations/*.hypothesis.txt
 finer=()
 for measure in ${task[finer]}; do finer+=(--measure "$measure={translations}.$measure"); done
-"${results[@]}" "${finer[@]}" --table "$out/finer.md" --seed-table "$out/finer-seeds.csv" --json > "$out/finer.json"
+"${results[@]}" "${finer[@]}" --table "$out/finer.md" --seed-table "$out/finer.csv" --json > "$out/finer.json"
 picture=()
 if python -c 'import sys, importlib.util as u; sys.exit(not u.find_spec("matplotlib"))'; then picture=(--plot "$out/$name.png"); fi
 results+=(--measure "${task[measure]}={translations}.${task[measure]}" --margin "${task[margin]}" "${picture[@]}")
-"${results[@]}" --table "$out/$name.md" --seed-table "$out/seeds.csv" --json > "$out/$name.json"
+"${results[@]}" --table "$out/$name.md" --seed-table "$out/$name.csv" --json > "$out/$name.json"
+paste -d , "$out/$name.csv" <(cut -d , -f 4- "$out/finer.csv") > "$out/seeds.csv"
 cat "$out/$name.md"
