@@ -88,8 +88,9 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
     picture = ("--name", "ava", "--output", out / "attention.png")
     run(command, "attention", *read, "--line", drawn + 1, *picture)
 
-    title("Similar words")
-    run(command, "similarity", *read, "--words", 10)
+    if "--attention-via-words-alone" not in more:  # which has no attention to characters
+        title("Similar words")
+        run(command, "similarity", *read, "--words", 10)
 
     title("Score")
     run(command, "score", hypothesis, "--reference", reference, "--name", "ava", "--tokenize", "char")
