@@ -37,7 +37,7 @@ cell() {  # cell ROW COLUMN: of a JSON table on standard input
   python -c 'import json, sys; print(json.load(sys.stdin)[int(sys.argv[1])][sys.argv[2]])' "$@"
 }
 for seed in "${seeds[@]}"; do
-  start=$out/start/${START_SEED:-$seed}
+  start=$out/start-${START_SEED:-$seed}
   UPDATES=${START:-5700} "$here/../baselines/short.sh" "$prepared/bin" "$start" rnnsearch_star "${base[@]}" --lr 3e-3 \
     --seed "${START_SEED:-$seed}"
   for system in "${chosen[@]}"; do
