@@ -63,8 +63,7 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
             name: str, headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None
         ) -> None:
             printed.append(aligned(headers, rows, digits))
-            columns, values = expanded(headers, rows)
-            found[name] = [dict(zip(columns, row, strict=True)) for row in values]
+            found[name] = _records(headers, rows)
             if name in saves:
                 saves[name](headers, rows, digits)
 
@@ -103,18 +102,23 @@ def table_file(path: str) -> Iterator[Callable[..., None]]:
     with write_whole(path) as stream:
 
         def save(headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None) -> None:
-            columns, values = expanded(headers, rows)
             if FORMATS[form]:
                 stream.write(aligned(headers, rows, digits, FORMATS[form]) + "\n")
             elif form == ".json":
-                found = [dict(zip(columns, row, strict=True)) for row in values]
-                json.dump(found, stream, ensure_ascii=False, indent=2)
+                json.dump(_records(headers, rows), stream, ensure_ascii=False, indent=2)
                 stream.write("\n")
             else:
+                columns, values = expanded(headers, rows)
                 lines: List[Sequence[Any]] = [columns, *values]
                 csv.writer(stream, lineterminator="\n").writerows([[*map(_not_computed, line)] for line in lines])
 
         yield save
+
+
+def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell]]:
+    """The rows as JSON has them."""
+    columns, values = expanded(headers, rows)
+    return [dict(zip(columns, row, strict=True)) for row in values]
 
 
 def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], List[List[Cell]]]:
