@@ -347,7 +347,9 @@ class AttentionRNNConfig(FairseqDataclass):
         "dropout after the target embeddings", rnnsearch=0.0, bound=within(0, 1)
     )
     decoder_dropout_words: Optional[float] = option(
-        "the same of the previous target words", rnnsearch=0.0, bound=within(0, 1)
+        "share of the previous target words whose whole embedding is dropped in training; not set by --dropout",
+        rnnsearch=0.0,
+        bound=within(0, 1),
     )
     decoder_dropout_out: Optional[float] = option(
         "dropout after the readout, and between decoder layers", rnnsearch=0.5, bound=within(0, 1)

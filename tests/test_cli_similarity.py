@@ -96,6 +96,9 @@ def test_models_without_characters_or_with_one_level_are_refused(runs, capfd):
     for model in (build("rnnsearch"), torch.nn.Identity()):  # ours, and any other
         with pytest.raises(UserError, match="a.pt has one level of attention"):
             check(System("a.pt", on_characters, [build("ava"), model], torch.device("cpu")))
+    words_alone = build("ava", attention_via_words_alone=True)
+    with pytest.raises(UserError, match="a.pt reads no characters .--attention-via-words-alone"):
+        check(System("a.pt", on_characters, [build("ava"), words_alone], torch.device("cpu")))
     assert main(["similarity", str(runs.data), "--path", str(runs.lstm / "checkpoint_last.pt"), "--cpu"]) == 2
     assert "checkpoint_last.pt was not trained on characters (--task char_translation)" in capfd.readouterr().err
 

@@ -63,12 +63,15 @@ def check(system: "System") -> None:
     """Refuse what has no weights of this kind.
 
     Raises:
-        UserError: a model does not read characters, or has one level of attention.
+        UserError: a model does not read characters, has one level of attention, or reads the words' alone.
     """
     if not hasattr(system.task.source_dictionary, "space"):
         raise UserError(f"{system.path} was not trained on characters (--task char_translation)")
-    if not all(getattr(getattr(model, "cfg", None), "attention_via", False) for model in system.models):
+    configs = [getattr(model, "cfg", None) for model in system.models]
+    if not all(getattr(cfg, "attention_via", False) for cfg in configs):
         raise UserError(f"{system.path} has one level of attention, and not two (--arch ava)")
+    if any(getattr(cfg, "attention_via_words_alone", False) for cfg in configs):
+        raise UserError(f"{system.path} reads no characters (--attention-via-words-alone): none has a weight to count")
 
 
 def run(options: argparse.Namespace) -> None:
