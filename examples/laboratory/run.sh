@@ -19,16 +19,18 @@ if [ $# -ne 1 ] || [ ! -e "$here/tasks/$name.yaml" ]; then
   echo "usage: run.sh $(cd "$here/tasks" && ls | sed 's/.yaml//' | paste -sd'|')" >&2; exit 2
 fi
 declare -A systems task
-eval "$(python - "$here/tasks/$name.yaml" <<'END'
-import shlex, sys, yaml
+described=$(python - "$here/tasks/$name.yaml" <<'END'
+import sys, yaml
 task = yaml.safe_load(open(sys.argv[1]))
 for system, options in task.pop("systems").items():
-    print(f"systems[{system}]={shlex.quote(options.strip())}; all+=({system})")
+    print("system", system, options.strip(), sep="\t")
 for key, value in task.items():
-    text = " ".join(value) if isinstance(value, list) else str(value)
-    print(f"task[{key}]={shlex.quote(text.strip())}")
+    print("task", key, " ".join(value) if isinstance(value, list) else str(value).strip(), sep="\t")
 END
-)"
+)
+while IFS=$'\t' read -r kind key value; do
+  if [ "$kind" = system ]; then systems[$key]=$value all+=("$key"); else task[$key]=$value; fi
+done <<< "$described"
 baseline=${task[baseline]}
 out=${OUT:-laboratory/$name}
 updates=${UPDATES:-${task[updates]}}
