@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import corpus
@@ -107,6 +108,15 @@ def test_bpe(script, text, tmp_path):
     script("adaptive_weighting/train.sh", "small", data / "bin", out, "adaptive_both", *TINY)
     printed = script("common/evaluate.sh", "bpe", data, out, "xx", "yy", "--cpu").stdout
     assert "BLEU" in printed and "@@" not in (out / "test.txt").read_text()
+
+
+def test_side_by_side(script, text, tmp_path):
+    """Of three that are to prepare the same text at the same time one does."""
+    arguments = ("common/prepare_bpe.sh", "small", text, tmp_path / "new" / "prepared", "xx", "yy")
+    with ThreadPoolExecutor() as several:
+        runs = [several.submit(script, *arguments) for _ in range(3)]
+    assert sum("stays as it is" in run.result().stdout for run in runs) == 2
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["prepared"]
 
 
 def test_bpe_dropout(script, text, tmp_path):

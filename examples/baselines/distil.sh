@@ -6,7 +6,8 @@
 # by default TARGET-SYSTEM-1, -2 and -3; the rest of its environment goes to the training, whose updates are twice as many
 # unless UPDATES says otherwise.
 # OUT/TARGET-SYSTEM-ensemble/ gets the ensemble's scores and its translation of the training text; OUT/distilled/ is another
-# OUT of multi30k.sh. With NAME=plain it is plain-ensemble/ and plain in OUT/distilled-plain/.
+# OUT of multi30k.sh. With NAME=plain they are OUT/plain-ensemble/ and OUT/distilled-plain/. SEED=2 is another seed of the model,
+# of the same translation.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: distil.sh TEXT OUT TARGET SYSTEM [fairseq-train options]" >&2; exit 2; fi
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
@@ -31,4 +32,5 @@ if [ ! -e "$both" ]; then
   cat "$prepared/train.$target" "$teacher/train.txt" > "$both.part/train.$target"
   mv "$both.part" "$both"
 fi
+unset NAME # of the ensemble alone
 UPDATES=${UPDATES:-14528} "$here/multi30k.sh" "$both" "$distilled" "$target" "$system" "${@:5}"
