@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The bridges apart: for each seed a trained rnnsearch_star, and from it each of them, and itself, on a text with gold links.
-# Started again, it goes on where it stopped.
+# Started again, it goes on where it stopped; started twice with other SYSTEMS or SEEDS, both share the starts.
 #   apart.sh PREPARED OUT GOLD SOURCE TARGET
 # PREPARED is of ALIGN=yes ../common/prepare_bpe.sh small, with the sentences of GOLD as its test set; embeddings are not tied.
 # In the environment: SEEDS="1 2 3", SYSTEMS (default: all), START=5700 updates of the start, UPDATES=2000 of each system;

@@ -18,6 +18,8 @@ case $arch in
 esac
 set -- --arch "$arch" --criterion "$criterion" "$@"
 mkdir -p "$out"
+exec {lock}< "$out"
+flock --nonblock "$lock" || { echo "waiting for another training that writes to $out" >&2; flock "$lock"; }
 command=$(printf '%q ' "$data" "$@")
 if [ "$(cat "$out/finished" 2>/dev/null)" = "$command" ]; then
   echo "this training has ended already, and its weights stay as they are: $out" >&2
