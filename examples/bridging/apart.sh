@@ -6,7 +6,7 @@
 # In the environment: SEEDS="1 2 3", SYSTEMS (default: all), START=5700 updates of the start, UPDATES=2000 of each system;
 # START_SEED=1 for one start for all seeds, so that intervals are of the trainings that follow it.
 #
-# Written before any figure, the baseline being the start, trained on (control):
+# Written after one training of control and direct, and before all others, the baseline being the start, trained on (control):
 #   direct   has a lower AER and SAER, and ends more often where the source does (Kuang et al. 2018, tables 2 and 4), but not
 #            than source, if annotations with embeddings make that gain, nor more than alone, if the loss does
 #   alone    is worse than direct, and than control (section 2.3: the loss alone hurts)

@@ -34,7 +34,7 @@ done <<< "$described"
 baseline=${task[baseline]}
 out=${OUT:-laboratory/$name}
 updates=${UPDATES:-${task[updates]}}
-user_dir=${USER_DIR:-$(fairseq-attnvariants user-dir)}
+user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
 chosen=("$baseline")
 for system in ${ARCHS:-${all[*]}}; do [ "$system" = "$baseline" ] || chosen+=("$system"); done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
