@@ -14,6 +14,10 @@ LONGEST = 10_000  # tokens in a line whose alignment is read
 LAST = 10_000_000  # sentence
 
 
+class Outside(ValueError):
+    """An alignment of other tokens than those that are printed."""
+
+
 class Line(NamedTuple):
     """A line of the file."""
 
@@ -48,7 +52,9 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
     """The sentences by their numbers from 0, which are those of the lines of the source text.
 
     Other lines are passed over. The lines of a sentence may stand anywhere, but hypotheses, and what belongs to them,
-    are in one order.
+    are in one order. A hypothesis with more scores than words and EOS has no attention: ``--remove-bpe`` has joined its
+    pieces, or it holds a ``<s>``, which is not printed. Where an alignment leaves its sentence, too, it was
+    ``--remove-bpe``, which joins the sources as well, and no hypothesis has any.
 
     Args:
         lines: of the file.
@@ -67,10 +73,23 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
             labels[match[1]].append(Line(f"{path}, line {number}", match[3] or ""))
     if not found:
         raise UserError(f"{path} has no H- lines: it is not what fairseq-generate prints")
-    return {number: _sentence(number, labels, aligned) for number, labels in found.items()}
+    try:
+        return {number: _sentence(number, labels, aligned) for number, labels in found.items()}
+    except Outside as error:
+        joined = {number: _sentence(number, labels, aligned, joined=True) for number, labels in found.items()}
+        if all(_fits(labels, k) for labels in found.values() for k in range(len(labels["H"]))):
+            raise UserError(f"{error}; did fairseq-generate --remove-bpe join them?") from error
+        return joined
 
 
-def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool) -> Sentence:
+def _fits(labels: Dict[str, List[Line]], k: int) -> bool:
+    """Whether a hypothesis has a score for each word, and EOS, if it has any."""
+    scores, words = labels["P"], labels["H"][k].text.partition("\t")[2].split()
+    return not scores or len(scores[k].text.split()) == len(words) + 1
+
+
+def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined: bool = False) -> Sentence:
+    """A sentence of its lines; where pieces are ``joined`` without its attention."""
     sources, references, hypotheses, scores, alignments = labels.values()
     for line in hypotheses[len(alignments) :] if aligned else ():
         raise UserError(f"{line.place}: H-{number} has no A- line: run fairseq-generate with --print-alignment")
@@ -84,15 +103,15 @@ def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool) -> Sent
         score, tab, translation = text.partition("\t")
         if not tab:
             raise UserError(f"{place}: no tab between score and text: output cut off?")
-        words = len(translation.split())
-        # EOS has a score too; a mismatch comes from --remove-bpe, or from a generated <s>, which is not printed
-        fits = alignments and (not scores or len(scores[k].text.split()) == words + 1)
         attention = None
-        if fits:
+        if alignments and not joined and _fits(labels, k):
+            where = f"{alignments[k].place}: A-{number}"
             try:
-                attention = parse_attention(alignments[k].text, len(source.split()), words)
+                attention = parse_attention(alignments[k].text, len(source.split()), len(translation.split()))
+            except Outside as error:
+                raise Outside(f"{where}: {error}") from error
             except ValueError as error:
-                raise UserError(f"{alignments[k].place}: A-{number}: {error}") from error
+                raise UserError(f"{where}: {error}") from error
         found.append(Hypothesis(place, score, translation, attention))
     return Sentence(sources[0].place, source, references[0].text if references else None, found)
 
@@ -110,18 +129,19 @@ def parse_attention(text: str, source: int, target: int) -> np.ndarray:
     """An A- line, hard (``i-j`` pairs) or soft (rows of weights, each side with EOS), as weights ``target x source``.
 
     Raises:
-        ValueError: malformed, or about other lengths.
+        Outside: it is of other lengths.
+        ValueError: it is malformed.
     """
     if max(source, target) > LONGEST:
         raise ValueError(f"{source} and {target} tokens, where alignments of at most {LONGEST} are read")
     if text.strip() and "-" not in text:
         soft = parse_soft(text)
         if soft.shape != (target + 1, source + 1):
-            raise ValueError(f"{len(soft)} rows of {soft.shape[1]} weights for {target} and {source} tokens, and EOS")
+            raise Outside(f"{len(soft)} rows of {soft.shape[1]} weights for {target} and {source} tokens, and EOS")
         return soft[:target, :source]
     weights = np.zeros((target, source))
     for i, j in parse_links(text):
         if i >= source or j >= target:
-            raise ValueError(f"{i}-{j} is outside the sentences, which have {source} and {target} tokens")
+            raise Outside(f"{i}-{j} is outside the sentences, which have {source} and {target} tokens")
         weights[j, i] = 1
     return weights

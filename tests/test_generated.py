@@ -55,6 +55,15 @@ def test_words_that_are_not_the_tokens_have_no_attention():
     assert read(joined)[1].hypotheses[0].attention is None
 
 
+@pytest.mark.parametrize("outside", ["3-2", "0.2,0.2,0.2,0.2,0.2 " * 4])
+def test_where_pieces_of_sources_were_joined_no_alignment_is_read(outside):
+    """--remove-bpe joins sources too, which scores do not tell: what an alignment says of another sentence is wrong."""
+    joined = PRINTED.replace("\tder hund\nD-1", "\tderhund\nD-1") + (
+        f"S-2\ta bc d\nH-2\t-0.5\ta bc d\nP-2\t-0.1 -0.1 -0.1 -0.1\nA-2\t{outside}\n"
+    )
+    assert all(hypothesis.attention is None for sentence in read(joined).values() for hypothesis in sentence.hypotheses)
+
+
 def test_alignments_may_be_needed():
     with pytest.raises(UserError, match="file, line 12: H-0 has no A- line: run fairseq-generate with --print-align"):
         read(PRINTED, aligned=True)
