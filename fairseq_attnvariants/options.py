@@ -403,8 +403,8 @@ class AttentionRNNConfig(FairseqDataclass):
         "float32",
     )
     search_dtype: SEARCH_DTYPE = option(  # type: ignore[valid-type]
-        "number type of the decoder's matrix products in search, for --model-overrides: 'float32', 'bfloat16', the "
-        "quicker of the two ('auto'), or 'int8', which rounds more and is quicker still on a CPU",
+        "number type of the decoder's matrix products in search, for --model-overrides: 'float32', 'bfloat16' (on CUDA "
+        "TF32), the quicker of the two ('auto'), or 'int8', which rounds more and is quicker still on a CPU",
         "float32",
     )
     coverage_penalty: float = option(

@@ -22,15 +22,20 @@ from .model import read_checkpoint
 
 Checkpoint = Dict[str, Any]
 
+# options of how a model is trained and computed, not of what it computes; dropouts are others
+HOW = {
+    "coverage_penalty", "compile", "compute_dtype", "decoder_embed_path", "decoder_freeze_embed", "encoder_embed_path",
+    "encoder_freeze_embed", "gate_bias", "init", "init_std", "kernels", "recompute_steps", "search_dtype", "warm_start",
+}  # fmt: skip
 PATTERNS = {"epochs": r"checkpoint(\d+)\.pt", "updates": r"checkpoint_\d+_(\d+)\.pt"}
 
 
 def architecture(state: Checkpoint) -> Dict[str, Any]:
-    """What makes the model what it is: its options without dropout; a model without a dataclass has its name alone."""
+    """What makes the model what it is: its options but for :data:`HOW`; one without a dataclass has its name alone."""
     model = state["cfg"]["model"]
     if isinstance(model, argparse.Namespace):
         return {"arch": getattr(model, "arch", None)}
-    return {name: value for name, value in model.items() if "dropout" not in name}
+    return {name: value for name, value in model.items() if "dropout" not in name and name not in HOW}
 
 
 def difference(first: Checkpoint, second: Checkpoint) -> str:

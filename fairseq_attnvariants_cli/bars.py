@@ -4,7 +4,7 @@ import html
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
 from .groups import Contrast, Groups
-from .pictures import finish, font_families
+from .pictures import finish, font_families, legend_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,9 @@ def _draw_bars(axes: "Axes", groups: Groups, shown: Sequence[int], names: Sequen
         places = [x + (s + 0.5) * width - 0.4 for x, _ in enumerate(shown)]
         errors = [intervals[k] or 0.0 for k in shown] if intervals else None
         style = dict(elinewidth=0.8, capsize=1.5)
-        axes.bar(places, [_values(groups, k)[s] for k in shown], width, yerr=errors, label=name, error_kw=style)
+        axes.bar(
+            places, [_values(groups, k)[s] for k in shown], width, yerr=errors, label=legend_label(name), error_kw=style
+        )
     sizes = [groups.counts[k] for k in shown]
     labels = [
         groups.names[k] if size is None else f"{groups.names[k]}\n({size})"

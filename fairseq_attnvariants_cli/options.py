@@ -79,10 +79,15 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`~.model.generate` reads, under fairseq's names and with its defaults."""
+    add_beam_options(parser)
+    parser.add_argument("--lenpen", metavar="X", type=amount, default=1.0, help="length penalty (default: 1)")
+
+
+def add_beam_options(parser: argparse.ArgumentParser) -> None:
+    """Add how wide a search is and when it ends."""
     parser.add_argument("--beam", metavar="N", type=positive, default=5, help="width (default: %(default)s)")
-    parser.add_argument("--lenpen", metavar="X", type=amount, default=1, help="length penalty (default: %(default)s)")
     parser.add_argument(
-        "--max-len-a", metavar="A", type=amount, default=0, help="a translation of a source of x tokens"
+        "--max-len-a", metavar="A", type=amount, default=0.0, help="a translation of a source of x tokens"
     )
     parser.add_argument(
         "--max-len-b", metavar="B", type=positive, default=200, help="has up to Ax + B tokens (default: 200)"
@@ -121,10 +126,12 @@ def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:
     """What the systems are called where they are shown.
 
     Raises:
-        UserError: there are more or fewer names than systems, or two systems have one name.
+        UserError: there are more or fewer names than systems, one is empty, or two systems have one name.
     """
     if options.name and len(options.name) != len(paths):
         raise UserError(f"{len(options.name)} --name for {len(paths)} systems")
+    if "" in (options.name or ()):
+        raise UserError("--name '' is empty")
     short = [" + ".join(os.sep.join(part.split(os.sep)[-2:]) for part in path.split(os.pathsep)) for path in paths]
     found = options.name or (short if len(set(short)) == len(short) else paths)
     for name in found:

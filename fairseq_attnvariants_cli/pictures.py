@@ -63,6 +63,11 @@ def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
             text.set_parse_math(False)
 
 
+def legend_label(name: str) -> str:
+    """A name in a legend: matplotlib leaves out what begins with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
 def font_families(text: str) -> List[str]:
     """Installed fonts that together have a glyph for every character, for matplotlib's ``fontfamily``.
 

@@ -199,6 +199,12 @@ def test_the_choice_goes_with_the_checkpoint(timed, caplog):
     before = build("dl4mt", compute_dtype="auto").train()
     before.load_state_dict(plain.state_dict())
     assert before(*batch())[0].dtype == torch.float32
+    caplog.clear()
+    goes_on = build("dl4mt", compute_dtype="auto").train()
+    goes_on.load_state_dict(before.state_dict())
+    assert goes_on(*batch())[0].dtype == torch.float32
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["--compute-dtype auto: float32, as this training has computed so far"]
 
 
 def test_a_training_goes_on_as_it_began(runs, tmp_path):

@@ -112,9 +112,10 @@ def test_checkpoints_that_differ_are_refused(runs, tmp_path, capfd, change, mess
     assert os.listdir(tmp_path) == ["other.pt"]
 
 
-def test_dropout_may_differ(runs, tmp_path):
+def test_dropout_may_differ_and_how_it_was_computed(runs, tmp_path):
     path = str(runs.rnnsearch / "checkpoint2.pt")
-    other = changed(path, tmp_path / "other.pt", lambda state: state["cfg"]["model"].update(dropout=0.9))
+    how = {"dropout": 0.9, "recompute_steps": 4, "compute_dtype": "bfloat16", "warm_start": "a.pt"}
+    other = changed(path, tmp_path / "other.pt", lambda state: state["cfg"]["model"].update(how))
     assert average([path, other])["model"].keys() == read_checkpoint(path)["model"].keys()
 
 

@@ -6,6 +6,8 @@ import os
 import pytest
 from sacrebleu.metrics import BLEU
 
+from fairseq_attnvariants_cli.bars import draw_groups
+from fairseq_attnvariants_cli.groups import Groups
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.measures import metrics, scores
 
@@ -88,6 +90,13 @@ def test_verb_prints_and_writes_both_tables(command, tmp_path, capfd):
     assert float(groups[2][6]) == pytest.approx(100)
     out = capfd.readouterr().out
     assert "88.89" in out and "nrefs:1|bs:20|seed:12345" in out and "over 4" in out
+
+
+def test_a_name_with_an_underscore_is_in_the_legend(tmp_path):
+    pytest.importorskip("matplotlib")
+    groups = Groups("length", "BLEU", ["short", "long"], [2, 3], [[1.0, 2.0], [3.0, 4.0]], [[], []])
+    figure = draw_groups([groups], ["_one", "two"])
+    assert [text.get_text().strip() for text in figure.axes[0].get_legend().get_texts()] == ["_one", "two"]
 
 
 @pytest.mark.parametrize("form, start", [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])

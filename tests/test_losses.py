@@ -191,10 +191,10 @@ def test_all_costs_add_up():
 
 
 @pytest.mark.parametrize("terms,costs", [
-    (dict(conditions=CONDITIONS), dict(fertility=14.0, bridging=0.0, costs=14.0)),
-    (dict(bridged=BRIDGED), dict(fertility=0.0, bridging=30.0, costs=30.0)),
+    (dict(conditions=CONDITIONS), dict(fertility=14.0, costs=14.0)),
+    (dict(bridged=BRIDGED), dict(bridging=30.0, costs=30.0)),
     (dict(conditions=CONDITIONS, bridged=BRIDGED), dict(fertility=14.0, bridging=30.0, costs=44.0)),
-    (dict(attn=ATTENTION), dict(fertility=0.0, bridging=0.0, costs=0.0)),
+    (dict(attn=ATTENTION), dict(costs=0.0)),
 ])  # fmt: skip
 def test_without_a_weight_a_model_has_the_costs_of_its_paper(terms, costs):
     """So that a sweep's models can share a criterion: what a model has nothing for costs nothing, and is not logged."""
@@ -215,6 +215,10 @@ def test_without_a_weight_a_model_has_the_costs_of_its_paper(terms, costs):
     ("costs", {}, dict(coverage_weight=2), "--coverage-weight 2 needs a model that returns its attention"),
     ("costs", {}, dict(alignment_weight=1, datasets=LINKED), "--alignment-weight 1 needs a model that returns"),
     ("costs", dict(attn=ATTENTION), dict(alignment_weight=1), "--alignment-weight 1 needs --load-alignments"),
+    ("costs", dict(attn=ATTENTION), dict(alignment_weight=1, datasets={"train": [{}], "valid": [{"alignment": 0}]}),
+     "--alignment-weight 1 needs --load-alignments"),
+    ("fertility", dict(bridged=BRIDGED), {}, "with the costs of a model with a condition, .* which this one is not"),
+    ("bridging", dict(conditions=CONDITIONS), {}, "with the costs of a model with a direct bridge"),
     ("costs", {}, dict(coverage_weight=-1), "--coverage-weight must be 0 or above, not -1"),
     ("costs", {}, dict(coverage_weight=math.nan), "--coverage-weight must be 0 or above, not nan"),
 ])  # fmt: skip

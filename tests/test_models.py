@@ -1,5 +1,6 @@
 """The contract of every registered architecture with fairseq."""
 
+import re
 from argparse import Namespace
 
 import pytest
@@ -400,8 +401,9 @@ def test_embeddings_in_annotations_are_dropped_out_once():
     assert 0.27 < annotations[..., :-64].eq(0).float().mean() < 0.33
 
 
+@pytest.mark.parametrize("depth", [1, 2])  # of one, an encoder's GRU or LSTM has PyTorch's parameters
 @pytest.mark.parametrize("name", ["rnnatt", "adaptive_both", "context_gate", "ava_deep", "coverage_gru", "gnmt"])
-def test_hidden_dropout_masks_what_recurrent_products_read(name, monkeypatch):
+def test_hidden_dropout_masks_what_recurrent_products_read(name, depth, monkeypatch):
     """In training, and the same at every step: as if the columns of every recurrent matrix were masked for good."""
     masks = []
 
@@ -411,15 +413,15 @@ def test_hidden_dropout_masks_what_recurrent_products_read(name, monkeypatch):
 
     original = Masked.__init__
     monkeypatch.setattr(Masked, "__init__", noted)
-    deep = dict(encoder_transition_depth=2, decoder_transition_depth=3, decoder_layers=2)
+    deep = dict(encoder_transition_depth=depth, decoder_transition_depth=depth + 1, decoder_layers=2)
     options = dict(encoder_dropout_hidden=0.4, decoder_dropout_hidden=0.4, scale=0.5, **deep)
     model = build(name, **options).double().train()
     source, lengths, previous = batch(lengths=(5,), target_lengths=(40,))
     dropped, _ = model(source, lengths, previous)
-    recurrent = [
-        part for name, part in model.named_modules() if isinstance(part, RecurrentLinear) and "histories" not in name
-    ]
-    assert {id(part) for part in recurrent} == {id(part) for part, _ in masks} and len(masks) == len(recurrent)
+    parts = [part for name, part in model.named_modules() if "histories" not in name]
+    recurrent = [part.weight for part in parts if isinstance(part, RecurrentLinear)]
+    recurrent += [weight for name, weight in model.named_parameters() if "weight_hh" in name]
+    assert sorted(map(id, recurrent)) == sorted(id(part.weight) for part, _ in masks)
     assert len({tuple(mask[0].tolist()) for _, mask in masks}) > 1
     whole, _ = model.eval()(source, lengths, previous)
     with torch.no_grad():
@@ -429,6 +431,43 @@ def test_hidden_dropout_masks_what_recurrent_products_read(name, monkeypatch):
     masked, _ = model(source, lengths, previous)
     torch.testing.assert_close(dropped, masked)
     assert not torch.allclose(dropped, whole)
+
+
+def test_features_make_the_logits_where_nothing_else_does():
+    source, lengths, previous = batch()
+    model = build("dl4mt", scale=0.5).eval()
+    features, _ = model.decoder.extract_features(previous, model.encoder(source, lengths))
+    torch.testing.assert_close(model.decoder.output_layer(features), model(source, lengths, previous)[0])
+    words = dictionary()
+    model = build("pointer_generator", Task(words, words)).eval()
+    features, _ = model.decoder.extract_features(previous, model.encoder(source, lengths))
+    with pytest.raises(ValueError, match="Copying predicts from more than features: call the decoder"):
+        model.decoder.output_layer(features)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_hidden_dropout_changes_no_parameters(cell):
+    """A model with it is the same as one without; until 0.3.0 the encoder's parameters had other names."""
+    one, other = (build("rnnsearch", scale=0.5, encoder_cell=cell, encoder_dropout_hidden=rate) for rate in (0.0, 0.4))
+    there = one.state_dict()
+    assert {name: value.shape for name, value in there.items()} == {
+        name: value.shape for name, value in other.state_dict().items()
+    }
+    former = {}
+    for name, value in there.items():
+        if found := re.fullmatch(r"(.*layers\.0\.)(weight|bias)_(ih|hh)_l0(_reverse)?", name):
+            layer, kind, which, reverse = found.groups()
+            if (kind, which) == ("bias", "hh"):
+                value.zero_()
+            else:
+                part = "inputs.input" if which == "ih" else "recurrent"
+                former[f"{layer}cells.{int(bool(reverse))}.{part}.{kind}"] = value
+        else:
+            former[name] = value
+    assert len(former) == len(there) - 2
+    other.load_state_dict(former)
+    source = batch()
+    torch.testing.assert_close(other.eval()(*source)[0], one.eval()(*source)[0])
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
@@ -522,6 +561,13 @@ def test_pretrained_embeddings(tmp_path):
     assert weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6] and not weight.requires_grad
     with pytest.raises(ConfigurationError, match="--decoder-embed-path.*width"):
         build("rnnsearch", decoder_embed_path=str(path))
+    path.unlink()  # it is needed to train, and a checkpoint of the model's own takes its place
+    moved = build("rnnsearch", encoder_embed_path=str(path), encoder_freeze_embed=True)
+    with pytest.raises(ConfigurationError, match="--encoder-embed-path .*vectors.txt: there is no such file"):
+        moved.train()(*batch())
+    moved.load_state_dict(model.state_dict())
+    assert moved.encoder.embed_tokens.weight.equal(weight) and not moved.encoder.embed_tokens.weight.requires_grad
+    moved(*batch())
 
 
 def test_dictionaries_of_equal_size_with_other_words_are_refused():

@@ -6,6 +6,7 @@ Nouns, names, full verbs, adjectives, adverbs and numbers are content words, all
 """
 
 import argparse
+import io
 import sys
 
 from HanTa.HanoverTagger import HanoverTagger
@@ -24,7 +25,7 @@ def main():
     parser.add_argument("language", choices=MODELS)
     language = parser.parse_args().language
     tagger = HanoverTagger(MODELS[language])
-    for line in sys.stdin:
+    for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n"):
         tags = [tag for _, _, tag in tagger.tag_sent(line.split(), taglevel=1)]
         print(*("content" if tag.startswith(CONTENT[language]) else kind(tag) for tag in tags))
 

@@ -19,6 +19,9 @@ paths=()
 for run in "${runs[@]}"; do paths+=("$out/$run/average.pt"); done
 path=$(IFS=:; echo "${paths[*]}")
 
+mkdir -p "$teacher"
+exec {lock}< "$teacher"
+flock "$lock" # started with several seeds, one translates, and the others wait for it
 for subset in test train; do
   [ -e "$teacher/$subset.scores" ] || SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
 done
@@ -32,5 +35,6 @@ if [ ! -e "$both" ]; then
   cat "$prepared/train.$target" "$teacher/train.txt" > "$both.part/train.$target"
   mv "$both.part" "$both"
 fi
+exec {lock}<&-
 unset NAME # of the ensemble alone
 UPDATES=${UPDATES:-14528} "$here/multi30k.sh" "$both" "$distilled" "$target" "$system" "${@:5}"

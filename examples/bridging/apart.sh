@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The bridges apart: for each seed a trained rnnsearch_star, and from it each of them, and itself, on a text with gold links.
-# Started again, it goes on where it stopped; started twice with other SYSTEMS or SEEDS, both share the starts.
+# Started again, it goes on where it stopped; started twice with other SYSTEMS, both share the starts, and who ends last has the
+# tables of all.
 #   apart.sh PREPARED OUT GOLD SOURCE TARGET
 # PREPARED is of ALIGN=yes ../common/prepare_bpe.sh small, with the sentences of GOLD as its test set; embeddings are not tied.
 # In the environment: SEEDS="1 2 3", SYSTEMS (default: all), START=5700 updates of the start, UPDATES=2000 of each system;
@@ -30,6 +31,11 @@ declare -A systems=(
 )
 read -ra chosen <<< "${SYSTEMS:-control source direct alone soft unit}"
 read -ra seeds <<< "${SEEDS:-1 2 3}"
+for system in "${chosen[@]}"; do
+  if [ -z "${systems[$system]-}" ]; then
+    echo "apart.sh: SYSTEMS=$system is none of control, source, direct, alone, soft and unit" >&2; exit 2
+  fi
+done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 updates=${UPDATES:-2000}
 
@@ -65,7 +71,11 @@ for seed in "${seeds[@]}"; do
 done
 
 folders=() names=()
-for system in "${chosen[@]}"; do folders+=("$out/$system"); names+=(--name "$system"); done
+for system in control source direct alone soft unit; do # all that are there, whoever trained them
+  for seed in "${seeds[@]}"; do [ -e "$out/$system/$seed/loss" ] || continue 2; done
+  folders+=("$out/$system"); names+=(--name "$system")
+done
+if [ "${names[1]-}" != control ]; then echo "apart.sh: no tables without the system control" >&2; exit; fi
 compare() {  # compare BASELINE TABLE MEASURES [options of fairseq-attnvariants results]
   local measure options=()
   for measure in $3; do options+=(--measure "$measure={folder}/$measure"); done
@@ -73,4 +83,4 @@ compare() {  # compare BASELINE TABLE MEASURES [options of fairseq-attnvariants 
 }
 compare control links.md "aer saer" --less-is-better aer saer --margin 0.02
 compare control rest.md "eos repeated loss" --less-is-better repeated loss
-case " ${chosen[*]} " in *" direct "*) compare direct direct.md "aer saer" --less-is-better aer saer --margin 0.02 ;; esac
+case " ${names[*]} " in *" direct "*) compare direct direct.md "aer saer" --less-is-better aer saer --margin 0.02 ;; esac

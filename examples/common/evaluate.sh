@@ -52,7 +52,8 @@ score() {  # score FOLDER SUBSET: against the references in FOLDER
   readarray -t languages <<< "$(references "$1/$2")"
   echo "== $2"
   sacrebleu "${languages[@]/#/$1/$2.}" -i "${kinds[@]/#/$out/$2.}" -m bleu chrf ter -w 2 -f text --tokenize none --force \
-    "${measures[@]}" | tee "$out/$2.scores"
+    "${measures[@]}" | tee "$out/$2.scores.part"
+  mv "$out/$2.scores.part" "$out/$2.scores"
 }
 
 join() {  # join FOLDER ENDING: FOLDER/SUBSET.ENDING of all test sets to OUT/all.ENDING

@@ -14,7 +14,7 @@ fi
 size=$1 corpus=$2 out=${3%/} source=$4 target=$5 common=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
 mkdir -p "$(dirname "$out")"
 exec {lock}< "$(dirname "$out")"
-flock "$lock" # of those that are started side by side one prepares, and the others wait for it
+flock --nonblock "$lock" || { echo "waiting for another preparation in $(dirname "$out")" >&2; flock "$lock"; }
 if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
 
 # begin LONGEST: writes the text, lowercased if small, and goes to its folder. Training pairs with an empty side or more

@@ -76,7 +76,7 @@ for system in "${chosen[@]}"; do
     *_name=ava*) read -ra more <<< "${task[ava]-}"; options+=("${more[@]}") ;;
   esac
   fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
-    common.user_dir="$user_dir" task.data="$out/corpus/bin" hydra.sweep.dir="$out/$system" \
+    common.user_dir="'$user_dir'" task.data="'$out/corpus/bin'" hydra.sweep.dir="'$out/$system'" \
     common.seed="${SEEDS:-1,2,3,4,5}" "${sizes[@]}" "${training[@]}" model.init_std=0.1 "${options[@]}" \
     >> "$out/$system.log" 2>&1 || { tail -n 5 "$out/$system.log" >&2; exit 1; }
   folders+=("$out/$system") names+=(--name "$system")

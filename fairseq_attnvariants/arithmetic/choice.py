@@ -51,15 +51,17 @@ class TrainingDtype:
         """Once; several processes compute as the first one does."""
         if self.dtype is not None:
             return
-        timing, choice = time_training(model), getattr(model, CHOICE, None)
+        choice = getattr(model, CHOICE, None)
         if choice is None:
-            self.dtype = choose("--compute-dtype", self.asked, timing)
+            self.dtype = choose("--compute-dtype", self.asked, time_training(model))
             return
         if choice:
-            self.dtype = choose("--compute-dtype", DTYPES[int(choice) - 1], timing)
+            self.dtype = DTYPES[int(choice) - 1]
+            if self.dtype != "float32":
+                choose("--compute-dtype", self.dtype, time_training(model))
             logger.info(f"--compute-dtype auto: {self.dtype}, as this training has computed so far")
             return
-        choice.fill_(1 + DTYPES.index(choose("--compute-dtype", self.asked, timing)))
+        choice.fill_(1 + DTYPES.index(choose("--compute-dtype", self.asked, time_training(model))))
         if distributed.is_available() and distributed.is_initialized():
             distributed.broadcast(choice, 0)
         self.dtype = DTYPES[int(choice) - 1]

@@ -1,7 +1,7 @@
 """Products in bfloat16, and whether they, or others, are quicker than in float32 here.
 
-In search, products read their factors in bfloat16, and what they give is float32.  Results in bfloat16 would change
-translations: of 1,000 sentences 940 were the same, and so 983 are.
+In search, products read their factors in bfloat16 (on CUDA in TF32, PyTorch's nearest), and what they give is float32.
+Results in bfloat16 would change translations: of 1,000 sentences 940 were the same, and so 983 are.
 """
 
 import time

@@ -147,6 +147,9 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     both, and half the weight times the divergence of the predictions.
     """
 
+    term: Optional[str] = None
+    """what a model has to make, of the costs of which alone a criterion is"""
+
     def __init__(self, cfg: CostsConfig, task):  # fairseq hands out what is named in the signature
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
         self.cfg = cfg
@@ -159,11 +162,11 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                 raise ValueError(f"{flag(name)} must be 0 or above, not {given}")
 
     def check_model(self, model) -> None:
-        """Refuse options of costs for which the model or the data have nothing.
+        """Refuse options of costs for which the model or the data have nothing, and a criterion of such costs alone.
 
         Raises:
             ValueError: a weight that was given is above 0, or a setting is not the default, and what the cost is made
-                of is not there.
+                of is not there; or nothing is there of which the criterion's own costs are made.
         """
         own = getattr(model, "cost_terms", None)
         for name, cost in COSTS.items():
@@ -175,6 +178,12 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                         raise _refusal(option, value, cost.needs)
             if given and name == "alignment_loss" and model.training and not self._linked(model.training):
                 raise _refusal(cost.weight, given, ALIGNMENTS)
+        if self.term and self.term not in (own or ()):
+            needs = next(cost.needs for cost in COSTS.values() if cost.term == self.term)
+            raise ValueError(
+                f"this criterion is the label smoothed cross entropy with the costs of {needs}, which this one is not: "
+                "use label_smoothed_cross_entropy, or label_smoothed_cross_entropy_with_costs, which has those of any"
+            )
         self.checked = True
 
     def forward(self, model, sample, reduce=True):
@@ -232,9 +241,10 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         self.drops = True
 
     def _linked(self, training: bool) -> bool:
-        """Whether any text has links, in validation any but the training text; a batch without is no mistake."""
+        """Whether the training text, or in validation any other, has links; a batch without is no mistake."""
         if training not in self.linked:
-            texts = [pairs for name, pairs in self.task.datasets.items() if training or name != "train"]
+            subset = getattr(getattr(self.task, "cfg", None), "train_subset", "train")
+            texts = [pairs for name, pairs in self.task.datasets.items() if (name == subset) == training]
             self.linked[training] = any(len(pairs) and "alignment" in pairs[0] for pairs in texts)
         return self.linked[training]
 
@@ -281,7 +291,11 @@ def _refusal(option: str, value: Any, needs: str) -> ValueError:
 class LabelSmoothedCrossEntropyWithFertility(LabelSmoothedCrossEntropyWithCosts):
     """With CondDec's step-decay and left-over costs (Feng et al. 2016 §5) alone."""
 
+    term = "conditions"
+
 
 @register_criterion("label_smoothed_cross_entropy_with_bridging", dataclass=BridgingConfig)
 class LabelSmoothedCrossEntropyWithBridging(LabelSmoothedCrossEntropyWithCosts):
     """With the direct bridge's embedding loss (Kuang et al. 2018 §2.3) alone."""
+
+    term = "bridged"

@@ -19,13 +19,14 @@ import shutil
 import sys
 import threading
 import time
+from copy import copy as shallow_copy
 from typing import Mapping
 
 from fairseq import checkpoint_utils
 from fairseq.data.iterators import BackgroundConsumer
 from fairseq.file_io import PathManager
+from fairseq.models import BaseFairseqModel
 from fairseq.nan_detector import NanDetector
-from torch import Tensor
 
 from .damage import is_whole
 from .loading import load_checkpoint as read_checkpoint
@@ -55,7 +56,7 @@ def guard_training() -> None:
     def load_checkpoint(cfg, trainer, **options):
         forget_last_training()
         if cfg.restore_file == "checkpoint_last.pt" and trainer.data_parallel_rank == 0:
-            mend_last(cfg.save_dir, trainer.model.state_dict(), trainer.checkpoint_suffix)
+            mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
         try:
             state, epochs = load(cfg, trainer, **options)
         except Exception as error:
@@ -144,7 +145,7 @@ def without_optimizer(cfg, trainer) -> None:
         trainer.set_num_updates(updates)
 
 
-def mend_last(folder: str, model: Mapping[str, Tensor], suffix: str = "") -> None:
+def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
     """Put the newest complete checkpoint in the place of a ``checkpoint_last.pt`` that is damaged or cut off.
 
     Only those count that a training can go on from: of parameters as ``model`` has them, and with an optimizer's state.
@@ -163,10 +164,12 @@ def mend_last(folder: str, model: Mapping[str, Tensor], suffix: str = "") -> Non
     PathManager.copy(complete[-1], last, overwrite=True)
 
 
-def _goes_on(path: str, model: Mapping[str, Tensor]) -> bool:
+def _goes_on(path: str, model: BaseFairseqModel) -> bool:
     try:
         state = read_checkpoint(path) if is_whole(path) else {}
-    except (OSError, ValueError):
+        saved = dict(state.get("model", {}))
+        shallow_copy(model).upgrade_state_dict(saved)  # to the names of today; how the model is to start it still knows
+    except Exception:  # noqa: BLE001 - another model's may fail anyhow
         return False
-    sizes = {name: value.shape for name, value in state.get("model", {}).items()}
-    return bool(state.get("last_optimizer_state")) and sizes == {name: value.shape for name, value in model.items()}
+    sizes = [{name: value.shape for name, value in values.items()} for values in (saved, model.state_dict())]
+    return bool(state.get("last_optimizer_state")) and sizes[0] == sizes[1]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -27,10 +28,10 @@ from ..nn.decoder import Decoder
 from ..nn.encoder import HierarchicalEncoder
 from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
-from ..nn.readout import Prediction, Steps
+from ..nn.readout import Prediction, Readout, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
 from ..nn.windows import WINDOWS
-from ..options import AttentionRNNConfig, complete
+from ..options import AttentionRNNConfig, complete, flag
 from ..refusals import check, check_compiler, check_task
 from ..registry import ConfigurationError
 from ..variants import BASE, VARIANTS, fill
@@ -60,6 +61,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         self.compute_dtype = TrainingDtype(str(cfg.compute_dtype))
         self.compute_dtype.register(self)
         self.warm_started: Optional[WarmStart] = None
+        self.missing = ""
+        """files that are to train with, in a message; none once there is a checkpoint of the model's own."""
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
@@ -103,16 +106,17 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             IncrementalDecoder(target, target_embedding, speed_up(build_decoder(cfg, copies)), build_bridge(cfg), cfg),
         )
         initialise(model, Scheme(str(cfg.init) == "uniform", cfg.init_std, cfg.gate_bias))
-        pretrained(source_embedding, source, cfg.encoder_embed_path, cfg.encoder_freeze_embed, "--encoder-embed-path")
-        pretrained(target_embedding, target, cfg.decoder_embed_path, cfg.decoder_freeze_embed, "--decoder-embed-path")
+        model.missing = pretrained(source_embedding, source, "encoder", cfg) or pretrained(
+            target_embedding, target, "decoder", cfg
+        )
         if cfg.warm_start:
             model.warm_started = warm_start(model, cfg.warm_start)
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """This model's own checkpoint takes the place of a warm start; parameters take their present names."""
-        self.warm_started = None
-        rename(state_dict, name)
+        """This model's own checkpoint takes the place of other starts; parameters take their present names."""
+        self.warm_started, self.missing = None, ""
+        rename(self, state_dict, name)
         match_choice(self, state_dict, name)
         super().upgrade_state_dict_named(state_dict, name)
 
@@ -162,8 +166,10 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         """Once, at the first batch: say what is to be said, refuse what cannot train, set up how to compute.
 
         Raises:
-            ConfigurationError: --compile without a compiler, or a warm start that failed.
+            ConfigurationError: --compile without a compiler, no file of embeddings, or a warm start that failed.
         """
+        if self.missing:
+            raise ConfigurationError(self.missing)
         if self.warm_started is not None:
             start, self.warm_started = self.warm_started, None
             if start.failure:
@@ -310,7 +316,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             embedded = self.dropout_in(self.dropout_words(self.embed_tokens(prev_output_tokens)))
             decoded = run.network(embedded, run.memory, run.state)
             if features_only:
-                predicted = Prediction(self.dropout_out(decoded.features))
+                predicted = Prediction(self.dropout_out(decoded.features), carried=run.state.readout)
             else:
                 steps = Steps(prev_output_tokens, decoded.weights, run.memory, run.state.readout)
 
@@ -348,7 +354,14 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         return self.forward(prev_output_tokens, encoder_out, features_only=True, **kwargs)
 
     def output_layer(self, features: Tensor, **kwargs) -> Tensor:
-        """Project ``B x T x k`` to the vocabulary."""
+        """Project ``B x T x k`` to the vocabulary.
+
+        Raises:
+            ValueError: features are not all that the readout predicts from, as where it copies.
+        """
+        readout = self.network.readout
+        if type(readout).predict is not Readout.predict:
+            raise ValueError(f"the readout {type(readout).__name__} predicts from more than features: call the decoder")
         return self.output_projection(features)
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor) -> None:
@@ -461,21 +474,33 @@ def embedding(dictionary, width: int) -> nn.Embedding:
     return nn.Embedding(len(dictionary), width, dictionary.pad())
 
 
-def pretrained(layer: nn.Embedding, dictionary, path: Optional[str], freeze: bool, flag: str) -> None:
+def pretrained(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRNNConfig) -> str:
     """Read embeddings from a file, if there is a path, and freeze the layer if asked to.
 
+    The file may be gone, and is not needed, where the model's own checkpoint is about to be loaded.
+
+    Args:
+        side: the ``encoder``'s or the ``decoder``'s options.
+
+    Returns:
+        that there is no such file, if there is none.
+
     Raises:
-        ConfigurationError: the file's vectors have another width; ``flag`` names the option.
+        ConfigurationError: the file's vectors have another width.
     """
+    path, option = getattr(cfg, f"{side}_embed_path"), flag(f"{side}_embed_path")
+    layer.weight.requires_grad_(not getattr(cfg, f"{side}_freeze_embed"))
+    if path and not os.path.isfile(path):
+        return f"{option} {path}: there is no such file"
     if path:
         vectors = utils.parse_embedding(path)
         found = {vector.numel() for vector in vectors.values()}
         if found != {layer.embedding_dim}:
             raise ConfigurationError(
-                f"{flag} {path} has vectors of width {sorted(found)}, but the model's is {layer.embedding_dim}"
+                f"{option} {path} has vectors of width {sorted(found)}, but the model's is {layer.embedding_dim}"
             )
         utils.load_embedding(vectors, dictionary, layer)
-    layer.weight.requires_grad_(not freeze)
+    return ""
 
 
 def _register(name: str) -> None:

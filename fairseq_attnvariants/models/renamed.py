@@ -3,6 +3,11 @@
 import re
 from typing import Any, Dict
 
+import torch
+from torch import nn
+
+from ..nn.layers import FusedLayer
+
 LAYERS = r"(encoder\.network\.(?:above\.)?(?:rnn|upper|words|characters)|decoder\.network\.above\.rnn)"
 RENAMED = [
     # until 0.3.0
@@ -23,13 +28,30 @@ def renamed(name: str) -> str:
     return name
 
 
-def rename(state_dict: Dict[str, Any], prefix: str = "") -> None:
+def rename(model: nn.Module, state_dict: Dict[str, Any], prefix: str = "") -> None:
     """Give the parameters of a checkpoint their present names, in place.
 
     Args:
+        model: that is to take them.
         state_dict: parameters by name.
         prefix: of all names, without its dot.
     """
     start = f"{prefix}." if prefix else ""
     for name in [name for name in state_dict if name.startswith(start)]:
         state_dict[start + renamed(name[len(start) :])] = state_dict.pop(name)
+    for name, layer in model.named_modules():
+        if isinstance(layer, FusedLayer):
+            fuse(state_dict, f"{start}{name}.")
+
+
+def fuse(state_dict: Dict[str, Any], layer: str) -> None:
+    """A layer's parameters under PyTorch's names, in place.
+
+    Until 0.3.0 a layer with dropout within its recurrence had those of cells, which have no second bias.
+    """
+    for cell, end in ((f"{layer}cells.0.", "l0"), (f"{layer}cells.1.", "l0_reverse")):
+        if f"{cell}recurrent.weight" in state_dict:
+            state_dict[f"{layer}weight_ih_{end}"] = state_dict.pop(f"{cell}inputs.input.weight")
+            state_dict[f"{layer}weight_hh_{end}"] = state_dict.pop(f"{cell}recurrent.weight")
+            state_dict[f"{layer}bias_ih_{end}"] = bias = state_dict.pop(f"{cell}inputs.input.bias")
+            state_dict[f"{layer}bias_hh_{end}"] = torch.zeros_like(bias)

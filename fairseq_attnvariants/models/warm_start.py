@@ -82,7 +82,7 @@ def take_shared(model: nn.Module, path: str) -> WarmStart:
     for name, weights in saved.items():
         if not weights.isfinite().all():
             raise ConfigurationError(f"{name} holds NaN or infinity: the training diverged")
-    rename(saved)
+    rename(model, saved)
     cfg: Any = model.cfg
     saved = _with_copying(saved, getattr(state["cfg"]["model"], "copying", False), cfg.copying)
     strange = {

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from .cells import RecurrentLinear
 from .histories import History
+from .layers import FusedLayer, SteppedLayer
 from .twins import twin
 
 
@@ -36,6 +37,10 @@ def drop_hidden(module: Any, sentences: Tensor, rate: float) -> Any:
     def masked(part: nn.Module) -> Optional[nn.Module]:
         if isinstance(part, History):
             return part  # coverage is a state of source words, and stays whole
+        if isinstance(part, FusedLayer):  # whose kernels know no mask
+            stepped = SteppedLayer(twin(cell, masked) for cell in part.cells)
+            stepped.in_loop = part.in_loop
+            return stepped
         if not isinstance(part, RecurrentLinear):
             return None
         return Masked(part, F.dropout(sentences.new_ones(len(sentences), part.in_features), rate))

@@ -7,7 +7,7 @@ Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
 
 from functools import cached_property, partial
-from typing import Any, List, Optional, Sequence, Tuple, Type
+from typing import Any, Iterable, List, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +84,14 @@ class CellLayer(Layer):
         super().__init__()
         lowest = [cell({"input": input_dim}, hidden_dim) for _ in range(1 + bidirectional)]
         self.cells = nn.ModuleList(deepened(one, cell, hidden_dim, depth - 1) for one in lowest)
+
+
+class SteppedLayer(Layer):
+    """A layer of cells that are there, to be swept over on any device."""
+
+    def __init__(self, cells: Iterable[Any]):
+        super().__init__()
+        self.cells = nn.ModuleList(cells)
 
 
 class FusedLayer(Layer, nn.RNNBase):
@@ -174,7 +182,7 @@ class Layers(nn.Module):
         self.beside = beside
         self.hidden_dropout = hidden_dropout
         self.directions = [1 + (number < bidirectional) for number in range(layers)]
-        plain = cell in FUSED and depth == 1 and not hidden_dropout
+        plain = cell in FUSED and depth == 1
         make = FUSED[cell] if plain else partial(CellLayer, cell, depth=depth)
         self.layers = nn.ModuleList()
         for directions in self.directions:

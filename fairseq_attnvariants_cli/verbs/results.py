@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 from ..files import UserError, read_lines, write_whole
 from ..measures import TOKENIZERS, metrics, scores, within_limits
 from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, amount
-from ..pictures import finish, font_families, picture
+from ..pictures import finish, font_families, legend_label, picture
 from ..seeds import Estimate, estimate, holm, verdict
 from ..tables import Cell, Interval, Row, add_table_options, table_file, tables
 
@@ -407,7 +407,7 @@ def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
             axes.plot(*zip(*points), color=f"C{k}", marker=f"${seed}$", markevery=0.2, alpha=0.8)
         if lines:
             drawn.append(name)
-            axes.plot([], [], color=f"C{k}", label=name)
+            axes.plot([], [], color=f"C{k}", label=legend_label(name))
     if not drawn:
         raise UserError(f"no *.log of the runs has {measure!r} of a validation: train with --log-format simple")
     axes.set_xlabel("updates")
@@ -471,7 +471,7 @@ def draw_dial(found: Dict[str, List[Run]], results: Scores, options: argparse.Na
         for k, name in enumerate(found):
             values = [results[Place(name, subset, measure)] for subset in options.gen_subset]
             known = [estimate([*seeds.values()]) for seeds in values]
-            axes.plot(ticks, [one.mean for one in known], "o-", markersize=4, color=f"C{k}", label=name)
+            axes.plot(ticks, [one.mean for one in known], "o-", markersize=4, color=f"C{k}", label=legend_label(name))
             if all(one.margin is not None for one in known):
                 axes.fill_between(
                     ticks, [one.low for one in known], [one.high for one in known], color=f"C{k}", alpha=0.15

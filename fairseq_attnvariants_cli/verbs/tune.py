@@ -12,7 +12,7 @@ from sacrebleu.metrics import BLEU
 
 from ..files import UserError
 from ..measures import TOKENIZERS, bleu_metric
-from ..options import add_model_options, add_pieces_option, amount, positive
+from ..options import add_beam_options, add_model_options, add_pieces_option, amount
 from ..tables import add_table_options, tables
 
 if TYPE_CHECKING:
@@ -121,13 +121,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     for flag, values in (("--lenpen", LENGTH_PENALTIES), ("--coverage-penalty", COVERAGE_PENALTIES)):
         shown = " ".join(f"{value:g}" for value in values)
         parser.add_argument(flag, metavar="X", type=amount, nargs="+", default=values, help=f"(default: {shown})")
-    parser.add_argument("--beam", metavar="N", type=positive, default=5, help="width (default: %(default)s)")
-    parser.add_argument(
-        "--max-len-a", metavar="A", type=amount, default=0, help="a translation of a source of x tokens"
-    )
-    parser.add_argument(
-        "--max-len-b", metavar="B", type=positive, default=200, help="has up to Ax + B tokens (default: 200)"
-    )
+    add_beam_options(parser)
     parser.add_argument(
         "--tokenize", choices=TOKENIZERS, default="none", help="sacrebleu's (default: %(default)s, for tokenised text)"
     )

@@ -6,6 +6,7 @@ import shutil
 import corpus
 import pytest
 import torch
+from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from fairseq_attnvariants.guards.loading import load
@@ -73,8 +74,8 @@ def test_alignments_of_another_number_of_sentences_are_refused(runs, tmp_path, k
 
 
 def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(runs, tmp_path, caplog):
-    """Neither an average, which has no optimizer, nor another model's."""
-    model = load(runs.rnnsearch / "checkpoint1.pt")["model"]
+    """Neither an average, which has no optimizer, nor another model's; one of an older version does, renamed."""
+    [model], _, _ = checkpoint_utils.load_model_ensemble_and_task([str(runs.rnnsearch / "checkpoint1.pt")])
     last, content = tmp_path / "checkpoint_last.pt", b"PK"
     last.write_bytes(content)
     average = load(runs.rnnsearch / "checkpoint2.pt")
@@ -88,4 +89,10 @@ def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(run
     (tmp_path / "checkpoint_average.pt").touch()
     mend_last(str(tmp_path), model)
     assert last.read_bytes() == (tmp_path / "checkpoint1.pt").read_bytes() and PathManager.isfile(str(last))
+    older = load(runs.rnnsearch / "checkpoint1.pt")
+    older["model"] = {name.replace(".network.", ".layers."): value for name, value in older["model"].items()}
+    torch.save(older, tmp_path / "checkpoint1.pt")
+    last.write_bytes(content)
+    mend_last(str(tmp_path), model)
+    assert last.read_bytes() == (tmp_path / "checkpoint1.pt").read_bytes()
     logging.disable(logging.NOTSET)
