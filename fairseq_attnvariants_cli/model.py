@@ -127,7 +127,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
         UserError: a file is missing, not a checkpoint, or does not go with the data.
     """
     # what these name may have moved since the training, and nothing here needs it
-    overrides = {"data": data, "eval_bleu": False}
+    overrides = {"data": data, "eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None}
     task = None
     models: List[Any] = []
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")

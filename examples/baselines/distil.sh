@@ -19,9 +19,8 @@ paths=()
 for run in "${runs[@]}"; do paths+=("$out/$run/average.pt"); done
 path=$(IFS=:; echo "${paths[*]}")
 
-mkdir -p "$teacher"
-exec {lock}< "$teacher"
-flock "$lock" # started with several seeds, one translates, and the others wait for it
+source "$here/../common/lock.sh"
+lock "$teacher" # started with several seeds, one translates
 for subset in test train; do
   [ -e "$teacher/$subset.scores" ] || SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
 done
@@ -35,6 +34,6 @@ if [ ! -e "$both" ]; then
   cat "$prepared/train.$target" "$teacher/train.txt" > "$both.part/train.$target"
   mv "$both.part" "$both"
 fi
-exec {lock}<&-
+unlock
 unset NAME # of the ensemble alone
 UPDATES=${UPDATES:-14528} "$here/multi30k.sh" "$both" "$distilled" "$target" "$system" "${@:5}"

@@ -27,8 +27,8 @@ if [ -n "${DROPOUT-}" ]; then bins=("$prepared"/bin[0-9]*); fi
 
 "$here/short.sh" "$(IFS=:; echo "${bins[*]}")" "$run" "$system" --share-all-embeddings --lr 3e-3 --batch-size 64 \
   --seed "$seed" --save-interval-updates "$every" --keep-interval-updates 10 --validate-after-updates $((14 * every)) "$@"
-exec {lock}< "$run"
-flock "$lock" # started twice, the second finds what the first has done
+source "$here/../common/lock.sh"
+lock "$run" # started twice, the second finds what the first has done
 if [ "$run/finished" -nt "$run/average.pt" ]; then
   fairseq-attnvariants average --folder "$run" --last 10 --by updates --output "$run/average.pt"
 fi

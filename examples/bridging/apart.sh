@@ -29,11 +29,12 @@ declare -A systems=(
   [soft]="bridge_direct --bridge-direct soft ${loss[*]}"
   [unit]="bridge_direct --bridging-unit-length ${loss[*]}"
 )
-read -ra chosen <<< "${SYSTEMS:-control source direct alone soft unit}"
+order="control source direct alone soft unit" # of the tables
+read -ra chosen <<< "${SYSTEMS:-$order}"
 read -ra seeds <<< "${SEEDS:-1 2 3}"
 for system in "${chosen[@]}"; do
   if [ -z "${systems[$system]-}" ]; then
-    echo "apart.sh: SYSTEMS=$system is none of control, source, direct, alone, soft and unit" >&2; exit 2
+    echo "apart.sh: SYSTEMS=$system is none of $order" >&2; exit 2
   fi
 done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
@@ -71,7 +72,7 @@ for seed in "${seeds[@]}"; do
 done
 
 folders=() names=()
-for system in control source direct alone soft unit; do # all that are there, whoever trained them
+for system in $order; do # all that are there, whoever trained them
   for seed in "${seeds[@]}"; do [ -e "$out/$system/$seed/loss" ] || continue 2; done
   folders+=("$out/$system"); names+=(--name "$system")
 done

@@ -12,9 +12,8 @@ if [ $# -ne 5 ] || [[ $1 != small && $1 != paper ]]; then
 fi
 # shellcheck disable=SC2034  # size is used where this is sourced
 size=$1 corpus=$2 out=${3%/} source=$4 target=$5 common=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
-mkdir -p "$(dirname "$out")"
-exec {lock}< "$(dirname "$out")"
-flock --nonblock "$lock" || { echo "waiting for another preparation in $(dirname "$out")" >&2; flock "$lock"; }
+source "$common/lock.sh"
+lock "$(dirname "$out")"
 if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
 
 # begin LONGEST: writes the text, lowercased if small, and goes to its folder. Training pairs with an empty side or more

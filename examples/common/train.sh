@@ -17,9 +17,8 @@ case $arch in
   *) set -- --compute-dtype auto "$@" ;;
 esac
 set -- --arch "$arch" --criterion "$criterion" "$@"
-mkdir -p "$out"
-exec {lock}< "$out"
-flock --nonblock "$lock" || { echo "waiting for another training that writes to $out" >&2; flock "$lock"; }
+source "$(dirname "$0")/lock.sh"
+lock "$out"
 command=$(printf '%q ' "$data" "$@")
 if [ "$(cat "$out/finished" 2>/dev/null)" = "$command" ]; then
   echo "this training has ended already, and its weights stay as they are: $out" >&2

@@ -1,0 +1,9 @@
+# shellcheck shell=bash
+# Of scripts that are started twice one works in a folder, and the others wait for it; sourced.
+# lock FOLDER: until the script ends, or unlock
+lock() {
+  mkdir -p "$1"
+  exec {locked}< "$1"
+  flock --nonblock "$locked" || { echo "waiting for another process that writes to $1" >&2; flock "$locked"; }
+}
+unlock() { exec {locked}<&-; }
