@@ -1,5 +1,6 @@
 """The contract of every registered architecture with fairseq."""
 
+import gc
 import re
 from argparse import Namespace
 
@@ -18,7 +19,7 @@ from fairseq_attnvariants.nn.dropout import Masked
 from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.variants import VARIANTS, fill
-from fairseq_attnvariants_cli.checks import DEMANDS
+from fairseq_attnvariants_cli.checks import DEMANDS, growth
 
 ALL = [*VARIANTS, *COMPOSED]
 DEEP = dict(encoder_layers=2, decoder_layers=3)
@@ -256,6 +257,25 @@ def test_contract(name, options, demand):
     """What fairseq demands, by the same code as ``fairseq-attnvariants check``."""
     found = DEMANDS[demand](subject(name, options))
     assert found.holds, found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_tensor_is_left_to_the_garbage_collector(name):
+    """References that go in a circle would keep it until that comes."""
+    found = subject(name, ())
+    model, pairs = found.model(), found.pairs(["a b c a", "b"], ["c b", "b a c"])
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        growth.trained(model, pairs)
+        growth.searched(model, pairs)
+        gc.collect()
+        assert not [kept for kept in gc.garbage if isinstance(kept, torch.Tensor)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", ALL)

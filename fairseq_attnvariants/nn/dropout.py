@@ -1,5 +1,6 @@
 """Dropout within a recurrence (Gal and Ghahramani 2016)."""
 
+from functools import partial
 from typing import Any, Callable, Optional
 
 from torch import Tensor, nn
@@ -33,16 +34,16 @@ def drop_hidden(module: Any, sentences: Tensor, rate: float) -> Any:
         sentences: whatever has a row for each, ``B x ...``.
         rate: how much of a state is left out; without, the module itself is returned.
     """
+    return twin(module, partial(_masked, sentences, rate)) if rate and module.training else module
 
-    def masked(part: nn.Module) -> Optional[nn.Module]:
-        if isinstance(part, History):
-            return part  # coverage is a state of source words, and stays whole
-        if isinstance(part, FusedLayer):  # whose kernels know no mask
-            stepped = SteppedLayer(twin(cell, masked) for cell in part.cells)
-            stepped.in_loop = part.in_loop
-            return stepped
-        if not isinstance(part, RecurrentLinear):
-            return None
-        return Masked(part, F.dropout(sentences.new_ones(len(sentences), part.in_features), rate))
 
-    return twin(module, masked) if rate and module.training else module
+def _masked(sentences: Tensor, rate: float, part: nn.Module) -> Optional[nn.Module]:
+    if isinstance(part, History):
+        return part  # coverage is a state of source words, and stays whole
+    if isinstance(part, FusedLayer):  # whose kernels know no mask
+        stepped = SteppedLayer(twin(cell, partial(_masked, sentences, rate)) for cell in part.cells)
+        stepped.in_loop = part.in_loop
+        return stepped
+    if not isinstance(part, RecurrentLinear):
+        return None
+    return Masked(part, F.dropout(sentences.new_ones(len(sentences), part.in_features), rate))
