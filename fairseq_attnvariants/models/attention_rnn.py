@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import utils
@@ -24,7 +24,7 @@ from ..build import build_bridge, build_decoder, build_encoder, speed_up
 from ..hub import Pretrained
 from ..implied import part_arguments
 from ..nn.bridging import DirectBridge
-from ..nn.decoder import Decoder
+from ..nn.decoder import Decoded, Decoder
 from ..nn.encoder import HierarchicalEncoder
 from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
@@ -61,8 +61,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         self.compute_dtype = TrainingDtype(str(cfg.compute_dtype))
         self.compute_dtype.register(self)
         self.warm_started: Optional[WarmStart] = None
-        self.missing = ""
-        """files that are to train with, in a message; none once there is a checkpoint of the model's own."""
+        self.refusal = ""
+        """why it cannot be trained from here: where it was to start from is gone or does not fit."""
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
@@ -106,16 +106,18 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             IncrementalDecoder(target, target_embedding, speed_up(build_decoder(cfg, copies)), build_bridge(cfg), cfg),
         )
         initialise(model, Scheme(str(cfg.init) == "uniform", cfg.init_std, cfg.gate_bias))
-        model.missing = pretrained(source_embedding, source, "encoder", cfg) or pretrained(
-            target_embedding, target, "decoder", cfg
-        )
+        model.refusal = pretrained(source_embedding, source, "encoder", cfg)
+        model.refusal = pretrained(target_embedding, target, "decoder", cfg) or model.refusal
         if cfg.warm_start:
-            model.warm_started = warm_start(model, cfg.warm_start)
+            try:
+                model.warm_started = warm_start(model, cfg.warm_start)
+            except Exception as error:  # noqa: BLE001
+                model.refusal = f"--warm-start {cfg.warm_start}: {error}"
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
         """This model's own checkpoint takes the place of other starts; parameters take their present names."""
-        self.warm_started, self.missing = None, ""
+        self.warm_started, self.refusal = None, ""
         rename(self, state_dict, name)
         match_choice(self, state_dict, name)
         super().upgrade_state_dict_named(state_dict, name)
@@ -168,13 +170,11 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         Raises:
             ConfigurationError: --compile without a compiler, no file of embeddings, or a warm start that failed.
         """
-        if self.missing:
-            raise ConfigurationError(self.missing)
+        if self.refusal:
+            raise ConfigurationError(self.refusal)
         if self.warm_started is not None:
-            start, self.warm_started = self.warm_started, None
-            if start.failure:
-                raise ConfigurationError(start.failure)
-            logger.info(start)
+            logger.info(self.warm_started)
+            self.warm_started = None
         if device.type == "cpu":
             keep_memory()
         self.compute_dtype.decide(self)
@@ -304,37 +304,27 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         ``B x (T+1) x 2n``.  A step of a search with a coverage penalty returns ``coverage_penalty``, what it adds to
         that, ``N x 1``.
         """
-        if incremental_state is not None:
-            self.search_dtype.decide(self.network, self.output_projection)
-        reduced = incremental_state is not None and self.search_dtype.dtype == "bfloat16"
-        with reduced_products() if reduced else contextlib.nullcontext():
-            if incremental_state is None:
-                run = self._start(encoder_out)
-            else:
-                prev_output_tokens = prev_output_tokens[:, -1:]
-                run = self._kept(incremental_state) or self._start(encoder_out, search=True)
+        search = incremental_state is not None
+        if search:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+        with self._arithmetic(search):
+            run = self._kept(incremental_state) or self._start(encoder_out, search)
             embedded = self.dropout_in(self.dropout_words(self.embed_tokens(prev_output_tokens)))
             decoded = run.network(embedded, run.memory, run.state)
             if features_only:
                 predicted = Prediction(self.dropout_out(decoded.features), carried=run.state.readout)
             else:
-                steps = Steps(prev_output_tokens, decoded.weights, run.memory, run.state.readout)
-
-                def project(features: Tensor) -> Tensor:
-                    return run.projection(self.dropout_out(features))
-
-                predicted = run.network.readout.predict(decoded.features, project, steps)
+                predicted = self._predict(run, decoded, prev_output_tokens)
             output = predicted.output
             weights = decoded.weights if predicted.weights is None else predicted.weights
-            state = decoded.state._replace(readout=predicted.carried)
-            penalty = None
-            if incremental_state is not None:
-                if self.coverage_penalty:
-                    penalty, run = run.penalised(weights[:, -1], self.coverage_penalty)
-                self._keep(incremental_state, run._replace(state=state))
+            run, penalty = run._replace(state=decoded.state._replace(readout=predicted.carried)), None
+            if search and self.coverage_penalty:
+                penalty, run = run.penalised(weights[:, -1], self.coverage_penalty)
+            if search:
+                self._keep(incremental_state, run)
             if self.training and prev_output_tokens.size(1) == 1:
                 unread: List[Tensor] = []  # a single step makes it and does not read it
-                each(unread.append, (state.query, state.histories, state.readout))
+                each(unread.append, (run.state.query, run.state.histories, run.state.readout))
                 for made in unread:
                     output = with_gradient(output, made)
         entries = {
@@ -382,7 +372,20 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         check_fingerprint(self, state_dict, name, "target")
         return state_dict
 
-    def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool = False) -> "Run":
+    def _arithmetic(self, search: bool) -> ContextManager[Any]:
+        """Matrix products in the number type of the search, which the first search decides."""
+        if search:
+            self.search_dtype.decide(self.network, self.output_projection)
+        return reduced_products() if search and self.search_dtype.dtype == "bfloat16" else contextlib.nullcontext()
+
+    def _predict(self, run: "Run", decoded: Decoded, previous: Tensor) -> Prediction:
+        def project(features: Tensor) -> Tensor:
+            return run.projection(self.dropout_out(features))
+
+        steps = Steps(previous, decoded.weights, run.memory, run.state.readout)
+        return run.network.readout.predict(decoded.features, project, steps)
+
+    def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool) -> "Run":
         encoded, rows = _encoded(encoder_out)
         network: Any = self.network
         memory, state = network.start(encoded)

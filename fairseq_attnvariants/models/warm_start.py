@@ -41,8 +41,6 @@ class WarmStart(NamedTuple):
     """not taken: of another kind or size there, or not there at all"""
     left: int = 0
     """parameters of the checkpoint that this model does not have"""
-    failure: str = ""
-    """why nothing was taken, if it was to be"""
 
     def __str__(self) -> str:
         """A short table for the log."""
@@ -56,17 +54,6 @@ class WarmStart(NamedTuple):
 
 
 def warm_start(model: nn.Module, path: str) -> WarmStart:
-    """Give ``model`` what it shares with the checkpoint ``path``; a failure is in what is returned.
-
-    The checkpoint may be gone, and is not needed, where the model's own is about to be loaded.
-    """
-    try:
-        return take_shared(model, path)
-    except Exception as error:  # noqa: BLE001
-        return WarmStart(path, failure=f"--warm-start {path}: {error}")
-
-
-def take_shared(model: nn.Module, path: str) -> WarmStart:
     """Give ``model`` the parameters that it shares with the checkpoint ``path``.
 
     With ``--bridge-source``, annotations end in the embedding, and a matrix that reads them has grown by its width.
