@@ -6,27 +6,20 @@ import json
 import random
 import shutil
 import statistics
+from functools import partial
 
 import pytest
 from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
+from fairseq_attnvariants_cli.charts import Dial, curve, draw_curves, draw_dial, draw_scores
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.runs import Run, find_runs, systems
+from fairseq_attnvariants_cli.scoring import Place
 from fairseq_attnvariants_cli.seeds import Estimate, estimate, holm, verdict
 from fairseq_attnvariants_cli.tables import Interval, aligned, expanded
-from fairseq_attnvariants_cli.verbs.results import (
-    Dial,
-    Place,
-    Run,
-    curve,
-    draw_curves,
-    draw_dial,
-    draw_scores,
-    find_runs,
-    summary,
-    systems,
-)
+from fairseq_attnvariants_cli.verbs.results import summary
 
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
 
@@ -366,12 +359,12 @@ def test_pictures_are_of_what_every_system_has(sweep):
     pytest.importorskip("matplotlib")
     found = systems(find_runs([str(sweep)], "checkpoint_best.pt"))
     bleu = {Place(name, subset, "BLEU"): {1: 30.0} for name in found for subset in ("test", "test1")}
-    options = argparse.Namespace(gen_subset=["test", "test1"], dial=Dial("length", ["1", "2"]))
-    for draw in (draw_scores, draw_dial):
-        figure = draw(found, {**bleu, Place("recatt", "test", "TER"): {1: 50.0}}, options)
+    over_a_dial = partial(draw_dial, subsets=["test", "test1"], dial=Dial("length", ["1", "2"]))
+    for draw in (partial(draw_scores, subset="test"), over_a_dial):
+        figure = draw(found, {**bleu, Place("recatt", "test", "TER"): {1: 50.0}})
         assert len(figure.axes) == 1
         with pytest.raises(UserError, match="no measure is there for every system"):
-            draw(found, {Place("recatt", "test", "TER"): {1: 50.0}}, options)
+            draw(found, {Place("recatt", "test", "TER"): {1: 50.0}})
 
 
 @pytest.mark.parametrize("arguments,message", [

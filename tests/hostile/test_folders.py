@@ -11,7 +11,7 @@ from fairseq_attnvariants.guards import loading
 from fairseq_attnvariants_cli.averaging import best, mean
 from fairseq_attnvariants_cli.heatmaps import LONGEST, Panel, draw
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.verbs.results import find_files
+from fairseq_attnvariants_cli.runs import find_files
 
 MISSING = object()
 ODD = [MISSING, None, "text", [1], {"a": {"b": [1]}}, math.nan, math.inf, 10**400, b"x", (1, 2)]
