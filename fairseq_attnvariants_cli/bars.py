@@ -3,7 +3,8 @@
 import html
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
-from .groups import Contrast, Groups
+from .contrasts import Contrast
+from .groups import Groups
 from .pictures import finish, font_families, legend_label
 
 if TYPE_CHECKING:

@@ -1,21 +1,28 @@
-"""Words and sentences in groups, and n-grams that tell two systems apart, as compare-mt has them (Neubig et al. 2019).
-
-A word of a translation matches the reference's if that has it, too: its k-th occurrence the k-th one there. What a
-system did with a text is an array of counts, ``sentences x groups x counts``: sums of its rows give a measure, and sums
-of rows drawn with replacement its interval.
-"""
+"""Words and sentences in groups, as compare-mt has them (Neubig et al. 2019)."""
 
 import argparse
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import chain
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from sacrebleu.metrics import BLEU
 
-from .alignments import Link, read_links
+from .alignments import read_links
+from .counting import (
+    Words,
+    accuracy,
+    bleu,
+    bleu_counts,
+    f_measure,
+    half_widths,
+    sentence_bleu,
+    sentence_counts,
+    source_counts,
+    split_lines,
+    word_counts,
+)
 from .files import UserError, read_lines
-from .measures import References, Systems, bleu_metric
+from .measures import References, Systems
 from .options import natural, positive
 from .tables import Cell, Row
 from .tagged import read_tags
@@ -24,11 +31,6 @@ LENGTHS = (10, 20, 30, 40, 50)
 FREQUENCIES = (0, 1, 2, 3, 4, 9, 99, 999)
 DIFFERENCES = (-21, -11, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 10, 20)
 TENTHS = tuple(range(10, 100, 10))  # of sentence BLEU
-LONGEST = 4  # n-grams
-SEED = 12345  # sacrebleu's
-CELLS = 2_000_000  # of an array of resamples
-
-Words = Sequence[Sequence[str]]  # of each sentence
 
 
 class Groups(NamedTuple):
@@ -38,24 +40,9 @@ class Groups(NamedTuple):
     measure: str
     names: List[str]  # of the groups
     counts: List[Optional[int]]  # of words or sentences; None where they are the values
-    values: List[
-        List[Optional[float]]
-    ]  # of each system, one a group; whole numbers are sentences; None of an empty one
+    values: List[List[Optional[float]]]
+    """of each system, one a group; whole numbers are sentences; None of an empty one"""
     intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
-
-
-class Contrast(NamedTuple):
-    """An n-gram that one system has in common with the reference more often than another."""
-
-    ngram: str
-    system: str
-    matches: int
-    other: str
-    fewer: int  # of the other's matches
-    share: float  # (matches + 1) / (matches + fewer + 2), in percent
-
-
-# ---- groups
 
 
 def names_up_to(last: Sequence[int], least: Optional[int] = 0) -> List[str]:
@@ -66,125 +53,6 @@ def names_up_to(last: Sequence[int], least: Optional[int] = 0) -> List[str]:
 
 def _span(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
-
-
-def matches(words: Sequence[str], reference: Sequence[str]) -> List[Optional[int]]:
-    """The position in the reference that each word matches, None where there is none (left)."""
-    places: Dict[str, List[int]] = defaultdict(list)
-    for position in range(len(reference) - 1, -1, -1):
-        places[reference[position]].append(position)
-    return [places[word].pop() if places.get(word) else None for word in words]
-
-
-def word_counts(output: Words, reference: Words, ours: Words, theirs: Words, names: Sequence[str]) -> np.ndarray:
-    """Matches, words of the output and of the reference, ``sentences x groups x 3``.
-
-    A word that matches is in the group of the one that it matches.
-
-    Args:
-        output, reference: texts.
-        ours, theirs: the name of the group of each of their words.
-        names: of the groups.
-    """
-    numbers = {name: k for k, name in enumerate(names)}
-    counts = np.zeros((len(output), len(names), 3))
-    for row, words, gold, mine, golden in zip(counts, output, reference, ours, theirs, strict=True):
-        for group, found in zip(mine, matches(words, gold), strict=True):
-            k = numbers[group if found is None else golden[found]]
-            row[k, 0] += found is not None
-            row[k, 1] += 1
-        for group in golden:
-            row[numbers[group], 2] += 1
-    return counts
-
-
-def source_counts(
-    output: Words, reference: Words, links: Sequence[Iterable[Link]], groups: Words, names: Sequence[str]
-) -> np.ndarray:
-    """Source words that came out right, and all of them, ``sentences x groups x 2``.
-
-    One is right if it is linked, and everything that it is linked to in the reference matches.
-
-    Args:
-        output, reference: texts.
-        links: of each source sentence and its reference.
-        groups: the name of the group of each source word.
-        names: of the groups.
-    """
-    numbers = {name: k for k, name in enumerate(names)}
-    counts = np.zeros((len(output), len(names), 2))
-    for row, words, gold, pairs, several in zip(counts, output, reference, links, groups, strict=True):
-        there = set(matches(words, gold))
-        linked = {i for i, _ in pairs}
-        right = linked - {i for i, j in pairs if j not in there}
-        for i, group in enumerate(several):
-            row[numbers[group]] += (i in right, 1)
-    return counts
-
-
-def sentence_counts(statistics: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
-    """The ``sentences x counts`` in the groups, whose numbers are given: ``sentences x groups x counts``."""
-    counts = np.zeros((len(statistics), count, statistics.shape[1]))
-    counts[np.arange(len(statistics)), groups] = statistics
-    return counts
-
-
-# ---- measures: counts ... x K to numbers ..., NaN where there is nothing to count
-
-
-def f_measure(counts: np.ndarray) -> np.ndarray:
-    """The harmonic mean of precision and recall in percent, of what :func:`word_counts` gives."""
-    return _percent(2 * counts[..., 0], counts[..., 1] + counts[..., 2])
-
-
-def accuracy(counts: np.ndarray) -> np.ndarray:
-    """The share in percent, of what :func:`source_counts` gives."""
-    return _percent(counts[..., 0], counts[..., 1])
-
-
-def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return 100 * np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
-
-
-def bleu(counts: np.ndarray) -> np.ndarray:
-    """BLEU with sacrebleu's default smoothing, of what :func:`bleu_counts` gives."""
-    flat = counts.reshape(-1, counts.shape[-1])
-    scores = [_bleu(row, "exp") if row[:2].any() else np.nan for row in flat]
-    return np.array(scores).reshape(counts.shape[:-1])
-
-
-def _bleu(counts: np.ndarray, smoothing: str, value: Optional[float] = None) -> float:
-    ours, theirs, *ngrams = map(int, counts)
-    return BLEU.compute_bleu(ngrams[:4], ngrams[4:], ours, theirs, smoothing, value).score
-
-
-def bleu_counts(
-    lines: Sequence[str], references: References, tokenize: Optional[str] = None, lowercase: bool = False
-) -> np.ndarray:
-    """Lengths of translation and reference, n-grams that match, and all n-grams, ``sentences x 10``."""
-    metric = bleu_metric(tokenize, lowercase=lowercase, effective_order=True)
-    found = [metric.sentence_score(line, gold) for line, *gold in zip(lines, *references, strict=True)]
-    return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found], dtype=float)
-
-
-def sentence_bleu(counts: np.ndarray) -> List[float]:
-    """BLEU of each sentence, where 1 is added to the counts of 2-grams and longer ones (Lin and Och 2004)."""
-    return [_bleu(row, "add-k", 1) for row in counts]
-
-
-def half_widths(counts: np.ndarray, measure: Callable[[np.ndarray], np.ndarray], samples: int) -> List[Optional[float]]:
-    """Half of the width of each group's 95% interval, by a bootstrap over sentences (Koehn 2004).
-
-    Resamples are the same for every system. None for a group that is in none of them.
-    """
-    random = np.random.default_rng(SEED)
-    sentences, groups, kinds = counts.shape
-    drawn = []
-    for start in range(0, samples, step := max(1, CELLS // sentences)):
-        chosen = random.multinomial(sentences, [1 / sentences] * sentences, size=min(step, samples - start))
-        drawn.append(measure((chosen.astype(float) @ counts.reshape(sentences, -1)).reshape(-1, groups, kinds)))
-    found = [column[~np.isnan(column)] for column in np.concatenate(drawn).T]
-    return [float(np.ptp(np.percentile(some, (2.5, 97.5)))) / 2 if len(some) else None for some in found]
 
 
 def measured(
@@ -200,45 +68,6 @@ def measured(
     values = [[None if np.isnan(value) else float(value) for value in compute(counts.sum(0))] for counts in systems]
     intervals = [half_widths(counts, compute, samples) if samples else [] for counts in systems]
     return Groups(by, measure, list(names), [int(size) for size in sizes], list(map(list, values)), intervals)
-
-
-# ---- n-grams
-
-
-def ngrams(words: Sequence[str], longest: int = LONGEST) -> Counter[Tuple[str, ...]]:
-    """How often a sentence has each n-gram."""
-    spans = (zip(*(words[k:] for k in range(size))) for size in range(1, longest + 1))
-    return Counter(chain.from_iterable(spans))
-
-
-def matching_ngrams(output: Words, reference: Words) -> Counter[Tuple[str, ...]]:
-    """How often a translation has each n-gram in common with its reference, over all sentences."""
-    found: Counter[Tuple[str, ...]] = Counter()
-    for words, gold in zip(output, reference, strict=True):
-        found.update(ngrams(words) & ngrams(gold))
-    return found
-
-
-def contrasts(systems: Systems, reference: Sequence[str], most: int, lowercase: bool = False) -> List[Contrast]:
-    """For each system after the first: ``most`` n-grams that the first one has rather than it, then the reverse.
-
-    The highest share comes first, of equal ones the most matches, the longest n-gram, and then the alphabet.
-    """
-    gold = _words(reference, lowercase)
-    (base, output), *others = [(name, matching_ngrams(_words(lines, lowercase), gold)) for name, lines in systems]
-    found: List[Contrast] = []
-    for name, matched in others:
-        for one, ours, other, theirs in ((base, output, name, matched), (name, matched, base, output)):
-            pairs = ((ngram, ours[ngram], theirs[ngram]) for ngram in ours if ours[ngram] > theirs[ngram])
-            ranked = sorted(pairs, key=lambda row: (-(row[1] + 1) / (row[1] + row[2] + 2), -row[1], -len(row[0]), row))
-            found += [
-                Contrast(" ".join(ngram), one, more, other, fewer, 100 * (more + 1) / (more + fewer + 2))
-                for ngram, more, fewer in ranked[:most]
-            ]
-    return found
-
-
-# ---- options
 
 
 def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0) -> None:
@@ -296,8 +125,8 @@ def word_groups(
         UserError: files cannot be read or do not go together.
     """
     lowercase = getattr(options, "lowercase", False)
-    outputs = [_words(lines, lowercase) for _, lines in systems]
-    gold = _words(reference, lowercase)
+    outputs = [split_lines(lines, lowercase) for _, lines in systems]
+    gold = split_lines(reference, lowercase)
     found: List[Groups] = []
 
     def add(by: str, names: Sequence[str], ours: Sequence[Words], theirs: Words) -> None:
@@ -316,7 +145,7 @@ def word_groups(
         frequent = Counter(chain.from_iterable(chain(theirs, *ours)))
         add("words by tag", sorted(frequent, key=lambda tag: (-frequent[tag], tag)), ours, theirs)
     if options.alignments:
-        words = _words(source, lowercase)
+        words = split_lines(source, lowercase)
         lines = list(read_lines(options.alignments))
         if len(lines) != len(words):
             raise UserError(f"{options.alignments} has {len(lines)} lines for {len(words)} sentences")
@@ -326,10 +155,6 @@ def word_groups(
         by = "source words by frequency in training"
         found.append(measured(by, "accuracy", names, counts[0][..., 1].sum(0), counts, accuracy, samples))
     return found
-
-
-def _words(lines: Sequence[str], lowercase: bool) -> List[List[str]]:
-    return [(line.lower() if lowercase else line).split() for line in lines]
 
 
 def _by_frequency(path: str, lowercase: bool) -> Tuple[List[str], Callable[[Words], List[List[str]]]]:

@@ -10,21 +10,19 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
 from fairseq_attnvariants_cli.bars import bars_html, contrasts_html, draw_groups
-from fairseq_attnvariants_cli.groups import (
-    Groups,
+from fairseq_attnvariants_cli.contrasts import contrasts
+from fairseq_attnvariants_cli.counting import (
     accuracy,
     bleu,
     bleu_counts,
-    contrasts,
     f_measure,
     half_widths,
-    length_groups,
     matches,
-    names_up_to,
     sentence_bleu,
     source_counts,
     word_counts,
 )
+from fairseq_attnvariants_cli.groups import Groups, length_groups, names_up_to
 from fairseq_attnvariants_cli.main import main
 
 TEXTS = {

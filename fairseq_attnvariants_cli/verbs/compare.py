@@ -12,9 +12,10 @@ import numpy as np
 from sacrebleu.metrics.base import Metric
 
 from ..bars import bars_html, contrasts_html, draw_groups
+from ..contrasts import contrasts
 from ..files import UserError, read_lines, write_whole
 from ..generated import best_in_words, is_generated, read_generated
-from ..groups import add_group_options, check_group_options, contrasts, find_groups
+from ..groups import add_group_options, check_group_options, find_groups
 from ..measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
 from ..options import add_name_option, add_pieces_option, names, natural
 from ..pictures import add_dark_option, picture

@@ -4,8 +4,9 @@ import argparse
 import contextlib
 
 from ..bars import draw_groups
+from ..contrasts import Contrast, contrasts
 from ..files import UserError, read_parallel
-from ..groups import Contrast, add_group_options, check_group_options, contrasts, find_groups, group_table
+from ..groups import add_group_options, check_group_options, find_groups, group_table
 from ..measures import TOKENIZERS, metrics, scores, warn_of_tokenised, within_limits
 from ..options import add_name_option, names, natural, positive
 from ..pictures import add_dark_option, picture
