@@ -6,7 +6,7 @@ A figure that stands on several pages is marked as ``39.7<!--=name-->`` on each.
 import csv
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -82,6 +82,11 @@ def test_findings_of_three_seeds():
         figures = [figure for figure in f"{system}, {baseline}".split(", ") if figure != "0"]
         missing = [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", recipe)]
         assert not missing, f"{measure}: {missing} are not in {source}"
+    told = Counter(re.match(r"\**(shown|refuted|level|open|not tested)", row[4])[1] for row in claims)
+    counted = r"(\d+) rows (\d+) are shown, (\d+) level and none refuted; (\d+) are open,.*? and (\d+) were not tested"
+    printed = [int(figure) for figure in re.search(counted, " ".join(page.read_text().split())).groups()]
+    assert printed == [len(claims), *(told[verdict] for verdict in ("shown", "level", "open", "not tested"))]
+    assert "refuted" not in told
     for row in claims:  # a verdict needs an interval over three seeds
         if row[4].strip("*").startswith(("shown", "refuted", "level")):
             assert re.search(r"\(\S+ to \S+\), [3-9]$", row[3]), row
