@@ -63,14 +63,22 @@ def is_number(tensor: Tensor) -> bool:
 
 
 def mean(states: Sequence[Dict[str, Tensor]]) -> Dict[str, Tensor]:
-    """The mean of each parameter, computed in float64; integers and truth values are taken from the last."""
+    """The mean of each parameter, computed in float64; integers and truth values are taken from the last.
+
+    What is tied in the last stays tied.
+    """
     result = dict(states[-1])
+    means: Dict[Any, Tensor] = {}
     for name, last in states[-1].items():
-        if is_number(last):
+        if not is_number(last):
+            continue
+        held = last.data_ptr(), last.shape, last.stride()
+        if not last.numel() or held not in means:
             total = torch.zeros_like(last, dtype=torch.promote_types(last.dtype, torch.float64))
             for state in states:
                 total += state[name]
-            result[name] = (total / len(states)).to(last.dtype)
+            means[held] = (total / len(states)).to(last.dtype)
+        result[name] = means[held]
     return result
 
 

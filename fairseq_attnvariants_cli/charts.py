@@ -28,10 +28,12 @@ class Dial(NamedTuple):
 def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
     """Updates and a measure of the validations that fairseq's logs in the run's folder tell of.
 
-    Of several validation sets it is the one that was logged first, which is fairseq's first.
+    Of several validation sets it is the one that was logged first, which is fairseq's first; of several logs the newest
+    counts.
     """
     points: Dict[str, Dict[int, float]] = defaultdict(dict)
-    for path in [*run.folder.glob("*.log"), *run.checkpoint.parent.glob("*.log")]:
+    logs = {*run.folder.glob("*.log"), *run.checkpoint.parent.glob("*.log")}
+    for path in sorted(logs, key=lambda path: path.stat().st_mtime_ns):
         for line in read_lines(str(path)):
             if match := VALIDATION.search(line):
                 numbers = dict(NUMBER.findall(match[2]))
@@ -54,7 +56,7 @@ def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
     for k, (name, runs) in enumerate(found.items()):
         lines = [(run.seed, points) for run in runs if (points := curve(run, measure))]
         for seed, points in lines:
-            axes.plot(*zip(*points), color=f"C{k}", marker=f"${seed}$", markevery=0.2, alpha=0.8)
+            axes.plot(*zip(*points), color=f"C{k}", marker=f"${seed}$", markevery=0.2 if points[1:] else 1, alpha=0.8)
         if lines:
             drawn.append(name)
             axes.plot([], [], color=f"C{k}", label=legend_label(name))

@@ -12,9 +12,8 @@ import numpy as np
 from sacrebleu.metrics import BLEU
 
 from .alignments import Link
-from .measures import References, bleu_metric
+from .measures import References, bleu_metric, seed
 
-SEED = 12345  # sacrebleu's
 CELLS = 2_000_000  # of an array of resamples
 
 Words = Sequence[Sequence[str]]  # of each sentence
@@ -132,9 +131,9 @@ def sentence_bleu(counts: np.ndarray) -> List[float]:
 def half_widths(counts: np.ndarray, measure: Callable[[np.ndarray], np.ndarray], samples: int) -> List[Optional[float]]:
     """Half of the width of each group's 95% interval, by a bootstrap over sentences (Koehn 2004).
 
-    Resamples are the same for every system. None for a group that is in none of them.
+    Resamples are the same for every system, unless ``SACREBLEU_SEED`` is ``none``. None for a group that is in none.
     """
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed())
     sentences, groups, kinds = counts.shape
     drawn = []
     for start in range(0, samples, step := max(1, CELLS // sentences)):

@@ -48,8 +48,10 @@ def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
     """The lines of files that belong together line by line.
 
     Raises:
-        UserError: a file cannot be read, one ends before the others, or all are empty.
+        UserError: a file cannot be read, one ends before the others, all are empty, or two are standard input.
     """
+    if paths.count("-") > 1:
+        raise UserError("only one text can be standard input: name a file for the others")
     columns = [list(read_lines(path)) for path in paths]
     longest = max(range(len(paths)), key=lambda k: len(columns[k]))
     for path, lines in zip(paths, columns, strict=True):
@@ -85,15 +87,14 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
     """
     content = io.BytesIO()
     if path is None or path == "-" or os.path.abspath(path) in STANDARD_OUTPUT:
-        yield content
+        with _only_output("-", "standard output"):
+            yield content
         with standard_output() as output:
             output.flush()
             output.buffer.write(content.getbuffer())
         return
 
     target = os.path.realpath(path)  # a link stays a link
-    if target in _targets:
-        raise UserError(f"{path} is given for two outputs: name another file for one of them")
     opened = OPEN.fullmatch(os.path.abspath(path))
     if opened or os.path.exists(path) and not os.path.isfile(path):  # such as /dev/null or a pipe: nothing to replace
         with _writing(path):
@@ -107,8 +108,23 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
                 stream.flush()
         return
 
-    scratch = f"{target}.{os.getpid()}.tmp"
+    with _only_output(target, path):
+        yield from _replaced(target, path, content)
+
+
+@contextlib.contextmanager
+def _only_output(target: str, path: str) -> Iterator[None]:
+    if target in _targets:
+        raise UserError(f"{path} is given for two outputs: name another file for one of them")
     _targets.add(target)
+    try:
+        yield
+    finally:
+        _targets.discard(target)
+
+
+def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]:
+    scratch = f"{target}.{os.getpid()}.tmp"
     try:
         with _writing(path):
             if os.path.exists(path) and not os.access(path, os.W_OK):
@@ -125,8 +141,6 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             os.unlink(scratch)
         raise
-    finally:
-        _targets.discard(target)
 
 
 @contextlib.contextmanager

@@ -11,10 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, List, NoReturn, Optional, Sequence
 
-from .files import UserError, standard_output
+from .files import UserError, reason, standard_output
 from .installed import installed
 
 PROGRAM = "fairseq-attnvariants"
+LARGE = ("--batch-size", "--max-tokens", "--bootstrap")  # options that take memory
+OUT_OF_MEMORY = re.compile("out of memory|allocate memory")  # in a RuntimeError of torch
 
 # verbs that print a folder of the package that fairseq reads
 FOLDERS = {
@@ -69,8 +71,17 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except (UserError, ImportError, OSError) as error:
-        print(f"{' '.join([PROGRAM, *arguments[:1]])}: {error}".replace("\n", " "), file=sys.stderr)
-        return 2
+        return refuse(arguments, str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
+            raise
+        return refuse(arguments, f"{reason(error)}: make {', '.join(LARGE)} smaller, of those that this verb has")
+
+
+def refuse(arguments: Sequence[str], why: str) -> int:
+    """Say on standard error, in one line, why a verb was not run to its end; returns the exit status."""
+    print(f"{' '.join([PROGRAM, *arguments[:1]])}: {why}".replace("\n", " "), file=sys.stderr)
+    return 2
 
 
 class Help(argparse.HelpFormatter):

@@ -1,5 +1,6 @@
 """sacrebleu's measures."""
 
+import os
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -53,6 +54,18 @@ class Accuracy(Metric):
 
     def _compute_score_from_stats(self, stats: Sequence[Any]) -> MetricScore:
         return MetricScore("accuracy", 100 * float(stats[0]) / float(stats[1]))
+
+
+def seed() -> Optional[int]:
+    """Of sacrebleu's resamples: ``SACREBLEU_SEED`` of the environment; None, of chance, if that is ``none``.
+
+    Raises:
+        UserError: it is no number.
+    """
+    given = os.environ.get("SACREBLEU_SEED", "12345")
+    if given.lower() != "none" and not given.isdecimal():
+        raise UserError(f"SACREBLEU_SEED={given} in the environment is neither a number nor none")
+    return None if given.lower() == "none" else int(given)
 
 
 def bleu_metric(tokenize: Optional[str], **options: Any) -> BLEU:
@@ -115,6 +128,7 @@ def scores(systems: Systems, references: References, measures: Measures, samples
         ps: List[Optional[float]] = [None] * len(systems)
         signature = plain = metric.get_signature()
         if samples:
+            seed()
             signatures, columns = PairedTest(
                 list(systems), {name: metric}, references, test_type="bs", n_samples=samples
             )()

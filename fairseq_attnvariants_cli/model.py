@@ -266,6 +266,8 @@ def _read_subset(name: str, task, reference: bool) -> Text:
         sentences = [Sentence(dataset[k], "", "") for k in range(len(dataset))]
     except Exception as error:  # whatever fairseq's readers make of a damaged file
         raise UserError(f"split {name!r} cannot be loaded: {reason(error)}") from error
+    if not sentences:
+        raise UserError(f"split {name!r} is empty")
     if reference and any(sentence.item.get("target") is None for sentence in sentences):
         raise UserError(f"split {name!r} has no target side")
     for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
@@ -320,6 +322,18 @@ def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[D
             sample = text.collate([items[k] for k in positions])
             yield utils.apply_to_sample(lambda tensor: tensor.to(system.device), sample)
             bar.update(len(positions))
+
+
+def decoded(system: System, options: argparse.Namespace, given: bool, line: Optional[int] = None) -> Text:
+    """The text that the options name, or its ``line`` from 1 alone, with the ``given`` targets or the system's own.
+
+    Raises:
+        UserError: as :func:`read_text`, or there is no such line.
+    """
+    text = read_text(options, system, reference=given)
+    if line is not None:
+        text = text.select(line - 1)
+    return text if given else generate(system, text, options)
 
 
 @torch.no_grad()

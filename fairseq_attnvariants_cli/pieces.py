@@ -7,6 +7,7 @@ import numpy as np
 BOUNDARIES = {"sentencepiece": "\u2581", "wordpiece": "_", "letter": "|", "_EOW": "_EOW"}  # between words
 SPACE = " "  # a symbol like any other where models read characters
 STYLES = ("subword_nmt", "@@ ", *BOUNDARIES)
+IN_FRONT = ("sentencepiece", "wordpiece")  # styles whose boundary begins a word, and does not end one
 
 
 def piece_text(token: str, style: str) -> str:
@@ -17,7 +18,10 @@ def piece_text(token: str, style: str) -> str:
 
 
 def word_numbers(tokens: Sequence[str], style: Optional[str]) -> List[int]:
-    """The number of the word that each token belongs to, from 0; without a style each is a word of its own."""
+    """The number of the word that each token belongs to, from 0; without a style each is a word of its own.
+
+    A boundary without text goes to the word that it begins or ends, at the end of a sentence to the last one.
+    """
     if style is None:
         return list(range(len(tokens)))
     numbers, begun, inside = [], 0, False
@@ -25,8 +29,8 @@ def word_numbers(tokens: Sequence[str], style: Optional[str]) -> List[int]:
         text = piece_text(token, style)
         begun += len(text.split()) - (inside and not text[:1].isspace() and bool(text))
         inside = not text[-1].isspace() if text else inside
-        numbers.append(max(begun - 1, 0))
-    return numbers
+        numbers.append(begun if style in IN_FRONT and text.isspace() else max(begun - 1, 0))
+    return [min(number, max(begun - 1, 0)) for number in numbers]
 
 
 def join_tokens(tokens: Sequence[str], style: Optional[str]) -> List[str]:

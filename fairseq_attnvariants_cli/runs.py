@@ -2,12 +2,13 @@
 
 import argparse
 import glob
+import hashlib
 import os
 import re
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .files import UserError
 
@@ -20,6 +21,7 @@ MORE = {
 }
 # options that do not tell systems apart; for stock models fairseq keeps all options together
 PLACES = re.compile(r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch")
+BUFFERS = ("version", "_float_tensor")  # of fairseq's models, which nothing learns
 
 
 class Run(NamedTuple):
@@ -102,7 +104,6 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
         for key in MORE.get(name, group)
         if not PLACES.fullmatch(str(key))
     }
-    tensors = {tensor.data_ptr(): tensor.numel() for tensor in state["model"].values() if tensor.is_floating_point()}
     return Run(
         checkpoint.parent.parent if checkpoint.parent.name == "checkpoints" else checkpoint.parent,
         checkpoint,
@@ -110,10 +111,24 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
         told("common", "seed", int),
         told("model", "_name", str),
         options,
-        sum(tensors.values()),
+        count_parameters(state["model"]),
         state["optimizer_history"][-1]["num_updates"],
         told("extra_state", "previous_training_time", int, float) / 3600,
     )
+
+
+def count_parameters(tensors: Mapping[str, Any]) -> int:
+    """How many numbers a model learns; of tied matrices, of which a checkpoint may have a copy for each name, one."""
+    import torch
+
+    sizes: Dict[Any, int] = {}
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and name.rpartition(".")[2] not in BUFFERS:
+            held: Any = tensor.data_ptr()
+            if tensor.dim() > 1:
+                held = hashlib.sha256(tensor.contiguous().view(torch.uint8).numpy()).digest()
+            sizes[held, tensor.shape] = tensor.numel()
+    return sum(sizes.values())
 
 
 def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:

@@ -72,13 +72,15 @@ def wanted(options: argparse.Namespace) -> Dict[str, Optional[str]]:
     """The measures that are asked for, and of those that are read from files their path.
 
     Raises:
-        UserError: a measure is neither sacrebleu's nor has a file.
+        UserError: a measure is neither sacrebleu's nor has a file, or two have one name.
     """
     measures = {}
     for given in options.measure or MEASURES:
         name, _, path = given.partition("=")
         if not path and name not in KNOWN:
             raise UserError(f"--measure {given}: there are {', '.join(KNOWN)}; of another one give NAME=FILE")
+        if name in measures:
+            raise UserError(f"--measure {name} is given twice: name another one")
         measures[name] = path or None
     return measures
 

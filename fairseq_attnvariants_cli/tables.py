@@ -40,7 +40,12 @@ def add_table_options(parser: argparse.ArgumentParser, *options: str) -> None:
         + (", or of several tables an object of such lists" if len(options) > 1 else ""),
     )
     for option in options or ("--table",):
-        parser.add_argument(option, metavar="FILE", help=f"write that table as well, as {', '.join(FORMATS)}")
+        parser.add_argument(
+            option,
+            metavar="FILE",
+            help=f"write that table as well, as {', '.join(FORMATS)}; in .csv a ' stands before text that a "
+            "spreadsheet would take for a formula, such as -LRB-",
+        )
 
 
 @contextlib.contextmanager
@@ -70,8 +75,7 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
         yield write
     with standard_output() as output:
         if as_json:
-            [*only] = found.values()
-            print(json.dumps(found if len(paths) > 1 else only[0], indent=2), file=output)
+            print(json.dumps(found if len(paths) > 1 else next(iter(found.values())), indent=2), file=output)
         else:
             print("\n\n".join(printed), file=output)
 
@@ -116,8 +120,15 @@ def table_file(path: str) -> Iterator[Callable[..., None]]:
 
 
 def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell]]:
-    """The rows as JSON has them."""
+    """The rows as JSON has them.
+
+    Raises:
+        UserError: two columns have one name.
+    """
     columns, values = expanded(headers, rows)
+    for column in columns:
+        if columns.count(column) > 1:
+            raise UserError(f"two columns of the table are called {column!r}: choose other names")
     return [dict(zip(columns, row, strict=True)) for row in values]
 
 

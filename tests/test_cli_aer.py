@@ -138,6 +138,11 @@ def test_other_tables_and_nothing_to_compare_are_refused(command, tmp_path, capf
     assert "give --hard, --soft or both" in capfd.readouterr().err
 
 
+def test_missing_weights_are_refused_where_gold_has_links(command, tmp_path, capfd):
+    assert main(command(soft="\n1\n")) == 2
+    assert f"soft, line 1: no weights, and {tmp_path}/gold has links there" in capfd.readouterr().err
+
+
 def test_gold_links_outside_the_weights_are_refused_without_the_text(command, capfd):
     arguments = command(soft="1.0,0 0,0\n1\n")
     del arguments[arguments.index("--text") : arguments.index("--table")]

@@ -31,7 +31,8 @@ PIECES = {
     [
         (None, ["b@@", "a"], [0, 1]),
         ("@@ ", ["a", "b@@", "c@@", "d", "e"], [0, 1, 1, 1, 2]),
-        ("sentencepiece", ["\u2581a", "b", "\u2581", "c", "\u2581d"], [0, 0, 0, 1, 2]),
+        ("sentencepiece", ["\u2581a", "b", "\u2581", "c", "\u2581d", "\u2581"], [0, 0, 1, 1, 2, 2]),
+        ("letter", ["a", "|", "b"], [0, 0, 1]),
     ],
 )
 def test_pieces_belong_to_words(style, tokens, numbers):

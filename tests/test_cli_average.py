@@ -42,6 +42,16 @@ def test_small_differences_are_not_lost():
     assert torch.equal(mean([{"weight": value}] * 1000)["weight"], value)
 
 
+def test_what_is_tied_stays_tied():
+    states = []
+    for value in (1.0, 3.0):
+        matrix = torch.full((2, 2), value)
+        states.append({"embed": matrix, "project": matrix, "other": matrix.clone()})
+    found = mean(states)
+    assert found["embed"] is found["project"] and found["embed"].tolist() == [[2, 2], [2, 2]]
+    assert found["other"] is not found["embed"] and torch.equal(found["other"], found["embed"])
+
+
 def test_the_last_are_chosen_by_number(runs):
     assert names(last(str(runs.rnnsearch), 2, "epochs")) == ["checkpoint2.pt", "checkpoint1.pt"]
     assert names(last(str(runs.rnnsearch), 2, "updates")) == ["checkpoint_2_20.pt", "checkpoint_1_10.pt"]
@@ -137,6 +147,7 @@ def test_what_is_no_plain_data_is_not_loaded(runs, tmp_path):
     [
         ([], "name the checkpoints, or give --folder and one of --last and --best"),
         (["--folder", "nowhere", "--last", "2"], "nowhere has 0 checkpoints saved by epochs, and 2 are asked for"),
+        (["--folder", "nowhere", "--best", "2", "--by", "updates"], "--by says what --last counts: give that"),
         (["--folder", "nowhere"], "name the checkpoints, or give --folder"),
         (["nowhere.pt"], "nowhere.pt cannot be loaded"),
     ],

@@ -222,6 +222,36 @@ def test_options_are_refused_in_one_sentence(capfd, line, message):
     assert out == "" and message in error and error.count("\n") == 1
 
 
+def test_out_of_memory_is_one_sentence(here, capfd, monkeypatch):
+    for error in (MemoryError("Unable to allocate 8 PiB"), RuntimeError("CUDA out of memory. Tried 2 GiB")):
+
+        def fails(*_, error=error):
+            raise error
+
+        monkeypatch.setattr("fairseq_attnvariants_cli.verbs.score.scores", fails)
+        assert main(["score", "source", "--reference", "target"]) == 2
+        assert f"score: {error}: make --batch-size" in capfd.readouterr().err
+    with pytest.raises(RuntimeError, match="other"):
+        monkeypatch.setattr("fairseq_attnvariants_cli.verbs.score.scores", fails_otherwise)
+        main(["score", "source", "--reference", "target"])
+
+
+def fails_otherwise(*_):
+    raise RuntimeError("other")
+
+
+def test_columns_of_one_name_are_refused(here, capfd):
+    line = "score source target --reference target --source source --name by --name group --json"
+    assert main(line.split()) == 2
+    assert "two columns of the table are called 'by'" in capfd.readouterr().err
+
+
+def test_a_seed_that_is_no_number(here, capfd, monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    assert main(["score", "source", "target", "--reference", "target", "--bootstrap", "5"]) == 2
+    assert "SACREBLEU_SEED=abc in the environment is neither a number nor none" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["eos", "attention", "score", "compare"])
 def test_systems_have_names(here, capsys, verb):
     lines = {"eos": "eos data --path a --path b", "attention": "attention data --path a --path b --output p.png"}

@@ -3,19 +3,21 @@
 import argparse
 import csv
 import json
+import os
 import random
 import shutil
 import statistics
 from functools import partial
 
 import pytest
+import torch
 from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.charts import Dial, curve, draw_curves, draw_dial, draw_scores
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.runs import Run, find_runs, systems
+from fairseq_attnvariants_cli.runs import Run, count_parameters, find_runs, systems
 from fairseq_attnvariants_cli.scoring import Place
 from fairseq_attnvariants_cli.seeds import Estimate, estimate, holm, verdict
 from fairseq_attnvariants_cli.tables import Interval, aligned, expanded
@@ -346,6 +348,26 @@ def test_curves_have_no_line_without_points(sweep, tmp_path):
     assert [line.get_marker() for line in axes.get_lines() if len(line.get_xdata())] == ["$1$", "$2$"]
 
 
+def test_of_two_logs_the_newer_counts(sweep, tmp_path):
+    run = find_runs([str(sweep)], "checkpoint_best.pt")[0]._replace(folder=tmp_path, checkpoint=tmp_path / "x")
+    for name, age, ppl in (("b.log", 2, 10.5), ("a.log", 1, 9.5), ("c.log", 3, 11.5)):
+        (tmp_path / name).write_text(f"valid | epoch 001 | valid on 'valid' subset | ppl {ppl} | num_updates 5\n")
+        os.utime(tmp_path / name, (100 - age, 100 - age))
+    assert curve(run, "ppl") == [(5, 9.5)]
+    pytest.importorskip("matplotlib")
+    line, _ = draw_curves({"rnnsearch": [run]}, "ppl").axes[0].get_lines()
+    assert line.get_markevery() == 1  # of a single validation, too, something is seen
+
+
+def test_tied_matrices_count_once():
+    tied, names = torch.randn(5, 4), ("embed_tokens.weight", "output_projection.weight")
+    tensors = {name: tied.clone() for name in names} | {"one.bias": torch.zeros(5), "other.bias": torch.zeros(5)}
+    for kind in (torch.float32, torch.bfloat16):
+        model = {name: tensor.to(kind) for name, tensor in tensors.items()}
+        others = {"decoder.version": torch.tensor([3.0]), "dictionary_version": torch.tensor([1, 2])}
+        assert count_parameters({**model, **others}) == 20 + 5 + 5
+
+
 def test_a_curve_is_of_the_first_validation_set(sweep, tmp_path):
     logged = ["valid | epoch 001 | valid on 'valid' subset | ppl 10.5 | num_updates 5",
               "valid1 | epoch 001 | valid on 'valid1' subset | ppl 900 | num_updates 5"]  # fmt: skip
@@ -372,6 +394,9 @@ def test_pictures_are_of_what_every_system_has(sweep):
     (["--baseline", "lstm"], "--baseline lstm: there are recatt, rnnsearch"),
     (["--reference", "a", "b"], "2 --reference for 1 --gen-subset"),
     (["--gen-subset", "--plot", "p.png"], "--plot draws scores: name a --gen-subset"),
+    (["--gen-subset", "test", "valid", "--plot", "p.png"], "--plot draws one test set, and there are 2"),
+    (["--less-is-better", "BLEU"], "--less-is-better is for verdicts: name a --baseline"),
+    (["--measure", "BLEU", "--measure", "BLEU=scores"], "--measure BLEU is given twice"),
     (["--gen-subset", "--seed-table", "s.csv"], "--seed-table has scores: name a --gen-subset"),
     (["--seed-table", "seeds.txt"], "must end in .csv or .json, .tex or .md"),
     (["--dial", "x=1,2"], "--dial has 2 values for 1 --gen-subset"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_attnvariants_cli.alignments import count_links, format_links, parse_links, read_links
-from fairseq_attnvariants_cli.files import UserError, read_lines, write_whole
+from fairseq_attnvariants_cli.files import UserError, read_lines, read_parallel, write_whole
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.verbs.lexicon import align, grow_diag_final_and, most_frequent
 from fairseq_attnvariants_cli.wordtable import Entry, read_lexicon, write_lexicon
@@ -192,6 +192,10 @@ def test_an_open_file_is_written_to_where_it_stands(tmp_path):
 
 def test_two_outputs_are_two_files(tmp_path):
     path = str(tmp_path / "one")
+    with pytest.raises(UserError, match="standard output is given for two outputs"), write_whole(), write_whole("-"):
+        pass
+    with pytest.raises(UserError, match="only one text can be standard input"):
+        read_parallel("-", "-")
     with pytest.raises(UserError, match="one is given for two outputs"), write_whole(path), write_whole(path):
         pass
     assert not list(tmp_path.iterdir())

@@ -86,9 +86,8 @@ def future(subject: Subject) -> None:
     with torch.no_grad():
         expected = subject.forward(model, first)
         for step in range(1, first.previous.size(1)):
-            changed = torch.cat([first.previous[:, :step], second.previous[:, step : step + 1]], dim=1)
-            changed = torch.cat([changed, second.previous[:, step + 1 :]], dim=1)
-            found = subject.forward(model, first._replace(previous=changed[:, : first.previous.size(1)]))
+            changed = torch.cat([first.previous[:, :step], second.previous[:, step:]], dim=1)
+            found = subject.forward(model, first._replace(previous=changed))
             close(found.scores[:, :step], expected.scores[:, :step], "log-probabilities before a word that was changed")
             close(
                 found.attention if found.attention is None else found.attention[:, :step],

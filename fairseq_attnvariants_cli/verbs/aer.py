@@ -119,6 +119,9 @@ def run(options: argparse.Namespace) -> None:
             found = [matrix.shape[::-1] for matrix in weights]
             if sizes:
                 check_lengths(options.soft, found, sizes)
+            for number, (size, links_there) in enumerate(zip(found, possible), start=1):
+                if links_there and not all(size):
+                    raise UserError(f"{options.soft}, line {number}: no weights, and {options.gold} has links there")
             check_inside(options.gold, possible, found)
             rows.append(("SAER", *soft_error_rate(zip(weights, gold, strict=True)), options.soft))
         write("rates", HEADERS, rows, dict.fromkeys(HEADERS, 4))

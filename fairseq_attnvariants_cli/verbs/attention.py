@@ -12,14 +12,12 @@ def run(options: argparse.Namespace) -> None:
     """Decode one sentence with each model, draw."""
     given, systems = forced(options), names(options, options.path)
     with picture(options.output, options.dark) as save:
-        from ..model import force, generate, limits, load, read_text
+        from ..model import decoded, force, limits, load
 
         heat_maps: List[Panel] = []
         for name, path in zip(systems, options.path, strict=True):
             system = load(path, options.data, options.cpu)
-            text = read_text(options, system, reference=given).select(options.line - 1)
-            if not given:
-                text = generate(system, text, options)
+            text = decoded(system, options, given, options.line)
             for pair in force(system, text, limits(options), welcome=("word_attn",)):
                 heat_maps += panels(name, pair, options.remove_bpe)
         save(draw(heat_maps, options.width, options.scale_rows))

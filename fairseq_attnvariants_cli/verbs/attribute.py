@@ -142,17 +142,13 @@ def run(options: argparse.Namespace) -> None:
         browser = outputs.enter_context(write_whole(options.html)) if options.html else None
         save = outputs.enter_context(picture(options.output, options.dark)) if options.output else None
         from ..attribution import INPUT_X_GRADIENT, attributions, integrated
-        from ..model import generate, limits, load, read_text
+        from ..model import decoded, limits, load
 
         nodes = integrated(options.steps or 32) if complete else INPUT_X_GRADIENT
         systems: List[List[InWords]] = []
         for path in options.path:
             system = load(path, options.data, options.cpu)
-            text = read_text(options, system, reference=given)
-            if options.line is not None:
-                text = text.select(options.line - 1)
-            if not given:
-                text = generate(system, text, options)
+            text = decoded(system, options, given, options.line)
             found = [in_words(one, options.remove_bpe) for one in attributions(system, text, nodes, limits(options))]
             systems.append(sorted(found, key=lambda sentence: sentence.line))
         if values:

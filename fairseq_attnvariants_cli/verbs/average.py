@@ -11,13 +11,15 @@ def run(options: argparse.Namespace) -> None:
     """Choose, average, write."""
     if bool(options.inputs) == bool(options.folder) or bool(options.folder) != bool(options.last or options.best):
         raise UserError("name the checkpoints, or give --folder and one of --last and --best")
+    if options.by and not options.last:
+        raise UserError("--by says what --last counts: give that")
     with write_bytes(options.output) as stream:
         from ..averaging import best, last, save
 
         if options.inputs:
             paths = options.inputs
         elif options.last:
-            paths = last(options.folder, options.last, options.by)
+            paths = last(options.folder, options.last, options.by or "epochs")
         else:
             paths = best(options.folder, options.best)
         save(paths, stream)
@@ -40,8 +42,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--last", metavar="N", type=positive, help="the last N")
     choice.add_argument("--best", metavar="N", type=positive, help="the best N by the run's --best-checkpoint-metric")
-    parser.add_argument(
-        "--by", choices=("epochs", "updates"), default="epochs", help="what --last counts (default: %(default)s)"
-    )
+    parser.add_argument("--by", choices=("epochs", "updates"), help="what --last counts (default: epochs)")
     parser.add_argument("--output", metavar="FILE", required=True, help="where the mean goes")
     add_user_dir_option(parser)

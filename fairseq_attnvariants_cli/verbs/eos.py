@@ -3,7 +3,6 @@
 import argparse
 from typing import TYPE_CHECKING, Iterable, List
 
-from ..files import UserError
 from ..options import add_model_options, add_target_options, forced, names
 from ..tables import Row, add_table_options, tables
 
@@ -22,16 +21,12 @@ def run(options: argparse.Namespace) -> None:
     """Translate, or decode the reference, with each model; count, print the table."""
     given, systems = forced(options), names(options, options.path)
     with tables(options.json, systems=options.table) as write:
-        from ..model import force, generate, limits, load, read_text
+        from ..model import decoded, force, limits, load
 
         rows: List[Row] = []
         for name, path in zip(systems, options.path, strict=True):
             system = load(path, options.data, options.cpu)
-            text = read_text(options, system, reference=given)
-            if not text.sentences:
-                raise UserError(f"{text.name} is empty")
-            if not given:
-                text = generate(system, text, options)
+            text = decoded(system, options, given)
             found = count_ends(force(system, text, limits(options)))
             rows.append((name, len(text.sentences), found, 100 * found / len(text.sentences)))
         write("systems", HEADERS, rows)

@@ -127,7 +127,7 @@ def read_dictionary(path: str, sentences: Mapping[int, Sentence], generated: str
     Raises:
         UserError: it is none, or the sentences have hard alignments, which do not say what was copied.
     """
-    lines = [line.replace(" #fairseq:overwrite", "").rsplit(" ", 1) for line in read_lines(path)]
+    lines = [line.replace(" #fairseq:overwrite", "").rstrip().rsplit(" ", 1) for line in read_lines(path)]
     for number, line in enumerate(lines, start=1):
         if len(line) != 2 or not line[1].isdecimal():
             raise UserError(f"{path}, line {number}: no word and count: give dict.TARGET.txt of fairseq-preprocess")

@@ -116,6 +116,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"{len(options.reference)} --reference for {len(subsets)} --gen-subset")
     if options.plot and not subsets:
         raise UserError("--plot draws scores: name a --gen-subset")
+    if options.plot and len(subsets) > 1 and not options.dial:
+        raise UserError(f"--plot draws one test set, and there are {len(subsets)}: name one, or their --dial")
     if options.seed_table and not subsets:
         raise UserError("--seed-table has scores: name a --gen-subset")
     if options.dial and len(options.dial.values) != len(subsets):
@@ -125,6 +127,8 @@ def check(options: argparse.Namespace) -> None:
     for measure in options.less_is_better:
         if measure not in wanted(options):
             raise UserError(f"--less-is-better {measure}: the measures are {', '.join(wanted(options))}")
+    if options.less_is_better and not options.baseline:
+        raise UserError("--less-is-better is for verdicts: name a --baseline")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -225,5 +229,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--curves", metavar="FILE", help="draw learning curves from fairseq's logs")
     parser.add_argument("--curve-measure", metavar="NAME", default="ppl", help="as the log names it (default: ppl)")
     parser.add_argument(
-        "--plot", metavar="FILE", help="draw the scores of every seed and their means, or curves over the --dial"
+        "--plot",
+        metavar="FILE",
+        help="draw every seed's scores and their means on one test set, or curves over --dial",
     )

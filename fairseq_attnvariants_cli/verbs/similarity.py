@@ -80,13 +80,11 @@ def run(options: argparse.Namespace) -> None:
     if options.word_table and not options.words:
         raise UserError("--word-table needs --words")
     with tables(options.json, words=options.word_table, share=options.table) as write:
-        from ..model import force, generate, limits, load, read_text
+        from ..model import decoded, force, limits, load
 
         system = load(options.path, options.data, options.cpu)
         check(system)
-        text = read_text(options, system, reference=given)
-        if not given:
-            text = generate(system, text, options)
+        text = decoded(system, options, given)
         pairs = sorted(force(system, text, limits(options), LEVELS), key=lambda pair: pair.number)
         words = [
             word

@@ -44,16 +44,15 @@ def best(hypotheses: Sequence[Hypothesis], lenpen: float) -> Hypothesis:
     return max(hypotheses, key=lambda hypothesis: hypothesis.total / hypothesis.tokens**lenpen)
 
 
-def set_coverage_penalty(system: "System", strength: float) -> None:
-    """Give all models of a system this coverage penalty.
+def check(system: "System", penalties: Sequence[float]) -> None:
+    """Refuse coverage penalties where a model has none.
 
     Raises:
-        UserError: a model has none.
+        UserError: that is so.
     """
     for model in system.models:
-        if strength and not hasattr(model.decoder, "coverage_penalty"):
+        if any(penalties) and not hasattr(model.decoder, "coverage_penalty"):
             raise UserError(f"{system.path}: a {type(model).__name__} has no coverage penalty: --coverage-penalty 0")
-        model.decoder.coverage_penalty = strength
 
 
 def search(system: "System", text: "Text", options: argparse.Namespace) -> List[List[Hypothesis]]:
@@ -81,7 +80,8 @@ def settings(system: "System", text: "Text", metric: BLEU, options: argparse.Nam
     """Every pair of penalties."""
     references = [_string(system, sentence.item["target"], options, True) for sentence in text.sentences]
     for strength in options.coverage_penalty:
-        set_coverage_penalty(system, strength)
+        for model in system.models:
+            model.decoder.coverage_penalty = strength
         beams = search(system, text, options)
         for lenpen in options.lenpen:
             score = metric.corpus_score([best(beam, lenpen).text for beam in beams], [references])
@@ -94,6 +94,7 @@ def run(options: argparse.Namespace) -> None:
 
     metric = bleu_metric(options.tokenize)
     system = load(options.path, options.data, options.cpu)
+    check(system, options.coverage_penalty)
     text = read_text(options, system)
     with tables(options.json, settings=options.table) as write:
         rows = list(settings(system, text, metric, options))
