@@ -62,11 +62,12 @@ def run(options: argparse.Namespace) -> None:
 def add(parser: argparse.ArgumentParser) -> None:
     """Describe the verb and its options."""
     parser.description = (
-        "Write the word links of the best hypotheses that fairseq-generate --print-alignment (hard or soft) printed: one "
-        "line of i-j pairs (source-target, from 0) for each source line, in the order of the source text up to the last "
-        "sentence that it printed; one that fairseq skipped gives an empty line. With --save-source and --save-target "
-        "also the sentences themselves, to be tagged for confusion and overtranslation. As with align, the source EOS "
-        "cannot be chosen; pieces are joined to words with --remove-bpe, which fairseq-generate must not have done."
+        "Write the word links of the best hypotheses that fairseq-generate --print-alignment (hard or soft) "
+        "printed: one line of i-j pairs (source-target, from 0) for each source line, in the order of the source "
+        "text up to the last sentence that it printed; one that fairseq skipped gives an empty line. With "
+        "--save-source and --save-target also the sentences themselves, to be tagged for confusion and "
+        "overtranslation. As with align, the source EOS cannot be chosen; pieces are joined to words with "
+        "--remove-bpe, which fairseq-generate must not have done."
     )
     parser.epilog = (
         'example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt '
