@@ -82,6 +82,7 @@ def _encoder_layers(cfg, make: Any, input_dim: int, layers: int, below: int = 0)
         dropout=cfg.encoder_dropout_out,
         bidirectional=bidirectional_layers(cfg) - below,
         residuals=max(0, cfg.residuals - below),
+        on_layers=below > 0,
     )
 
 
@@ -128,6 +129,7 @@ def _layers_above(cfg, layers: int, context: int) -> Layers:
         residuals=max(0, cfg.residuals - 1),  # counted above the transition's layer
         beside=context * cfg.context_to_layers,
         hidden_dropout=cfg.decoder_dropout_hidden,
+        on_layers=True,
     )
 
 
@@ -158,9 +160,10 @@ def _cells(cfg, source: Source) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     late, inputs = str(cfg.decoder_transition) == "late", {"below": hidden}
     lowest = deep(cell(first, hidden) if late else reader({**first, **last}, hidden))
     if cfg.context_to_layers:
-        inputs["context"], cell = source.context, reader
+        inputs["context"] = source.context
+    kind_above = reader if cfg.context_to_layers else cell
     # where attention reads the highest layer's state, all layers step with it
-    above = [cell(inputs, hidden) for _ in range(layers_inside(cfg) - 1)]
+    above = [kind_above(inputs, hidden) for _ in range(layers_inside(cfg) - 1)]
     stack = StackedCell([lowest, *above], cfg.decoder_dropout_out, cfg.residuals) if above else lowest
     return (stack, None) if late else (None, stack)
 

@@ -8,6 +8,7 @@ from typing import List, NamedTuple
 
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.hub_utils import GeneratorHubInterface
+from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch import Tensor
 
 from .registry import nearest
@@ -76,11 +77,16 @@ class Pretrained:
             options: that take the place of the checkpoint's.
 
         Raises:
-            ValueError: one of these is not there; the message says which.
+            ValueError: one of these is not there, as the message says, or the model is of several pairs of languages.
         """
         folder, data = os.fspath(model_name_or_path), os.fspath(data_name_or_path)
         check_paths(folder, checkpoint_file, data)
         loaded = super().from_pretrained(folder, checkpoint_file, data, **options)  # type: ignore[misc]
+        if isinstance(loaded.task, TranslationMultiSimpleEpochTask):
+            raise ValueError(
+                f"{checkpoint_file} in {folder} is of several pairs (--task translation_multi_simple_epoch), of which "
+                "fairseq's translation from Python knows nothing: use fairseq-generate or fairseq-interactive"
+            )
         return Hub(loaded.cfg, loaded.task, loaded.models)
 
 

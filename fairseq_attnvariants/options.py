@@ -55,12 +55,17 @@ def least_depth(cfg) -> int:
 
 def maxout_width(cfg) -> int:
     """Half the decoder's hidden width, or the embedding's where they are tied."""
-    return cfg.decoder_embed_dim if _tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
+    return cfg.decoder_embed_dim if tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
 
 
 def relu_width(cfg) -> int:
     """512 (Zhao and Zhang 2018), or the embedding's where they are tied."""
-    return cfg.decoder_embed_dim if _tied(cfg) else 512
+    return cfg.decoder_embed_dim if tied(cfg) else 512
+
+
+def state_width(cfg) -> int:
+    """The decoder's hidden width, or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
 
 
 def embedding_width(cfg) -> int:
@@ -68,7 +73,8 @@ def embedding_width(cfg) -> int:
     return cfg.decoder_embed_dim
 
 
-def _tied(cfg) -> bool:
+def tied(cfg) -> bool:
+    """Whether the vocabulary layer is the target embedding."""
     # on the command line, an option that was not given is not there at all
     return any(getattr(cfg, name, False) for name in ("share_decoder_input_output_embed", "share_all_embeddings"))
 

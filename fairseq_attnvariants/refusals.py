@@ -13,12 +13,13 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from torch import nn
 
-from .implied import bidirectional_layers, filters, layers_inside, part_arguments, source_widths
+from .implied import bidirectional_layers, chosen_parts, filters, layers_inside, part_arguments, source_widths
 from .nn.attention import NORMALIZERS, SCORES
 from .nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell
 from .nn.windows import WINDOWS
-from .options import AttentionRNNConfig, described, flag, least_depth
+from .options import AttentionRNNConfig, described, flag, least_depth, tied
 from .registry import ConfigurationError
+from .variants import VARIANTS
 
 
 class Refusal(NamedTuple):
@@ -31,6 +32,7 @@ class Refusal(NamedTuple):
 
 
 REFUSALS = [
+    Refusal(lambda o: o.idle, "{idle}, or leave it out"),
     Refusal(
         lambda o: o.decoder_transition_depth < o.least_depth,
         "--decoder-transition-depth must be at least {least_depth} with --decoder-transition {decoder_transition}, "
@@ -207,6 +209,19 @@ REFUSALS = [
 ]
 
 
+def idle(cfg) -> str:
+    """The beginning of a sentence about an option of parts that was set though none of them is there; or nothing."""
+    parts = [part for several in chosen_parts(cfg).values() for part in several]
+    read = {option for part in parts for option in part.flags.values()}
+    for choice, table in described("names").items():
+        for name, part in table.items():
+            for option in set(part.flags.values()) - read:
+                value = getattr(cfg, option)
+                if value not in {described("rnnsearch")[option], *(row.delta.get(option) for row in VARIANTS.values())}:
+                    return f"{flag(option)} {value} is of {flag(choice)} {name} alone: add that"
+    return ""
+
+
 def check(cfg) -> None:
     """Refuse what cannot work.
 
@@ -243,7 +258,8 @@ def _with_implied(cfg) -> SimpleNamespace:
     }
     return SimpleNamespace(
         **read,
-        tied=cfg.share_decoder_input_output_embed or cfg.share_all_embeddings,
+        tied=tied(cfg),
+        idle=idle(cfg),
         least_depth=least_depth(cfg),
         inside=layers_inside(cfg),
         doubled=next(

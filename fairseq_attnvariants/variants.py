@@ -16,6 +16,7 @@ from .options import (
     flag,
     hidden_width,
     relu_width,
+    state_width,
 )
 from .registry import ConfigurationError, Registry, nearest
 
@@ -129,7 +130,7 @@ register_architecture(
     decoder_hidden_size=256,
     decoder_cell="lstm",
     decoder_transition="late",
-    decoder_out_embed_dim=hidden_width,
+    decoder_out_embed_dim=state_width,
     attention_dim=annotation_width,
     input_feed=True,
     readout="linear",

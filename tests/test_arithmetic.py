@@ -13,6 +13,7 @@ from fairseq_attnvariants.arithmetic import choice, quantised, reduced
 from fairseq_attnvariants.arithmetic.choice import CHOICE
 from fairseq_attnvariants.arithmetic.quantised import QuantisedLinear, Quantiser
 from fairseq_attnvariants.arithmetic.reduced import Timing
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
 from fairseq_attnvariants.variants import VARIANTS
 
@@ -116,6 +117,24 @@ def test_no_int8_here(sample, monkeypatch, caplog):
     assert [h["tokens"].tolist() for h in found[0]] == [h["tokens"].tolist() for h in expected[0]]
     [message] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert message.startswith("--search-dtype int8 cannot be had, and search is in float32: torch")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_parameters_of_another_kind_are_decided_anew(dtype, sample, monkeypatch, caplog):
+    monkeypatch.setattr(quantised, "LEAST", 1)
+    model = build("dl4mt", scale=0.5, search_dtype=dtype).eval()
+    search(model, sample)
+    assert model.decoder.search_dtype.dtype == dtype
+    found = search(model.half(), sample)
+    expected = search(build("dl4mt", scale=0.5).eval().half(), sample)
+    assert model.decoder.search_dtype.dtype == "float32"
+    assert [h["tokens"].tolist() for h in found[0]] == [h["tokens"].tolist() for h in expected[0]]
+    assert f"--search-dtype {dtype} cannot be had, and search is in float16" in caplog.text
+
+
+def test_a_number_type_is_of_parameters_in_float32():
+    with pytest.raises(ConfigurationError, match="--compute-dtype auto keeps float32 parameters"):
+        build("dl4mt", compute_dtype="auto").half().train()(*batch())
 
 
 @pytest.fixture

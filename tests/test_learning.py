@@ -127,9 +127,8 @@ def test_monotone_windows_transliterate_what_is_longer_than_what_they_were_train
     """Words of twice the length; without a window, attention gets lost there."""
     letters, accuracies = dictionary(WORDS), []
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
-    for window in ("monotone", "none"):
-        options = dict(attention_window=window, attention_window_width=1, init_std=0.1)
-        model = build("rnnsearch", Task(letters, letters), seed=seed, **sizes, **options)
+    for window in (dict(attention_window="monotone", attention_window_width=1), {}):
+        model = build("rnnsearch", Task(letters, letters), seed=seed, init_std=0.1, **sizes, **window)
         longer = partial(transliteration_batch, lengths=(12, 16))
         _, target, output, _ = learn(model, transliteration_batch, 150, longer)
         real = target.ne(PAD)

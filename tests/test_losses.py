@@ -14,6 +14,7 @@ from fairseq.criterions.label_smoothed_cross_entropy_with_alignment import (
 from fairseq.data.language_pair_dataset import collate
 from fairseq.models.lstm import LSTMDecoder, LSTMEncoder, LSTMModel
 from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch.distributions import Categorical, kl_divergence
 
 from fairseq_attnvariants.criterions.costs import each_twice
@@ -389,6 +390,29 @@ def test_without_a_weight_it_is_the_stock_criterion(name, training):
     expected, found = (measured(kind, model, sample) for kind in (plain, criterion("costs", report_accuracy=True)))
     torch.testing.assert_close(found[:2], expected[:2], rtol=0, atol=0)
     assert found[2] == expected[2] and "rdrop_loss" not in found[2]
+
+
+def test_attention_by_itself_in_place_of_a_list(monkeypatch):
+    """As fairseq's lightconv returns it in validation."""
+    model, sample = SYSTEMS["transformer"](0.0).eval(), aligned()
+    costs = criterion("costs", coverage_weight=1.0)
+    expected = costs(model, sample)
+    forward = model.forward
+
+    def bare(**inputs):
+        output, extra = forward(**inputs)
+        return output, {"attn": extra["attn"][0]}
+
+    monkeypatch.setattr(model, "forward", bare)
+    found = costs(model, sample)
+    assert found[0].equal(expected[0]) and found[2]["coverage_loss"] == expected[2]["coverage_loss"] > 0
+
+
+def test_links_of_many_pairs_are_refused():
+    costs = criterion("costs", alignment_weight=0.5)
+    costs.task = TranslationMultiSimpleEpochTask.__new__(TranslationMultiSimpleEpochTask)
+    with pytest.raises(ValueError, match="--alignment-weight 0.5: --task translation_multi_simple_epoch puts a token"):
+        costs(SYSTEMS["conddec"](0.0).train(), aligned())
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -10,6 +10,7 @@ import corpus
 import pytest
 from fairseq import options
 
+from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
 
 RECIPE = Path(__file__).parent.parent / "examples" / "multilingual" / "run.sh"
@@ -46,3 +47,6 @@ def test_the_recipe(tmp_path, warm):
         assert len(sources) == 12 and all(source.startswith(f"__{language}__ ") for source in sources)
         found = (folder / f"{language}.txt").read_text().splitlines()
         assert sum(one == other for one, other in zip(found, expected, strict=True)) > 6
+    with pytest.raises(ValueError, match="checkpoint_best.pt in .* is of several pairs .* use fairseq-generate"):
+        model, data = (str(tmp_path / "out" / folder) for folder in ("together", "text/bin"))
+        AttentionRNNModel.from_pretrained(model, "checkpoint_best.pt", data)

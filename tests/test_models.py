@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn.cells import RecurrentLinear
 from fairseq_attnvariants.nn.dropout import Masked
+from fairseq_attnvariants.nn.state import Encoded
 from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.variants import VARIANTS, fill
@@ -608,6 +609,35 @@ def test_a_source_is_measured_without_its_padding():
         model(*batch(lengths=(6,), target_lengths=(2,)))
 
 
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in CHARACTERS])
+def test_every_architecture_can_be_tied(name):
+    model = build(name, share_decoder_input_output_embed=True, attention_dim=8)
+    assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "recatt", "character", "pointer_generator"])
+def test_dropout_between_decoder_layers(name):
+    """Two passes of two layers differ, of one layer they do not: after the readout the adapter drops."""
+    for layers in (1, 2):
+        model = build(name, dropout=0, decoder_dropout_out=0.5, decoder_layers=layers, residuals=0).train()
+        source, lengths, previous = batch()
+        encoded = Encoded(**{key: value[0] for key, value in model.encoder(source, lengths).items() if value})
+        memory, state = model.decoder.network.start(encoded)
+        passes = [model.decoder.network(model.decoder.embed_tokens(previous), memory, state).features for _ in range(2)]
+        assert passes[0].equal(passes[1]) == (layers == 1)
+
+
+def test_what_a_residual_adds_is_whole_between_levels():
+    options = dict(attention_via=True, encoder_layers=3, residuals=2, dropout=0, encoder_dropout_out=0.5)
+    network = build("rnnsearch", **options).train().encoder.network
+    network.dropout.p = 0.0  # of annotations
+    for parameter in network.upper.parameters():
+        torch.nn.init.zeros_(parameter)  # so that a layer is its residual
+    embedded, padding = torch.randn(2, 4, 6), torch.zeros(2, 4, dtype=torch.bool)
+    encoded = network(embedded, padding)
+    torch.testing.assert_close(encoded.upper_annotations, encoded.annotations)
+
+
 def test_moving_averages_leave_the_fingerprint_alone():
     """fairseq's --store-ema multiplies every tensor of the model but a version."""
     model = build("rnnsearch")
@@ -623,6 +653,9 @@ def test_moving_averages_leave_the_fingerprint_alone():
     [
         (dict(attention_history="memory"), "unknown attention history 'memory'"),
         (dict(attention_coverage_dim=0), "--attention-coverage-dim"),
+        (dict(attention_coverage_dim=3), "--attention-coverage-dim 3 is of --attention-history coverage_gru alone"),
+        (dict(attention_heads=4), "--attention-heads 4 is of --attention-score multihead alone: add that"),
+        (dict(attention_window_width=3), "--attention-window-width 3 is of --attention-window monotone alone"),
         (dict(attention_history="none+context"), "'none'"),
         (dict(attention_filter_width=4), "--attention-filter-width"),
         (dict(attention_score="dot"), "equally wide, not 7 and 16.*bilinear"),

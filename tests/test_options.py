@@ -29,9 +29,7 @@ def values():
         "decoder_transition_depth": [2, 1, 3],
         "decoder_hidden_size": [7, 14],  # the latter is an annotation's, too
         "attention_history": ["none", *HISTORIES],
-        "attention_heads": [1, 3],
         "attention_temperature": [1.0, 0.5],
-        "attention_window_width": [1],
     }
     tried["attention_history"].append("+".join(HISTORIES))
     for name, kind in typing.get_type_hints(AttentionRNNConfig).items():
@@ -55,7 +53,11 @@ def compose(options):
     """A model, or the reason why there is none."""
     joined = dictionary()
     sizes = dict(encoder_embed_dim=5, encoder_hidden_size=7, decoder_embed_dim=5, decoder_hidden_size=7)
-    sizes.update(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9, attention_heads=3)
+    sizes.update(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9)
+    if options.get("attention_score") == "multihead":
+        sizes["attention_heads"] = 3
+    if options.get("attention_window", "none") != "none":
+        sizes["attention_window_width"] = 1
     sizes.update(encoder_filters="2-3", encoder_pooling=2, encoder_highway_layers=1)
     try:
         return build("rnnsearch", Task(joined, joined), scale=0.5, **{**sizes, **options})

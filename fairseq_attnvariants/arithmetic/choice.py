@@ -77,26 +77,31 @@ def match_choice(model: nn.Module, state_dict, prefix: str) -> None:
 
 
 class SearchDtype:
-    """``--search-dtype`` of a decoder, decided at the first search."""
+    """``--search-dtype`` of a decoder, decided at the first search, and anew once parameters are of another kind."""
 
     def __init__(self, asked: str):
         self.asked = asked
-        self.dtype: Optional[str] = asked if asked == "float32" else None
+        self.dtype = "float32"
+        """that of products; ``float32`` leaves them to the parameters' own"""
+        self.decided: Optional[Tuple[torch.dtype, torch.device]] = None
+        """for which parameters"""
         self.quantiser = Quantiser()
 
     def decide(self, network: nn.Module, projection: nn.Linear) -> None:
-        """Once: time the products, and say so if what is asked for cannot be had."""
-        if self.dtype is not None:
+        """Time the products, and say so if what is asked for cannot be had."""
+        parameters = projection.weight.dtype, projection.weight.device
+        if self.asked == "float32" or self.decided == parameters:
             return
-        if self.asked != "int8":
-            self.dtype = choose("--search-dtype", self.asked, time_search(network, projection))
-            return
-        reason = reason_against(projection)
+        self.decided, self.dtype = parameters, "float32"
+        reason = reason_against(projection, self.asked)
         if reason is not None:
-            logger.warning(f"--search-dtype int8 cannot be had, and search is in float32: {reason}")
-            self.dtype = "float32"
-            return
-        self.dtype = choose("--search-dtype", self.asked, time_layers(self.quantiser, network, projection))
+            own = str(projection.weight.dtype).removeprefix("torch.")
+            logger.warning(f"--search-dtype {self.asked} cannot be had, and search is in {own}: {reason}")
+        elif self.asked == "int8":
+            self.quantiser = Quantiser()
+            self.dtype = choose("--search-dtype", self.asked, time_layers(self.quantiser, network, projection))
+        else:
+            self.dtype = choose("--search-dtype", self.asked, time_search(network, projection))
 
     def plug(self, network: nn.Module, projection: nn.Module) -> Tuple[nn.Module, nn.Module]:
         """A network and a vocabulary layer that compute in int8, if that is the number type."""

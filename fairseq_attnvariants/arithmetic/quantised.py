@@ -59,10 +59,12 @@ class Quantiser:
         return self.made[part][1]
 
 
-def reason_against(layer: nn.Linear) -> Optional[str]:
-    """Why a linear map cannot be computed in int8 here; None where it can."""
+def reason_against(layer: nn.Linear, dtype: str = "int8") -> Optional[str]:
+    """Why a linear map cannot be computed in a reduced number type here, int8 or another; None where it can."""
     if layer.weight.dtype != torch.float32:
-        return f"the parameters are {str(layer.weight.dtype).removeprefix('torch.')}"
+        return f"the parameters are {str(layer.weight.dtype).removeprefix('torch.')}, and not float32"
+    if dtype != "int8":
+        return None
     try:
         with torch.no_grad():
             QuantisedLinear(layer)(layer.weight[:1])

@@ -12,6 +12,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     label_smoothed_nll_loss,
 )
 from fairseq.dataclass import ChoiceEnum
+from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch import Tensor
 
 from .. import losses
@@ -176,8 +177,14 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                     value = getattr(self.cfg, option)
                     if value and value != CostsConfig.__dataclass_fields__[option].default:
                         raise _refusal(option, value, cost.needs)
-            if given and name == "alignment_loss" and model.training and not self._linked(model.training):
-                raise _refusal(cost.weight, given, ALIGNMENTS)
+            if given and name == "alignment_loss" and model.training:
+                if isinstance(self.task, TranslationMultiSimpleEpochTask):
+                    raise ValueError(
+                        f"{flag(cost.weight)} {given}: --task translation_multi_simple_epoch puts a token before "
+                        "sources and leaves links where they were: leave it out, or train one pair"
+                    )
+                if not self._linked(model.training):
+                    raise _refusal(cost.weight, given, ALIGNMENTS)
         if self.term and self.term not in (own or ()):
             needs = next(cost.needs for cost in COSTS.values() if cost.term == self.term)
             raise ValueError(
@@ -206,8 +213,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         extra = net_output[1] if isinstance(net_output[1], dict) else {}  # the stock lstm has attention alone, or None
         mask = sample["target"].ne(self.padding_idx)
         for name, cost in COSTS.items():
-            given, [term] = getattr(self.cfg, cost.weight), extra.get(cost.term) or [None]
-            makes = cost.term in (own or ())
+            given, term, makes = getattr(self.cfg, cost.weight), _term(extra, cost.term), cost.term in (own or ())
             weight = float(makes) if given is None else given
             if weight and term is None:
                 raise _refusal(cost.weight, weight, cost.needs)
@@ -256,6 +262,12 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
             if any(name in log for log in logging_outputs):
                 total, count = (sum(log.get(key, 0) for log in logging_outputs) for key in (name, unit))
                 metrics.log_scalar(name, total / max(count, 1), count, round=3)
+
+
+def _term(extra: Dict[str, Any], name: str) -> Optional[Tensor]:
+    """What a model returned by a name: in a list, or by itself, as some of fairseq's do."""
+    found = extra.get(name)
+    return (found[0] if found else None) if isinstance(found, (list, tuple)) else found
 
 
 def each_twice(sample: Dict[str, Any]) -> Dict[str, Any]:

@@ -5,17 +5,18 @@ its place.
 """
 
 import atexit
+import errno
 import functools
 import os
 import shutil
 import tarfile
 import tempfile
 from pathlib import PurePath
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from fairseq import file_utils
 
-_folders: Dict[str, str] = {}  # of the archives unpacked so far
+_folders: Dict[Tuple[str, int, int], str] = {}  # of the archives unpacked so far, which may be written anew
 
 
 def unpack(path: str) -> str:
@@ -35,6 +36,8 @@ def unpack(path: str) -> str:
                     raise ValueError(f"{path}: not unpacked, {member.name!r} in it is no file or folder of its own")
             archive.extractall(folder, **safe)
     except (tarfile.TarError, EOFError, OSError) as error:
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise ValueError(f"{path}: not unpacked, {folder} is on a full disk: set TMPDIR to another") from error
         raise ValueError(f"{path}: not unpacked, it is no folder and no archive of tar's, or damaged") from error
     found = os.listdir(folder)
     only = os.path.join(folder, found[0]) if len(found) == 1 else folder
@@ -53,8 +56,10 @@ def guard_archives() -> None:
             raise ValueError(f"{name}: there is no such folder or archive") from None
         if os.path.isdir(path):
             return path
-        if path not in _folders:
-            _folders[path] = unpack(path)
-        return _folders[path]
+        written = os.stat(path)
+        archive = path, written.st_mtime_ns, written.st_size
+        if archive not in _folders:
+            _folders[archive] = unpack(path)
+        return _folders[archive]
 
     file_utils.load_archive_file = load_archive_file

@@ -9,16 +9,22 @@ shell would not take as they are are refused.
 
 import ast
 import functools
+import operator
 import shlex
 import sys
-from typing import Any
+from typing import Any, Callable, Dict, Type
 
 from fairseq.data import FastaDataset
 
 from .configuration import origins
 
-LITERALS = (ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Load)
-ARITHMETIC = (ast.UnaryOp, ast.UAdd, ast.USub, ast.Not, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)
+LONGEST = 10_000  # elements that a product may repeat to
+OPERATORS: Dict[Type[ast.AST], Callable[..., Any]] = {
+    ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Not: operator.not_,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
+}  # fmt: skip
+SEQUENCES: Dict[Type[ast.AST], Callable[..., Any]] = {ast.List: list, ast.Tuple: tuple, ast.Set: set}
 
 
 def evaluate(text: Any) -> Any:
@@ -31,15 +37,38 @@ def evaluate(text: Any) -> Any:
     if not isinstance(text, str):
         raise TypeError(f"a string is evaluated, not {type(text).__name__}")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-        if all(isinstance(node, LITERALS + ARITHMETIC) for node in ast.walk(tree)):
-            return eval(compile(tree, "<option>", "eval"), {"__builtins__": {}})
-    except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
+        return _value(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError):
         pass
     raise ValueError(
         f"{origins.get(text, 'an option')} is {text[:200]!r}, which fairseq would run as Python: only literals and "
         "arithmetic with them are accepted there"
     )
+
+
+def _value(node: Any) -> Any:
+    """Of a node of a syntax tree.
+
+    Raises:
+        LookupError: it is neither a literal nor arithmetic.
+        ValueError: it repeats something all too often.
+        Exception: whatever the arithmetic raises.
+    """
+    if isinstance(node, ast.Constant):
+        return node.value
+    if type(node) in SEQUENCES:
+        return SEQUENCES[type(node)](map(_value, node.elts))
+    if isinstance(node, ast.Dict):
+        return dict(zip(map(_value, node.keys), map(_value, node.values)))
+    if isinstance(node, ast.UnaryOp):
+        return OPERATORS[type(node.op)](_value(node.operand))
+    if not isinstance(node, ast.BinOp):
+        raise LookupError(type(node).__name__)
+    left, right = _value(node.left), _value(node.right)
+    sizes = [len(side) if hasattr(side, "__len__") else side for side in (left, right)]
+    if isinstance(node.op, ast.Mult) and sizes != [left, right] and sizes[0] * sizes[1] > LONGEST:
+        raise ValueError(f"a product of {sizes[0]} and {sizes[1]}")
+    return OPERATORS[type(node.op)](left, right)
 
 
 def guard_evaluation() -> None:

@@ -31,7 +31,7 @@ from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Readout, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
 from ..nn.windows import WINDOWS
-from ..options import AttentionRNNConfig, complete, flag
+from ..options import AttentionRNNConfig, complete, flag, tied
 from ..refusals import check, check_compiler, check_task
 from ..registry import ConfigurationError
 from ..variants import BASE, VARIANTS, fill
@@ -84,7 +84,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         if str(cfg.encoder_type) == "hierarchical" and not hasattr(source, "space"):
             raise ConfigurationError(
                 "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
-                "--task char_translation, for fairseq-preprocess too"
+                "--task char_translation without --source-subwords, for fairseq-preprocess too"
             )
         window, unequal = str(cfg.attention_window), hasattr(target, "space") and not hasattr(source, "space")
         if WINDOWS[window].same_units and unequal:
@@ -168,13 +168,19 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         """Once, at the first batch: say what is to be said, refuse what cannot train, set up how to compute.
 
         Raises:
-            ConfigurationError: --compile without a compiler, no file of embeddings, or a warm start that failed.
+            ConfigurationError: --compile without a compiler, --compute-dtype and parameters that are not float32, no
+                file of embeddings, or a warm start that failed.
         """
         if self.refusal:
             raise ConfigurationError(self.refusal)
         if self.warm_started is not None:
             logger.info(self.warm_started)
             self.warm_started = None
+        if self.compute_dtype.asked != "float32" and self.decoder.output_projection.weight.dtype != torch.float32:
+            raise ConfigurationError(
+                f"--compute-dtype {self.compute_dtype.asked} keeps float32 parameters and does not go with --fp16 or "
+                "--bf16: leave one of them out"
+            )
         if device.type == "cpu":
             keep_memory()
         self.compute_dtype.decide(self)
@@ -189,17 +195,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             )
 
     def autocast(self, device: torch.device):
-        """Matrix products in bfloat16 while training, where the configuration asks for it.
-
-        Raises:
-            ConfigurationError: the parameters are not float32.
-        """
+        """Matrix products in bfloat16 while training, where the configuration asks for it."""
         if self.training and self.compute_dtype.dtype == "bfloat16":
-            if self.decoder.output_projection.weight.dtype != torch.float32:
-                raise ConfigurationError(
-                    "--compute-dtype bfloat16 keeps float32 parameters and does not go with --fp16 or --bf16: leave "
-                    "one of them out"
-                )
             return torch.autocast(device.type, dtype=torch.bfloat16)
         return contextlib.nullcontext()
 
@@ -283,7 +280,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.dropout_out = FairseqDropout(cfg.decoder_dropout_out, module_name="decoder_dropout_out")
         self.max_target_positions = cfg.max_target_positions
         self.output_projection = nn.Linear(cfg.decoder_out_embed_dim, len(dictionary))
-        if cfg.share_decoder_input_output_embed or cfg.share_all_embeddings:
+        if tied(cfg):
             self.output_projection.weight = embed_tokens.weight
         self.search_dtype = SearchDtype(str(cfg.search_dtype))
         self.coverage_penalty = cfg.coverage_penalty

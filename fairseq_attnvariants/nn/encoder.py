@@ -43,7 +43,7 @@ class BidirectionalEncoder(nn.Module):
         states, final = run(self.rnn, embedded, padding_mask)  # B x S x 2n
         annotations, upper = self.dropout(states), None
         if self.upper is not None:
-            upper, final = run(self.upper, annotations, padding_mask)
+            upper, final = run(self.upper, states, padding_mask)
             upper = self.dropout(upper)
         if self.bridge:
             annotations = torch.cat([annotations, embedded], dim=-1)  # B x S x (2n + m)

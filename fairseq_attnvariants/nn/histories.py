@@ -149,7 +149,7 @@ class ConvolutionHistory(History):
     """HybridAtt2 (Feng et al. 2016 §6.3): the score reads the previous weights around ``j``, ``+ L (Q * w_{i-1})_j``.
 
     ``filters`` filters of ``width`` (odd) weights, centred, zero-padded, without bias; ``w_0`` is uniform over real
-    positions.  Gradients flow through the weights.
+    positions.  Gradients flow through the weights, which it carries.
     """
 
     flags = {"filters": "attention_filters", "width": "attention_filter_width"}
@@ -161,10 +161,14 @@ class ConvolutionHistory(History):
         self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product: S stays free for --compile
         self.projection = nn.Linear(filters, widths.attention, bias=False)
 
+    def start(self, memory: Memory) -> Tensor:
+        return uniform_weights(memory.padding_mask)
+
+    def next(self, past: Past, weights: Tensor, hidden: Tensor) -> Tensor:
+        return weights
+
     def key_features(self, past: Past) -> KeyFeatures:
-        weights = grouped(past.state.weights, past.memory.keys)  # B x k x S
-        first = weights.sum(2, keepdim=True).eq(0)
-        weights = torch.where(first, uniform_weights(past.memory.padding_mask).to(weights).unsqueeze(1), weights)
+        weights = grouped(past.carried, past.memory.keys)  # B x k x S
         filters = self.filters.weight.squeeze(1)  # f x r
         windows = F.pad(weights, (self.margin, self.margin)).unfold(2, filters.size(1), 1)  # B x k x S x r
         return F.linear(windows.to(filters.dtype), filters), self.projection.weight  # B x k x S x f

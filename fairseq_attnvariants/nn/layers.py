@@ -161,6 +161,7 @@ class Layers(nn.Module):
         beside: width of what every layer reads beside the outputs of the one below.
         depth: as :class:`CellLayer`'s.
         hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of which whoever runs the layers makes use.
+        on_layers: what they read are outputs of a layer, too, so that dropout comes before the lowest one as well.
     """
 
     def __init__(
@@ -175,12 +176,14 @@ class Layers(nn.Module):
         beside: int = 0,
         depth: int = 1,
         hidden_dropout: float = 0.0,
+        on_layers: bool = False,
     ):
         super().__init__()
         self.dropout = dropout
         self.residuals = residuals
         self.beside = beside
         self.hidden_dropout = hidden_dropout
+        self.on_layers = on_layers
         self.directions = [1 + (number < bidirectional) for number in range(layers)]
         plain = cell in FUSED and depth == 1
         make = FUSED[cell] if plain else partial(CellLayer, cell, depth=depth)
@@ -213,7 +216,7 @@ class Layers(nn.Module):
         finals: List[Tensor] = []
         for number, (layer, start) in enumerate(zip(self.layers, initial.split(self.directions)), start=1):
             below = data
-            data = F.dropout(below, self.dropout, self.training) if number > 1 else below
+            data = F.dropout(below, self.dropout, self.training) if number > 1 or self.on_layers else below
             data = data if beside is None else torch.cat([data, beside], dim=1)
             data, final = layer(data, sizes, start)
             data = with_residual(self.residuals, number, data, below)

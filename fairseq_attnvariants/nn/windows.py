@@ -15,7 +15,7 @@ from .state import Memory, State, grouped
 
 
 class Window(Part, nn.Module):
-    """The whole sentence.
+    """Where attention looks: at the whole sentence, unless a part says otherwise.
 
     Args:
         widths: of the query (``hidden``).
@@ -41,7 +41,13 @@ class Window(Part, nn.Module):
 
 WINDOWS: Registry = Registry("attention window", Window)
 register_window = WINDOWS.register
-register_window("none")(Window)
+
+
+@register_window("none")
+class NoWindow(Window):
+    """The whole sentence, and nothing to be set."""
+
+    flags = {}
 
 
 @register_window("monotone")

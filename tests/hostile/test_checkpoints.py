@@ -102,13 +102,16 @@ def test_interpolations_are_refused(runs, changed, option):
         load(str(path), str(runs.data), cpu=True)
 
 
+REPEATED = ["[0] * 300000000", "300000000 * 'a'", "[[0] * 1000] * 1000 * 1000"]  # more than the memory has, perhaps
+
+
 @pytest.mark.parametrize("text, value", [("[(512, 3)] * 2 + [(1, -1)]", [(512, 3), (512, 3), (1, -1)]), ("True", True)])
 def test_literals_and_arithmetic_are_computed(text, value):
     assert evaluate(text) == value == utils.eval("  " + text)
 
 
 @pytest.mark.parametrize(
-    "text", ["print", "f'{1}'", "(lambda: 1)()", "[x for x in (1,)]", "9**9**9", "(" * 10**5, "1/0"]
+    "text", ["print", "f'{1}'", "(lambda: 1)()", "[x for x in (1,)]", "9**9**9", "(" * 10**5, "1/0", *REPEATED]
 )
 def test_nothing_else_is(text):
     with pytest.raises(ValueError, match="only literals"):

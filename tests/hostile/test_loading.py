@@ -346,6 +346,20 @@ def translate(path, runs):
     return hub.translate("ant bee")
 
 
+def test_an_archive_that_is_written_anew_is_read_anew(runs, tmp_path):
+    other = torch.load(runs.rnnsearch / "checkpoint_best.pt", weights_only=True)
+    for tensor in other["model"].values():
+        if tensor.is_floating_point():
+            tensor.zero_()
+    torch.save(other, tmp_path / "zero.pt")
+    found = []
+    for checkpoint in (runs.rnnsearch / "checkpoint_best.pt", tmp_path / "zero.pt"):
+        path = packed(tmp_path, ("model.pt", checkpoint))
+        hub = AttentionRNNModel.from_pretrained(str(path), "model.pt", str(runs.data), user_dir=corpus.USER_DIR)
+        found.append(hub.models[0].decoder.output_projection.weight.abs().sum().item())
+    assert found[0] > 0 == found[1]
+
+
 @pytest.mark.parametrize("inner", ["", "model/"])
 def test_a_model_in_an_archive_translates_and_the_archive_stays(runs, tmp_path, inner):
     """Stock fairseq put a folder in its place."""
