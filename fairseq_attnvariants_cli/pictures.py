@@ -19,6 +19,17 @@ def add_dark_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dark", action="store_true", help="draw the picture in light colours on black")
 
 
+def check_drawn(options: argparse.Namespace, picture: str, *others: str) -> None:
+    """Refuse ``--dark``, and other options of a picture, where the option that names its file is not given.
+
+    Raises:
+        UserError: that is so.
+    """
+    for name in ("dark", *others):
+        if getattr(options, name) and not getattr(options, picture):
+            raise UserError(f"--{name.replace('_', '-')} is of the picture that --{picture} names: give that, too")
+
+
 @contextlib.contextmanager
 def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None]]:
     """A function that writes a figure to ``path``, cut to what is drawn; what is drawn in the block has its colours.

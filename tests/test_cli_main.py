@@ -240,6 +240,17 @@ def fails_otherwise(*_):
     raise RuntimeError("other")
 
 
+@pytest.mark.parametrize("line, option", [
+    ("score source --reference target --dark", "plot"),
+    ("compare source target --source source --reference target --output page.html --dark", "plot"),
+    ("gates data --path x.pt --dark", "picture"),
+    ("attribute data --path x.pt --scale-rows", "output"),
+])  # fmt: skip
+def test_options_of_a_picture_that_is_not_drawn(here, capfd, line, option):
+    assert main(line.split()) == 2
+    assert f"is of the picture that --{option} names: give that, too" in capfd.readouterr().err
+
+
 def test_columns_of_one_name_are_refused(here, capfd):
     line = "score source target --reference target --source source --name by --name group --json"
     assert main(line.split()) == 2

@@ -15,7 +15,7 @@ import numpy as np
 from ..files import UserError, write_whole
 from ..heatmaps import Panel, draw, visible
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names, positive
-from ..pictures import add_dark_option, picture
+from ..pictures import add_dark_option, check_drawn, picture
 from ..pieces import join_attention, join_sentence, summed
 from ..seeds import estimate
 from ..tables import Row, add_table_options, tables
@@ -134,6 +134,7 @@ def run(options: argparse.Namespace) -> None:
         raise UserError("--output draws one sentence: give its --line")
     if options.steps is not None and options.method != "integrated-gradients":
         raise UserError("--steps is of --method integrated-gradients")
+    check_drawn(options, "output", "scale_rows")
     given, shown = forced(options), names(options, options.path)
     complete = options.method == "integrated-gradients"
     with contextlib.ExitStack() as outputs:

@@ -18,7 +18,7 @@ from ..generated import best_in_words, is_generated, read_generated
 from ..groups import add_group_options, check_group_options, find_groups
 from ..measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
 from ..options import add_name_option, add_pieces_option, names, natural
-from ..pictures import add_dark_option, picture
+from ..pictures import add_dark_option, check_drawn, picture
 from ..pieces import join_tokens
 
 FAINT = 0.05  # attention weights below are not shown
@@ -168,6 +168,7 @@ def run(options: argparse.Namespace) -> None:
     """Read, put side by side, write the page."""
     shown = names(options, options.systems)
     check_group_options(options, source=True)
+    check_drawn(options, "plot")
     systems = [(path, read_system(path, options.remove_bpe)) for path in options.systems]
     source, reference = (
         {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..files import UserError, write_whole
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, natural
-from ..pictures import add_dark_option, finish, font_families, picture
+from ..pictures import add_dark_option, check_drawn, finish, font_families, picture
 from ..pieces import join_sentence, join_values
 from ..tables import Row, add_table_options, tables
 from ..tagged import read_tags
@@ -105,6 +105,7 @@ def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Decode, average, print the tables, draw."""
+    check_drawn(options, "picture")
     given = forced(options)
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))

@@ -9,7 +9,7 @@ from ..files import UserError, read_parallel
 from ..groups import add_group_options, check_group_options, find_groups, group_table
 from ..measures import TOKENIZERS, metrics, scores, warn_of_tokenised, within_limits
 from ..options import add_name_option, names, natural, positive
-from ..pictures import add_dark_option, picture
+from ..pictures import add_dark_option, check_drawn, picture
 from ..tables import add_table_options, tables
 
 WORDS = "train_target", "reference_tags", "alignments"  # options whose files the words of one reference are grouped by
@@ -18,6 +18,7 @@ WORDS = "train_target", "reference_tags", "alignments"  # options whose files th
 def run(options: argparse.Namespace) -> None:
     """Read, score, print the tables, draw."""
     check_group_options(options, bool(options.source))
+    check_drawn(options, "plot")
     words = [f"--{name.replace('_', '-')}" for name in WORDS if getattr(options, name)]
     if (words or options.ngrams) and len(options.reference) > 1:
         raise UserError(f"{words[0] if words else '--ngrams'} needs one reference, and there are several")
