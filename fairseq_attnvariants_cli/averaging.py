@@ -72,8 +72,8 @@ def mean(states: Sequence[Dict[str, Tensor]]) -> Dict[str, Tensor]:
     for name, last in states[-1].items():
         if not is_number(last):
             continue
-        held = last.data_ptr(), last.shape, last.stride()
-        if not last.numel() or held not in means:
+        held = last.data_ptr(), last.shape, last.stride(), last.dtype
+        if held not in means:
             total = torch.zeros_like(last, dtype=torch.promote_types(last.dtype, torch.float64))
             for state in states:
                 total += state[name]

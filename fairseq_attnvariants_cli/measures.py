@@ -128,7 +128,7 @@ def scores(systems: Systems, references: References, measures: Measures, samples
         ps: List[Optional[float]] = [None] * len(systems)
         signature = plain = metric.get_signature()
         if samples:
-            seed()
+            seed()  # refused here, before sacrebleu reads it
             signatures, columns = PairedTest(
                 list(systems), {name: metric}, references, test_type="bs", n_samples=samples
             )()
