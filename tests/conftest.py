@@ -121,6 +121,21 @@ def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, 
     return source, torch.tensor([length + 1 for length in lengths]), previous
 
 
+def stepwise(model, source, lengths, previous, rows):
+    """What a search has of given words, a step at a time: of ``rows`` the outputs, and the last extra."""
+    encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
+    state, outputs = {}, []
+    for step in range(previous.size(1)):
+        output, extra = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
+        outputs.append(output)
+    return torch.cat(outputs, dim=1), extra
+
+
+def assert_rounded(found, exact, of_another_source):
+    """That rounding at most tells two outputs apart, which another source would set twice as far apart."""
+    assert (found - exact).norm() < 0.5 * (of_another_source - exact).norm()
+
+
 @cache
 def subject(name, options=()):
     """What ``fairseq-attnvariants check`` builds of an architecture, or of one of :data:`COMPOSED`."""

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import torch
-from conftest import Task, batch, build, dictionary
+from conftest import Task, assert_rounded, batch, build, dictionary, stepwise
 from corpus import USER_DIR, run, train_arguments
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
@@ -72,21 +72,18 @@ def test_search_in_int8_gives_nearly_the_same(name, monkeypatch):
     count = torch._int_mm
     monkeypatch.setattr(torch, "_int_mm", lambda *factors: products.append(0) or count(*factors))
     for dtype in ("float32", "int8"):
-        model = build(name, scale=0.3, search_dtype=dtype).eval()
+        model = build(name, scale=1.0, search_dtype=dtype).eval()
         with torch.no_grad():
             full, _ = model(source, lengths, previous)
             assert not products
-            encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
-            state, steps = {}, []
-            for step in range(previous.size(1)):
-                output, extra = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
-                steps.append(output)
-        found += [full, torch.cat(steps, dim=1)]
+            output, extra = stepwise(model, source, lengths, previous, rows)
+        found += [full, output]
     plain, searched, same, rounded = found
     assert products and same.equal(plain) and output.dtype == extra["attn"][0].dtype == torch.float32
     torch.testing.assert_close(searched, plain[rows])
-    torch.testing.assert_close(rounded, searched, rtol=0.1, atol=0.1)
     assert not rounded.equal(searched)
+    with torch.no_grad():
+        assert_rounded(rounded, searched, model(batch(seed=9)[0], lengths, previous)[0][rows])
 
 
 def test_int8_with_a_shortlist(sample, monkeypatch):

@@ -2,17 +2,13 @@
 
 import random
 import re
-from argparse import Namespace
 
 import pytest
 import torch
 from conftest import Task, batch, build
 from corpus import USER_DIR, run, train_arguments, train_here
-from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import OmegaConf
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn.copying import Copies
@@ -22,7 +18,6 @@ from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
 
 UNK, EOS, PAD = 3, 2, 1
-CHOICE = "hidden.weight", "hidden.bias", "target.weight", "context.weight"
 
 
 def test_what_source_symbols_are_copied_as():
@@ -217,38 +212,3 @@ def test_a_checkpoint_in_another_task_and_from_python(named):
     task = {"_name": "shortlist_translation", "shortlist": str(named / "table"), "shortlist_frequent": 1000}
     short = AttentionRNNModel.from_pretrained(named / "run", "checkpoint_best.pt", str(named / "bin"), task=task)
     assert short.translate(sentences, beam=2) == whole
-
-
-def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):
-    """The embeddings are taken, and not the vocabulary layer in their place."""
-    task = TranslationTask.setup_task(TranslationConfig(data=str(runs.data)))
-    state = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))
-    more = {"decoder_out_embed_dim": state["cfg"]["model"]["decoder_embed_dim"]}
-    untied = AttentionRNNModel.build_model(Namespace(**{**state["cfg"]["model"], **more}), task)
-    path = str(tmp_path / "untied.pt")
-    content = {**state, "model": untied.state_dict(), "cfg": {**OmegaConf.to_container(state["cfg"])}}
-    content["cfg"]["model"] = {**state["cfg"]["model"], **more}
-    torch.save(content, path)
-    more.update(share_decoder_input_output_embed=True, warm_start=path)
-    tied = AttentionRNNModel.build_model(Namespace(**{**state["cfg"]["model"], **more}), task)
-    assert torch.equal(tied.decoder.embed_tokens.weight, untied.decoder.embed_tokens.weight)
-    assert tied.warm_started.other == {"decoder.output_projection.weight": "tied to decoder.embed_tokens.weight here"}
-
-
-def test_a_warm_start_goes_both_ways(runs, tmp_path):
-    """From a model that does not copy, as See et al. compare, and back."""
-    task, path, built = TranslationTask.setup_task(TranslationConfig(data=str(runs.data))), runs.rnnsearch, []
-    for copy in (True, False):
-        state = load_checkpoint_to_cpu(str(path / "checkpoint_last.pt"))
-        cfg = Namespace(**{**state["cfg"]["model"], "warm_start": str(path / "checkpoint_last.pt"), "copying": copy})
-        built.append(AttentionRNNModel.build_model(cfg, task))
-        path = tmp_path
-        state = {**state, "model": built[-1].state_dict(), "cfg": {**OmegaConf.to_container(state["cfg"])}}
-        state["cfg"]["model"] = vars(cfg)
-        torch.save(state, path / "checkpoint_last.pt")
-    first, last = built
-    assert [*first.warm_started.other] == [f"decoder.network.readout.{name}" for name in CHOICE] and first.cfg.copying
-    assert not last.warm_started.other and not last.cfg.copying
-    expected = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))["model"]
-    for name, value in last.state_dict().items():
-        torch.testing.assert_close(value, expected[name], rtol=0, atol=0)

@@ -18,6 +18,7 @@ from .renamed import rename
 
 PARTS: Dict[str, Tuple[str, ...]] = {
     "encoder_type": ("encoder.network.",),
+    "encoder_char_cell": ("encoder.network.characters.",),
     "encoder_cell": ("encoder.network.",),
     "decoder_cell": (
         "decoder.network.transition.before.",
