@@ -11,6 +11,7 @@ from typing import NamedTuple
 from unittest import mock
 
 import corpus
+import hypothesis
 import pytest
 import torch
 
@@ -24,6 +25,10 @@ from fairseq_attnvariants.nn import attention, cells, histories, readout, window
 from fairseq_attnvariants.options import AttentionRNNConfig, flag
 from fairseq_attnvariants.variants import VARIANTS, fill, settings
 from fairseq_attnvariants_cli.checks import Subject
+
+# the same examples every time, however slow the machine
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("tests")
 
 TABLES = [
     attention.SCORES,
@@ -121,6 +126,17 @@ def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, 
     return source, torch.tensor([length + 1 for length in lengths]), previous
 
 
+def average(states):
+    """What fairseq's scripts/average_checkpoints.py computes: sums, divided, and floor-divided where not floating."""
+    result = {}
+    for name, tensor in states[0].items():
+        total = tensor.clone()
+        for state in states[1:]:
+            total += state[name]
+        result[name] = total.div_(len(states)) if total.is_floating_point() else total.floor_divide_(len(states))
+    return result
+
+
 def stepwise(model, source, lengths, previous, rows):
     """What a search has of given words, a step at a time: of ``rows`` the outputs, and the last extra."""
     encoder_out = model.encoder.reorder_encoder_out(model.encoder(source, lengths), rows)
@@ -173,6 +189,14 @@ def warm():
     return corpus.warm()
 
 
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """The binarised corpus of reversed sentences, its text beside it."""
+    folder = tmp_path_factory.mktemp("corpus")
+    corpus.write_corpus(folder)
+    return corpus.preprocess(folder)
+
+
 class Trained(NamedTuple):
     """A corpus and short runs on it."""
 
@@ -183,11 +207,9 @@ class Trained(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory):
+def runs(data):
     """What the verbs that read a model are tried on."""
-    folder = tmp_path_factory.mktemp("runs")
-    corpus.write_corpus(folder)
-    data = corpus.preprocess(folder)
+    folder = data.parent
     common = ["--max-epoch", "2", "--save-interval-updates", "10"]
     corpus.run("fairseq-train", *corpus.train_arguments(data, folder / "rnnsearch", *common))
     lstm = [data, "--user-dir", corpus.USER_DIR, "--arch", "lstm", "--encoder-bidirectional", "--save-dir"]

@@ -208,23 +208,6 @@ def test_ensemble(arch, trained, data):
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
 
 
-@pytest.mark.parametrize("arch", ALL)
-def test_averages(arch, trained, data, tmp_path):
-    """fairseq's scripts/average_checkpoints.py adds numbers of any type and divides whole numbers as such."""
-    states = [torch.load(path, weights_only=True) for path in trained(arch) * 2]
-    for name, value in states[0]["model"].items():
-        value = value.clone()
-        for state in states[1:]:
-            value += state["model"][name]
-        if value.is_floating_point():
-            value /= len(states)
-        else:
-            value //= len(states)
-        states[0]["model"][name] = value
-    torch.save(states[0], tmp_path / "average.pt")
-    assert Systems([str(tmp_path / "average.pt")], data).search()
-
-
 @pytest.mark.parametrize("arch", ["rnnatt", "conddec_rnnatt", "bridge_direct"])
 def test_what_is_not_read_does_not_overflow(arch):
     """One step in float16 of a batch whose states add up to more than float16 holds, with parameters that do, too."""

@@ -1,6 +1,9 @@
 """Number types of products: int8 against float64, and what is chosen by timing."""
 
+import copy
+import gc
 import logging
+import pickle
 
 import pytest
 import torch
@@ -18,12 +21,16 @@ from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
 from fairseq_attnvariants.variants import VARIANTS
 
 
+def quantise(layer):
+    return QuantisedLinear(layer, quantised.rounded(layer.weight.detach()))
+
+
 @pytest.mark.parametrize("shape", [(5, 12), (2, 3, 12), (1, 12)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_products_in_int8(shape, bias):
     """Against a loop over rows; and no farther from the product itself than rounding explains."""
     layer, value = nn.Linear(12, 7, bias=bias), torch.randn(shape) * 3
-    found = QuantisedLinear(layer)(value)
+    found = quantise(layer)(value)
     assert found.shape == (*shape[:-1], 7)
     for row, result in zip(value.reshape(-1, 12).double(), found.reshape(-1, 7)):
         scale = row.abs().max() / 127
@@ -39,18 +46,46 @@ def test_rows_of_zeros():
     layer = nn.Linear(4, 3)
     with torch.no_grad():
         layer.weight[1] = 0
-    torch.testing.assert_close(QuantisedLinear(layer)(torch.zeros(2, 4)), layer.bias.expand(2, 3))
+    torch.testing.assert_close(quantise(layer)(torch.zeros(2, 4)), layer.bias.expand(2, 3))
 
 
 def test_weights_are_rounded_once_and_again_when_they_change(monkeypatch):
     monkeypatch.setattr(quantised, "LEAST", 1)
     layer, quantiser = nn.Linear(4, 3), Quantiser()
     first = quantiser(layer)
-    assert quantiser(layer) is first and quantiser(nn.Tanh()) is None
+    assert quantiser(copy.copy(layer)).whole.data_ptr() == first.whole.data_ptr() and quantiser(nn.Tanh()) is None
     with torch.no_grad():
         layer.weight.mul_(2)
     value = torch.randn(5, 4)
     torch.testing.assert_close(quantiser(layer)(value), layer(value), rtol=0.1, atol=0.05)
+    layer.weight.data.mul_(2)  # as optimizers do
+    quantiser.forget()
+    torch.testing.assert_close(quantiser(layer)(value), layer(value), rtol=0.1, atol=0.05)
+    del first, layer
+    gc.collect()
+    assert not len(quantiser.made)
+
+
+def test_a_search_after_more_training_has_its_weights(sample, monkeypatch):
+    """And one without rounds nothing again, nor does a copy of the model that was pickled."""
+    monkeypatch.setattr(quantised, "LEAST", 1)
+    model = build("dl4mt", scale=0.5, search_dtype="int8").eval()
+    matrices = {parameter.data_ptr() for parameter in model.parameters()}
+    times, once = [], quantised.rounded
+    monkeypatch.setattr(quantised, "rounded", lambda rows: times.append(rows.data_ptr() in matrices) or once(rows))
+    first = search(model, sample)
+    counted = sum(times)
+    search(model, sample)
+    assert sum(times) == counted > 5
+    model.train()
+    for parameter in model.parameters():
+        parameter.data.add_(0.3)
+    model.eval()
+    fresh = pickle.loads(pickle.dumps(model))
+    scores = [[h[0]["positional_scores"] for h in search(one, sample)] for one in (model, fresh)]
+    for one, other, before in zip(*scores, first):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+        assert one.shape != before[0]["positional_scores"].shape or not one.allclose(before[0]["positional_scores"])
 
 
 def search(model, sample):
@@ -101,7 +136,7 @@ def test_int8_with_a_shortlist(sample, monkeypatch):
     part = nn.Linear(layer.in_features, 3)
     with torch.no_grad():
         part.weight.copy_(layer.weight[some]), part.bias.copy_(layer.bias[some])
-    torch.testing.assert_close(QuantisedLinear(part)(value), QuantisedLinear(layer)(value)[:, some], rtol=0, atol=0)
+    torch.testing.assert_close(quantise(part)(value), quantise(layer)(value)[:, some], rtol=0, atol=0)
 
 
 def test_no_int8_here(sample, monkeypatch, caplog):

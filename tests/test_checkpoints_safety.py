@@ -12,19 +12,12 @@ import fairseq_cli.train
 import numpy
 import pytest
 import torch
-from corpus import USER_DIR, preprocess, train_arguments, write_corpus
+from corpus import USER_DIR, train_arguments
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 from fairseq_attnvariants.guards.loading import load
 
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!fairseq_attnvariants)")  # stock fairseq's own are many
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder)
-    return preprocess(folder)
 
 
 @pytest.fixture

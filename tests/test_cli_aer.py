@@ -104,6 +104,11 @@ def test_verb_prints_and_writes_the_table(command, tmp_path, capfd):
     assert capfd.readouterr().out.splitlines()[2].split()[:4] == ["AER", "0.1667", "1.0000", "0.6667"]
 
 
+def test_gold_links_that_are_written_target_first(command, tmp_path):
+    assert main([*command(gold="1-1 2-2 2?3\n1-1\n"), "--swap"]) == 0
+    assert json.loads((tmp_path / "table.json").read_text())[0]["error rate"] == pytest.approx(1 - 5 / 6)
+
+
 def test_csv_has_a_header(command, tmp_path):
     assert main([*command(), "--table", str(tmp_path / "table.csv")]) == 0
     assert (tmp_path / "table.csv").read_text().startswith("measure,error rate,precision,recall,file\nAER,0.16666")

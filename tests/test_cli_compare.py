@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.verbs.compare import Translation, matching, read_system, reference_html, words_html
@@ -106,6 +108,30 @@ def test_the_page_needs_no_network_and_escapes(command, tmp_path):
     )
     assert page.index(">a</span> <span>&amp;</span>") < page.index(">the</span>"), "in the order of the text"
     assert '<mark tabindex="0" data-a="2:1.00">hund</mark>' in page
+
+
+def test_scores_are_those_of_sacrebleu(tmp_path):
+    """Of the texts in a row for each system, p against the first one; of every sentence in the keys that sort them."""
+    gold = ["w x y z a b c", "a & b", *["w x y z"] * 8]
+    texts = (["w x y z a q c", "a & b", *["w x y z"] * 8], ["w x q z a q c", "a & b", *["w x q z"] * 8])
+    arguments = ["compare", "--tokenize", "none", "--output", str(tmp_path / "page.html")]
+    for name, lines in (("source", gold), ("reference", gold), ("one", texts[0]), ("two", texts[1])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+        arguments += [f"--{name}"] * (lines is gold) + [str(tmp_path / name)]
+    assert main(arguments) == 0
+    page = (tmp_path / "page.html").read_text()
+    rows = re.findall(r"<tr><th>.*?<td>([\d.]+)<td>([\d.]*)<td>([\d.]+)", page)
+    for (bleu, _, chrf), lines in zip(rows, texts, strict=True):
+        assert bleu == f"{BLEU(tokenize='none').corpus_score(lines, [gold]).score:.2f}"
+        assert chrf == f"{CHRF().corpus_score(lines, [gold]).score:.2f}"
+    [results] = PairedTest([*zip("12", texts)], {"BLEU": BLEU(tokenize="none")}, [gold], "bs", 1000)()[1:]
+    assert [p for _, p, _ in rows] == ["", f"{results['BLEU'][1].p_value:.3f}"]
+    keys = re.findall('data-key="(.*?)"(.*?)>', page)
+    for k, (key, same) in enumerate(keys):
+        found = [CHRF().sentence_score(lines[k], [gold[k]]).score for lines in texts]
+        assert key == f"{k} {len(gold[k].split())} {found[0]:.4f} {found[1]:.4f}"
+        assert bool(same) == (texts[0][k] == texts[1][k])
+    assert len(keys) == len(gold)
 
 
 def test_given_texts_are_shown_instead_of_printed_ones(command, tmp_path):

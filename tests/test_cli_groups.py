@@ -87,6 +87,16 @@ def test_words_by_frequency_by_hand(here):
     assert found["0"] == (1, 0, 100) and found["4"] == (0, None, None)
 
 
+def test_groups_of_lowercased_words(here):
+    """As if all of it were lower-case: the texts, and the training text that words are counted in."""
+    assert run("--train-target", "train", "--sentence-groups") == 0
+    expected = table(here)
+    for name in ("one", "reference", "train"):
+        (here / name).write_text((here / name).read_text().title())
+    assert run("--train-target", "train", "--sentence-groups", "--lowercase") == 0
+    assert table(here) == expected
+
+
 def test_words_by_tag_by_hand(here):
     """A word that matches has the reference's tag; the third "the" of one, which does not, its own."""
     assert run("--reference-tags", "reference.tags", "--system-tags", "one.tags", "--system-tags", "two.tags") == 0

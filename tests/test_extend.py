@@ -9,7 +9,7 @@ from pathlib import Path
 import corpus
 import pytest
 import torch
-from conftest import Task, batch, build, dictionary, outside
+from conftest import Task, batch, build, dictionary, outside, stepwise
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_attnvariants.nn.attention import real_positions
@@ -20,13 +20,6 @@ from fairseq_attnvariants.registry import ConfigurationError
 ROOT = Path(__file__).parent.parent
 COSINE, HARD = (ROOT / "examples" / "extend" / name for name in ("cosine_decay", "hard_attention"))
 HARD_ARCHS = "hard_attention", "hard_monotone"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("extend")
-    corpus.write_corpus(folder)
-    return corpus.preprocess(folder)
 
 
 def test_the_page_shows_the_whole_file():
@@ -131,6 +124,38 @@ def test_marginals_are_sums_over_all_alignments(hard, arch):
             torch.testing.assert_close(attention[row], sums[:, 1:] / given.unsqueeze(1))
             followed = logs[row, :3].gather(1, previous[row, 1:].unsqueeze(1)).squeeze(1)
             torch.testing.assert_close(followed.cumsum(0).exp(), sums[:3, 0])
+
+
+@pytest.mark.parametrize("arch", HARD_ARCHS)
+def test_marginals_copy(hard, arch):
+    """``--copying`` around a readout that predicts by itself: by the weights that it gives, step by step as at once."""
+    model = build(arch, scale=1.0, copying=True).double().eval()
+    plain = build(arch, scale=1.0).double().eval()
+    plain.load_state_dict(
+        {
+            name.replace("readout.readout.", "readout."): value
+            for name, value in model.state_dict().items()
+            if not name.startswith(
+                tuple(f"decoder.network.readout.{part}." for part in ("hidden", "target", "context"))
+            )
+        }
+    )
+    source, lengths, previous = batch((3, 1, 4), (3, 3, 3))
+    with torch.no_grad():
+        logs, extra = model(source, lengths, previous)
+        generated, own = plain(source, lengths, previous)
+        searched, _ = stepwise(model, source, lengths, previous, torch.arange(3))
+    torch.testing.assert_close(extra["attn"][0], own["attn"][0])
+    torch.testing.assert_close(searched, logs)
+    copied = torch.zeros_like(logs).scatter_add(
+        2, model.decoder.network.readout.symbols[source].unsqueeze(1).expand_as(own["attn"][0]), own["attn"][0]
+    )
+    apart = generated.log_softmax(2).exp() - copied  # P = copied + p (P_vocab - copied), with one p for all words
+    p = (logs.exp() - copied) / apart
+    sure = apart.abs() > 1e-3
+    mean = (p * sure).sum(2) / sure.sum(2)
+    torch.testing.assert_close(logs.exp(), copied + mean.unsqueeze(2) * apart, rtol=1e-6, atol=1e-9)
+    assert mean.gt(0).all() and mean.lt(1).all()
 
 
 def test_monotone_attention_never_goes_back(hard):

@@ -95,8 +95,12 @@ def test_findings_of_three_seeds():
         assert float(printed) == pytest.approx(adjusted, rel=0.06, abs=0.006)
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.parent.name)
+SEEDED = [path for path in RECIPES if re.search(r"\| mean \|.* ± ", path.read_text())]
+
+
+@pytest.mark.parametrize("recipe", SEEDED, ids=lambda path: path.parent.name)
 def test_means_over_seeds(recipe):
+    counted = 0
     for head, *rows in tables(recipe.read_text()):
         if "seed" not in head:
             continue
@@ -113,6 +117,28 @@ def test_means_over_seeds(recipe):
                 for text, expected in zip(cell.split(" ± "), (statistics.mean(values), statistics.stdev(values))):
                     found, place = number(text)
                     assert abs(found - expected) <= (place + step) / 2 + 1e-9, f"{name}: {cell} of {values}"
+                    counted += 1
+    assert counted
+
+
+def test_attribution():
+    """Means over seeds, and differences from the first system with interval, p and verdict."""
+    page = (ROOT / "examples" / "attribution" / "README.md").read_text()
+    measured = [rows for rows in tables(page) if rows[0][-1] == "verdict"]
+    assert len(measured) == 2
+    for head, *rows in measured:
+        of_seeds = head.index("τ, seeds 1, 2, 3")
+        scores = [[float(seed) for seed in row[of_seeds].split(", ")] for row in rows]
+        for row, own in zip(rows, scores):
+            assert float(row[-4]) == pytest.approx(statistics.mean(own), abs=0.00101), row[0]
+            if own is scores[0]:
+                continue
+            test = stats.ttest_rel(own, scores[0])
+            low, high = test.confidence_interval()
+            printed = [float(figure) for figure in re.findall(r"[-+]\d\.\d+", row[-3])]
+            assert printed == pytest.approx([(low + high) / 2, low, high], abs=0.0021), row[0]
+            assert float(row[-2]) == pytest.approx(test.pvalue, rel=0.2, abs=0.0051), row[0]
+            assert row[-1] == ("level" if max(-low, high) <= 0.05 else "open")
 
 
 def laboratory():

@@ -5,23 +5,12 @@ import hashlib
 
 import pytest
 import torch
-from conftest import Task, build, dictionary
+from conftest import Task, average, build, dictionary
 
 from fairseq_attnvariants.models.fingerprint import NAME
 from fairseq_attnvariants.variants import VARIANTS
 
 SIDES = {"encoder": "source", "decoder": "target"}
-
-
-def average(states):
-    """What fairseq's scripts/average_checkpoints.py computes: sums, divided, and floor-divided where not floating."""
-    result = {}
-    for name, tensor in states[0].items():
-        total = tensor.clone()
-        for state in states[1:]:
-            total += state[name]
-        result[name] = total.div_(len(states)) if total.is_floating_point() else total.floor_divide_(len(states))
-    return result
 
 
 def as_in_010(words):
@@ -39,7 +28,10 @@ def tasks(count):
 def test_fairseqs_averaging_of_checkpoints_leaves_them(name):
     for task in tasks(4):
         models = [build(name, task, seed) for seed in range(3)]
+        expected = [sum(parameters) / 3 for parameters in zip(*(model.parameters() for model in models))]
         models[0].load_state_dict(average([model.state_dict() for model in models]), strict=True)
+        for parameter, mean in zip(models[0].parameters(), expected):
+            torch.testing.assert_close(parameter, mean)
 
 
 @pytest.mark.parametrize("side", SIDES)

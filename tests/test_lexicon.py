@@ -265,7 +265,6 @@ def test_a_missing_aligner_is_refused(parallel, monkeypatch, capfd):
 
 
 def test_eflomal_finds_a_cipher(capfd):
-    pytest.importorskip("eflomal")
     source = [f"w{i % 7} w{i % 5} w{i % 3 + 7}".split() for i in range(200)] + [[], ["w1"]]
     target = [[word.replace("w", "v") for word in reversed(words)] for words in source[:-2]] + [["v1"], []]
     alignments = list(align(source, target))

@@ -1,10 +1,8 @@
 """Several processes and shards of data, through fairseq's own engine."""
 
-import socket
-
 import pytest
 import torch
-from corpus import preprocess, run, train_arguments, warm, write_corpus
+from corpus import run, train_arguments, warm
 
 from fairseq_attnvariants.guards.loading import load
 
@@ -13,22 +11,12 @@ COSTS = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--decoder-co
 COSTS += ["--step-decay-weight", "0.1", "--left-over-weight", "0.1", "--coverage-weight", "0.1"]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder)
-    return preprocess(folder)
-
-
 def weights(folder):
     return torch.load(folder / "checkpoint_last.pt", weights_only=True)["model"]
 
 
 def torchrun(processes, *arguments):
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port = free.getsockname()[1]
-    launch = ["--nproc-per-node", processes, "--master-port", port, "--no-python", warm() / "fairseq-train"]
+    launch = ["--standalone", "--nproc-per-node", processes, "--no-python", warm() / "fairseq-train"]
     gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-world-size", processes]
     return run("torchrun", *launch, *arguments, *gloo, "--distributed-no-spawn")
 

@@ -114,6 +114,10 @@ def test_pairs_that_fit_nowhere_are_refused_alone_and_by_name(drawn):
             assert any(name.replace("_", "-") in refusal for name in options), (options, refusal)
 
 
+# the criterion's alone; the same for every position; filters of one or two characters that relu turns off
+UNTRAINED = "bridge.projection.weight", "key_norm.bias", ".convolutions."
+
+
 def test_compositions_keep_the_contract(drawn):
     """They train, decode step by step as at once, and do not see padding."""
     source, lengths, previous = batch(target_lengths=(4, 2, 4))
@@ -124,8 +128,9 @@ def test_compositions_keep_the_contract(drawn):
         output, _ = model.train()(source, lengths, previous)
         output.float().log_softmax(-1)[..., 4].mean().neg().backward()
         optimizer.step()
-        changed = [not old.equal(new) for old, new in zip(before, model.parameters())]
-        assert all(parameter.isfinite().all() for parameter in model.parameters()) and any(changed), context
+        assert all(parameter.isfinite().all() for parameter in model.parameters()), context
+        stayed = [name for (name, new), old in zip(model.named_parameters(), before) if old.equal(new)]
+        assert all(any(part in name for part in UNTRAINED) for name in stayed), f"{context}: {stayed}"
 
         with torch.no_grad():
             output, extra = model.eval()(source, lengths, previous)

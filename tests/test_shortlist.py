@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import Task, batch, build, dictionary
 from corpus import USER_DIR, run
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.lstm import LSTMModel, base_architecture
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.token_generation_constraints import pack_constraints
@@ -13,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator, cut, read_table
+from fairseq_attnvariants.tasks.shortlist_translation import ShortlistTranslationConfig, ShortlistTranslationTask
 from fairseq_attnvariants.variants import VARIANTS
 
 WORDS = 37  # target words: no other size here is as large
@@ -263,6 +265,14 @@ def test_refusals(runs, table, options, message):
     options = [table if option == "TABLE" else option for option in options]
     result = run("fairseq-generate", runs.data, *arguments, "--task", "shortlist_translation", *options, check=False)
     assert result.returncode and message in result.stderr
+
+
+def test_a_language_model_is_refused(runs, table):
+    task = ShortlistTranslationTask.setup_task(
+        ShortlistTranslationConfig(data=str(runs.data), shortlist=str(table), source_lang="xx", target_lang="yy")
+    )
+    with pytest.raises(ValueError, match="--lm-path reads the whole vocabulary"):
+        task.build_generator([build("dl4mt")], GenerationConfig(), extra_gen_cls_kwargs={"lm_model": build("dl4mt")})
 
 
 def test_from_python(runs, table):

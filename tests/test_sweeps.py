@@ -7,7 +7,7 @@ import re
 import hydra
 import pytest
 import torch
-from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
+from corpus import SCRIPTS, SIZES, USER_DIR, run
 from fairseq.data.iterators import BackgroundConsumer
 from fairseq.dataclass.initialize import hydra_init
 from hydra.core.global_hydra import GlobalHydra
@@ -18,17 +18,10 @@ MODEL = [f"model.{name.strip('-').replace('-', '_')}={size}" for name, size in z
 FIXED = ["common.cpu=true", "optimization.max_epoch=1", *MODEL]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder)
-    return preprocess(folder)
-
-
-def sweep(data, folder, *more):
+def sweep(data, folder, *more, command="fairseq-hydra-train"):
     overrides = [f"common.user_dir={USER_DIR}", f"task.data={data}", *FIXED, *more]
-    command = ["-m", "--config-dir", f"{USER_DIR}/config", "--config-name", "sweep", *overrides]
-    return run("fairseq-hydra-train", *command, cwd=folder, check=False)
+    arguments = ["-m", "--config-dir", f"{USER_DIR}/config", "--config-name", "sweep", *overrides]
+    return run(command, *arguments, cwd=folder, check=False)
 
 
 def finished(folder):
@@ -77,6 +70,22 @@ def test_a_repeated_sweep_resumes(data, tmp_path):
     logs = [path.read_text() for path in tmp_path.glob("sweep/*/hydra_train.log")]
     assert sorted(log.count("Loaded checkpoint") for log in logs) == [0, 1]
     assert [log.count("end of epoch") for log in logs] == [1, 1]
+
+
+def test_a_process_that_has_imported_nothing(data, tmp_path):
+    """As a user starts it, and not as the other tests do; it composes the same, and trains the same."""
+    for folder, command in (("warm", "fairseq-hydra-train"), ("cold", SCRIPTS / "fairseq-hydra-train")):
+        (tmp_path / folder).mkdir()
+        values = ["model._name=conddec", "criterion._name=label_smoothed_cross_entropy_with_costs"]
+        result = sweep(data, tmp_path / folder, *values, "optimization.max_update=2", command=command)
+        assert result.returncode == 0, result.stderr[-3000:]
+    warm, cold = (
+        torch.load(next((tmp_path / folder).glob("sweep/*/checkpoints/checkpoint_last.pt")), weights_only=True)
+        for folder in ("warm", "cold")
+    )
+    for group in ("model", "criterion", "optimizer", "lr_scheduler", "dataset", "optimization", "checkpoint"):
+        assert warm["cfg"][group] == cold["cfg"][group]
+    assert all(value.equal(cold["model"][name]) for name, value in warm["model"].items())
 
 
 def test_runs_of_one_process_do_not_know_of_each_other(data, tmp_path):

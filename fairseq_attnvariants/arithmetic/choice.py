@@ -1,7 +1,7 @@
 """Number types of matrix products: as asked for, or chosen by timing products of the model's own sizes."""
 
 import logging
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import distributed, nn
@@ -87,6 +87,10 @@ class SearchDtype:
         """for which parameters"""
         self.quantiser = Quantiser()
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """A copy, and what is loaded, decides by itself."""
+        return type(self), (self.asked,)
+
     def decide(self, network: nn.Module, projection: nn.Linear) -> None:
         """Time the products, and say so if what is asked for cannot be had."""
         parameters = projection.weight.dtype, projection.weight.device
@@ -98,7 +102,6 @@ class SearchDtype:
             own = str(projection.weight.dtype).removeprefix("torch.")
             logger.warning(f"--search-dtype {self.asked} cannot be had, and search is in {own}: {reason}")
         elif self.asked == "int8":
-            self.quantiser = Quantiser()
             self.dtype = choose("--search-dtype", self.asked, time_layers(self.quantiser, network, projection))
         else:
             self.dtype = choose("--search-dtype", self.asked, time_search(network, projection))

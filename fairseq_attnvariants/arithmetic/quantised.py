@@ -5,10 +5,10 @@ the same of each row ``x`` at every product.  Sums are exact, in int32; what a p
 """
 
 from typing import Optional, Tuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 LEAST = 2**14  # numbers in a matrix: the rounding of its inputs costs more than a smaller one saves
 LARGEST = 127
@@ -21,13 +21,18 @@ def rounded(rows: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 class QuantisedLinear(nn.Module):
-    """``W x + b`` in int8, for an ``nn.Linear`` whose parameters it shares and does not follow."""
+    """``W x + b`` in int8, for an ``nn.Linear`` whose parameters it shares.
 
-    def __init__(self, layer: nn.Linear):
+    Args:
+        layer: the map.
+        weight: its matrix, as :func:`rounded` gives it.
+    """
+
+    def __init__(self, layer: nn.Linear, weight: Tuple[Tensor, Tensor]):
         super().__init__()
         self.weight = layer.weight  # of parts that read it by itself
         self.bias = layer.bias
-        whole, scales = rounded(layer.weight.detach())
+        whole, scales = weight
         self.whole = whole.t()  # in x out
         self.scales = scales.t()  # 1 x out
 
@@ -41,10 +46,17 @@ class QuantisedLinear(nn.Module):
 
 
 class Quantiser:
-    """Gives each linear map its stand-in, which is made once for as long as the map's weights stay as they are."""
+    """Gives each linear map its stand-in; a matrix is rounded once for as long as it stays as it is.
+
+    What optimizers do to ``weight.data`` cannot be seen: after a training :meth:`forget` what was rounded.
+    """
 
     def __init__(self) -> None:
-        self.made: WeakKeyDictionary[nn.Linear, Tuple[Tuple[int, int], QuantisedLinear]] = WeakKeyDictionary()
+        self.made = WeakIdKeyDictionary()  # of matrices, which copies of a map share
+
+    def forget(self) -> None:
+        """Round every matrix anew."""
+        self.made.clear()
 
     def __call__(self, part: nn.Module) -> Optional[nn.Module]:
         """A stand-in for a part; None where there is none, or where it would bring nothing."""
@@ -53,10 +65,10 @@ class Quantiser:
             return None
         if part.weight.numel() < LEAST:
             return None
-        weights = (part.weight.data_ptr(), part.weight._version)
-        if part not in self.made or self.made[part][0] != weights:
-            self.made[part] = (weights, QuantisedLinear(part))
-        return self.made[part][1]
+        version, kept = (part.weight.data_ptr(), part.weight._version), self.made.get(part.weight)
+        if kept is None or kept[0] != version:
+            kept = self.made[part.weight] = version, rounded(part.weight.detach())
+        return QuantisedLinear(part, kept[1])
 
 
 def reason_against(layer: nn.Linear, dtype: str = "int8") -> Optional[str]:
@@ -67,7 +79,7 @@ def reason_against(layer: nn.Linear, dtype: str = "int8") -> Optional[str]:
         return None
     try:
         with torch.no_grad():
-            QuantisedLinear(layer)(layer.weight[:1])
+            QuantisedLinear(layer, rounded(layer.weight))(layer.weight[:1])
     except (RuntimeError, AttributeError, NotImplementedError) as error:
         return f"torch {torch.__version__} has no such product here ({str(error).splitlines()[0]})"
     return None

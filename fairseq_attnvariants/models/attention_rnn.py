@@ -336,6 +336,12 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         }
         return output, extra
 
+    def train(self, mode: bool = True) -> "IncrementalDecoder":
+        """As torch's; what a search has rounded is forgotten before training and after it."""
+        if mode or self.training:
+            self.search_dtype.quantiser.forget()
+        return super().train(mode)
+
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
         """As :meth:`forward`, but the readout's features instead of logits."""
         return self.forward(prev_output_tokens, encoder_out, features_only=True, **kwargs)
