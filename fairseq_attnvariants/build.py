@@ -128,7 +128,6 @@ def _layers_above(cfg, layers: int, context: int) -> Layers:
         cfg.decoder_dropout_out,
         residuals=max(0, cfg.residuals - 1),  # counted above the transition's layer
         beside=context * cfg.context_to_layers,
-        hidden_dropout=cfg.decoder_dropout_hidden,
         on_layers=True,
     )
 
@@ -206,7 +205,7 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
 def _readout(cfg, source: Source, symbols: Optional[Tensor]) -> AnyReadout:
     kind, features = READOUTS[cfg.readout], cfg.decoder_out_embed_dim
     hidden = cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1)
-    widths = Widths(hidden, source.lower, source.context, word=cfg.decoder_embed_dim, features=features)
+    widths = Widths(hidden, source.lower, source.context, target=cfg.decoder_embed_dim, features=features)
     swapped, width = cfg.adaptive_output_swapped, kind.pieces * widths.features
     weighting = AdaptiveWeighting(widths, width, swapped) if cfg.adaptive_output else None
     readout = _part(cfg, READOUTS, cfg.readout)(widths, weighting, _decoder_norm(cfg))

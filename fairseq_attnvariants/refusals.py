@@ -6,7 +6,7 @@ import importlib.util
 import os
 import shutil
 from types import SimpleNamespace
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple
 
 import torch
 from fairseq.tasks import TASK_REGISTRY
@@ -211,14 +211,16 @@ REFUSALS = [
 
 def idle(cfg) -> str:
     """The beginning of a sentence about an option of parts that was set though none of them is there; or nothing."""
-    parts = [part for several in chosen_parts(cfg).values() for part in several]
-    read = {option for part in parts for option in part.flags.values()}
+    read = {option for parts in chosen_parts(cfg).values() for part in parts for option in part.flags.values()}
     for choice, table in described("names").items():
+        readers: Dict[str, List[str]] = {}
         for name, part in table.items():
-            for option in set(part.flags.values()) - read:
-                value = getattr(cfg, option)
-                if value not in {described("rnnsearch")[option], *(row.delta.get(option) for row in VARIANTS.values())}:
-                    return f"{flag(option)} {value} is of {flag(choice)} {name} alone: add that"
+            for option in part.flags.values():
+                readers.setdefault(option, []).append(name)
+        for option, names in readers.items():
+            value, usual = getattr(cfg, option), (row.delta.get(option) for row in VARIANTS.values())
+            if option not in read and value not in {described("rnnsearch")[option], *usual}:
+                return f"{flag(option)} {value} is of {flag(choice)} {' or '.join(names)} alone: add that"
     return ""
 
 

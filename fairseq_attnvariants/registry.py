@@ -114,7 +114,7 @@ class Widths(NamedTuple):
     """of ``c_i``"""
     attention: int = 0
     """``A``, of the query and the keys as they are compared"""
-    word: int = 0
+    target: int = 0
     """``m``, of the target embeddings"""
     guide: int = 0
     """of the guide that attention via attention gives the lower level"""

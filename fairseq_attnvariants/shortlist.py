@@ -197,7 +197,7 @@ def cut(model: Any, symbols: Tensor) -> Any:
     if len(symbols) == decoder.embed_tokens.num_embeddings:
         return model
     embeddings = decoder.embed_tokens.weight[symbols]
-    parts: Dict[str, nn.Module] = {"embed_tokens": nn.Embedding.from_pretrained(embeddings)}
+    stand_ins: Dict[nn.Module, nn.Module] = {decoder.embed_tokens: nn.Embedding.from_pretrained(embeddings)}
     if name is not None:
         whole = getattr(decoder, name)
         with torch.device("meta"):
@@ -206,24 +206,16 @@ def cut(model: Any, symbols: Tensor) -> Any:
         layer.weight = nn.Parameter(embeddings if tied else whole.weight[symbols], requires_grad=False)
         if whole.bias is not None:
             layer.bias = nn.Parameter(whole.bias[symbols], requires_grad=False)
-        parts[name] = layer
-    if copying(model):
-        parts["network"] = twin(decoder.network, lambda part: among(part, symbols))
-    return with_parts(model, decoder=with_parts(decoder, **parts))
+        stand_ins[whole] = layer
+    for part in copying(model):
+        stand_ins[part] = copied = copy.copy(part)
+        copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}  # those that it needs are among them
+    return with_parts(model, decoder=twin(decoder, stand_ins.get))
 
 
 def copying(model: Any) -> List[Copying]:
     """What copies source symbols into the target, if the model does."""
     return [part for part in model.decoder.modules() if isinstance(part, Copying)]
-
-
-def among(part: nn.Module, symbols: Tensor) -> Optional[nn.Module]:
-    """What copies where ``symbols`` alone can come; those that it needs are among them."""
-    if not isinstance(part, Copying):
-        return None
-    copied = copy.copy(part)
-    copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}
-    return copied
 
 
 def with_parts(module: Any, **parts: nn.Module) -> Any:

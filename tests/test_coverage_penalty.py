@@ -1,11 +1,14 @@
 """The coverage penalty of a search, against loops over words (Wu et al. 2016, equation 14)."""
 
+import contextlib
 import math
 
 import pytest
 import torch
 from conftest import COMPOSED, Task, batch, build
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_attnvariants.implied import ConfigurationError
 from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
@@ -85,6 +88,17 @@ def test_the_order_of_an_ensemble_does_not_matter(sample):
     for row, same in zip(one, other):
         scores = [[hypothesis["score"].item() for hypothesis in several] for several in (row, same)]
         assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+def test_sampling_is_refused(runs):
+    """In the place of samples from what is left of the probabilities."""
+    task = TranslationTask.setup_task(TranslationConfig(data=str(runs.data), source_lang="xx", target_lang="yy"))
+    for strength in (0.0, STRENGTH):
+        models = [build("dl4mt", task), build("dl4mt", task, coverage_penalty=strength)]
+        refused = pytest.raises(ConfigurationError, match="--sampling draws from probabilities")
+        for sampling in (False, True):
+            with refused if sampling and strength else contextlib.nullcontext():
+                task.build_generator(models, GenerationConfig(sampling=sampling))
 
 
 def test_below_zero():

@@ -171,7 +171,7 @@ def test_a_part_that_computes_otherwise_says_it_anew():
             return super().predict(features, project, steps)
 
     widths = Widths(hidden=2, annotation=3, context=3, attention=4)
-    readouts = [kind(widths._replace(word=2, features=2)) for kind in (MaxoutReadout, Predicts)]
+    readouts = [kind(widths._replace(target=2, features=2)) for kind in (MaxoutReadout, Predicts)]
     assert [projected.declared(readout) for readout in readouts] == [("context",), None]
 
     class Misspelt(CoverageHistory):

@@ -389,11 +389,13 @@ def test_bfloat16_compute_keeps_float32_parameters_and_nearly_the_outputs(name):
     outputs, losses = [], []
     for dtype in ("float32", "bfloat16"):
         model = build(name, scale=1.0, compute_dtype=dtype).train()
-        output, _ = model(source, lengths, previous)
+        output, extra = model(source, lengths, previous)
         loss = output.float().log_softmax(-1)[..., 4].mean()
         loss.backward()
         assert all(p.dtype == p.grad.dtype == torch.float32 for p in model.parameters())
         logits = not model.cfg.copying  # which returns logarithms of sums
+        attention = [value[0].dtype for name, value in extra.items() if name.endswith("attn")]
+        assert {*attention} == {torch.float32}
         assert output.dtype == (getattr(torch, dtype) if logits else torch.float32)
         outputs.append(output.detach().float())
         losses.append(loss.item())
@@ -740,7 +742,10 @@ REFUSED = [
     (dict(attention_coverage_dim=0), "--attention-coverage-dim"),
     (dict(attention_coverage_dim=3), "--attention-coverage-dim 3 is of --attention-history coverage_gru alone"),
     (dict(attention_heads=4), "--attention-heads 4 is of --attention-score multihead alone: add that"),
-    (dict(attention_window_width=3), "--attention-window-width 3 is of --attention-window monotone alone"),
+    (
+        dict(attention_window_width=3),
+        "--attention-window-width 3 is of --attention-window monotone or predictive alone: add",
+    ),
     (dict(attention_history="none+context"), "'none'"),
     (dict(attention_filter_width=4), "--attention-filter-width"),
     (dict(attention_score="dot"), "equally wide, not 7 and 16.*bilinear"),
@@ -809,6 +814,20 @@ REFUSED = [
 def test_refuses(options, message):
     with pytest.raises(ConfigurationError, match=message):
         build("rnnsearch", **options)
+
+
+def test_refuses_targets_that_are_padded_on_the_left():
+    task = Task()
+    task.cfg = Namespace(left_pad_target=True)
+    with pytest.raises(ConfigurationError, match="--left-pad-target puts padding before the words"):
+        build("rnnsearch", task)
+
+
+def test_an_option_that_changes_nothing_is_told_once(caplog):
+    model = build("gnmt", init_std=0.1, residuals=0).train()
+    for _ in range(2):
+        model(*batch())
+    assert [r.getMessage() for r in caplog.records].count("--init-std 0.1 changes nothing with --init uniform") == 1
 
 
 def test_refuses_a_normaliser_without_its_package(monkeypatch):

@@ -31,7 +31,7 @@ from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.histories import DistanceHistory, Past, uniform_weights
 from fairseq_attnvariants.nn.init import Scheme
-from fairseq_attnvariants.nn.layers import CellLayer, Layers
+from fairseq_attnvariants.nn.layers import Layers, SteppedLayer
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.nn.windows import MonotoneWindow, PredictiveWindow
@@ -73,7 +73,7 @@ def test_gradient_of_a_step(cell):
 @CELLS
 @pytest.mark.parametrize("directions", [1, 2])
 def test_gradient_of_a_layer(cell, directions):
-    layer = CellLayer(cell, 3, 2, bidirectional=directions == 2).double()
+    layer = SteppedLayer(cell({"input": 3}, 2) for _ in range(directions)).double()
     names, values = zip(*layer.named_parameters())
 
     def swept(data, initial, *parameters):
@@ -244,7 +244,7 @@ def test_shares_of_stacked_adaptive_layers():
 
 def test_adaptive_output_equals_the_plain_one_where_it_must():
     """With W_p = 0 each part has a third of the weight, so three times the parts is the plain sum."""
-    widths = Widths(hidden=4, word=3, context=6, features=5)
+    widths = Widths(hidden=4, target=3, context=6, features=5)
     plain, weighted = TanhReadout(widths), TanhReadout(widths, AdaptiveWeighting(widths, 5))
     with torch.no_grad():
         weighted.weighting.score.weight.zero_()

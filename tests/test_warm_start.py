@@ -57,6 +57,15 @@ def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):
     assert tied.warm_started.other == {"decoder.output_projection.weight": "tied to decoder.embed_tokens.weight here"}
 
 
+def test_a_donor_that_chose_its_number_type_has_nothing_more(runs, tmp_path):
+    state = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))
+    donor = build("rnnsearch", compute_dtype="auto")
+    config = {**OmegaConf.to_container(state["cfg"]), "model": vars(donor.cfg)}
+    torch.save({**state, "model": donor.state_dict(), "cfg": config}, tmp_path / "donor.pt")
+    started = build("rnnsearch", seed=1, warm_start=str(tmp_path / "donor.pt"))
+    assert not started.warm_started.left and not started.warm_started.other
+
+
 def test_a_warm_start_goes_both_ways(runs, tmp_path):
     """From a model that does not copy, as See et al. compare, and back."""
     task, path, built = TranslationTask.setup_task(TranslationConfig(data=str(runs.data))), runs.rnnsearch, []

@@ -13,6 +13,7 @@ def guard() -> None:
     from .loading import guard_loading
     from .names import guard_names
     from .overrides import guard_overrides
+    from .sampling import guard_sampling
     from .training import guard_training
 
     guard_loading()
@@ -21,4 +22,5 @@ def guard() -> None:
     guard_evaluation()
     guard_names()
     guard_overrides()
+    guard_sampling()
     guard_training()

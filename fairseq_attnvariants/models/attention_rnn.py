@@ -34,7 +34,7 @@ from ..nn.windows import WINDOWS
 from ..options import AttentionRNNConfig, complete, flag, tied
 from ..refusals import check, check_compiler, check_task
 from ..registry import ConfigurationError
-from ..variants import BASE, VARIANTS, fill
+from ..variants import BASE, VARIANTS, fill, settings
 from .allocation import keep_memory
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
@@ -80,6 +80,11 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             raise ConfigurationError(
                 "--share-all-embeddings needs one dictionary for both languages: "
                 "run fairseq-preprocess with --joined-dictionary"
+            )
+        if getattr(getattr(task, "cfg", None), "left_pad_target", False):
+            raise ConfigurationError(
+                "--left-pad-target puts padding before the words of a translation, and a recurrent decoder steps "
+                "through it as through words: leave it out"
             )
         if str(cfg.encoder_type) == "hierarchical" and not hasattr(source, "space"):
             raise ConfigurationError(
@@ -187,12 +192,16 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         if self.cfg.compile and not self.decoder.network.compiled:
             check_compiler(device)
             self.decoder.network.compile_step()
-        if self.cost_terms and not (with_cost_terms or self.told):
-            self.told = True
+        if self.told:
+            return
+        self.told = True
+        if self.cost_terms and not with_cost_terms:
             logger.warning(
                 "this model is being trained without the costs that its paper adds; "
                 "--criterion label_smoothed_cross_entropy_with_costs adds them"
             )
+        if str(self.cfg.init) == "uniform" and self.cfg.init_std != settings(BASE)["init_std"]:
+            logger.warning(f"--init-std {self.cfg.init_std} changes nothing with --init uniform")
 
     def autocast(self, device: torch.device):
         """Matrix products in bfloat16 while training, where the configuration asks for it."""
@@ -240,10 +249,10 @@ class Encoder(FairseqEncoder):
             )
         embedded, padding_mask = self.embed_tokens(src_tokens), src_tokens.eq(self.dictionary.pad())
         embedded = self.dropout_in(self.dropout_words(embedded)).masked_fill(padding_mask.unsqueeze(-1), 0)
-        word_ends = None
-        if self.space is not None:
-            word_ends = src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos())
-        encoded: Encoded = self.network(embedded, padding_mask, word_ends)
+        more = []
+        if self.space is not None:  # words end at spaces and at EOS
+            more.append(src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos()))
+        encoded: Encoded = self.network(embedded, padding_mask, *more)
         encoded = encoded._replace(tokens=src_tokens)
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 

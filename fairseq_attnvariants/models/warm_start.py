@@ -11,6 +11,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
+from ..arithmetic.choice import match_choice
 from ..registry import ConfigurationError
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint
@@ -71,6 +72,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         if not weights.isfinite().all():
             raise ConfigurationError(f"{name} holds NaN or infinity: the training diverged")
     rename(model, saved)
+    match_choice(model, saved, "")
     cfg: Any = model.cfg
     saved = _with_copying(saved, getattr(state["cfg"]["model"], "copying", False), cfg.copying)
     strange = {

@@ -70,7 +70,7 @@ class Cell(Part, nn.Module):
         for layer in self.inputs.values():
             by_gate(scheme.square_, layer.weight, self.hidden_dim)  # type: ignore[arg-type]
         by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
-        normalised = isinstance(self.input_norm, LayerNorm)  # its bias is the gates', because it takes away any before
+        normalised = isinstance(self.input_norm, LayerNorm)  # what is equal for a gate's units it takes away
         carrier: Any = self.input_norm if normalised else self if self.bias is not None else [*self.inputs.values()][0]
         self.initialise_bias(carrier.bias, scheme)
 

@@ -5,7 +5,7 @@ filters of all widths.  The annotations are of segments; so is everything that a
 that leave the decoder, which are shared among a segment's characters (:attr:`~.state.Encoded.shares`).
 """
 
-from typing import Optional, Sequence
+from typing import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -74,13 +74,12 @@ class ConvolutionalEncoder(nn.Module):
         self.highways = nn.Sequential(*(Highway(sum(filters)) for _ in range(highways)))
         self.above = above
 
-    def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
+    def forward(self, embedded: Tensor, padding_mask: Tensor) -> Encoded:
         """Encode a batch.
 
         Args:
             embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
-            word_ends: not read.
         """
         characters, beyond = gather(embedded, ~padding_mask)  # B x S' x m, B x S'; from the first real character on
         found = [convolution(characters.transpose(1, 2)) for convolution in self.convolutions]

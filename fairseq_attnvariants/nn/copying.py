@@ -44,7 +44,7 @@ class Copying(Part, nn.Module):
         super().__init__()
         self.readout = readout
         self.hidden = nn.Linear(widths.hidden, 1)
-        self.target = nn.Linear(widths.word, 1, bias=False)
+        self.target = nn.Linear(widths.target, 1, bias=False)
         self.context = nn.Linear(widths.context, 1, bias=False)
         self.register_buffer("symbols", symbols, persistent=False)  # the dictionaries say it
 

@@ -207,7 +207,8 @@ def of_tokens(weights: Any, memory: Memory) -> Any:
     if weights is None or memory.shares is None:
         return weights
     segments = grouped(weights, memory.shares).flatten(1, -2)  # B x kT x G
-    shared = torch.bmm(segments, memory.shares.to(weights.dtype))  # B x kT x S
+    with torch.autocast(weights.device.type, enabled=False):  # which would round them
+        shared = torch.bmm(segments, memory.shares.to(weights.dtype))  # B x kT x S
     return shared.view(*weights.shape[:-1], -1)
 
 

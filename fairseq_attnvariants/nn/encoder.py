@@ -32,13 +32,12 @@ class BidirectionalEncoder(nn.Module):
         self.upper = upper
         self.bridge = bridge
 
-    def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Optional[Tensor] = None) -> Encoded:
+    def forward(self, embedded: Tensor, padding_mask: Tensor) -> Encoded:
         """Encode a batch.
 
         Args:
             embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
-            word_ends: not read.
         """
         states, final = run(self.rnn, embedded, padding_mask)  # B x S x 2n
         annotations, upper = self.dropout(states), None

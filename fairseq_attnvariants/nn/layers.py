@@ -6,7 +6,7 @@ length, and for cells that PyTorch does not have, the equations of :mod:`.cells`
 Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Iterable, List, Optional, Sequence, Tuple, Type
 
 import torch
@@ -69,25 +69,8 @@ class Layer(Loop):
         return torch.cat(outputs, dim=1), torch.stack(finals)
 
 
-class CellLayer(Layer):
-    """A layer of any cell.
-
-    Args:
-        cell: the kind of cell.
-        input_dim: width of the input.
-        hidden_dim: width ``n`` of each direction.
-        bidirectional: whether there is a backward direction.
-        depth: cells of a step, see :class:`~.cells.DeepCell`.
-    """
-
-    def __init__(self, cell: MakeCell, input_dim: int, hidden_dim: int, bidirectional: bool, depth: int = 1):
-        super().__init__()
-        lowest = [cell({"input": input_dim}, hidden_dim) for _ in range(1 + bidirectional)]
-        self.cells = nn.ModuleList(deepened(one, cell, hidden_dim, depth - 1) for one in lowest)
-
-
 class SteppedLayer(Layer):
-    """A layer of cells that are there, to be swept over on any device."""
+    """A layer of any cells, swept over on any device."""
 
     def __init__(self, cells: Iterable[Any]):
         super().__init__()
@@ -159,8 +142,8 @@ class Layers(nn.Module):
         bidirectional: how many of the lowest layers have both directions.
         residuals: the layer, from 1, from which on a layer's input is added to its output (Wu et al. 2016), or 0.
         beside: width of what every layer reads beside the outputs of the one below.
-        depth: as :class:`CellLayer`'s.
-        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of which whoever runs the layers makes use.
+        depth: cells of a step, see :class:`~.cells.DeepCell`.
+        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, for the encoder that runs them.
         on_layers: what they read are outputs of a layer, too, so that dropout comes before the lowest one as well.
     """
 
@@ -185,11 +168,14 @@ class Layers(nn.Module):
         self.hidden_dropout = hidden_dropout
         self.on_layers = on_layers
         self.directions = [1 + (number < bidirectional) for number in range(layers)]
-        plain = cell in FUSED and depth == 1
-        make = FUSED[cell] if plain else partial(CellLayer, cell, depth=depth)
         self.layers = nn.ModuleList()
         for directions in self.directions:
-            self.layers.append(make(input_dim + beside, hidden_dim, bidirectional=directions == 2))
+            if cell in FUSED and depth == 1:
+                layer = FUSED[cell](input_dim + beside, hidden_dim, bidirectional=directions == 2)
+            else:
+                lowest = (cell({"input": input_dim + beside}, hidden_dim) for _ in range(directions))
+                layer = SteppedLayer(deepened(one, cell, hidden_dim, depth - 1) for one in lowest)
+            self.layers.append(layer)
             input_dim = hidden_dim * directions
 
     @property

@@ -36,7 +36,7 @@ class AdaptiveWeighting(Part, nn.Module):
         super().__init__()
         self.swapped = swapped
         self.hidden = nn.Linear(widths.hidden, width, bias=False)
-        self.target = nn.Linear(widths.word, width, bias=False)
+        self.target = nn.Linear(widths.target, width, bias=False)
         self.context = nn.Linear(widths.context, width, bias=False)
         self.part = nn.Linear(width, width, bias=False)
         self.whole = nn.Linear(width, width)
@@ -97,7 +97,7 @@ class Readout(Part, nn.Module):
         width = self.pieces * widths.features
         self.weighting = weighting
         self.hidden = nn.Linear(widths.hidden, width)
-        self.target = nn.Linear(widths.word, width, bias=False)
+        self.target = nn.Linear(widths.target, width, bias=False)
         self.context = nn.Linear(widths.context, width, bias=False)
         self.hidden_norm, self.target_norm, self.context_norm = (layer_norm(norm, width) for _ in range(3))
 
