@@ -126,6 +126,13 @@ def batch(lengths=(5, 3, 1), target_lengths=(4, 6, 2), pad=1, eos=2, left=True, 
     return source, torch.tensor([length + 1 for length in lengths]), previous
 
 
+@pytest.fixture
+def sample():
+    """What fairseq's search is given of a :func:`batch`."""
+    tokens, lengths, _ = batch()
+    return {"id": torch.arange(len(tokens)), "net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+
+
 def average(states):
     """What fairseq's scripts/average_checkpoints.py computes: sums, divided, and floor-divided where not floating."""
     result = {}

@@ -85,6 +85,12 @@ def write_corpus(folder, train=120):
         (folder / f"{split}.yy").write_text("".join(" ".join(reversed(line.split())) + "\n" for line in lines))
 
 
+def reversed_links(text):
+    """The gold alignments of a file of sentences with their reversal, a line each."""
+    lengths = [len(line.split()) for line in text.read_text().splitlines()]
+    return "".join(" ".join(f"{i}-{n - 1 - i}" for i in range(n)) + "\n" for n in lengths)
+
+
 def preprocess(folder, name="bin", *more):
     """Binarise the corpus in ``folder`` to ``folder/name``."""
     prefixes = [f"--{split}pref={folder / split}" for split in ("train", "valid", "test")]

@@ -92,12 +92,6 @@ def search(model, sample):
     return SequenceGenerator([model], Task().target_dictionary, beam_size=3, max_len_b=9).generate([model], sample)
 
 
-@pytest.fixture
-def sample():
-    tokens, lengths, _ = batch((5, 3, 1))
-    return {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
-
-
 @pytest.mark.parametrize("name", [*VARIANTS, "heads", "local"])
 def test_search_in_int8_gives_nearly_the_same(name, monkeypatch):
     """A step of a beam; forced decoding stays as it is."""

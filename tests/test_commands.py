@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 import yaml
-from corpus import SIZES, USER_DIR, run, train_arguments, train_here
+from corpus import SIZES, USER_DIR, reversed_links, run, train_arguments, train_here
 
 from fairseq_attnvariants.guards.loading import load
 from fairseq_attnvariants.models import AttentionRNNModel
@@ -221,12 +221,9 @@ def test_fertility_criterion_trains_validates_and_selects(data, tmp_path):
 ])  # fmt: skip
 def test_guided_alignment(data, tmp_path, criterion):
     """Attention goes where the links point, the words of the reversed sentence."""
-    text = (data.parent / "train.xx").read_text().splitlines()
-    lengths = [len(line.split()) for line in text]
-    links = [" ".join(f"{i}-{n - 1 - i}" for i in range(n)) for n in lengths]
     for side in ("xx", "yy"):
         shutil.copy(data.parent / f"train.{side}", tmp_path)
-    (tmp_path / "train.links").write_text("\n".join([*links, ""]))
+    (tmp_path / "train.links").write_text(reversed_links(data.parent / "train.xx"))
     files = [
         "--trainpref",
         tmp_path / "train",

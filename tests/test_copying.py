@@ -95,11 +95,6 @@ def test_a_model_that_copies_alone_writes_nothing_but_the_source():
         assert probabilities[row][:, sorted(can)].gt(1e-4).all()
 
 
-def sample():
-    source, lengths, _ = batch()
-    return {"net_input": {"src_tokens": source, "src_lengths": lengths}}
-
-
 def models(count, **options):
     made = [build("pointer_generator", seed=seed, scale=0.8, **options).eval() for seed in range(count)]
     for model in made:
@@ -108,10 +103,10 @@ def models(count, **options):
 
 
 @pytest.mark.parametrize("search_dtype", ["float32", "bfloat16"])
-def test_ensembles_and_beams(search_dtype):
+def test_ensembles_and_beams(search_dtype, sample):
     """Scores of a beam are those of known targets, under the mean of the models' probabilities."""
     ensemble, task = models(2, search_dtype=search_dtype), Task()
-    found = SequenceGenerator(ensemble, task.target_dictionary, beam_size=4, max_len_b=8).generate(ensemble, sample())
+    found = SequenceGenerator(ensemble, task.target_dictionary, beam_size=4, max_len_b=8).generate(ensemble, sample)
     source, lengths, _ = batch()
     close = dict(rtol=0.03, atol=0.03) if search_dtype == "bfloat16" else {}
     for row, hypotheses in enumerate(found):
@@ -124,7 +119,7 @@ def test_ensembles_and_beams(search_dtype):
             torch.testing.assert_close(scores, expected, **close)
 
 
-def test_a_shortlist_holds_what_can_be_copied():
+def test_a_shortlist_holds_what_can_be_copied(sample):
     """As the search of models whose vocabulary layer has these words alone; they are there, whatever the table says."""
     task, words = Task(), batch()[0]
     rows = [Row("w1", "v1", 1, 1.0)]
@@ -143,7 +138,7 @@ def test_a_shortlist_holds_what_can_be_copied():
             assert absent
             for model in ensemble:
                 model.decoder.output_projection.bias.data[absent] = -1e9
-        found[kind] = generator.generate(ensemble, sample())
+        found[kind] = generator.generate(ensemble, sample)
     for one, other in zip(found["short"], found["whole"], strict=True):
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
         torch.testing.assert_close([h["positional_scores"] for h in one], [h["positional_scores"] for h in other])

@@ -57,9 +57,7 @@ def text(tmp_path_factory):
     """The corpus, another reference of two of its sets, and alignments of its reversed sentences."""
     folder = tmp_path_factory.mktemp("it's a corpus")
     corpus.write_corpus(folder)
-    lengths = [len(line.split()) for line in (folder / "train.xx").read_text().splitlines()]
-    links = [" ".join(f"{i}-{length - 1 - i}" for i in range(length)) for length in lengths]
-    (folder / "train.align").write_text("".join(line + "\n" for line in links))
+    (folder / "train.align").write_text(corpus.reversed_links(folder / "train.xx"))
     for name in ("test", "valid"):
         (folder / f"{name}.yy1").write_text((folder / f"{name}.yy").read_text().replace("ant", "bee").title())
     return folder

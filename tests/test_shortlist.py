@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 import torch
-from conftest import Task, batch, build, dictionary
-from corpus import USER_DIR, run
+from conftest import Task, build, dictionary
+from corpus import USER_DIR, reversed_links, run
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.lstm import LSTMModel, base_architecture
 from fairseq.tasks.fairseq_task import FairseqTask
@@ -22,12 +22,6 @@ SOURCE, TARGET = dictionary(), dictionary(WORDS - 4, "v")
 ON_WORDS = [name for name in VARIANTS if not name.startswith("ava")]
 # v0 .. v5 are every source word's, in turn
 ROWS = [Row(f"w{i}", f"v{(i + k) % 6}", 10 - k, 0.5 - k / 10) for i in range(20) for k in range(3)]
-
-
-@pytest.fixture
-def sample():
-    tokens, lengths, _ = batch((5, 3, 1))
-    return {"id": torch.arange(3), "net_input": {"src_tokens": tokens, "src_lengths": lengths}}
 
 
 def lstm(seed):
@@ -228,9 +222,7 @@ def test_a_table_of_other_words():
 def table(runs, tmp_path_factory):
     """Of the corpus, whose targets are its sources backwards."""
     folder = tmp_path_factory.mktemp("table")
-    lengths = [len(line.split()) for line in (runs.text / "train.xx").read_text().splitlines()]
-    links = "".join(" ".join(f"{i}-{n - 1 - i}" for i in range(n)) + "\n" for n in lengths)
-    (folder / "links").write_text(links)
+    (folder / "links").write_text(reversed_links(runs.text / "train.xx"))
     names = [runs.text / "train.xx", runs.text / "train.yy", "--alignments", folder / "links"]
     run("fairseq-attnvariants", "lexicon", *names, "--candidates", "3", "--output", folder / "table")
     return folder / "table"
