@@ -103,10 +103,12 @@ def read_links(
 ) -> List[List[Link]]:
     """The links of each sentence pair from ``lines`` of ``i-j`` pairs, one line for each; ``path`` is for messages.
 
+    A link that is given twice counts once.
+
     Raises:
         UserError: a pair is malformed, or outside its sentences.
     """
-    links = parse_lines(path, lines, parse_links)
+    links = [[*dict.fromkeys(several)] for several in parse_lines(path, lines, parse_links)]
     check_inside(path, links, zip(map(len, source), map(len, target)))
     return links
 

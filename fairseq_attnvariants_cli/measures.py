@@ -40,6 +40,12 @@ class Accuracy(Metric):
         super().__init__()
         self.lowercase = lowercase
 
+    def get_signature(self) -> Signature:
+        """sacrebleu's, which says whether case counts, too."""
+        signature = super().get_signature()
+        signature.update("case", "lc" if self.lowercase else "mixed")
+        return signature
+
     def _preprocess_segment(self, sent: str) -> str:
         return sent.strip().lower() if self.lowercase else sent.strip()
 
@@ -126,20 +132,22 @@ def scores(systems: Systems, references: References, measures: Measures, samples
         results = [metric.corpus_score(hypotheses, references) for _, hypotheses in systems]
         intervals: List[Optional[float]] = [None] * len(systems)
         ps: List[Optional[float]] = [None] * len(systems)
-        signature = plain = metric.get_signature()
+        signature = plain = str(metric.get_signature())
         if samples:
             seed()  # refused here, before sacrebleu reads it
             signatures, columns = PairedTest(
                 list(systems), {name: metric}, references, test_type="bs", n_samples=samples
             )()
-            [(key, signature)] = signatures.items()
+            [(key, resampling)] = signatures.items()
+            signature = str(resampling)
             resampled: Any = columns[key]
             intervals = [float(result.ci) for result in resampled]
             # equal systems get the lowest p of all from sacrebleu: no resample differs more than the text does
             ps = [None] + [1.0 if result.score == resampled[0].score else result.p_value for result in resampled[1:]]
         if name == "1-gram BLEU":
+            plain, signature = f"{plain}|n:1", f"{signature}|n:1"  # which sacrebleu leaves out
             for (system, _), result in zip(systems, results, strict=True):
-                rows.append(Score("1-gram precision", system, result.precisions[0], None, None, str(plain)))
+                rows.append(Score("1-gram precision", system, result.precisions[0], None, None, plain))
         for (system, _), result, interval, p in zip(systems, results, intervals, ps, strict=True):
-            rows.append(Score(name, system, result.score, interval, p, str(signature)))
+            rows.append(Score(name, system, result.score, interval, p, signature))
     return rows

@@ -55,8 +55,11 @@ def summed(values: np.ndarray, words: Sequence[int]) -> np.ndarray:
 
 
 def join_values(values: np.ndarray, words: Sequence[int]) -> np.ndarray:
-    """``k`` values of each piece, ``k x T``, as means over the pieces of a word, whose numbers are ``words``."""
-    return summed(values, words) / np.bincount(words) if words else summed(values, words)
+    """``k`` values of each piece, ``k x T``, as means over the pieces of a word, whose numbers are ``words``.
+
+    A word without a piece, because it shares its only one with the word before, has zeros.
+    """
+    return summed(values, words) / np.maximum(np.bincount(words), 1) if words else summed(values, words)
 
 
 def join_attention(weights: np.ndarray, source: Sequence[int], target: Sequence[int]) -> np.ndarray:

@@ -1,10 +1,8 @@
 """What several seeds tell: means and paired differences with their 95 % intervals, Holm's p, and verdicts."""
 
 import math
-from statistics import mean, stdev
-from typing import Any, List, NamedTuple, Optional, Sequence
-
-from .files import UserError
+from statistics import mean
+from typing import List, NamedTuple, Optional, Sequence
 
 CONFIDENCE = 0.95
 
@@ -14,47 +12,34 @@ class Estimate(NamedTuple):
 
     n: int
     mean: float
-    margin: Optional[float]  # half of the width of the 95 % interval by Student's t; None of a single value
-    p: Optional[float]  # of the t-test that the mean is 0, on both sides; None of a single value
+    margin: Optional[float]  # half of the width of the 95 % interval by Student's t; None where nothing tells it
+    p: Optional[float]  # of the t-test that the mean is 0, on both sides; None with it
 
     @property
     def low(self) -> float:
-        """The lower end of the interval, minus infinity of a single value."""
+        """The lower end of the interval, minus infinity where nothing tells it."""
         return -math.inf if self.margin is None else self.mean - self.margin
 
     @property
     def high(self) -> float:
-        """The upper end of the interval, infinity of a single value."""
+        """The upper end of the interval, infinity where nothing tells it."""
         return math.inf if self.margin is None else self.mean + self.margin
 
 
 def estimate(values: Sequence[float]) -> Estimate:
     """The mean of one value a seed; of differences paired by seed, its p is that of the paired t-test.
 
-    Where all values are equal, the interval has no width, and p is 1 for zeros and 0 for anything else.
+    Where more than two values are all equal, the interval has no width, and p is 1 for zeros and 0 for anything else.
+    Two that are equal, as shares of few sentences often are, do not tell how far a third would lie, and are like one.
     """
-    n = len(values)
-    if n < 2:
-        return Estimate(n, mean(values), None, None)
-    student, error = _student(), stdev(values) / math.sqrt(n)
-    centre = mean(values)
-    if error == 0:
-        return Estimate(n, centre, 0.0, float(centre == 0))
-    margin = error * float(student.ppf((1 + CONFIDENCE) / 2, n - 1))
-    return Estimate(n, centre, margin, float(2 * student.sf(abs(centre) / error, n - 1)))
+    n, centre = len(values), mean(values)
+    if len(set(values)) == 1:
+        return Estimate(n, centre, None, None) if n < 3 else Estimate(n, centre, 0.0, float(centre == 0))
+    from scipy.stats import ttest_1samp
 
-
-def _student() -> Any:
-    """Student's t distribution.
-
-    Raises:
-        UserError: scipy is missing.
-    """
-    try:
-        from scipy.stats import t
-    except ImportError as error:
-        raise UserError("scipy is missing, which gives the intervals over seeds: pip install scipy") from error
-    return t
+    test = ttest_1samp(values, 0)
+    low, high = test.confidence_interval(CONFIDENCE)
+    return Estimate(n, centre, float(high - low) / 2, float(test.pvalue))
 
 
 def holm(ps: Sequence[Optional[float]]) -> List[Optional[float]]:
@@ -72,7 +57,8 @@ def verdict(gains: Sequence[Estimate], margin: Optional[float] = None) -> Option
     """What the gains over a baseline tell, those over a dial from its easiest to its hardest value, or a single one.
 
     "shown": at the hardest value the interval lies above 0, and the gain is larger than at the easiest; "refuted": it
-    lies below 0; "level": it lies within ``margin`` to both sides of 0; "open": anything else. None of a single seed.
+    lies below 0; "level": it lies within ``margin`` to both sides of 0; "open": anything else. None where there is no
+    interval.
     """
     hardest = gains[-1]
     if hardest.margin is None:

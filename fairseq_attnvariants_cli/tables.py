@@ -22,7 +22,7 @@ class Interval(NamedTuple):
 
     def text(self, digits: int) -> str:
         """Such as ``1.25 ± 0.50``."""
-        value = f"{self.value:{'+' * self.signed}.{digits}f}"
+        value = f"{round(self.value, digits) + 0.0:{'+' * self.signed}.{digits}f}"  # no -0.00
         return value if self.margin is None else f"{value} ± {self.margin:.{digits}f}"
 
 
@@ -86,11 +86,11 @@ def _not_computed(cell: Any) -> Any:
 
 
 def _visible(cell: Any, form: str) -> Any:
-    """A cell whose control characters are escapes, and whose bars do not end it where ``form`` is Markdown."""
+    """A cell whose control characters are escapes, and where ``form`` is Markdown also what would not be shown."""
     if not isinstance(cell, str):
         return cell
     text = re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], cell)
-    return text.replace("|", r"\|") if form == "github" else text
+    return re.sub(r"[|<]", r"\\\g<0>", text) if form == "github" else text
 
 
 @contextlib.contextmanager

@@ -54,6 +54,15 @@ def test_source_pieces_are_summed_and_target_pieces_averaged():
     np.testing.assert_allclose(joined, np.array([[0.3, 0.4], [0.0, 0.8]]))
 
 
+def test_a_piece_of_two_words_is_the_first_ones():
+    """The second has none of its own, and no attention, which is a number all the same."""
+    tokens = ["\u2581ein\u2581hund", "\u2581da"]
+    numbers = word_numbers(tokens, "sentencepiece")
+    assert join_tokens(tokens, "sentencepiece") == ["ein", "hund", "da"]
+    joined = join_attention(np.array([[0.2, 0.8], [0.5, 0.5]]), [0, 1], numbers)
+    assert joined.shape == (3, 2) and sorted(joined.sum(1).tolist()) == [0, 1, 1]
+
+
 # ---- links
 
 

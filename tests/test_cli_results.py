@@ -88,7 +88,8 @@ def test_intervals_and_p_are_those_of_scipy(seeds):
 
 def test_one_seed_and_equal_seeds():
     assert estimate([3.0]) == Estimate(1, 3.0, None, None) and verdict([estimate([3.0])], 5) is None
-    assert estimate([0.0, 0.0]) == Estimate(2, 0.0, 0.0, 1.0) and estimate([2.0, 2.0]).p == 0
+    assert estimate([2.0, 2.0]) == Estimate(2, 2.0, None, None) and verdict([estimate([2.0, 2.0])], 5) is None
+    assert estimate([0.0] * 3) == Estimate(3, 0.0, 0.0, 1.0) and estimate([2.0] * 3) == Estimate(3, 2.0, 0.0, 0.0)
 
 
 def test_holm():
@@ -170,11 +171,11 @@ def test_a_row_for_every_seed(sweep, tmp_path):
 
 
 def test_pairs_are_of_seeds_that_both_have():
-    scores = {"a": SCORES["a"], "b": {"easy": EASY[:1], "hard": [14.0, 24.0]}}
+    scores = {"a": SCORES["a"], "b": {"easy": EASY[:1], "hard": [14.0, 25.0]}}
     rows = made(scores)
     assert [row["pairs"] for row in rows] == [None, None, 2, 2]
     assert (rows[2]["X ±"], rows[2]["X difference ±"], rows[2]["X p"], rows[2]["X verdict"]) == (None,) * 4
-    assert rows[3]["X difference"] == 4 and rows[3]["X difference ±"] == 0
+    assert rows[3]["X difference"] == 4.5 and rows[3]["X difference ±"] == pytest.approx(0.5 * 12.7062, rel=1e-4)
 
 
 def test_intervals_in_one_column_for_people_and_two_for_programs():
@@ -183,6 +184,8 @@ def test_intervals_in_one_column_for_people_and_two_for_programs():
     for form in ("simple", "github", "latex_booktabs"):
         lines = aligned(headers, rows, form=form)
         assert "+1.25 ± 0.50" in lines and "-2.00" in lines and "X ±" not in lines
+    assert Interval(-0.004, 0.001, True).text(2) == "+0.00 ± 0.00"
+    assert r"a \<unk> \| b" in aligned(["n-gram"], [["a <unk> | b"]], form="github")
 
 
 def test_only_what_is_new_is_translated(sweep, tmp_path):
@@ -273,7 +276,9 @@ def test_any_measure_from_files_of_one_number_a_sentence(sweep, tmp_path, capfd)
         if folder.is_dir() and not folder.name.startswith("."):
             (folder / "valid.length").write_text(f"{len(folder.name)}\n")
     results(sweep, "--gen-subset", "valid", "--measure", "length={folder}/{subset}.length", "--baseline", "recatt")
-    assert "+3.00 ± 0.00" in capfd.readouterr().out
+    assert "+3.00" in capfd.readouterr().out
+    results(sweep, "--gen-subset", "valid", "--measure", "length={folder}/{subset}.length", "--digits", "1")
+    assert "15.0" in (out := capfd.readouterr().out) and "15.00" not in out
 
 
 def test_pictures(sweep, tmp_path):

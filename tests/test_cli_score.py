@@ -55,6 +55,9 @@ def test_bootstrap_is_paired_against_the_first_system():
     assert rows[0].p is None and rows[1].p == 1 and rows[2].p < 0.05
     assert rows[0].interval == 0 < rows[2].interval
     assert "bs:50|seed:12345" in rows[0].signature
+    every = scores(systems, [good], metrics("none", True, 2))
+    assert len({row.signature for row in every if row.measure in ("BLEU", "1-gram BLEU", "chrF2", "accuracy")}) == 4
+    assert {"case:lc"} < {*next(row.signature for row in every if row.measure == "accuracy").split("|")}
 
 
 # ---- the verb

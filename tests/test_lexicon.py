@@ -257,6 +257,11 @@ def test_missing_and_unwritable_files_are_refused(parallel, tmp_path, capfd):
     assert "cannot be written: Is a directory" in refused([*arguments, "--output", str(tmp_path)], capfd)
 
 
+def test_a_link_that_is_given_twice_counts_once():
+    links = read_links("links", ["0-0 1-0 0-0", ""], [["a", "b"], ["a"]], [["x"], ["x"]])
+    assert links == [[(0, 0), (1, 0)], []]
+
+
 def test_a_missing_aligner_is_refused(parallel, monkeypatch, capfd):
     monkeypatch.setitem(__import__("sys").modules, "eflomal", None)
     arguments = parallel("a\n", "x\n", "0-0\n")

@@ -82,6 +82,6 @@ compare() {  # compare BASELINE TABLE MEASURES [options of fairseq-attnvariants 
   for measure in $3; do options+=(--measure "$measure={folder}/$measure"); done
   fairseq-attnvariants results "${folders[@]}" "${names[@]}" "${options[@]}" --baseline "$1" --table "$out/$2" "${@:4}"
 }
-compare control links.md "aer saer" --less-is-better aer saer --margin 0.02
+compare control links.md "aer saer" --less-is-better aer saer --margin 0.02 --digits 3
 compare control rest.md "eos repeated loss" --less-is-better repeated loss
-case " ${names[*]} " in *" direct "*) compare direct direct.md "aer saer" --less-is-better aer saer --margin 0.02 ;; esac
+case " ${names[*]} " in *" direct "*) compare direct direct.md "aer saer" --less-is-better aer saer --margin 0.02 --digits 3 ;; esac

@@ -19,11 +19,13 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=0, help="keep those with 1 to so many words a side; 0: keep all")
     parser.add_argument("--join", type=int, default=1, help="make one line of so many neighbouring ones")
     options = vars(parser.parse_args())
+    if options["in"] == options["out"]:
+        sys.exit("clean.py: OUT is IN, and would be emptied before it is read: choose another prefix")
     read, write = ([f"{options[end]}.{language}" for language in options["languages"]] for end in ("in", "out"))
     try:
         with contextlib.ExitStack() as files:
             # only line feeds end a line
-            reading = [files.enter_context(open(path, encoding="utf-8", newline="\n")) for path in read]
+            reading = [files.enter_context(open(path, encoding="utf-8-sig", newline="\n")) for path in read]
             writing = [files.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in write]
             pairs = itertools.zip_longest(*reading)
             while joined := list(itertools.islice(pairs, options["join"])):

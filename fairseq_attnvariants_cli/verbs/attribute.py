@@ -53,14 +53,9 @@ def agreement(values: np.ndarray, attention: np.ndarray) -> Optional[float]:
     """Kendall's τ between the sizes of attributions and attention weights, ``T x S`` both: the mean over target words.
 
     Target words of which either is the same for all source words do not count; None if no word counts.
-
-    Raises:
-        UserError: scipy is missing.
     """
-    try:
-        from scipy.stats import kendalltau
-    except ImportError as error:
-        raise UserError("scipy is missing, which gives Kendall's tau: pip install scipy") from error
+    from scipy.stats import kendalltau
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant rows
         taus = [float(kendalltau(*rows)[0]) for rows in zip(np.abs(values), attention, strict=True)]

@@ -100,9 +100,9 @@ def reference_html(words: Sequence[str], found: Sequence[Sequence[bool]], shown:
     return " ".join(spans)
 
 
-def scores_html(systems: Systems, gold: Sequence[str], measures: Mapping[str, Metric]) -> str:
-    """A row for each system: BLEU, its p against the first one, chrF."""
-    bleu = scores(systems, [gold], [("BLEU", measures["BLEU"])], BOOTSTRAP if len(systems) > 1 else 0)
+def scores_html(systems: Systems, gold: Sequence[str], measures: Mapping[str, Metric], samples: int) -> str:
+    """A row for each system: BLEU, its p against the first one of so many resamples, chrF."""
+    bleu = scores(systems, [gold], [("BLEU", measures["BLEU"])], samples if len(systems) > 1 else 0)
     chrf = scores(systems, [gold], [("chrF", measures["chrF2"])])
     return "".join(
         f"<tr><th>{html.escape(one.system)}<td>{one.score:.2f}<td>{'' if one.p is None else f'{one.p:.3f}'}"
@@ -119,10 +119,11 @@ def page(
     systems: Sequence[Sequence[Translation]],
     tokenize: Optional[str] = None,
     parts: str = "",
+    samples: int = BOOTSTRAP,
 ) -> str:
     """The page; ``systems`` are one list of translations for each name, in the order of the sentences.
 
-    ``parts`` is HTML that stands between the scores and the sentences.
+    ``parts`` is HTML that stands between the scores and the sentences, ``samples`` are the bootstrap's.
     """
     measures = dict(metrics(tokenize))
     bleu, chrf = measures["BLEU"], measures["chrF2"]
@@ -155,7 +156,7 @@ def page(
     template = Template(files(__package__).joinpath("compare.html").read_text(encoding="utf-8"))
     return template.substitute(
         title=html.escape(" · ".join(shown)),
-        rows=scores_html(named, gold, measures),
+        rows=scores_html(named, gold, measures, samples),
         parts=parts,
         options="".join(f'<option value="{k}">{html.escape(key)}' for k, key in enumerate(keys)),
         signatures=html.escape(f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}"),
@@ -193,7 +194,8 @@ def run(options: argparse.Namespace) -> None:
         if options.ngrams and len(named) > 1:
             parts.append(contrasts_html(contrasts(named, gold, options.ngrams)))
         sources, references = ([side[k] for k in numbers] for side in (source, reference))
-        stream.write(page(shown, numbers, sources, references, translations, options.tokenize, "".join(parts)))
+        more = options.tokenize, "".join(parts), options.bootstrap
+        stream.write(page(shown, numbers, sources, references, translations, *more))
         if save:
             save(draw_groups(groups, shown))
 
@@ -241,14 +243,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", metavar="FILE", help="the reference (default: what fairseq-generate printed)")
     add_pieces_option(parser)
     add_name_option(parser)
-    parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's, for BLEU")
+    parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's, for BLEU (default: 13a)")
     add_group_options(parser, ngrams=20)
     parser.add_argument(
         "--bootstrap",
         metavar="N",
         type=natural,
         default=BOOTSTRAP,
-        help="resamples for the groups' intervals (default: %(default)s)",
+        help="resamples for p and for the groups' intervals (default: %(default)s; 0: none)",
     )
     parser.add_argument("--output", metavar="FILE", required=True, help="where the page goes (-: standard output)")
     parser.add_argument("--plot", metavar="FILE", help="draw the groups as .png, .svg or .pdf")

@@ -17,7 +17,7 @@ ALL = "all words"  # no tag has spaces
 def repetitions(pair: Aligned) -> List[int]:
     """``|e| - |unique e|`` of each source word."""
     translations: Dict[int, List[str]] = defaultdict(list)
-    for i, j in set(pair.links):
+    for i, j in pair.links:
         translations[i].append(pair.target[j])
     return [len(translations[i]) - len(set(translations[i])) for i in range(len(pair.source))]
 

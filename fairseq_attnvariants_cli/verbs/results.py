@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from ..charts import Dial, draw_curves, draw_dial, draw_scores
 from ..files import UserError
 from ..measures import TOKENIZERS
-from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, amount
+from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, amount, natural
 from ..pictures import picture
 from ..runs import Run, find_runs, systems
 from ..scoring import KNOWN, MEASURES, Place, Scores, evaluate, wanted
@@ -145,7 +145,9 @@ def run(options: argparse.Namespace) -> None:
             found = {options.baseline: found[options.baseline], **found}
         results = evaluate(found, options)
         headers, rows = summary(found, results, options)
-        write("results", headers, rows, {header: 4 for header in headers if header.endswith(" p")})
+        digits = {header: options.digits for name in wanted(options) for header in headers if header.startswith(name)}
+        digits.update({header: 4 for header in headers if header.endswith(" p")})
+        write("results", headers, rows, digits)
         if seeds:
             seeds(*every_seed(found, results, options))
         if curves:
@@ -223,6 +225,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="SYSTEM", help="the system to compare with, by its name in the table")
     parser.add_argument("--margin", metavar="X", type=amount, help="differences within ±X do not matter, and are level")
     add_table_options(parser)
+    parser.add_argument(
+        "--digits",
+        metavar="N",
+        type=natural,
+        default=2,
+        help="after the point, of measures, in what is printed, .md and .tex (default: 2)",
+    )
     parser.add_argument(
         "--seed-table", metavar="FILE", help="write the scores of every seed, too, in one of the same formats"
     )

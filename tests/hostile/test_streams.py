@@ -141,7 +141,7 @@ def test_a_reader_that_is_gone(folder, line):
 
 
 @pytest.mark.parametrize("number, status, message", [
-    (signal.SIGTERM, 143, b""), (signal.SIGINT, 130, b"fairseq-attnvariants: interrupted\n"),
+    (signal.SIGTERM, 143, b""), (signal.SIGHUP, 129, b""), (signal.SIGINT, 130, b"fairseq-attnvariants: interrupted\n"),
 ])  # fmt: skip
 def test_a_signal_leaves_nothing(folder, number, status, message):
     """The verb waits for the rest of its input, with its output begun."""
