@@ -180,11 +180,20 @@ def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
         assert 0 <= row[task["measure"]] <= 100 and row["seeds"] == seeds
         verdict = row[f"{task['measure']} verdict"]
         hardest = seeds > 1 and row["system"] != task["baseline"] and row[dial] == values.split(",")[-1]
-        assert verdict in ("shown", "refuted", "level", "open") if hardest else verdict is None
+        told = row[f"{task['measure']} difference ±"] is not None  # two seeds that are equal tell nothing
+        assert verdict in ("shown", "refuted", "level", "open") if hardest and told else verdict is None
     assert task["measure"] in done.stdout and (tmp_path / "out" / "finer.md").exists()
     header, *lines = (tmp_path / "out" / "seeds.csv").read_text().splitlines()
     assert header.split(",") == ["system", dial, "seed", task["measure"], *task["finer"]]
     assert [line.split(",")[:2] for line in lines] == [[row["system"], row[dial]] for row in rows for _ in range(seeds)]
+
+
+def test_a_folder_of_other_runs_is_refused(tmp_path):
+    (tmp_path / "settings").write_text("UPDATES=7 TRAIN=8000 TEST=200\n")
+    environment = {**os.environ, "PATH": f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}", "OUT": str(tmp_path)}
+    done = subprocess.run([str(LABORATORY / "run.sh"), "order"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2 and "has runs of UPDATES=7 TRAIN=8000 TEST=200, and not of UPDATES=1200" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["settings"]
 
 
 def test_an_architecture_that_is_not_there(tmp_path):

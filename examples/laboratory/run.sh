@@ -10,6 +10,7 @@
 #   USER_DIR  --user-dir, for architectures of one's own (default: this package's)
 #   JOBS      runs at a time (default: 1; more need pip install ".[sweep]")
 #   TRAIN     sentences to train (default: the task's), TEST to test for each value of the dial (default: 200)
+# Runs of other UPDATES, TRAIN or TEST need an OUT of their own.
 # Writes OUT/TASK.md and OUT/TASK.json, the table; OUT/finer.md and OUT/finer.json, further measures; OUT/seeds.csv, both of
 # every seed; OUT/TASK.png.
 set -euo pipefail
@@ -40,6 +41,12 @@ for system in ${ARCHS:-${all[*]}}; do [ "$system" = "$baseline" ] || chosen+=("$
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
+
+settings="UPDATES=$updates TRAIN=${TRAIN:-${task[train]}} TEST=${TEST:-200}"
+if [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then
+  echo "run.sh: $out has runs of $(< "$out/settings"), and not of $settings: give another OUT" >&2; exit 2
+fi
+echo "$settings" > "$out/settings"
 
 if [ ! -e "$out/corpus" ]; then
   rm -rf "$out/part"

@@ -4,7 +4,7 @@
 # CORPUS  folder with train.SOURCE and train.TARGET, a sentence a line, and the same for val and test.
 #         TRAIN, VALID and TEST in the environment name other files.
 # OUT     words/ and bpe/, the text; sweep/, the runs; table.md, scores.png and curves.png. Started again, it goes on
-#         where it stopped.
+#         where it stopped; other overrides need another OUT.
 # In the environment, too: ARCHS="rnnsearch recatt conddec", of which the first is what the others are compared with;
 # SEEDS="1 2 3"; MERGES=4000; TOKENISE=no for text that is in words already; USER_DIR, a folder with parts of your own.
 set -euo pipefail
@@ -15,6 +15,10 @@ corpus=$1 source=$3 target=$4 common=$(cd "$(dirname "$0")/../common" && pwd)
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 shift 4
+if [ -e "$out/overrides" ] && [ "$(< "$out/overrides")" != "$*" ]; then
+  echo "sweep.sh: $out has runs with the overrides '$(< "$out/overrides")', and not '$*': give another OUT" >&2; exit 2
+fi
+echo "$*" > "$out/overrides"
 read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
 read -ra seeds <<< "${SEEDS:-1 2 3}"
 user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
