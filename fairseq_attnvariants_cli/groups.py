@@ -86,7 +86,6 @@ def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0) -> None:
         metavar="N",
         type=positive,
         nargs="+",
-        default=LENGTHS,
         help="of the groups by length (default: 10 20 ..50)",
     )
     parser.add_argument(
@@ -104,8 +103,11 @@ def check_group_options(options: argparse.Namespace, source: bool) -> None:
     Raises:
         UserError: with the reason.
     """
-    if any(low >= high for low, high in zip(options.boundaries, options.boundaries[1:])):
+    boundaries = options.boundaries or []
+    if any(low >= high for low, high in zip(boundaries, boundaries[1:])):
         raise UserError("--boundaries must grow")
+    if boundaries and not (source or options.sentence_groups):
+        raise UserError("--boundaries are of groups by length: give --source or --sentence-groups, too")
     if bool(options.reference_tags) != bool(options.system_tags):
         raise UserError("--reference-tags and --system-tags go together")
     if options.system_tags and len(options.system_tags) != len(options.systems):
@@ -227,11 +229,12 @@ def find_groups(
     if source or sentences:
         lowercase = getattr(options, "lowercase", False)
         counts = [bleu_counts(lines, references, options.tokenize, lowercase) for _, lines in systems]
+        boundaries = options.boundaries or LENGTHS
         if source:
             lengths = [len(line.split()) for line in source]
-            found.append(length_groups("source", lengths, options.boundaries, counts, samples))
+            found.append(length_groups("source", lengths, boundaries, counts, samples))
         if sentences:
-            found += sentence_groups(systems, references, options.boundaries, counts, samples)
+            found += sentence_groups(systems, references, boundaries, counts, samples)
     return found
 
 

@@ -252,7 +252,8 @@ def test_the_picture_is_of_the_line(runs, gated, tmp_path):
 @pytest.mark.parametrize(
     "more, message",
     [
-        (["--line", "13"], "test.xx has lines 1 to 12, and no line 13"),
+        (["--line", "2"], "--line is of the picture that --picture names: give that, too"),
+        (["--line", "13", "--picture", "x.png"], "test.xx has lines 1 to 12, and no line 13"),
         (["--limit", "-1"], "argument --limit: -1 is not at least 0"),
         (["--generate"], "give --reference or --generate, not both"),
         (["--source-table", "x.txt"], "x.txt: the name of a table must end in"),

@@ -23,6 +23,7 @@ from ..tables import Row, add_table_options, tables
 if TYPE_CHECKING:
     from ..attribution import Attribution
 
+WIDTH = 10.0  # of a picture, in inches
 METHODS = {"integrated-gradients": "Integrated gradients", "input-x-gradient": "Input times gradient"}
 
 
@@ -129,7 +130,7 @@ def run(options: argparse.Namespace) -> None:
         raise UserError("--output draws one sentence: give its --line")
     if options.steps is not None and options.method != "integrated-gradients":
         raise UserError("--steps is of --method integrated-gradients")
-    check_drawn(options, "output", "scale_rows")
+    check_drawn(options, "output", "scale_rows", "width")
     given, shown = forced(options), names(options, options.path)
     complete = options.method == "integrated-gradients"
     with contextlib.ExitStack() as outputs:
@@ -155,7 +156,7 @@ def run(options: argparse.Namespace) -> None:
         if save:
             pairs = zip(shown, systems, strict=True)
             heat_maps = [panel for name, [one] in pairs for panel in panels(name, one, options.method)]
-            save(draw(heat_maps, options.width, options.scale_rows, "attention weight, share of attributions"))
+            save(draw(heat_maps, options.width or WIDTH, options.scale_rows, "attention weight, share of attributions"))
         rows = [summary(name, sentences, complete) for name, sentences in zip(shown, systems, strict=True)]
         headers = ("system", "sentences", "Kendall's tau", "95% ±", "gap")
         write("agreement", headers, rows, {"Kendall's tau": 3, "95% ±": 3, "gap": 4})
@@ -190,8 +191,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--values", metavar="FILE", help="write attributions and attention, a JSON object a sentence")
     parser.add_argument("--html", metavar="FILE", help="write a page with the source's words shaded")
     parser.add_argument("--output", metavar="FILE", help="draw the sentence of --line: .png, .svg or .pdf")
-    parser.add_argument(
-        "--width", metavar="INCHES", type=length, default=10, help="heat maps beyond go below (default: %(default)s)"
-    )
+    parser.add_argument("--width", metavar="INCHES", type=length, help=f"heat maps beyond go below (default: {WIDTH})")
     parser.add_argument("--scale-rows", action="store_true", help="scale each target word's row to the largest")
     add_dark_option(parser)

@@ -105,7 +105,7 @@ def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Decode, average, print the tables, draw."""
-    check_drawn(options, "picture")
+    check_drawn(options, "picture", "line")
     given = forced(options)
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> None:
         names = gate_names(parts)
         check_sides(options, names)
         text = read_text(options, system, reference=given)
-        chosen = options.line - 1
+        chosen = 0 if options.line is None else options.line - 1
         text.select(chosen)  # refuses what is not there
         if not given:
             text = generate(system, text, options)
@@ -179,6 +179,4 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--values", metavar="FILE", help="write each word's gates, a JSON object for each sentence")
     parser.add_argument("--picture", metavar="FILE", help="draw the gates of one sentence as .png, .svg or .pdf")
     add_dark_option(parser)
-    parser.add_argument(
-        "--line", metavar="N", type=int, default=1, help="of the picture, from 1 (default: %(default)s)"
-    )
+    parser.add_argument("--line", metavar="N", type=int, help="of the picture, from 1 (default: 1)")

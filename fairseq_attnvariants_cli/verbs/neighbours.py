@@ -110,8 +110,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--lexicon lexicon.en-de.tsv --table table7.csv"
     )
     add_system_options(parser, ensemble=False)
-    parser.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")
-    parser.add_argument("--count", metavar="N", type=positive, default=10, help="or how many (default: %(default)s)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")
+    which.add_argument("--count", metavar="N", type=positive, default=10, help="or how many (default: %(default)s)")
     parser.add_argument(
         "--top", metavar="K", type=positive, default=1, help="target words for each (default: %(default)s)"
     )

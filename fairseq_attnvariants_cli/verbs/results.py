@@ -118,6 +118,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("--plot draws scores: name a --gen-subset")
     if options.plot and len(subsets) > 1 and not options.dial:
         raise UserError(f"--plot draws one test set, and there are {len(subsets)}: name one, or their --dial")
+    if options.curve_measure and not options.curves:
+        raise UserError("--curve-measure is of the picture that --curves names: give that, too")
     if options.seed_table and not subsets:
         raise UserError("--seed-table has scores: name a --gen-subset")
     if options.dial and len(options.dial.values) != len(subsets):
@@ -151,7 +153,7 @@ def run(options: argparse.Namespace) -> None:
         if seeds:
             seeds(*every_seed(found, results, options))
         if curves:
-            curves(draw_curves(found, options.curve_measure))
+            curves(draw_curves(found, options.curve_measure or "ppl"))
         if plot and options.dial:
             plot(draw_dial(found, results, options.gen_subset, options.dial))
         elif plot:
@@ -236,7 +238,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--seed-table", metavar="FILE", help="write the scores of every seed, too, in one of the same formats"
     )
     parser.add_argument("--curves", metavar="FILE", help="draw learning curves from fairseq's logs")
-    parser.add_argument("--curve-measure", metavar="NAME", default="ppl", help="as the log names it (default: ppl)")
+    parser.add_argument("--curve-measure", metavar="NAME", help="as the log names it (default: ppl)")
     parser.add_argument(
         "--plot",
         metavar="FILE",
