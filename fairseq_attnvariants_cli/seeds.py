@@ -5,6 +5,7 @@ from statistics import mean
 from typing import List, NamedTuple, Optional, Sequence
 
 CONFIDENCE = 0.95
+ROUNDING = 1e-9  # differences below are of arithmetic
 
 
 class Estimate(NamedTuple):
@@ -33,8 +34,8 @@ def estimate(values: Sequence[float]) -> Estimate:
     Two that are equal, as shares of few sentences often are, do not tell how far a third would lie, and are like one.
     """
     n, centre = len(values), mean(values)
-    if len(set(values)) == 1:
-        return Estimate(n, centre, None, None) if n < 3 else Estimate(n, centre, 0.0, float(centre == 0))
+    if all(abs(value - centre) < ROUNDING for value in values):
+        return Estimate(n, centre, None, None) if n < 3 else Estimate(n, centre, 0.0, float(abs(centre) < ROUNDING))
     from scipy.stats import ttest_1samp
 
     test = ttest_1samp(values, 0)

@@ -89,6 +89,7 @@ def test_intervals_and_p_are_those_of_scipy(seeds):
 def test_one_seed_and_equal_seeds():
     assert estimate([3.0]) == Estimate(1, 3.0, None, None) and verdict([estimate([3.0])], 5) is None
     assert estimate([2.0, 2.0]) == Estimate(2, 2.0, None, None) and verdict([estimate([2.0, 2.0])], 5) is None
+    assert estimate([0.1 + 0.2, 0.3]).p is None and estimate([0.1 + 0.2, 0.3, 0.3]).margin == 0
     assert estimate([0.0] * 3) == Estimate(3, 0.0, 0.0, 1.0) and estimate([2.0] * 3) == Estimate(3, 2.0, 0.0, 0.0)
 
 
