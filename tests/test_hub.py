@@ -47,15 +47,15 @@ def test_an_option_that_search_does_not_have(runs):
             translate("ant", beem=5)
 
 
-@pytest.mark.parametrize("folder,name,data,message", [
+@pytest.mark.parametrize("folder,name,text,message", [
     ("checkpoint_best.pt", "model.pt", "{data}", "is a file: give its folder and its name, '.*', 'checkpoint_best.pt'"),
     ("", "model.pt", "{data}", "there is no model.pt in .*: give its name there as checkpoint_file"),
     ("", "checkpoint_best.pt", "{data}/none", "no dictionaries, dict.*.txt, in .*none: give the folder of fairseq"),
     ("", "checkpoint_best.pt", ".", "no dictionaries, .* begins with a dot is taken from the model's folder"),
 ])  # fmt: skip
-def test_what_is_not_there_is_named(runs, folder, name, data, message):
+def test_what_is_not_there_is_named(runs, folder, name, text, message):
     with pytest.raises(ValueError, match=message):
-        AttentionRNNModel.from_pretrained(runs.rnnsearch / folder, name, data.format(data=runs.data))
+        AttentionRNNModel.from_pretrained(runs.rnnsearch / folder, name, text.format(data=runs.data))
 
 
 def test_an_unknown_arch(capsys):
