@@ -197,11 +197,17 @@ def warm():
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory):
-    """The binarised corpus of reversed sentences, its text beside it."""
+def binarised(tmp_path_factory):
+    """The corpus of reversed sentences, its text beside it."""
     folder = tmp_path_factory.mktemp("corpus")
     corpus.write_corpus(folder)
     return corpus.preprocess(folder)
+
+
+@pytest.fixture(scope="session")
+def data(binarised):
+    """The same, where a module has none of its own."""
+    return binarised
 
 
 class Trained(NamedTuple):
@@ -214,9 +220,9 @@ class Trained(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def runs(data):
+def runs(binarised):
     """What the verbs that read a model are tried on."""
-    folder = data.parent
+    data, folder = binarised, binarised.parent
     common = ["--max-epoch", "2", "--save-interval-updates", "10"]
     corpus.run("fairseq-train", *corpus.train_arguments(data, folder / "rnnsearch", *common))
     lstm = [data, "--user-dir", corpus.USER_DIR, "--arch", "lstm", "--encoder-bidirectional", "--save-dir"]
