@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from .model import Forced
 
+WIDTH = 10  # of a picture, in inches
 CELL = 0.24  # of a heat map, in inches
 SMALLEST = 0.1
 GAP = 0.4  # between heat maps
@@ -60,7 +61,7 @@ def short(words: Sequence[str]) -> List[str]:
 
 
 def draw(
-    heat_maps: Sequence[Panel], width: float = 10, relative: bool = False, label: str = "attention weight"
+    heat_maps: Sequence[Panel], width: float = WIDTH, relative: bool = False, label: str = "attention weight"
 ) -> "Figure":
     """Heat maps in rows: source words above, target words at the left, the background's colour for 0.
 

@@ -26,7 +26,7 @@ def check_drawn(options: argparse.Namespace, picture: str, *others: str) -> None
         UserError: that is so.
     """
     for name in ("dark", *others):
-        if getattr(options, name) and not getattr(options, picture):
+        if getattr(options, name, None) and not getattr(options, picture):
             raise UserError(f"--{name.replace('_', '-')} is of the picture that --{picture} names: give that, too")
 
 

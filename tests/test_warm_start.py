@@ -16,6 +16,14 @@ CHOICE = "hidden.weight", "hidden.bias", "target.weight", "context.weight"
 HIERARCHY = dict(encoder_type="hierarchical", attention_via=True)
 
 
+def saved(model, runs, path):
+    """A checkpoint of a model, all else as that of a training has it; returns the path."""
+    state = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))
+    config = {**OmegaConf.to_container(state["cfg"]), "model": vars(model.cfg)}
+    torch.save({**state, "model": model.state_dict(), "cfg": config}, path)
+    return str(path)
+
+
 @pytest.mark.parametrize(
     "option,there,here,more",
     [
@@ -30,10 +38,8 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     """Though their parameters have the same names and sizes."""
     donor, other = build("rnnsearch", **more, **{option: there}), build("rnnsearch", seed=1, **more, **{option: here})
     assert {n: p.shape for n, p in donor.named_parameters()} == {n: p.shape for n, p in other.named_parameters()}
-    state = {**load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt")), "model": donor.state_dict()}
-    path = tmp_path / "donor.pt"
-    torch.save({**state, "cfg": {**OmegaConf.to_container(state["cfg"]), "model": vars(donor.cfg)}}, path)
-    started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=str(path))
+    path = saved(donor, runs, tmp_path / "donor.pt")
+    started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path)
     strange = {name for name, _ in started.named_parameters() if name.startswith(PARTS[option])}
     assert started.warm_started.other == dict.fromkeys(strange, f"of another {option} there") and strange
     for name, parameter in started.named_parameters():
@@ -47,22 +53,15 @@ def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):
     state = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))
     more = {"decoder_out_embed_dim": state["cfg"]["model"]["decoder_embed_dim"]}
     untied = AttentionRNNModel.build_model(Namespace(**{**state["cfg"]["model"], **more}), task)
-    path = str(tmp_path / "untied.pt")
-    content = {**state, "model": untied.state_dict(), "cfg": {**OmegaConf.to_container(state["cfg"])}}
-    content["cfg"]["model"] = {**state["cfg"]["model"], **more}
-    torch.save(content, path)
-    more.update(share_decoder_input_output_embed=True, warm_start=path)
+    more.update(share_decoder_input_output_embed=True, warm_start=saved(untied, runs, tmp_path / "untied.pt"))
     tied = AttentionRNNModel.build_model(Namespace(**{**state["cfg"]["model"], **more}), task)
     assert torch.equal(tied.decoder.embed_tokens.weight, untied.decoder.embed_tokens.weight)
     assert tied.warm_started.other == {"decoder.output_projection.weight": "tied to decoder.embed_tokens.weight here"}
 
 
 def test_a_donor_that_chose_its_number_type_has_nothing_more(runs, tmp_path):
-    state = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))
     donor = build("rnnsearch", compute_dtype="auto")
-    config = {**OmegaConf.to_container(state["cfg"]), "model": vars(donor.cfg)}
-    torch.save({**state, "model": donor.state_dict(), "cfg": config}, tmp_path / "donor.pt")
-    started = build("rnnsearch", seed=1, warm_start=str(tmp_path / "donor.pt"))
+    started = build("rnnsearch", seed=1, warm_start=saved(donor, runs, tmp_path / "donor.pt"))
     assert not started.warm_started.left and not started.warm_started.other
 
 
@@ -74,9 +73,7 @@ def test_a_warm_start_goes_both_ways(runs, tmp_path):
         cfg = Namespace(**{**state["cfg"]["model"], "warm_start": str(path / "checkpoint_last.pt"), "copying": copy})
         built.append(AttentionRNNModel.build_model(cfg, task))
         path = tmp_path
-        state = {**state, "model": built[-1].state_dict(), "cfg": {**OmegaConf.to_container(state["cfg"])}}
-        state["cfg"]["model"] = vars(cfg)
-        torch.save(state, path / "checkpoint_last.pt")
+        saved(built[-1], runs, path / "checkpoint_last.pt")
     first, last = built
     assert [*first.warm_started.other] == [f"decoder.network.readout.{name}" for name in CHOICE] and first.cfg.copying
     assert not last.warm_started.other and not last.cfg.copying

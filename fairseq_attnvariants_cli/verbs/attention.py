@@ -3,7 +3,7 @@
 import argparse
 from typing import List
 
-from ..heatmaps import LONGEST, Panel, draw, panels
+from ..heatmaps import LONGEST, WIDTH, Panel, draw, panels
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names
 from ..pictures import add_dark_option, picture
 
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_pieces_option(parser)
     parser.add_argument("--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
     parser.add_argument(
-        "--width", metavar="INCHES", type=length, default=10, help="heat maps beyond go below (default: %(default)s)"
+        "--width", metavar="INCHES", type=length, default=WIDTH, help="heat maps beyond go below (default: %(default)s)"
     )
     parser.add_argument("--scale-rows", action="store_true", help="scale each target word's weights to the largest")
     add_dark_option(parser)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from ..files import UserError, write_whole
-from ..heatmaps import Panel, draw, visible
+from ..heatmaps import WIDTH, Panel, draw, visible
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names, positive
 from ..pictures import add_dark_option, check_drawn, picture
 from ..pieces import join_attention, join_sentence, summed
@@ -23,7 +23,6 @@ from ..tables import Row, add_table_options, tables
 if TYPE_CHECKING:
     from ..attribution import Attribution
 
-WIDTH = 10.0  # of a picture, in inches
 METHODS = {"integrated-gradients": "Integrated gradients", "input-x-gradient": "Input times gradient"}
 
 

@@ -9,7 +9,7 @@ from ..charts import Dial, draw_curves, draw_dial, draw_scores
 from ..files import UserError
 from ..measures import TOKENIZERS
 from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, amount, natural
-from ..pictures import picture
+from ..pictures import check_drawn, picture
 from ..runs import Run, find_runs, systems
 from ..scoring import KNOWN, MEASURES, Place, Scores, evaluate, wanted
 from ..seeds import Estimate, estimate, holm, verdict
@@ -118,8 +118,7 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("--plot draws scores: name a --gen-subset")
     if options.plot and len(subsets) > 1 and not options.dial:
         raise UserError(f"--plot draws one test set, and there are {len(subsets)}: name one, or their --dial")
-    if options.curve_measure and not options.curves:
-        raise UserError("--curve-measure is of the picture that --curves names: give that, too")
+    check_drawn(options, "curves", "curve_measure")
     if options.seed_table and not subsets:
         raise UserError("--seed-table has scores: name a --gen-subset")
     if options.dial and len(options.dial.values) != len(subsets):
@@ -147,8 +146,9 @@ def run(options: argparse.Namespace) -> None:
             found = {options.baseline: found[options.baseline], **found}
         results = evaluate(found, options)
         headers, rows = summary(found, results, options)
-        digits = {header: options.digits for name in wanted(options) for header in headers if header.startswith(name)}
-        digits.update({header: 4 for header in headers if header.endswith(" p")})
+        digits: Dict[str, int] = {}
+        for measure in wanted(options):
+            digits.update({measure: options.digits, f"{measure} difference": options.digits, f"{measure} p": 4})
         write("results", headers, rows, digits)
         if seeds:
             seeds(*every_seed(found, results, options))
