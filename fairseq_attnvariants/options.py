@@ -227,8 +227,8 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch="none",
     )
     initial_state: Optional[INITIAL_STATE] = option(  # type: ignore[valid-type]
-        "the decoder starts from the backward state at the first word, through tanh ('first') or not ('linear'), or "
-        "from the mean annotation ('mean')",
+        "the decoder starts from the backward state at the first word (where the top layer has none, from the forward "
+        "state at the last), through tanh ('first') or not ('linear'), or from the mean annotation ('mean')",
         rnnsearch="first",
     )
     readout: Optional[str] = option(
@@ -249,7 +249,8 @@ class AttentionRNNConfig(FairseqDataclass):
         "annotations carry the source embeddings (source-side bridging)", rnnsearch=False
     )
     bridge_target: Optional[bool] = option(
-        "the decoder's last cell reads the embedding of the most attended source word (target-side bridging)",
+        "the cell that reads the context reads the embedding of the most attended source word, too (target-side "
+        "bridging)",
         rnnsearch=False,
     )
     bridge_direct: Optional[BRIDGE_DIRECT] = option(  # type: ignore[valid-type]
@@ -410,7 +411,7 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     search_dtype: SEARCH_DTYPE = option(  # type: ignore[valid-type]
         "number type of the decoder's matrix products in search, for --model-overrides: 'float32', 'bfloat16' (on CUDA "
-        "TF32), the quicker of the two ('auto'), or 'int8', which rounds more and is quicker still on a CPU",
+        "TF32), the quicker of the two ('auto'), or 'int8', which rounds more and is quicker for wide models on some",
         "float32",
     )
     coverage_penalty: float = option(

@@ -1,4 +1,4 @@
-"""Files as the verbs read and write them. Text is UTF-8, its lines end at a line feed and nowhere else."""
+"""Files as the subcommands read and write them. Text is UTF-8, its lines end at a line feed and nowhere else."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants VERB``: what stock fairseq has no command for."""
+"""``fairseq-attnvariants SUBCOMMAND``: what stock fairseq has no command for."""
 
 import argparse
 import importlib
@@ -18,13 +18,13 @@ PROGRAM = "fairseq-attnvariants"
 LARGE = ("--batch-size", "--max-tokens", "--bootstrap")  # options that take memory
 OUT_OF_MEMORY = re.compile("out of memory|allocate memory")  # in a RuntimeError of torch
 
-# verbs that print a folder of the package that fairseq reads
+# subcommands that print a folder of the package that fairseq reads
 FOLDERS = {
     "user-dir": (".", "print the path for --user-dir and common.user_dir"),
     "config-dir": ("config", "print the path for fairseq-hydra-train --config-dir"),
 }
-# a verb's module is imported only when it is asked for, and torch and fairseq only where a verb runs a model
-VERBS = {
+# a module is imported only when its subcommand is asked for, and torch and fairseq only where that runs a model
+SUBCOMMANDS = {
     "lexicon": "make the word table of replace-unk from the training text",
     "replace-unk": "replace the UNKs in what fairseq-generate printed",
     "align": "word alignments from attention, under forced decoding",
@@ -49,7 +49,7 @@ VERBS = {
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run one verb; returns the exit status: its own, or 2 for what the user can mend, which one sentence says."""
+    """Run a subcommand; returns the exit status: its own, or 2 for what the user can mend, which one sentence says."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
@@ -77,11 +77,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
             raise
-        return refuse(arguments, f"{reason(error)}: make {', '.join(LARGE)} smaller, of those that this verb has")
+        return refuse(arguments, f"{reason(error)}: make {', '.join(LARGE)} smaller, of those that this subcommand has")
 
 
 def refuse(arguments: Sequence[str], why: str) -> int:
-    """Say on standard error, in one line, why a verb was not run to its end; returns the exit status."""
+    """Say on standard error, in one line, why a subcommand was not run to its end; returns the exit status."""
     print(f"{' '.join([PROGRAM, *arguments[:1]])}: {why}".replace("\n", " "), file=sys.stderr)
     return 2
 
@@ -117,16 +117,16 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of the command, with the options of the verb that ``arguments`` begin with."""
+    """The parser of the command, with the options of the subcommand that ``arguments`` begin with."""
     command = Parser(prog=PROGRAM, description=__doc__)
     command.add_argument("--version", action="version", version=f"{PROGRAM} {installed(PROGRAM)}")
-    verbs = command.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for verb, (_, summary) in FOLDERS.items():
-        verbs.add_parser(verb, help=summary, description=summary).set_defaults(run=print_folder)
-    for verb, summary in VERBS.items():
-        described = verbs.add_parser(verb, help=summary)
-        if [verb] == [*arguments[:1]]:
-            module = importlib.import_module(f".verbs.{verb.replace('-', '_')}", __package__)
+    subcommands = command.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
+    for subcommand, (_, summary) in FOLDERS.items():
+        subcommands.add_parser(subcommand, help=summary, description=summary).set_defaults(run=print_folder)
+    for subcommand, summary in SUBCOMMANDS.items():
+        described = subcommands.add_parser(subcommand, help=summary)
+        if [subcommand] == [*arguments[:1]]:
+            module = importlib.import_module(f".subcommands.{subcommand.replace('-', '_')}", __package__)
             module.add(described)
             described.set_defaults(run=module.run)
     return command
@@ -135,7 +135,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def print_folder(options: argparse.Namespace) -> None:
     """Run one of :data:`FOLDERS`."""
     with standard_output() as output:
-        print(package_dir() / FOLDERS[options.verb][0], file=output)
+        print(package_dir() / FOLDERS[options.subcommand][0], file=output)
 
 
 def package_dir() -> Path:

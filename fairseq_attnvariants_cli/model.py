@@ -1,4 +1,4 @@
-"""How every verb reads a model and its data, and runs one on the other.
+"""How every subcommand reads a model and its data, and runs one on the other.
 
 :func:`load` gives a :class:`System`, :func:`read_text` a :class:`Text` that its task can read. :func:`generate` is beam
 search; :func:`force` decodes known targets and gives what the models return beside the logits, sentence by sentence,

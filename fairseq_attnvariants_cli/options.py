@@ -1,4 +1,4 @@
-"""Options that several verbs have."""
+"""Options that several subcommands have."""
 
 import argparse
 import math
@@ -44,7 +44,7 @@ def add_system_options(parser: argparse.ArgumentParser, several: bool = False, e
 
 
 def add_user_dir_option(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`~.model.import_user_dirs` reads, which the command does before a verb runs."""
+    """Add what :func:`~.model.import_user_dirs` reads, which the command does before a subcommand runs."""
     parser.add_argument(
         "--user-dir",
         metavar="FOLDER",

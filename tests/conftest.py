@@ -221,7 +221,7 @@ class Trained(NamedTuple):
 
 @pytest.fixture(scope="session")
 def runs(binarised):
-    """What the verbs that read a model are tried on."""
+    """What the subcommands that read a model are tried on."""
     data, folder = binarised, binarised.parent
     common = ["--max-epoch", "2", "--save-interval-updates", "10"]
     corpus.run("fairseq-train", *corpus.train_arguments(data, folder / "rnnsearch", *common))
@@ -246,7 +246,7 @@ def runs(binarised):
 
 @pytest.fixture(scope="session")
 def characters(runs):
-    """Attention via attention, for the verbs that read it."""
+    """Attention via attention, for the subcommands that read it."""
     task = ["--user-dir", corpus.USER_DIR, "--task", "char_translation"]
     data = corpus.preprocess(runs.text, "characters", *task)
     sizes = ["--encoder-char-hidden-size", "16", "--decoder-out-embed-dim", "16", "--attention-dim", "16"]

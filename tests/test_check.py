@@ -455,6 +455,6 @@ def test_errors_of_a_demand_have_a_place(mine, capsys):
     assert "\n                  AssertionError (mine/__init__.py, line 14)\n" in capsys.readouterr().out
 
 
-def test_no_wrong_option_passes_another_verb(capsys):
+def test_no_wrong_option_passes_another_subcommand(capsys):
     assert main(["user-dir", "--nosuch"]) == 2
     assert "unrecognized arguments: --nosuch" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.verbs.aer import Gold, error_rate, parse_gold, soft_error_rate
+from fairseq_attnvariants_cli.subcommands.aer import Gold, error_rate, parse_gold, soft_error_rate
 
 LINKS = st.sets(st.tuples(st.integers(0, 99), st.integers(0, 99)))
 
@@ -76,12 +76,12 @@ def test_nothing_to_divide_by():
     assert error_rate([(set(), Gold(set(), set()))]) == (None, None, None)
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes the files, and returns the arguments of the verb."""
+    """Writes the files, and returns the arguments of the subcommand."""
     files = dict(gold="1-1 2-2 3?2\n1-1\n", hard="0-0 2-1\n0-0\n", soft="1.0,0,0 0,0,1.0\n1\n")
     files |= dict(source="a b c\na\n", target="x y\nx\n")
 
@@ -95,7 +95,7 @@ def command(tmp_path):
     return write
 
 
-def test_verb_prints_and_writes_the_table(command, tmp_path, capfd):
+def test_subcommand_prints_and_writes_the_table(command, tmp_path, capfd):
     assert main(command()) == 0
     rows = json.loads((tmp_path / "table.json").read_text())
     assert [row["measure"] for row in rows] == ["AER", "SAER"]

@@ -14,7 +14,7 @@ from fairseq_attnvariants_cli.alignments import format_soft, hard_links, parse_l
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import Forced, Limits, batches
 from fairseq_attnvariants_cli.pieces import join_attention, join_tokens, word_numbers
-from fairseq_attnvariants_cli.verbs.align import word_attention
+from fairseq_attnvariants_cli.subcommands.align import word_attention
 
 PIECES = {
     "@@ ": st.sampled_from(["a", "b@@", "@@", "cd"]),
@@ -117,7 +117,7 @@ def test_batches_hold_every_sentence_once_and_one_source_length(lengths, sentenc
         assert len(batch) == 1 or len(batch) * max(max(lengths[k]) for k in batch) <= tokens
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 def arguments(runs, tmp_path, path, *more):

@@ -109,7 +109,7 @@ def test_a_font_for_another_script_is_found():
     assert len(font_families("a\u4e2d")) == 2
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 def arguments(runs, tmp_path, *more):

@@ -22,7 +22,7 @@ from fairseq_attnvariants_cli.attribution import (
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import Limits
-from fairseq_attnvariants_cli.verbs.attribute import agreement, in_words, shaded_html, shares
+from fairseq_attnvariants_cli.subcommands.attribute import agreement, in_words, shaded_html, shares
 
 PAD = 1
 LIMIT = Limits(64, 4000)
@@ -190,7 +190,7 @@ def test_words_are_shaded_and_escaped():
     assert '<span class="less" style="--w: 0.50" title="-1.000">c</span>' in table and table.count("<tr>") == 2
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 @pytest.fixture

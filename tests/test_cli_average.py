@@ -74,7 +74,7 @@ def test_the_best_are_chosen_by_value_and_copies_count_once(runs, tmp_path, maxi
         best(str(tmp_path), 4)
 
 
-def test_verb_averages_and_fairseq_generates(runs, tmp_path):
+def test_subcommand_averages_and_fairseq_generates(runs, tmp_path):
     output = tmp_path / "average.pt"
     assert main(["average", "--folder", str(runs.rnnsearch), "--last", "2", "--output", str(output)]) == 0
     first, second = (read_checkpoint(runs.rnnsearch / f"checkpoint{k}.pt")["model"] for k in (1, 2))

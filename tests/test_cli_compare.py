@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.verbs.compare import Translation, matching, read_system, reference_html, words_html
+from fairseq_attnvariants_cli.subcommands.compare import Translation, matching, read_system, reference_html, words_html
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
@@ -81,12 +81,12 @@ def test_faint_attention_is_left_out():
     )
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes output with alignments, a bare text and its sides, and returns the arguments of the verb."""
+    """Writes output with alignments, a bare text and its sides, and returns the arguments of the subcommand."""
 
     def write(**changed):
         files = dict(hard=HARD, bare="x & y\nder hund\n", source="a & b\nthe small <dog>\n")

@@ -8,7 +8,7 @@ import torch
 from fairseq_attnvariants_cli import model
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import Forced
-from fairseq_attnvariants_cli.verbs.eos import count_ends
+from fairseq_attnvariants_cli.subcommands.eos import count_ends
 
 
 def pair(*rows):
@@ -21,7 +21,7 @@ def test_only_the_last_row_counts():
     assert count_ends([pair(no, yes), pair(yes, no), pair([1.0]), pair([0.5, 0.5])]) == 2
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 def arguments(runs, *more):

@@ -14,7 +14,7 @@ from fairseq_attnvariants_cli.gated import KINDS, gate_names, gated_parts
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System, load
 from fairseq_attnvariants_cli.pieces import join_sentence, join_values
-from fairseq_attnvariants_cli.verbs.gates import averages, draw
+from fairseq_attnvariants_cli.subcommands.gates import averages, draw
 
 # ---- words and averages
 
@@ -79,7 +79,7 @@ def test_a_model_without_gates_is_refused():
         gated_parts(system("adaptive_both", count=2))
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 def arguments(runs, path, *more):
@@ -96,7 +96,7 @@ def values(runs, tmp_path, path, *more):
 
 
 def test_gates_of_the_encoder_follow_the_equation(runs, gated, tmp_path):
-    """Against states from plain loops, one sentence at a time; the verb has them in batches."""
+    """Against states from plain loops, one sentence at a time; the subcommand has them in batches."""
     loaded = load(str(gated), str(runs.data), cpu=True)
     dictionary = loaded.task.source_dictionary
     for record in values(runs, tmp_path, gated):

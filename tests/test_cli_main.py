@@ -1,4 +1,4 @@
-"""The command as a whole: what it imports, and what all verbs have in common."""
+"""The command as a whole: what it imports, and what all subcommands have in common."""
 
 import ast
 import json
@@ -14,10 +14,10 @@ import torch
 
 import fairseq_attnvariants
 import fairseq_attnvariants_cli
-from fairseq_attnvariants_cli.main import FOLDERS, VERBS, main, parser
+from fairseq_attnvariants_cli.main import FOLDERS, SUBCOMMANDS, main, parser
 
 FOLDER = Path(fairseq_attnvariants_cli.__file__).parent
-MODULES = {verb: verb.replace("-", "_") for verb in VERBS}
+MODULES = {subcommand: subcommand.replace("-", "_") for subcommand in SUBCOMMANDS}
 ON_MODELS = [
     "align",
     "attention",
@@ -72,17 +72,17 @@ def texts(tmp_path):
 # ---- what is imported
 
 
-def test_every_verb_is_tried():
-    assert {*ON_TEXT, *ON_MODELS} == set(VERBS)
+def test_every_subcommand_is_tried():
+    assert {*ON_TEXT, *ON_MODELS} == set(SUBCOMMANDS)
 
 
-@pytest.mark.parametrize("verb", ON_TEXT)
-def test_verbs_on_text_need_neither_fairseq_nor_torch(texts, verb):
-    found = run(ON_TEXT[verb], texts, without=["fairseq", "torch"])
+@pytest.mark.parametrize("subcommand", ON_TEXT)
+def test_subcommands_on_text_need_neither_fairseq_nor_torch(texts, subcommand):
+    found = run(ON_TEXT[subcommand], texts, without=["fairseq", "torch"])
     assert (found.returncode, found.stderr.count("Traceback")) == (0, 0) and found.stdout, found.stderr
 
 
-@pytest.mark.parametrize("line", ["--help", *FOLDERS, *(f"{verb} --help" for verb in VERBS)])
+@pytest.mark.parametrize("line", ["--help", *FOLDERS, *(f"{subcommand} --help" for subcommand in SUBCOMMANDS)])
 def test_help_imports_nothing_heavy(line):
     """What makes an answer last seconds."""
     heavy = {"torch", "fairseq", "fairseq_attnvariants", "matplotlib"}
@@ -98,27 +98,27 @@ def test_help_imports_nothing_heavy(line):
     assert (found.returncode, found.stderr) == (0, "") and found.stdout
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_examples_can_be_copied(verb, capsys, monkeypatch):
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
+def test_examples_can_be_copied(subcommand, capsys, monkeypatch):
     """However narrow the terminal is; and fairseq's commands in them know the plugin."""
     monkeypatch.setenv("COLUMNS", "60")
     with pytest.raises(SystemExit):
-        main([verb, "--help"])
+        main([subcommand, "--help"])
     example = capsys.readouterr().out.partition("\nexample:\n")[2]
-    assert max(map(len, example.splitlines()), default=0) <= 60 and (example or verb == "env")
+    assert max(map(len, example.splitlines()), default=0) <= 60 and (example or subcommand == "env")
     for command in example.replace("\\\n", " ").split("&&"):
         words = shlex.split(command.partition(">")[0])
         if words[:1] == ["fairseq-generate"]:
             assert words[words.index("--user-dir") + 1] == "$(fairseq-attnvariants user-dir)"
         elif words:
-            assert words[:2] == ["fairseq-attnvariants", verb] and parser(words[1:]).parse_args(words[1:])
+            assert words[:2] == ["fairseq-attnvariants", subcommand] and parser(words[1:]).parse_args(words[1:])
 
 
-@pytest.mark.parametrize("verb", ON_MODELS)
-def test_a_missing_fairseq_is_one_line(tmp_path, verb):
-    line = f"{verb} data --path x.pt" + (" --output p.png" if verb == "attention" else "")
+@pytest.mark.parametrize("subcommand", ON_MODELS)
+def test_a_missing_fairseq_is_one_line(tmp_path, subcommand):
+    line = f"{subcommand} data --path x.pt" + (" --output p.png" if subcommand == "attention" else "")
     line = {"average": "average x.pt --output y.pt", "results": "results .", "check": "check --arch dl4mt"}.get(
-        verb, line
+        subcommand, line
     )
     found = python(f"""if True:
         import importlib.metadata, sys
@@ -137,10 +137,10 @@ def test_a_missing_fairseq_is_one_line(tmp_path, verb):
     assert "fairseq 0.12.2, which is not installed: run 'pip install --no-deps fairseq==0.12.2'" in found.stderr
 
 
-def test_no_verb_imports_a_verb():
+def test_no_subcommand_imports_another():
     """And so none can change another's behaviour."""
     for module in MODULES.values():
-        tree = ast.parse((FOLDER / "verbs" / f"{module}.py").read_text())
+        tree = ast.parse((FOLDER / "subcommands" / f"{module}.py").read_text())
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
         assert not imported & set(MODULES.values()), module
 
@@ -175,7 +175,7 @@ def test_the_module_is_the_command(texts):
     assert (found.returncode, found.stdout) == (0, "0-0 1-1\n")
 
 
-# ---- options that verbs share
+# ---- options that subcommands share
 
 
 @pytest.fixture
@@ -184,9 +184,9 @@ def here(texts, monkeypatch):
     return texts
 
 
-@pytest.mark.parametrize("verb", ["aer", "confusion", "overtranslation"])
-def test_a_table_as_json(here, capsys, verb):
-    assert main([*ON_TEXT[verb].split(), "--json", "--table", "table.json"]) == 0
+@pytest.mark.parametrize("subcommand", ["aer", "confusion", "overtranslation"])
+def test_a_table_as_json(here, capsys, subcommand):
+    assert main([*ON_TEXT[subcommand].split(), "--json", "--table", "table.json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((here / "table.json").read_text()) != []
 
 
@@ -197,18 +197,18 @@ def test_several_tables_as_json(here, capsys):
     assert found["groups"] == json.loads((here / "groups.json").read_text())
 
 
-def test_every_verb_with_a_table_has_json(capsys):
-    for verb in VERBS:
-        if verb not in ("average", "check"):  # check has no table, but a list of demands
+def test_every_subcommand_with_a_table_has_json(capsys):
+    for subcommand in SUBCOMMANDS:
+        if subcommand not in ("average", "check"):  # check has no table, but a list of demands
             with pytest.raises(SystemExit):
-                main([verb, "--help"])
+                main([subcommand, "--help"])
             text = capsys.readouterr().out
-            assert ("--json" in text) == ("table FILE" in text), verb
+            assert ("--json" in text) == ("table FILE" in text), subcommand
 
 
 @pytest.mark.parametrize("line, message", [
-    ("", "fairseq-attnvariants: the following arguments are required: VERB (see fairseq-attnvariants --help)"),
-    ("nothing", "fairseq-attnvariants nothing: argument VERB: invalid choice: 'nothing'"),
+    ("", "fairseq-attnvariants: the following arguments are required: SUBCOMMAND (see fairseq-attnvariants --help)"),
+    ("nothing", "fairseq-attnvariants nothing: argument SUBCOMMAND: invalid choice: 'nothing'"),
     ("eos data", "the following arguments are required: --path (see fairseq-attnvariants eos --help)"),
     ("eos data --path x --beam 0", "argument --beam: 0 is not at least 1"),
     ("eos data --path x --beam few", "argument --beam: invalid int value: 'few'"),
@@ -228,11 +228,11 @@ def test_out_of_memory_is_one_sentence(here, capfd, monkeypatch):
         def fails(*_, error=error):
             raise error
 
-        monkeypatch.setattr("fairseq_attnvariants_cli.verbs.score.scores", fails)
+        monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails)
         assert main(["score", "source", "--reference", "target"]) == 2
         assert f"score: {error}: make --batch-size" in capfd.readouterr().err
     with pytest.raises(RuntimeError, match="other"):
-        monkeypatch.setattr("fairseq_attnvariants_cli.verbs.score.scores", fails_otherwise)
+        monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails_otherwise)
         main(["score", "source", "--reference", "target"])
 
 
@@ -263,11 +263,11 @@ def test_a_seed_that_is_no_number(here, capfd, monkeypatch):
     assert "SACREBLEU_SEED=abc in the environment is neither a number nor none" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["eos", "attention", "score", "compare"])
-def test_systems_have_names(here, capsys, verb):
+@pytest.mark.parametrize("subcommand", ["eos", "attention", "score", "compare"])
+def test_systems_have_names(here, capsys, subcommand):
     lines = {"eos": "eos data --path a --path b", "attention": "attention data --path a --path b --output p.png"}
     lines |= {"score": "score target target --reference target", "compare": "compare target target --output page.html"}
-    assert main([*lines[verb].split(), "--name", "one"]) == 2
+    assert main([*lines[subcommand].split(), "--name", "one"]) == 2
     assert "1 --name for 2 systems" in capsys.readouterr().err
 
 
@@ -283,6 +283,6 @@ def test_tokenised_text_is_remarked_on_once(here, capfd):
 
 def test_matplotlib_is_asked_for_before_a_model_is_loaded(here, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for verb, option in (("attention", "--output"), ("gates", "--picture")):
-        assert main([verb, "nowhere", "--path", "nowhere.pt", option, "p.png"]) == 2
+    for subcommand, option in (("attention", "--output"), ("gates", "--picture")):
+        assert main([subcommand, "nowhere", "--path", "nowhere.pt", option, "p.png"]) == 2
         assert 'matplotlib is missing: pip install "fairseq-attnvariants[plot]"' in capfd.readouterr().err

@@ -9,7 +9,7 @@ from conftest import Task, build, dictionary
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System
-from fairseq_attnvariants_cli.verbs.neighbours import Neighbour, most_frequent, nearest, neighbours, words
+from fairseq_attnvariants_cli.subcommands.neighbours import Neighbour, most_frequent, nearest, neighbours, words
 
 
 def system(name="bridge_direct", count=1, **options):
@@ -61,7 +61,7 @@ def test_what_cannot_be_mapped_is_refused():
         neighbours(system(count=2), ["w1"], 1)
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 def arguments(runs, path, *more):

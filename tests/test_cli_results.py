@@ -20,8 +20,8 @@ from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.runs import Run, count_parameters, find_runs, systems
 from fairseq_attnvariants_cli.scoring import Place
 from fairseq_attnvariants_cli.seeds import Estimate, estimate, holm, verdict
+from fairseq_attnvariants_cli.subcommands.results import summary
 from fairseq_attnvariants_cli.tables import Interval, aligned, expanded
-from fairseq_attnvariants_cli.verbs.results import summary
 
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
 

@@ -60,12 +60,12 @@ def test_bootstrap_is_paired_against_the_first_system():
     assert {"case:lc"} < {*next(row.signature for row in every if row.measure == "accuracy").split("|")}
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes the texts, and returns the arguments of the verb."""
+    """Writes the texts, and returns the arguments of the subcommand."""
     texts = {"one": SYSTEMS[0][1], "two": SYSTEMS[1][1], "reference": REFERENCES[0], "source": ["s " * 6, "s " * 3]}
 
     def write(**changed):
@@ -78,7 +78,7 @@ def command(tmp_path):
     return write
 
 
-def test_verb_prints_and_writes_both_tables(command, tmp_path, capfd):
+def test_subcommand_prints_and_writes_both_tables(command, tmp_path, capfd):
     assert main([*command(), "--group-table", str(tmp_path / "groups.csv"), "--bootstrap", "20"]) == 0
     rows = json.loads((tmp_path / "scores.json").read_text())
     assert len(rows) == 12 and rows[-1]["measure"] == "accuracy" and rows[-1]["system"].endswith("two")

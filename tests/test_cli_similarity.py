@@ -8,7 +8,7 @@ from conftest import Task, build
 from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System
-from fairseq_attnvariants_cli.verbs.similarity import Match, attended_words, check, mean_largest
+from fairseq_attnvariants_cli.subcommands.similarity import Match, attended_words, check, mean_largest
 
 
 def attention(steps, columns, *looks):
@@ -54,7 +54,7 @@ def test_an_empty_source_has_no_words(source):
     assert attended_words(np.ones((1, len(source))), source, ["</s>"]) == []
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 def arguments(characters, *more):

@@ -1,4 +1,4 @@
-"""The verbs confusion and overtranslation, and how they read text, links and tags."""
+"""The subcommands confusion and overtranslation, and how they read text, links and tags."""
 
 import csv
 import json
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.subcommands.confusion import confusion
+from fairseq_attnvariants_cli.subcommands.overtranslation import ratios, repetitions
 from fairseq_attnvariants_cli.tagged import Aligned
-from fairseq_attnvariants_cli.verbs.confusion import confusion
-from fairseq_attnvariants_cli.verbs.overtranslation import ratios, repetitions
 
 TAGS = st.lists(st.sampled_from(["N", "V", "D"]), min_size=1, max_size=5)
 
@@ -80,21 +80,23 @@ def test_tags_add_up_to_all_words(pairs):
     assert repeated == sum(len(pair.links) for pair in pairs) - len(different)
 
 
-# ---- the verbs
+# ---- the subcommands
 
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes the files and returns the arguments of a verb."""
+    """Writes the files and returns the arguments of a subcommand."""
 
-    def write(verb, *more, **changed):
+    def write(subcommand, *more, **changed):
         files = dict(source="a b\n\nc\n", target="x y z\n\nw w\n", align="0-0 1-1 1-2\n\n0-0 0-1\n")
         files |= dict(stags="N V\n\nD\n", ttags="N N V\n\nN D\n")
         for name, text in {**files, **changed}.items():
             (tmp_path / name).write_text(text)
         paths = {name: str(tmp_path / name) for name in files}
-        tags = ["--source-tags", paths["stags"], *(["--target-tags", paths["ttags"]] if verb == "confusion" else [])]
-        line = [verb, paths["source"], paths["target"], "--alignments", paths["align"], *tags]
+        tags = ["--source-tags", paths["stags"]]
+        if subcommand == "confusion":
+            tags += ["--target-tags", paths["ttags"]]
+        line = [subcommand, paths["source"], paths["target"], "--alignments", paths["align"], *tags]
         return [*line, "--table", str(tmp_path / "table.csv"), *more]
 
     return write
@@ -126,7 +128,7 @@ def test_overtranslation_needs_no_tags(command, tmp_path):
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("verb", ["confusion", "overtranslation"])
+@pytest.mark.parametrize("subcommand", ["confusion", "overtranslation"])
 @pytest.mark.parametrize(
     "changed, message",
     [
@@ -139,10 +141,10 @@ def test_overtranslation_needs_no_tags(command, tmp_path):
         (dict(source="", target="", align="", stags="", ttags=""), "source is empty"),
     ],
 )
-def test_files_that_do_not_go_together_are_refused(command, tmp_path, capfd, verb, changed, message):
-    assert main(command(verb, **changed)) == 2
+def test_files_that_do_not_go_together_are_refused(command, tmp_path, capfd, subcommand, changed, message):
+    assert main(command(subcommand, **changed)) == 2
     error = capfd.readouterr().err
-    assert error.startswith(f"fairseq-attnvariants {verb}: ") and error.count("\n") == 1
+    assert error.startswith(f"fairseq-attnvariants {subcommand}: ") and error.count("\n") == 1
     assert message.format(tmp_path) in error and not (tmp_path / "table.csv").exists()
 
 

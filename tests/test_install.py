@@ -78,7 +78,7 @@ def test_wheel_holds_the_whole_package_and_the_startup_file(sources, wheels):
     inside = {name for name in ZipFile(wheels["plain"]).namelist() if ".dist-info/" not in name}
     assert inside == {"fairseq_attnvariants.pth", "fairseq_attnvariants_startup.py", *package_files(sources)}
     assert "fairseq_attnvariants/config/train.yaml" in inside
-    assert "fairseq_attnvariants_cli/verbs/compare.html" in inside
+    assert "fairseq_attnvariants_cli/subcommands/compare.html" in inside
 
 
 def test_source_archive_builds_the_same_wheel(sources, wheels, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairseq_attnvariants_cli.alignments import count_links, format_links, parse_links, read_links
 from fairseq_attnvariants_cli.files import UserError, read_lines, read_parallel, write_whole
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.verbs.lexicon import align, grow_diag_final_and, most_frequent
+from fairseq_attnvariants_cli.subcommands.lexicon import align, grow_diag_final_and, most_frequent
 from fairseq_attnvariants_cli.wordtable import Entry, read_lexicon, write_lexicon
 
 LINKS = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)))
@@ -21,7 +21,7 @@ LINES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\n
 
 @pytest.fixture
 def parallel(tmp_path):
-    """Writes ``SOURCE``, ``TARGET`` and ``FILE`` of alignments, and returns the arguments of the verb."""
+    """Writes ``SOURCE``, ``TARGET`` and ``FILE`` of alignments, and returns the arguments of the subcommand."""
 
     def write(source, target, alignments):
         for name, text in (("source", source), ("target", target), ("links", alignments)):
@@ -214,10 +214,10 @@ def test_what_is_open_already_is_written_to(command, tmp_path):
     assert (tmp_path / "log").read_text() == "before\nafter\n"
 
 
-# ---- the verb
+# ---- the subcommand
 
 
-def test_verb_counts_raw_words(parallel, tmp_path, capfd):
+def test_subcommand_counts_raw_words(parallel, tmp_path, capfd):
     arguments = parallel("the Cat\nthe dog\n\n", "die Katze\nder Hund\n\n", "0-0 1-1\n0-0 1-1\n\n")
     assert main([*arguments, "--save-alignments", str(tmp_path / "saved")]) == 0
     assert (tmp_path / "table").read_text() == "Cat\tKatze\t1\t1.0000\ndog\tHund\t1\t1.0000\nthe\tder\t1\t0.5000\n"
@@ -225,7 +225,7 @@ def test_verb_counts_raw_words(parallel, tmp_path, capfd):
     assert "3 sentence pairs with 4 links: 3 of 3 source words have a translation" in capfd.readouterr().err
 
 
-def test_verb_reads_alignments_from_standard_input(parallel, tmp_path, monkeypatch):
+def test_subcommand_reads_alignments_from_standard_input(parallel, tmp_path, monkeypatch):
     arguments = parallel("a\n", "x\n", "0-0\n")
     with open(tmp_path / "links") as stream:
         monkeypatch.setattr("sys.stdin", stream)

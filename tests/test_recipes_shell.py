@@ -33,10 +33,10 @@ STUBS = {
     "fairseq-generate": corpus.SHORT["fairseq-generate"].replace('"$@"', '"$@" --cpu'),
     "fairseq-hydra-train": "",
     "fairseq-attnvariants": """
-        verb=$1 text=${2-}
+        subcommand=$1 text=${2-}
         for argument; do
           shift
-          case "$verb $argument" in
+          case "$subcommand $argument" in
             "lexicon --alignments" | "lexicon --save-alignments")
               argument=--alignments
               sed 's/.*/0-0/' "$text" > "$1" ;;

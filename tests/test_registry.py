@@ -270,7 +270,7 @@ def test_from_pretrained_from_outside(trained):
 
 
 def test_commands_from_outside(trained, tmp_path):
-    """Stock fairseq translates with it, and the verbs read it; without ``--user-dir`` it is refused by name."""
+    """Stock fairseq translates with it, and the subcommands read it; without ``--user-dir`` it is refused by name."""
     data, path = trained
     common = [data, "--path", path, "--cpu"]
     output = run("fairseq-generate", *common, "--user-dir", MINE, "--batch-size", "4").stdout

@@ -5,7 +5,7 @@ import corpus
 import pytest
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.verbs.replace_unk import Replacement, replace_unks
+from fairseq_attnvariants_cli.subcommands.replace_unk import Replacement, replace_unks
 
 SOURCE = ["the", "small", "dog"]
 LEXICON = {"the": "der", "dog": "hund"}
@@ -44,7 +44,7 @@ Generate test with beam=2: BLEU4 = 0.00
 
 @pytest.fixture
 def command(tmp_path):
-    """Writes the generated output, the raw text and the table, and returns the arguments of the verb."""
+    """Writes the generated output, the raw text and the table, and returns the arguments of the subcommand."""
 
     def write(generated=GENERATED, raw=RAW, table="cat\tkatze\t9\t0.9\ndog\thund\n"):
         for name, text in (("generated", generated), ("raw", raw), ("table", table)):
@@ -85,7 +85,7 @@ def test_only_unks_are_replaced():
     ]
 
 
-# ---- the verb
+# ---- the subcommand
 
 
 def test_best_hypotheses_in_the_order_of_the_source(command, tmp_path, capfd):

@@ -1,4 +1,4 @@
-"""Tag tokenised text, a tag a word, for the verb gates: content, function or punctuation.
+"""Tag tokenised text, a tag a word, for the subcommand gates: content, function or punctuation.
 
     python tag.py en < test.en > test.en.tags        # or de; pip install HanTa
 

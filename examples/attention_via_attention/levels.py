@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from fairseq_attnvariants.nn.attention import Attention, AttentionViaAttention, Softmax
 from fairseq_attnvariants_cli.model import Limits, System, Text, force, load, read_text, run_batches
 from fairseq_attnvariants_cli.pieces import SPACE
-from fairseq_attnvariants_cli.verbs.similarity import check
+from fairseq_attnvariants_cli.subcommands.similarity import check
 
 LIMIT = Limits(sentences=64, tokens=6000)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fairseq-train with what all recipes have in common. Started again, it goes on where it stopped; once it has ended, the
-# same command changes nothing (--patience and --stop-time-hours are forgotten by fairseq).
+# same command changes nothing (fairseq forgets --patience, and adds an update after --stop-time-hours).
 #   train.sh BIN OUT ARCH [fairseq-train options]
 # The criterion is the label smoothed cross entropy, with the costs that ARCH was published with.
 set -euo pipefail

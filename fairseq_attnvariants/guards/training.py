@@ -159,7 +159,10 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
     paths = glob.glob(os.path.join(glob.escape(folder), f"checkpoint*{suffix}.pt"))
     complete = sorted((path for path in paths if _goes_on(path, model)), key=os.path.getmtime)
     if not complete:
-        raise ValueError(f"{last} is damaged or cut off, and {folder} has no whole one: remove it to start anew")
+        raise ValueError(
+            f"{last} is damaged or cut off, and {folder} has no whole one of this model with the optimizer's state: "
+            "remove it to start anew, or name another by --restore-file"
+        )
     logger.warning(f"{last} is damaged or cut off: going on from {complete[-1]}, the newest complete checkpoint")
     PathManager.copy(complete[-1], last, overwrite=True)
 

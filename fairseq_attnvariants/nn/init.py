@@ -1,9 +1,9 @@
 """Initial values.
 
-Square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), biases 0 (dl4mt's, which blocks' is close
-to); or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A part that starts
-otherwise says so in its ``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates) and the
-readout.
+As in dl4mt, square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), biases 0; or matrices are
+U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A part that starts otherwise says so in its
+``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates), convolutions, highway layers,
+layer normalisation and readouts.
 """
 
 from typing import Callable, NamedTuple, Protocol, runtime_checkable

@@ -11,7 +11,7 @@ The architectures differ in the order of a few parts, so one step serves them al
     CondDec              a condition is added to the last cell's state
     context gate         the cell that reads c_i weighs it against what else it reads
     deep transition      cells that read only the state follow, as one cell with the one before them
-    target-side bridge   the last cell also reads x_{t*}, the embedding of the most attended word
+    target-side bridge   the cell that reads c_i also reads x_{t*}, the embedding of the most attended word
 
 Shapes as in :mod:`.state`.
 """

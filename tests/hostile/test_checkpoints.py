@@ -73,11 +73,11 @@ def from_pretrained(path, runs, monkeypatch):
     hub_utils.from_pretrained(str(path.parent), path.name, str(runs.data), user_dir=corpus.USER_DIR)
 
 
-def verb(path, runs, monkeypatch):
+def subcommand(path, runs, monkeypatch):
     load(str(path), str(runs.data), cpu=True)
 
 
-@pytest.mark.parametrize("read", [generate, from_pretrained, verb])
+@pytest.mark.parametrize("read", [generate, from_pretrained, subcommand])
 @pytest.mark.parametrize("place, option", [(in_model, "model."), (in_old_arguments, ""), (in_task, "task.")])
 def test_no_string_of_a_checkpoint_runs(runs, changed, marker, monkeypatch, read, place, option):
     if read is generate and place is in_task:
@@ -222,7 +222,7 @@ def test_odd_fingerprints_are_refused(runs, changed, mark):
         average([str(runs.rnnsearch / "checkpoint2.pt"), str(path)])
 
 
-@pytest.mark.parametrize("read", [generate, from_pretrained, verb])
+@pytest.mark.parametrize("read", [generate, from_pretrained, subcommand])
 def test_changed_weights_are_not_used(runs, tmp_path, monkeypatch, read):
     """torch itself reads them in silence."""
     content = bytearray((runs.rnnsearch / "checkpoint1.pt").read_bytes())

@@ -64,8 +64,8 @@ def fairseq_readers(runs, path):
 
 
 @pytest.fixture(scope="module")
-def verbs(runs, path):
-    """Every verb that opens checkpoints, as functions without arguments, by their names."""
+def subcommands(runs, path):
+    """Every subcommand that opens checkpoints, as functions without arguments, by their names."""
     pytest.importorskip("matplotlib")
     model = [str(runs.data), "--path", str(path), "--cpu"]
     lines = {name: [name, *model] for name in ("align", "attention", "eos", "gates", "neighbours", "similarity")}
@@ -78,15 +78,15 @@ def verbs(runs, path):
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS.values(), ids=kinds.KINDS)
-def test_every_kind_is_refused_in_one_sentence_and_nothing_runs(path, fairseq_readers, verbs, environment, kind):
+def test_every_kind_is_refused_in_one_sentence_and_nothing_runs(path, fairseq_readers, subcommands, environment, kind):
     canary = path.with_name("canary")
     path.write_bytes(kind(canary))
-    for name, read in {**fairseq_readers, **verbs}.items():
-        with pytest.raises(UserError if name in verbs else Exception) as refusal:
+    for name, read in {**fairseq_readers, **subcommands}.items():
+        with pytest.raises(UserError if name in subcommands else Exception) as refusal:
             read()
         message = str(refusal.value)
         assert message.startswith(str(path)) and "\n" not in message and len(message) < 400, name
-        told = message if name in verbs else "".join(traceback.format_exception(refusal.value))
+        told = message if name in subcommands else "".join(traceback.format_exception(refusal.value))
         assert not [
             advice for advice in ("add_safe_globals(", "`weights_only`", "weights_only=False") if advice in told
         ]

@@ -116,8 +116,8 @@ def test_a_file_from_a_model_on_a_full_disk(runs, gated, folder, full, capfd, li
     if ".png" in line:
         pytest.importorskip("matplotlib")
     paths = {"rnnsearch": runs.rnnsearch / "checkpoint_best.pt", "gated": gated}
-    verb, *rest = line.format(**{name: f"{runs.data} --path {path} --cpu" for name, path in paths.items()}).split()
-    assert main([verb, *rest]) == 2
+    models = {name: f"{runs.data} --path {path} --cpu" for name, path in paths.items()}
+    assert main(line.format(**models).split()) == 2
     assert capfd.readouterr().err.endswith(FULL) and sorted(set(os.listdir(folder)) - {"pairs"}) == full
 
 
@@ -144,7 +144,7 @@ def test_a_reader_that_is_gone(folder, line):
     (signal.SIGTERM, 143, b""), (signal.SIGHUP, 129, b""), (signal.SIGINT, 130, b"fairseq-attnvariants: interrupted\n"),
 ])  # fmt: skip
 def test_a_signal_leaves_nothing(folder, number, status, message):
-    """The verb waits for the rest of its input, with its output begun."""
+    """The subcommand waits for the rest of its input, with its output begun."""
     os.mkfifo("pipe")
     process = start("links", "pipe", "--output", "out")
     with open("pipe", "w") as stream:

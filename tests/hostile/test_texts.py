@@ -10,7 +10,7 @@ import pytest
 from fairseq_attnvariants_cli.generated import LONGEST as LONGEST_ALIGNED
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.measures import LONGEST_TER
-from fairseq_attnvariants_cli.verbs.compare import LONGEST
+from fairseq_attnvariants_cli.subcommands.compare import LONGEST
 
 ENDLESS = 100_000  # words in a line
 
@@ -73,13 +73,13 @@ def test_pieces_of_long_lines_are_joined_in_linear_time(folder, soon):
     assert (folder / "page.html").read_text().count(">ab<") == ENDLESS
 
 
-@pytest.mark.parametrize("verb", ["links", "compare", "replace-unk"])
-def test_alignments_of_long_lines_are_refused(folder, soon, capfd, verb):
+@pytest.mark.parametrize("subcommand", ["links", "compare", "replace-unk"])
+def test_alignments_of_long_lines_are_refused(folder, soon, capfd, subcommand):
     line = "a " * ENDLESS
     scores = "-1 " * (ENDLESS + 1)
     (folder / "generated").write_text(f"S-0\t{line}\nT-0\tx\nH-0\t-1\t{line}\nP-0\t{scores}\nA-0\t0-0\n")
-    more = ["--source", "generated"] if verb == "replace-unk" else []
-    assert main([verb, "generated", *more, "--output", "out"]) == 2
+    more = ["--source", "generated"] if subcommand == "replace-unk" else []
+    assert main([subcommand, "generated", *more, "--output", "out"]) == 2
     error = capfd.readouterr().err
     assert (
         f"generated, line 5: A-0: {ENDLESS} and {ENDLESS} tokens, where alignments of at most {LONGEST_ALIGNED}"

@@ -54,7 +54,7 @@ def startup() -> str:
     """Where the ``.pth`` file is, and whether this interpreter has read it."""
     found = [path for path in (Path(entry, "fairseq_attnvariants.pth") for entry in sys.path) if path.is_file()]
     if found:
-        return f"{found[0]}{'' if STARTUP in sys.modules else ', not read by this interpreter (-S or -I?)'}"
+        return f"{found[0]}{'' if STARTUP in sys.modules else ', not read by this interpreter (python -S?)'}"
     return "missing: pip install this package again" + (
         "; without it fairseq does not start here" if sys.version_info >= (3, 11) else ""
     )
@@ -93,5 +93,5 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb."""
+    """Describe the subcommand."""
     parser.description = "Print what is installed and what it runs on: put it into a bug report."

@@ -36,10 +36,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print, for each tag of target words, what share of their links goes to source words of each tag: "
-        "the links of one target tag are 100 %. Where the links are those of the verb links or align, a target word "
+        "the links of one target tag are 100 %. Where the links are those of links or align, a target word "
         "has one, to its most attended source word. Tag files have a tag for each word, one sentence a line."
     )
     parser.epilog = (

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, "
         "1-gram precision and 1-gram BLEU, which is that precision times the brevity penalty, and accuracy, the share "

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print the share of target EOS whose highest attention weight is on the source EOS, over what the "
         "models translate, or with --forced over the reference."

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Draw heat maps of the attention on one sentence, side by side for several models: source words above, target "
         "words at the left, white for 0 and black for 1 (with --dark the other way round). The target is the "

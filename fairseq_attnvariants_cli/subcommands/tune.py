@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print the BLEU of a validation set with each pair of a length penalty and a coverage penalty (Wu et al. "
         "2016). The text is translated once for each coverage penalty; length penalties rank what was found. Choose on "

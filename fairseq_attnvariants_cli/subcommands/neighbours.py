@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source "
         "word's, mapped by the direct bridge. The default are the most frequent source words by the counts of the "
@@ -116,5 +116,5 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", metavar="K", type=positive, default=1, help="target words for each (default: %(default)s)"
     )
-    parser.add_argument("--lexicon", metavar="TABLE", help="table of the verb lexicon, to stand beside them")
+    parser.add_argument("--lexicon", metavar="TABLE", help="table made by lexicon, to stand beside them")
     add_table_options(parser)

@@ -169,7 +169,7 @@ def dial(text: str) -> Dial:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Find the runs in and under the folders, translate and score their test sets, and print one table: systems by "
         "measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that "

@@ -149,7 +149,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print how much, in percent, a model with adaptive weighting lets the history count beside each "
         "source word (g_t of the encoder, forward and backward), and the state, the previous word and the context for "

@@ -65,7 +65,7 @@ def line(text: str, means: str, finding: "Finding") -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options; all others are fairseq-train's."""
+    """Describe the subcommand and its options; all others are fairseq-train's."""
     parser.description = (
         "Build a small model of an architecture, with sentences made here, and try whether it keeps what fairseq takes "
         "for granted. No data is needed, and no GPU. Options that are not listed here are the model's, as "

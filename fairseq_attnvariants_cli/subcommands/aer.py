@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each "
         "sentence pair a line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too."

@@ -162,7 +162,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Attribute the log-probability of each target word to the source words, by integrated gradients or by input "
         "times gradient, and compare with attention: Kendall's tau between the sizes of the attributions and the "

@@ -203,7 +203,7 @@ def report(results: Mapping[int, Sequence[Replaced]], sentences: int) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Replace each UNK by the table's translation of the source word with the highest attention weight, "
         "or by that source word where the table has none. GENERATED is the output of fairseq-generate "
@@ -220,7 +220,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", metavar="RAW", required=True, help="the source text as given to fairseq-preprocess, not UNK-ised"
     )
-    parser.add_argument("--lexicon", metavar="TABLE", help="table of the verb lexicon; without it all UNKs are copies")
+    parser.add_argument("--lexicon", metavar="TABLE", help="table made by lexicon; without it all UNKs are copies")
     parser.add_argument(
         "--copied",
         metavar="DICT",

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Write the word links of the best hypotheses that fairseq-generate --print-alignment (hard or soft) "
         "printed: one line of i-j pairs (source-target, from 0) for each source line, in the order of the source "

@@ -27,10 +27,10 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Write a checkpoint with the mean parameters of several checkpoints of a run. fairseq-generate "
-        "loads it as any other; it holds no optimizer, so training goes on from it only with --reset-optimizer. "
+        "loads it as any other; it holds no optimizer, so a training that goes on from it starts the optimizer anew. "
         "Checkpoints that differ in architecture, dictionaries or "
         "parameters are refused."
     )

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print how often the target words that are aligned to one source word repeat each other, over the "
         "number of source words: of all of them, and with --source-tags of those of each tag. A tag file has a tag for "

@@ -118,7 +118,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Write, for each source word, the target word aligned with it most often in the training text, as "
         "lines of source, target, count and share (of the source word's links) with tabs between. "

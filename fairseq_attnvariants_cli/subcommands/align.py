@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Decode a given target with the model and link each target word to the source word with the "
         "highest attention weight: one line of i-j pairs (source-target, from 0) for each sentence pair. EOS is left "

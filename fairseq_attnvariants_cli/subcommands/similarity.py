@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the verb and its options."""
+    """Describe the subcommand and its options."""
     parser.description = (
         "Print the share of source words, counted as they occur, more than three of whose characters each "
         "get a character-level attention weight over 0.5 at some target step, over what the model translates, or with "
