@@ -5,14 +5,14 @@
 # Arguments are those of multi30k.sh, which was run with each seed. RUNS="a b c" in the environment are its folders in OUT,
 # by default TARGET-SYSTEM-1, -2 and -3; the rest of its environment goes to the training, whose updates are twice as many
 # unless UPDATES says otherwise.
-# OUT/TARGET-SYSTEM-ensemble/ gets the ensemble's scores and its translation of the training text; OUT/distilled/ is another
-# OUT of multi30k.sh. With NAME=plain they are OUT/plain-ensemble/ and OUT/distilled-plain/. SEED=2 is another seed of the model,
-# of the same translation.
+# OUT/TARGET-SYSTEM-ensemble/ gets the ensemble's scores and its translation of the training text; OUT/distilled-TARGET-SYSTEM/
+# is another OUT of multi30k.sh. With NAME=plain they are OUT/plain-ensemble/ and OUT/distilled-plain/; other RUNS, or another
+# text in subwords (MERGES, DROPOUT), need a NAME of their own. SEED=2 is another seed of the model, of the same translation.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: distil.sh TEXT OUT TARGET SYSTEM [fairseq-train options]" >&2; exit 2; fi
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
-prepared=$out/$target-${MERGES:-10000}${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}} teacher=$out/${NAME:-$target-$system}-ensemble
-distilled=$out/distilled${NAME:+-$NAME}
+name=${NAME:-$target-$system} teacher=$out/$name-ensemble distilled=$out/distilled-$name
+prepared=$out/$target-${MERGES:-10000}${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}}
 both=$distilled/$target # the text with the translations beside the given ones
 read -ra runs <<< "${RUNS:-$target-$system-1 $target-$system-2 $target-$system-3}"
 paths=()
@@ -21,6 +21,12 @@ path=$(IFS=:; echo "${paths[*]}")
 
 source "$here/../common/lock.sh"
 lock "$teacher" # started with several seeds, one translates
+settings="RUNS=${runs[*]} PREPARED=${prepared##*/}"
+if [ ! -e "$teacher/valid.csv" ]; then # the first that is made
+  echo "$settings" > "$teacher/settings"
+elif [ -e "$teacher/settings" ] && [ "$(< "$teacher/settings")" != "$settings" ]; then # one from before has none
+  echo "distil.sh: $teacher is of $(< "$teacher/settings"), and not of $settings: give another NAME" >&2; exit 2
+fi
 for subset in test train; do
   [ -e "$teacher/$subset.scores" ] || SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
 done

@@ -5,13 +5,14 @@
 # TEXT    of ../common/fetch_multi30k.sh TEXT en TARGET; TARGET is de, fr or cs.
 # SYSTEM  an architecture: one of this package, or fairseq's lstm or transformer_iwslt_de_en (../common/small.sh has its sizes)
 # OUT     gets the text in subwords, and TARGET-SYSTEM-SEED/ with the checkpoints, average.pt, and what translate.sh writes.
-#         NAME=plain in the environment is another name for that folder.
+#         NAME=plain in the environment is another name for that folder, which other settings, such as another SEED, need.
 # In the environment, too: SEED=1; UPDATES=7264; MERGES=10000; DROPOUT=0.1 for BPE-dropout with SEGMENTATIONS=8; LENPEN=1, with
 # another one of which the test set is translated anew; SUBSET=valid ends with the validation set's scores, by which to choose.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: multi30k.sh TEXT OUT TARGET SYSTEM [fairseq-train options]" >&2; exit 2; fi
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
 shift 4
+source "$here/../common/lock.sh"
 seed=${SEED:-1} merges=${MERGES:-10000}
 export UPDATES=${UPDATES:-7264} OMP_NUM_THREADS=1
 unset SEED # that of the training is not that of the text
@@ -21,13 +22,22 @@ if [ "$every" = 0 ]; then echo "multi30k.sh: UPDATES=$UPDATES are too few: 24 ar
 mkdir -p "$out"
 prepared=$out/$target-$merges${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}}
 run=$out/${NAME:-$target-$system-$seed}
+
+settings="SEED=$seed UPDATES=$UPDATES PREPARED=${prepared##*/} $system${*:+ $*}"
+lock "$run" # a training that another process has begun is done first
+if [ ! -e "$run/checkpoint_last.pt" ]; then
+  echo "$settings" > "$run/settings"
+elif [ -e "$run/settings" ] && [ "$(< "$run/settings")" != "$settings" ]; then # one from before has none
+  echo "multi30k.sh: $run has a training of $(< "$run/settings"), and not of $settings: give another NAME" >&2; exit 2
+fi
+unlock
+
 MERGES=$merges JOINED=yes TEST=test_2016_flickr "$here/../common/prepare_bpe.sh" small "$text" "$prepared" en "$target"
 bins=("$prepared/bin")
 if [ -n "${DROPOUT-}" ]; then bins=("$prepared"/bin[0-9]*); fi
 
 "$here/short.sh" "$(IFS=:; echo "${bins[*]}")" "$run" "$system" --share-all-embeddings --lr 3e-3 --batch-size 64 \
   --seed "$seed" --save-interval-updates "$every" --keep-interval-updates 10 --validate-after-updates $((14 * every)) "$@"
-source "$here/../common/lock.sh"
 lock "$run" # started twice, the second finds what the first has done
 if [ "$run/finished" -nt "$run/average.pt" ]; then
   fairseq-attnvariants average --folder "$run" --last 10 --by updates --output "$run/average.pt"

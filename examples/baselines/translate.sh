@@ -11,7 +11,10 @@ if [ $# -ne 4 ]; then echo "usage: translate.sh PREPARED OUT TARGET PATH" >&2; e
 prepared=$1 out=$2 target=$3 path=$4
 limits=(--beam 5 --max-len-a 2 --max-len-b 10)
 mkdir -p "$out"
-if [ "${SUBSET:-test}" != train ] && ! [ "$out/valid.csv" -nt "${path%%:*}" ]; then
+IFS=: read -ra models <<< "$path"
+tuned=yes # after the last training of any of them
+for model in "${models[@]}"; do [ "$out/valid.csv" -nt "$model" ] || tuned=no; done
+if [ "${SUBSET:-test}" != train ] && [ "$tuned" = no ]; then
   fairseq-attnvariants tune "$prepared/bin" --path "$path" --gen-subset valid --remove-bpe "${limits[@]}" \
     --coverage-penalty 0 --lenpen 0.4 0.6 0.8 1.0 1.2 1.4 1.6 1.8 --table "$out/valid.csv"
 fi

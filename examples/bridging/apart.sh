@@ -5,7 +5,8 @@
 #   apart.sh PREPARED OUT GOLD SOURCE TARGET
 # PREPARED is of ALIGN=yes ../common/prepare_bpe.sh small, with the sentences of GOLD as its test set; embeddings are not tied.
 # In the environment: SEEDS="1 2 3", SYSTEMS (default: all), START=5700 updates of the start, UPDATES=2000 of each system;
-# START_SEED=1 for one start for all seeds, so that intervals are of the trainings that follow it.
+# START_SEED=1 for one start for all seeds, so that intervals are of the trainings that follow it. Runs of another START,
+# UPDATES or START_SEED need an OUT of their own.
 #
 # Written after one training of control and direct, and before all others, the baseline being the start, trained on (control):
 #   direct   has a lower AER and SAER, and ends more often where the source does (Kuang et al. 2018, tables 2 and 4), but not
@@ -39,6 +40,14 @@ for system in "${chosen[@]}"; do
 done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 updates=${UPDATES:-2000}
+settings="START=${START:-5700} UPDATES=$updates START_SEED=${START_SEED:-each}"
+source "$here/../common/lock.sh"
+lock "$out" # started twice, one writes them
+if [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then
+  echo "apart.sh: $out has runs of $(< "$out/settings"), and not of $settings: give another OUT" >&2; exit 2
+fi
+echo "$settings" > "$out/settings"
+unlock
 
 cell() {  # cell ROW COLUMN: of a JSON table on standard input
   python -c 'import json, sys; print(json.load(sys.stdin)[int(sys.argv[1])][sys.argv[2]])' "$@"

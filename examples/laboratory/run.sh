@@ -7,7 +7,8 @@
 #   SEEDS     1,2,3,4,5
 #   UPDATES   of each run, during which the rate falls to 0 (default: the task's)
 #   OUT       folder (default: laboratory/TASK)
-#   USER_DIR  --user-dir, for architectures of one's own (default: this package's)
+#   USER_DIR  --user-dir, for architectures of one's own (default: this package's); one that is edited after its training is
+#             refused until its runs are removed
 #   JOBS      runs at a time (default: 1; more need pip install ".[sweep]")
 #   TRAIN     sentences to train (default: the task's), TEST to test for each value of the dial (default: 200)
 # Runs of other UPDATES, TRAIN or TEST need an OUT of their own.
@@ -48,6 +49,20 @@ if [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then
 fi
 echo "$settings" > "$out/settings"
 
+# what is not the task's own was trained with the source as it stands in USER_DIR now
+if [ -n "${USER_DIR-}" ]; then
+  source=$(cd "$user_dir" && find -L . -name '*.py' -type f -exec sha256sum {} + | LC_ALL=C sort | sha256sum | cut -d ' ' -f 1)
+  for system in "${chosen[@]}"; do
+    if [ -n "${systems[$system]-}" ]; then continue; fi
+    kept=$out/$system.source
+    if [ -e "$kept" ] && [ "$(< "$kept")" != "$source" ] && compgen -G "$out/$system/*/checkpoints/*.pt" > /dev/null; then
+      echo "run.sh: $user_dir has changed since $system was trained: remove $out/$system and $kept, or give another OUT" >&2
+      exit 2
+    fi
+    echo "$source" > "$kept"
+  done
+fi
+
 if [ ! -e "$out/corpus" ]; then
   rm -rf "$out/part"
   python "$here/make_corpus.py" "$name" "$out/part" --train "${TRAIN:-${task[train]}}" --test "${TEST:-200}"
@@ -77,6 +92,7 @@ command -v nvidia-smi > /dev/null || training+=(common.cpu=true)
 folders=() names=()
 for system in "${chosen[@]}"; do
   own=${systems[$system]:-model._name=$system}
+  own=${own//TWICE/$((2 * updates))}
   read -ra options <<< "${task[options]-} $own"
   case $own in
     *_name=lstm*) options+=("${lstm[@]}") ;;

@@ -4,7 +4,7 @@
 # CORPUS  folder with train.SOURCE and train.TARGET, a sentence a line, and the same for val and test.
 #         TRAIN, VALID and TEST in the environment name other files.
 # OUT     words/ and bpe/, the text; sweep/, the runs; table.md, scores.png and curves.png. Started again, it goes on
-#         where it stopped; other overrides need another OUT.
+#         where it stopped; other overrides need another OUT, and so does another text: other files, MERGES or TOKENISE.
 # In the environment, too: ARCHS="rnnsearch recatt conddec", of which the first is what the others are compared with;
 # SEEDS="1 2 3"; MERGES=4000; TOKENISE=no for text that is in words already; USER_DIR, a folder with parts of your own.
 set -euo pipefail
@@ -17,6 +17,12 @@ out=$(cd "$2" && pwd)
 shift 4
 if [ -e "$out/overrides" ] && [ "$(< "$out/overrides")" != "$*" ]; then
   echo "sweep.sh: $out has runs with the overrides '$(< "$out/overrides")', and not '$*': give another OUT" >&2; exit 2
+fi
+settings="MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=${VALID:-val} TEST=${TEST:-test} TOKENISE=${TOKENISE:-yes}"
+if [ ! -e "$out/words" ]; then
+  echo "$settings" > "$out/settings"
+elif [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then # one from before has none
+  echo "sweep.sh: $out has text of $(< "$out/settings"), and not of $settings: give another OUT" >&2; exit 2
 fi
 echo "$*" > "$out/overrides"
 read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"

@@ -1,0 +1,248 @@
+"""Recipes do not take what was made with other settings for what they were asked for.
+
+Nothing is trained or translated here: in the place of commands stand such as only leave the files that those would.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import corpus
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+WRITES = """
+echo "${0##*/} $*" >> "$CALLS"
+case " $* " in *" --wrong "*) exit 1 ;; esac
+while [ $# -gt 0 ]; do
+  case $1 in
+    --save-dir) mkdir -p "$2"; touch "$2/checkpoint_last.pt" ;;
+    hydra.sweep.dir=*) run=${1#*=} run=${run//"'"}/run/checkpoints; mkdir -p "$run"; touch "$run/checkpoint_last.pt" ;;
+    --table | --seed-table | --output) echo made > "$2" ;;
+  esac
+  shift
+done"""
+STUBS = {
+    "fairseq-train": WRITES,
+    "fairseq-hydra-train": WRITES,
+    "fairseq-preprocess": "",
+    "fairseq-attnvariants": f'case $1 in *-dir) echo "$PWD"; exit ;; esac\n{WRITES}',
+    "python": f"""
+        case $1 in *measure.py | *make_corpus.py) ;; *) exec {sys.executable} "$@" ;; esac""",
+}
+# of the recipes' own scripts, those that call other commands
+SCRIPTS = {
+    "common/prepare_bpe.sh": 'mkdir -p "$3/bin"; for side in "$4" "$5"; do echo a > "$3/train.$side"; done',
+    "common/evaluate.sh": 'for kind in txt scores; do echo a > "$3/${SUBSET:-test}.$kind"; done',
+}
+
+
+def put(path, text):
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """Runs a script of a copy of ``examples/`` in a folder of its own; returns the process, and what it called."""
+    examples, commands, calls = tmp_path / "examples", tmp_path / "commands", tmp_path / "calls"
+    shutil.copytree(EXAMPLES, examples, ignore=shutil.ignore_patterns("*.png"))
+    commands.mkdir()
+    for name, text in STUBS.items():
+        put(commands / name, text)
+    for name, text in SCRIPTS.items():
+        put(examples / name, text)
+    path = os.pathsep.join(map(str, (commands, corpus.SCRIPTS, os.environ["PATH"])))
+
+    def run(name, *arguments, **environment):
+        calls.write_text("")
+        environment = {**os.environ, "PATH": path, "CALLS": str(calls), **environment}
+        command = [str(examples / name), *map(str, arguments)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return done, calls.read_text()
+
+    return run
+
+
+def refused(found, *words):
+    """That a recipe ended with status 2 and one sentence, and had begun nothing."""
+    done, calls = found
+    begun = [line for line in calls.splitlines() if line.split()[0] in ("fairseq-train", "fairseq-hydra-train")]
+    return done.returncode == 2 and done.stderr.count("\n") == 1 and all(map(done.stderr.count, words)) and not begun
+
+
+def went(found):
+    done, _ = found
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return found
+
+
+def test_a_name_is_of_one_training(recipe, tmp_path):
+    def train(*options, NAME="mine", **environment):
+        return recipe("baselines/multi30k.sh", "text", "work", "de", "dl4mt", *options, NAME=NAME, **environment)
+
+    went(train("--lr", "1"))
+    went(train("--lr", "1", SUBSET="valid"))
+    went(train("--lr", "1", LENPEN="1.2"))
+    assert (tmp_path / "work/mine/settings").read_text() == "SEED=1 UPDATES=7264 PREPARED=de-10000 dl4mt --lr 1\n"
+    for options, environment in (
+        (["--lr", "1"], {"SEED": "2"}),
+        (["--lr", "1"], {"UPDATES": "48"}),
+        (["--lr", "1"], {"MERGES": "4000"}),
+        ([], {}),
+    ):
+        assert refused(train(*options, **environment), "has a training of SEED=1 ", "give another NAME")
+    assert not (tmp_path / "work/de-4000").exists()
+    _, calls = went(train("--lr", "1", SEED="2", NAME="other"))
+    assert "--seed 2" in calls and (tmp_path / "work/other/average.pt").exists()
+
+
+def test_a_training_that_did_not_begin_keeps_no_name(recipe):
+    """Such as one of a misspelt option."""
+    train = ["baselines/multi30k.sh", "text", "work", "de", "dl4mt"]
+    done, _ = recipe(*train, "--wrong")
+    assert done.returncode == 1
+    went(recipe(*train, "--lr", "1"))
+    assert refused(recipe(*train), "--lr 1")
+
+
+def test_a_training_from_before_is_accepted(recipe, tmp_path):
+    (tmp_path / "work/mine").mkdir(parents=True)
+    (tmp_path / "work/mine/checkpoint_last.pt").touch()
+    went(recipe("baselines/multi30k.sh", "text", "work", "de", "dl4mt", NAME="mine", SEED="2"))
+    assert not (tmp_path / "work/mine/settings").exists()
+
+
+@pytest.fixture
+def taught(recipe, tmp_path):
+    """Of two systems three trainings each, and what was distilled from those of one; runs ``distil.sh``."""
+    (tmp_path / "text").mkdir()
+    for split in ("val", "test_2016_flickr"):
+        for language in ("en", "de"):
+            (tmp_path / "text" / f"{split}.{language}").write_text("a\n")
+    for system in ("dl4mt", "conddec"):
+        for seed in (1, 2, 3):
+            run = tmp_path / "work" / f"de-{system}-{seed}"
+            run.mkdir(parents=True)
+            (run / "average.pt").touch()
+            os.utime(run / "average.pt", (1, 1))
+    for language in ("en", "de"):
+        (tmp_path / "work/de-10000").mkdir(exist_ok=True)
+        (tmp_path / f"work/de-10000/train.{language}").write_text("a\n")
+
+    def run(system, **environment):
+        return recipe("baselines/distil.sh", "text", "work", "de", system, **environment)
+
+    went(run("dl4mt"))
+    return run
+
+
+def test_what_is_distilled_is_of_its_own_ensemble(taught, tmp_path):
+    work = tmp_path / "work"
+    assert (work / "distilled-de-dl4mt/de-dl4mt-1/test.scores").exists()
+    expected = "RUNS=de-dl4mt-1 de-dl4mt-2 de-dl4mt-3 PREPARED=de-10000\n"
+    assert (work / "de-dl4mt-ensemble/settings").read_text() == expected
+    _, calls = went(taught("dl4mt", SEED="2"))
+    assert "tune work/de-10000/bin" not in calls and (work / "distilled-de-dl4mt/de-dl4mt-2").exists()
+    for environment in ({"RUNS": "de-dl4mt-1 de-conddec-1"}, {"MERGES": "4000"}):
+        found = taught("dl4mt", **environment)
+        assert refused(found, "de-dl4mt-ensemble is of RUNS=de-dl4mt-1 de-dl4mt-2 de-dl4mt-3", "give another NAME")
+    _, calls = went(taught("conddec"))
+    assert "work/de-conddec-1/average.pt:work/de-conddec-2/average.pt" in calls
+    assert (work / "distilled-de-conddec/de-conddec-1/test.scores").exists()
+    went(taught("dl4mt", NAME="mixed", RUNS="de-dl4mt-1 de-conddec-1"))
+    assert (work / "distilled-mixed/de-dl4mt-1").exists() and (work / "mixed-ensemble/train.scores").exists()
+
+
+def test_an_ensemble_from_before_is_accepted(taught, tmp_path):
+    (tmp_path / "work/de-dl4mt-ensemble/settings").unlink()
+    went(taught("dl4mt", RUNS="de-dl4mt-1"))
+
+
+def test_length_penalties_are_of_the_ensemble_as_it_is(recipe, tmp_path):
+    models = [tmp_path / f"{k}.pt" for k in range(3)]
+    translate = ["baselines/translate.sh", "prepared", "out", "de", ":".join(map(str, models))]
+    for model in models:
+        model.touch()
+        os.utime(model, (1, 1))
+    tuned = ["tune" in went(recipe(*translate, SUBSET="valid"))[1] for _ in range(2)]
+    later = (tmp_path / "out/valid.csv").stat().st_mtime + 10
+    os.utime(models[2], (later, later))
+    assert [*tuned, "tune" in went(recipe(*translate, SUBSET="valid"))[1]] == [True, False, True]
+
+
+def test_bridges_of_another_start_need_a_folder_of_their_own(recipe, tmp_path):
+    (tmp_path / "out/control/1").mkdir(parents=True)
+    (tmp_path / "out/control/1/loss").touch()
+
+    def bridges(**environment):
+        environment = {"SEEDS": "1", "SYSTEMS": "control", "START_SEED": "1", **environment}
+        return recipe("bridging/apart.sh", "prepared", "out", "gold", "en", "cs", **environment)
+
+    went(bridges())
+    went(bridges(SEEDS="1"))
+    for name, value in (("START_SEED", "2"), ("START_SEED", ""), ("START", "9"), ("UPDATES", "9")):
+        reason = "out has runs of START=5700 UPDATES=2000 START_SEED=1, and not of START="
+        assert refused(bridges(**{name: value}), reason, "give another OUT")
+    assert [path.name for path in (tmp_path / "out").glob("start-*")] == ["start-1"]
+
+
+def test_twice_the_updates_are_twice_those_asked_for(recipe, tmp_path):
+    for updates, expected in (({}, "2400"), ({"UPDATES": "2400"}, "4800")):
+        out = tmp_path / f"out-{expected}"
+        (out / "corpus").mkdir(parents=True)
+        _, calls = went(recipe("laboratory/run.sh", "rare", ARCHS="longer", OUT=str(out), **updates))
+        half, twice = (line for line in calls.splitlines() if line.startswith("fairseq-hydra-train"))
+        assert f"max_update={expected}" not in half
+        ends = (f" optimization.max_update={expected}", f" ++lr_scheduler.total_num_update={expected}")
+        assert twice.endswith("".join(ends)) and "TWICE" not in half + twice
+
+
+def test_source_of_ones_own_that_is_edited_is_trained_anew(recipe, tmp_path):
+    out, mine = tmp_path / "out", tmp_path / "mine"
+    for folder in (out / "corpus", mine / "parts"):
+        folder.mkdir(parents=True)
+    (mine / "__init__.py").write_text("")
+    (mine / "parts/one.py").write_text("SIZE = 1\n")
+
+    def order(archs, **environment):
+        return recipe("laboratory/run.sh", "order", OUT=str(out), USER_DIR=str(mine), ARCHS=archs, **environment)
+
+    went(order("recatt mine"))
+    (mine / "notes.txt").write_text("of no matter\n")
+    went(order("recatt mine"))
+    (mine / "parts/one.py").write_text("SIZE = 2\n")
+    went(order("recatt"))
+    reason = f"{mine} has changed since mine was trained: remove {out}/mine and {out}/mine.source, or give another OUT"
+    assert refused(order("recatt mine"), reason)
+    shutil.rmtree(out / "mine")
+    (out / "mine.source").unlink()
+    went(order("recatt mine"))
+    shutil.rmtree(out / "mine/run/checkpoints")  # a run that failed
+    (mine / "parts/one.py").write_text("SIZE = 3\n")
+    went(order("recatt mine"))
+    assert {path.name for path in out.glob("*.source")} == {"mine.source"}
+
+
+def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
+    (tmp_path / "corpus").mkdir()
+    for split in ("train", "val", "test", "more"):
+        for language in ("xx", "yy"):
+            (tmp_path / "corpus" / f"{split}.{language}").write_text("a\n")
+
+    def sweep(*overrides, **environment):
+        arguments = ["corpus", "out", "xx", "yy", *overrides]
+        return recipe("own_text/sweep.sh", *arguments, **{"TOKENISE": "no", "MERGES": "9", **environment})
+
+    done, _ = sweep(TRAIN="nothing")
+    assert done.returncode == 1 and "nothing.xx" in done.stderr
+    went(sweep())  # nothing was made of the file that is not there
+    went(sweep(ARCHS="dl4mt"))
+    for environment in ({"MERGES": "8"}, {"TRAIN": "more"}, {"VALID": "more"}, {"TEST": "more"}, {"TOKENISE": ""}):
+        reason = "has text of MERGES=9 TRAIN=train VALID=val TEST=test TOKENISE=no, and not of MERGES="
+        assert refused(sweep(**environment), reason, "give another OUT")
+    assert refused(sweep("model.dropout=0.1"), "has runs with the overrides ''", "give another OUT")
+    (tmp_path / "out/settings").unlink()  # from before
+    went(sweep(MERGES="8"))
