@@ -27,7 +27,7 @@ from fairseq_attnvariants.nn.state import reorder
 
 def pytorchs(self, data, sizes, initial):
     """A layer of PyTorch's own, with the interface of ours."""
-    parts = tuple(part.contiguous() for part in initial.chunk(self.kind.parts, dim=-1))
+    parts = tuple(part.contiguous() for part in initial.chunk(self.kind.vectors, dim=-1))
     packed = PackedSequence(data, torch.tensor(sizes))
     outputs, final = self.kernels.forward(self, packed, parts if len(parts) > 1 else parts[0])
     return outputs.data, torch.cat(final, dim=-1) if len(parts) > 1 else final

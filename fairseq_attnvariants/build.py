@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from torch import Tensor, nn
 
-from .implied import Source, bidirectional_layers, filters, histories, layers_inside, part_arguments, source_widths
+from .implied import Source, bidirectional_layers, filters, histories, layers_inside, source_widths
 from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
@@ -25,6 +25,7 @@ from .nn.transition import AnyAttention, AnyCell, Condition, Transition
 from .nn.twins import Loop
 from .nn.windows import WINDOWS
 from .options import least_depth
+from .part_args import part_arguments
 from .registry import Registry, Widths
 
 Encoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
@@ -57,16 +58,17 @@ def speed_up(module: Any) -> Any:
 def build_encoder(cfg, dropout: nn.Module) -> Encoder:
     """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
     embed, hidden, layers = cfg.encoder_embed_dim, cfg.encoder_hidden_size, cfg.encoder_layers
-    make: Any = partial(Layers, depth=cfg.encoder_transition_depth, hidden_dropout=cfg.encoder_dropout_hidden)
+    make: Any = partial(Layers, depth=cfg.encoder_transition_depth)
+    hidden_dropout = cfg.encoder_dropout_hidden
     if str(cfg.encoder_type) == "hierarchical":
         characters = make(_cell(cfg, cfg.encoder_char_cell, _encoder_norm(cfg)), embed, cfg.encoder_char_hidden_size, 1)
         words = _encoder_layers(cfg, make, cfg.encoder_char_hidden_size, layers)
-        return HierarchicalEncoder(characters, words, dropout, cfg.attention_via_words_alone)
+        return HierarchicalEncoder(characters, words, dropout, cfg.attention_via_words_alone, hidden_dropout)
     sizes = filters(cfg) if str(cfg.encoder_type) == "convolutional" else []
     lowest = 1 if cfg.attention_via else layers  # a level of its own
     rnn = _encoder_layers(cfg, make, sum(sizes) or embed, lowest)
     upper = _encoder_layers(cfg, make, 2 * hidden, layers - 1, below=1) if cfg.attention_via else None
-    encoder = BidirectionalEncoder(rnn, dropout, upper, cfg.bridge_source)
+    encoder = BidirectionalEncoder(rnn, dropout, upper, cfg.bridge_source, hidden_dropout)
     if not sizes:
         return encoder
     return ConvolutionalEncoder(embed, sizes, cfg.encoder_pooling, cfg.encoder_highway_layers, encoder)

@@ -8,7 +8,8 @@ what stands here.
 import contextlib
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional
+from enum import Enum
+from typing import Any, Dict, List, Optional, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
@@ -443,6 +444,14 @@ def described(key: str) -> Dict[str, Any]:
     """What is said of the options under ``rnnsearch``, ``bound`` or ``names``, by option, where something is."""
     said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
     return {name: value for name, value in said.items() if value is not None}
+
+
+def is_of_type(name: str, value: Any) -> bool:
+    """Whether an option can have a value."""
+    [kind] = {*get_args(get_type_hints(AttentionRNNConfig)[name])} - {type(None)}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return str(value) in {str(choice.value) for choice in kind}
+    return type(value) in ((int, float) if kind is float else (kind,))
 
 
 def part_options() -> List[str]:

@@ -11,13 +11,13 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import torch
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
-from torch import nn
 
-from .implied import bidirectional_layers, chosen_parts, filters, layers_inside, part_arguments, source_widths
+from .implied import bidirectional_layers, chosen_parts, filters, layers_inside, source_widths
 from .nn.attention import NORMALIZERS, SCORES
 from .nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell
 from .nn.windows import WINDOWS
 from .options import AttentionRNNConfig, described, flag, least_depth, tied
+from .part_args import part_arguments
 from .registry import ConfigurationError
 from .variants import VARIANTS
 
@@ -281,8 +281,8 @@ def _with_implied(cfg) -> SimpleNamespace:
         headed="attention_heads" in score.flags.values(),
         package=NORMALIZERS[read["attention_normalizer"]].package,
         same_units=WINDOWS[read["attention_window"]].same_units,
-        beside_state=CELLS[read["decoder_cell"]].parts > 1,
-        one_state=" or ".join(name for name, cell in CELLS.items() if cell.parts == 1),
+        beside_state=CELLS[read["decoder_cell"]].vectors > 1,
+        one_state=" or ".join(name for name, cell in CELLS.items() if cell.vectors == 1),
         unequal_units=next((text for text, there in units.items() if there), ""),
     )
 
@@ -306,8 +306,8 @@ def check_compiler(device: torch.device) -> None:
     Raises:
         ConfigurationError: there is no compiler for the device.
     """
-    if not hasattr(nn.Module, "compile"):
-        raise ConfigurationError(f"--compile needs torch 2.2 or later, not {torch.__version__}")
+    if not hasattr(torch.compiler, "is_compiling"):
+        raise ConfigurationError(f"--compile needs torch 2.3 or later, not {torch.__version__}")
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         raise ConfigurationError("--compile needs triton for CUDA: pip install triton, or leave --compile out")
     if device.type == "cpu" and not any(map(shutil.which, filter(None, [os.environ.get("CXX"), "g++", "clang++"]))):

@@ -11,10 +11,24 @@ The tables stand beside the classes that the parts extend: :mod:`.nn.attention`,
 """
 
 import difflib
+import inspect
 import json
 import math
 from collections.abc import Container, Mapping
-from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    ClassVar,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+    TypeVar,
+)
 
 
 class ConfigurationError(ValueError):
@@ -77,12 +91,6 @@ class Option(NamedTuple):
         return value
 
 
-# methods of parts that are given no context
-WITHOUT_CONTEXT = {
-    "__init__", "initialise", "initialise_bias", "step", "carried", "memory", "energies", "normalize", "finish",
-}  # fmt: skip
-
-
 class Part:
     """What a part declares, beside what it computes."""
 
@@ -94,9 +102,33 @@ class Part:
     reads_context: ClassVar[Optional[Tuple[str, ...]]] = None
     """names of its own linear maps by which alone it reads a context or a memory's values; None where it does not say.
 
-    Parts within a part say theirs themselves.  A subclass that defines more than :data:`WITHOUT_CONTEXT` says it anew.
+    Parts within a part say theirs themselves.  A subclass that defines more than :attr:`without_context` says it anew.
     Beam search projects annotations before contexts, which is quicker, only where all parts say it.
     """
+    without_context: ClassVar[FrozenSet[str]] = frozenset({"__init__", "initialise"})
+    """methods of its kind that are given no context"""
+
+    @classmethod
+    def check_declaration(cls, what: str, handed: Container[str]) -> None:
+        """Refuse a part that declares what cannot be meant, when it is entered.
+
+        Args:
+            what: the part, for the message.
+            handed: what parts of its kind are built with.
+
+        Raises:
+            ConfigurationError: an option is none, its default is out of its bounds, or its name is taken.
+        """
+        for name, option in cls.options.items():
+            if not isinstance(option, Option):
+                raise ConfigurationError(
+                    f"{what}: its option {name!r} must be Option(default, help, bound), not {option!r}"
+                )
+            if not (isinstance(option.help, str) and isinstance(option.bound, (Bound, type(None)))):
+                raise ConfigurationError(f"{what}: {name!r} must have a text for help and then a bound, if any")
+            if name in handed:
+                raise ConfigurationError(f"{what}: it is handed {name!r} already, call its own option otherwise")
+            option.read(option.default, f"{what}: the default of {name!r}")
 
     def without(self, what: str) -> NotImplementedError:
         """The error of a part that lacks a method."""
@@ -145,12 +177,14 @@ class Registry(Mapping[str, Entry]):
 
         Raises:
             ConfigurationError: there is one of that name, it is none that an option can hold, or the part does not
-                extend :attr:`base`.
+                extend :attr:`base`, or declares what cannot be meant.
         """
+        if not isinstance(name, str):
+            raise ConfigurationError(f'the decorator of {self.noun} {name!r} takes a name, as in @register("mine")')
+        if not name.isidentifier():
+            raise ConfigurationError(f"{self.noun} {name!r}: a name has letters, digits and underscores")
 
         def enter(entry: Entry) -> Entry:
-            if not (isinstance(name, str) and name.isidentifier()):
-                raise ConfigurationError(f"{self.noun} {name!r}: a name has letters, digits and underscores")
             if self.base is not None and not (isinstance(entry, type) and issubclass(entry, self.base)):
                 raise ConfigurationError(
                     f"{self.noun} {name!r} must be a class that extends {self.base.__module__}.{self.base.__name__}"
@@ -159,6 +193,8 @@ class Registry(Mapping[str, Entry]):
                 raise ConfigurationError(f"{self.noun} {name!r}: this name has another meaning, give another one")
             if name in self.entries:
                 raise ConfigurationError(f"the {self.noun} {name!r} is there already: give the other one another name")
+            if isinstance(entry, type) and issubclass(entry, Part):
+                entry.check_declaration(f"{self.noun} {name!r}", inspect.signature(self.base or entry).parameters)
             self.entries[name] = entry
             for tell in self.followers:
                 tell(name)
@@ -182,7 +218,7 @@ class Registry(Mapping[str, Entry]):
             asked = f"{option}: " if option else ""
             raise UnknownName(
                 f"{asked}unknown {self.noun} {name!r}{nearest(name, self.entries)}; there are "
-                f"{', '.join(self.entries)}, and one of your own is known once its folder is given as --user-dir"
+                f"{', '.join(self.entries)}, and those that a folder given as --user-dir enters"
             )
         return self.entries[name]
 

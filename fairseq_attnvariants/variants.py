@@ -7,7 +7,6 @@ To read what a part means, see :class:`~.options.AttentionRNNConfig`; for the eq
 import dataclasses
 from typing import Any, Dict, NamedTuple, Optional
 
-from .implied import merged_part_args, part_args_over
 from .options import (
     AttentionRNNConfig,
     annotation_width,
@@ -15,9 +14,11 @@ from .options import (
     embedding_width,
     flag,
     hidden_width,
+    is_of_type,
     relu_width,
     state_width,
 )
+from .part_args import merged_part_args, part_args_over
 from .registry import ConfigurationError, Registry, nearest
 
 BASE = "rnnsearch"  # whose options stand where none are given
@@ -49,7 +50,8 @@ def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -
             ``compile`` or ``search_dtype``, is given there.
 
     Raises:
-        ConfigurationError: the name is taken, there is no such base or option, or the option is no architecture's.
+        ConfigurationError: the name is taken, there is no such base, option or part, the option is no architecture's,
+            or its value is of another type.
     """
     known = [*settings(base), "part_args"]
     elsewhere = {one.name for one in dataclasses.fields(AttentionRNNConfig)}.difference(known, ["_name"])
@@ -61,6 +63,15 @@ def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -
             )
         if option not in known:
             raise ConfigurationError(f"architecture {name!r}: no option {option!r}{nearest(option, known)} to set")
+        if option != "part_args" and not (callable(delta[option]) or is_of_type(option, delta[option])):
+            raise ConfigurationError(f"architecture {name!r}: {option!r} cannot be {delta[option]!r}, of another type")
+    parts = {part for table in described("names").values() for part, kind in table.items() if kind.options}
+    for part in merged_part_args(delta.get("part_args"), None):
+        if part not in parts:
+            raise ConfigurationError(
+                f"architecture {name!r}: part_args names {part!r}{nearest(part, parts)}, and no part with options that "
+                "was entered before is called so"
+            )
     VARIANTS.register(name)(Variant(paper, base, delta))
 
 

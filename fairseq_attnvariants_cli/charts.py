@@ -116,18 +116,18 @@ def draw_dial(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[st
     """
     from matplotlib.figure import Figure
 
-    measures = drawable(found, results, subsets)
+    measures = drawable(found, results, subsets[-1:])  # of what the easier ones lack, there is no point
     figure = Figure(figsize=(1.5 + 3.5 * len(measures), 3.6))
     ticks = range(len(dial.values))
     for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
         for k, name in enumerate(found):
-            values = [results[Place(name, subset, measure)] for subset in subsets]
-            known = [estimate([*seeds.values()]) for seeds in values]
-            axes.plot(ticks, [one.mean for one in known], "o-", markersize=4, color=f"C{k}", label=legend_label(name))
-            if all(one.margin is not None for one in known):
-                axes.fill_between(
-                    ticks, [one.low for one in known], [one.high for one in known], color=f"C{k}", alpha=0.15
-                )
+            values = [results.get(Place(name, subset, measure), {}) for subset in subsets]
+            known = [(tick, estimate([*seeds.values()])) for tick, seeds in zip(ticks, values) if seeds]
+            there, means = [tick for tick, _ in known], [one.mean for _, one in known]
+            axes.plot(there, means, "o-", markersize=4, color=f"C{k}", label=legend_label(name))
+            if all(one.margin is not None for _, one in known):
+                ends = [one.low for _, one in known], [one.high for _, one in known]
+                axes.fill_between(there, *ends, color=f"C{k}", alpha=0.15)
         axes.set_xticks(ticks, dial.values, parse_math=False)
         axes.set_xlabel(dial.name, parse_math=False)
         axes.set_ylabel(measure, parse_math=False)

@@ -13,37 +13,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_attnvariants.losses import norms
-from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, DeepCell, with_residual
+from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, DeepCell
 from fairseq_attnvariants.nn.decoder import Decoded, Decoder
-from fairseq_attnvariants.nn.layers import Layers
+from fairseq_attnvariants.nn.layers import Layer
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting
 
 from .files import UserError
 
 
-def adaptive_gates(layers: Layers, arguments: Tuple[Tensor, Sequence[int], Tensor], _: Any) -> Tensor:
-    """``g_t`` (Li et al. 2018 eq. 13) of the directions of each layer, from the lowest, ``d x B x T x n``."""
-    data, sizes, initial = arguments  # of sources of one length: none is padded, and they keep their order
-    found = []
-    for number, (layer, start) in enumerate(zip(layers.layers, initial.split(layers.directions)), start=1):
-        below = data
-        data, _ = layer(below, sizes, start)
-        read, states = (flat.unflatten(0, (len(sizes), -1)) for flat in (below, data))  # T x B x ...
-        cells: Any = layer.cells
-        for reverse, (cell, own) in enumerate(zip(cells, states.chunk(len(cells), dim=2))):
-            # zero before the first step, which in reverse is the last
-            before = F.pad(own[1:], (0, 0, 0, 0, 0, 1)) if reverse else F.pad(own[:-1], (0, 0, 0, 0, 1, 0))
-            first: Any = cell.cells[0] if isinstance(cell, DeepCell) else cell
-            gate = (first.project("input", read) + first.recall(before)).chunk(4, dim=-1)[3]
-            found.append(torch.sigmoid(gate).transpose(0, 1))
-        data = with_residual(layers.residuals, number, data, below)
-    return torch.stack(found)
+def adaptive_gates(layer: Layer, arguments: Tuple[Tensor, Sequence[int], Tensor], found: Tuple[Tensor, Any]) -> Tensor:
+    """``g_t`` (Li et al. 2018 eq. 13) of each direction, ``d x B x T x n``."""
+    data, sizes, _ = arguments  # of sources of one length: none is padded, and they keep their order
+    read, states = (flat.unflatten(0, (len(sizes), -1)) for flat in (data, found[0]))  # T x B x ...
+    gates = []
+    for reverse, (cell, own) in enumerate(zip(first_cells(layer), states.chunk(len(layer.cells), dim=2))):
+        # zero before the first step, which in reverse is the last
+        before = F.pad(own[1:], (0, 0, 0, 0, 0, 1)) if reverse else F.pad(own[:-1], (0, 0, 0, 0, 1, 0))
+        gate = (cell.project("input", read) + cell.recall(before)).chunk(4, dim=-1)[3]
+        gates.append(torch.sigmoid(gate).transpose(0, 1))
+    return torch.stack(gates)
 
 
-def has_adaptive_gates(module: nn.Module) -> bool:
-    """Whether they are layers of :class:`~fairseq_attnvariants.nn.cells.AdaptiveGRUCell`."""
-    cell = module.cell if isinstance(module, Layers) else None
-    return isinstance(cell.cells[0] if isinstance(cell, DeepCell) else cell, AdaptiveGRUCell)
+def first_cells(layer: Layer) -> List[Any]:
+    """Those of each direction that read the layer's input, of which a deep transition has others after them."""
+    return [cell.cells[0] if isinstance(cell, DeepCell) else cell for cell in layer.cells]
 
 
 def weights(_: AdaptiveWeighting, arguments: Any, output: Tensor) -> Tensor:
@@ -72,7 +65,8 @@ class Gates(NamedTuple):
 KINDS = (
     Gates(
         "source", "an adaptive GRU in the encoder (--arch adaptive_gru or adaptive_both)", ("g forward", "g backward"),
-        has_adaptive_gates, adaptive_gates, joined=0,
+        lambda module: isinstance(module, Layer) and isinstance(first_cells(module)[0], AdaptiveGRUCell),
+        adaptive_gates, joined=0,
     ),
     Gates(
         "target", "an adaptive output (--arch adaptive_output or adaptive_both)", ("alpha_s", "alpha_y", "alpha_c"),
@@ -107,7 +101,7 @@ def gate_names(parts: Parts) -> Dict[str, List[str]]:
     """What :func:`read_gates` gives for each side; the encoder's layers are counted from the lowest."""
     names: Dict[str, List[str]] = defaultdict(list)
     for kind, modules in parts.items():
-        layers = [layer.cells for part in modules for layer in part.layers] if kind.side == "source" else []
+        layers = [layer.cells for layer in modules] if kind.side == "source" else []
         if len(layers) > 1:  # of one direction or of two
             numbered = enumerate(layers, start=1)
             names[kind.side] += [f"{name}, layer {n}" for n, cells in numbered for name in kind.names[: len(cells)]]

@@ -98,7 +98,8 @@ def _heat_map(figure: "Figure", panel: Panel, cell: float, colours: Any, familie
     text: Dict[str, Any] = dict(fontfamily=families, parse_math=False, fontsize=min(9, 58 * cell))
     axes = figure.add_axes((0, 0, *(cell * size for size in reversed(panel.weights.shape))))
     largest = panel.weights.max(axis=1, keepdims=True) if relative else 1
-    axes.imshow(panel.weights / largest, cmap=colours, vmin=0, vmax=1, aspect="auto")
+    scaled = panel.weights / np.where(largest == 0, 1, largest)  # a row of zeros stays one
+    axes.imshow(scaled, cmap=colours, vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, **text)
     axes.set_yticks(range(len(panel.target)), panel.target, **text)
     axes.set_xticks([k - 0.5 for k in range(1, len(panel.source))], minor=True)

@@ -127,7 +127,8 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
         UserError: a file is missing, not a checkpoint, or does not go with the data.
     """
     # what these name may have moved since the training, and nothing here needs it
-    overrides = {"data": data, "eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None}
+    unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
+    overrides = {"data": data, "eval_bleu": False, **unneeded}
     task = None
     models: List[Any] = []
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
@@ -175,10 +176,17 @@ def place(error: Exception) -> str:
     """The innermost line of an error that is in a folder of ``--user-dir``, in parentheses; nothing if none is."""
     if isinstance(error, SyntaxError):  # whose message says it
         return ""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        for folder in user_dirs():
-            if frame.filename.startswith(os.path.join(folder, "")):
-                return f" ({os.path.relpath(frame.filename, os.path.dirname(folder))}, line {frame.lineno})"
+    places = (
+        in_user_dir(frame.filename, frame.lineno) for frame in reversed(traceback.extract_tb(error.__traceback__))
+    )
+    return next(filter(None, places), "")
+
+
+def in_user_dir(path: str, line: Optional[int]) -> str:
+    """A line of a file, in parentheses, if it is in a folder of ``--user-dir``; nothing if not."""
+    for folder in user_dirs():
+        if path.startswith(os.path.join(folder, "")):
+            return f" ({os.path.relpath(path, os.path.dirname(folder))}, line {line})"
     return ""
 
 

@@ -85,8 +85,8 @@ def wanted(options: argparse.Namespace) -> Dict[str, Optional[str]]:
     return measures
 
 
-def mean_of_file(path: str, count: Optional[int]) -> float:
-    """The mean of one number a line, ``count`` of them.
+def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
+    """The mean of one number a line, ``count`` of them, of which ``nan`` do not count; None if all are.
 
     Raises:
         UserError: the file cannot be read, a line is no number, or there are more or fewer.
@@ -96,12 +96,13 @@ def mean_of_file(path: str, count: Optional[int]) -> float:
         try:
             numbers.append(float(line))
         except ValueError:
-            numbers.append(math.nan)
-        if not math.isfinite(numbers[-1]):
+            numbers.append(math.inf)
+        if math.isinf(numbers[-1]):
             raise UserError(f"{path}, line {number}: {line!r} is not a number")
     if not numbers or count not in (None, len(numbers)):
         raise UserError(f"{path} has {len(numbers)} lines, and not one for each of {count or 'the'} sentences")
-    return mean(numbers)
+    told = [number for number in numbers if not math.isnan(number)]
+    return mean(told) if told else None
 
 
 def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores:
@@ -135,7 +136,8 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores
                     for field, value in (("folder", run.folder), ("subset", subset), ("translations", stem)):
                         path = path.replace(f"{{{field}}}", str(value))
                     value = mean_of_file(path, None if hypotheses is None else len(hypotheses))
-                    results[Place(name, subset, measure)][run.seed] = value
+                    if value is not None:
+                        results[Place(name, subset, measure)][run.seed] = value
         possible = within_limits(own, expected or [], *texts.values())
         for (name, seed), hypotheses in texts.items():
             for score in scores([(name, hypotheses)], [expected or []], possible):

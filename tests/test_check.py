@@ -12,6 +12,7 @@ from torch import nn
 from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder, IncrementalDecoder
 from fairseq_attnvariants.nn.attention import Normalizer
+from fairseq_attnvariants.nn.histories import ContextHistory
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.main import main
 
@@ -211,6 +212,31 @@ def divides_by_what_is_left(patch):
     wrap(patch, Encoder, "forward", divide)
 
 
+def draws_in_evaluation(patch):
+    """Dropout that does not ask whether it is training."""
+    changed(patch, lambda output, *_: nn.functional.dropout(output, 0.5))
+
+
+def normalises_the_batch(patch):
+    """In training, over rows, steps and padding."""
+    added(
+        patch,
+        lambda model: setattr(model.decoder, "norm", nn.BatchNorm1d(model.decoder.output_projection.out_features)),
+    )
+    changed(patch, lambda output, self, tokens: self.norm(output.flatten(0, 1)).view_as(output))
+
+
+def hides_a_parameter(patch):
+    """A tensor that would train, if the optimizer knew it."""
+    added(patch, lambda model: model.decoder.__dict__.update(hidden=torch.ones(1, requires_grad=True)))
+    changed(patch, lambda output, self, tokens: output * self.hidden.to(output))
+
+
+def says_that_it_reads_no_context(patch):
+    """The score reads the previous one."""
+    patch.setattr(ContextHistory, "reads_context", ())
+
+
 def compares_all_steps(patch):
     """Every step's output with every other's."""
 
@@ -238,6 +264,10 @@ MUTATIONS = {
     remembers_the_first_model: ("rnnsearch", "ensemble", "padding parameters"),
     searches_otherwise: ("rnnsearch", "incremental reordering beam", "padding alone"),
     divides_by_what_is_left: ("rnnsearch", "short", "padding alone"),
+    draws_in_evaluation: ("rnnsearch", "same padding", "parameters half"),
+    normalises_the_batch: ("rnnsearch", "alone future", "same padding incremental"),
+    hides_a_parameter: ("rnnsearch", "parameters", "same gradients"),
+    says_that_it_reads_no_context: ("recatt", "contexts incremental beam", "padding future"),
     compares_all_steps: ("rnnsearch", "time memory", "parameters"),
 }
 
@@ -447,6 +477,101 @@ def test_a_part_that_lacks_a_method_is_told_which(kind, base, option, method, mi
     folder = mine(__init__=LACKING.replace("KIND", kind).replace("BASE", base).replace("OPTION", option))
     assert main(["check", "--user-dir", folder, "--arch", "mine"]) == 2
     assert f"no model can be built: a {kind} defines {method}, and Mine does not" in capsys.readouterr().err
+
+
+OWN = """import torch
+from torch import nn
+from fairseq_attnvariants import register_architecture, register_KIND
+from fairseq_attnvariants.nn.attention import Attention, Normalizer
+from fairseq_attnvariants.nn.cells import GRUCell
+from fairseq_attnvariants.nn.histories import CoverageHistory, History
+from fairseq_attnvariants.nn.readout import TanhReadout
+from fairseq_attnvariants.nn.windows import Window
+
+
+@register_KIND("mine")
+class Mine(BASE):
+    def METHOD:
+        return RETURNED
+
+
+register_architecture("mine", base="rnnsearch", OPTION="mine")
+"""
+WRONG = [  # the base class, the method, what it returns, and what is said of it
+    ("Attention", "energies(self, query, keys)", "query @ keys.mT", None),
+    ("Attention", "energies(self, query, keys)", "keys @ query.mT", "returns 3 x 6 x 1, where B x k x S, 3 x 1 x 6,"),
+    ("Attention", "energies(self, query, keys)", "None", "returns None, where B x k x S, 3 x 1 x 6, is wanted"),
+    (
+        "History",
+        "query_term(self, past)",
+        "past.memory.keys[:, :1]",
+        "returns 3 x 1 x 9, where N x A, 3 x 9, is wanted",
+    ),
+    (
+        "History",
+        "energy_term(self, past)",
+        "past.memory.positions",
+        "returns 3 x 6, where B x k x S, 3 x 1 x 6, is wanted",
+    ),
+    (
+        "History",
+        "energy_term(self, past)",
+        "past.carried.sum()",
+        "past.carried (start returns nothing), past.known (remember",
+    ),
+    (
+        "History",
+        "key_features(self, past)",
+        "past.memory.keys",
+        "returns 3 x 6 x 9, where features and a matrix are wanted",
+    ),
+    ("CoverageHistory", "start(self, memory)", "0", "returns a int: carry tensors of B rows"),
+    (
+        "CoverageHistory",
+        "next(self, past, weights, hidden)",
+        "weights.t()",
+        "returns 6 x 3, where N rows, 3, are wanted",
+    ),
+    (
+        "Normalizer",
+        "normalize(self, energies)",
+        "energies.softmax(-1)[..., 0]",
+        "returns 3 x 1, where as the energies, 3 x 1 x 6,",
+    ),
+    ("Window", "forward(self, query, memory, state)", "memory.padding_mask", "returns 3 x 6, where two are wanted"),
+    (
+        "GRUCell",
+        "step(self, inputs, recurrent, previous)",
+        "inputs",
+        "returns 3 x 24, where as the state, 3 x 8, is wanted",
+    ),
+    (
+        "TanhReadout",
+        "finish(self, total)",
+        "total[..., :1]",
+        "returns 3 x 7 x 1, where N x T x f, 3 x 7 x 6, is wanted",
+    ),
+    ("TanhReadout", "predict(self, features, project, steps)", "project(features)", "where a Prediction is wanted"),
+]
+KINDS = {
+    "Attention": ("score", "attention_score"),
+    "Normalizer": ("normalizer", "attention_normalizer"),
+    "Window": ("window", "attention_window"),
+    "GRUCell": ("cell", "encoder_cell"),
+    "TanhReadout": ("readout", "readout"),
+}
+
+
+@pytest.mark.parametrize("base,method,returned,message", WRONG)
+def test_a_part_that_returns_something_else_is_told_what_is_wanted(base, method, returned, message, mine, capsys):
+    text = OWN
+    kind, option = KINDS.get(base, ("history", "attention_history"))
+    for name, value in dict(KIND=kind, BASE=base, METHOD=method, RETURNED=returned, OPTION=option).items():
+        text = text.replace(name, value)
+    done = main(["check", "--user-dir", mine(__init__=text), "--arch", "mine", "--demand", "same", "incremental"])
+    error = capsys.readouterr().err
+    assert done == (2 if message else 0) and (message or "") in error
+    assert not message or f": Mine.{method.partition('(')[0]} (mine/__init__.py, line 13)" in error
 
 
 def test_errors_of_a_demand_have_a_place(mine, capsys):

@@ -77,6 +77,11 @@ def test_rows_are_scaled_to_their_largest_weight():
     np.testing.assert_allclose(image, [[0, 1 / 3, 1], [1, 0, 0]])
 
 
+def test_a_row_of_zeros_is_not_scaled():
+    image = draw([Panel("one", LONG, LONG[:2], np.array([[0.0, 0, 0], [0, 1, 2]]))], relative=True).axes[0].images[0]
+    assert image.get_array().tolist() == [[0, 0, 0], [0, 0.5, 1]]
+
+
 @pytest.mark.parametrize("words, width", [(30, 10), (60, 10), (150, 17)])
 def test_a_long_sentence_fits_or_stays_readable(words, width):
     """Lines have at least 6 points."""

@@ -273,6 +273,11 @@ def test_any_measure_from_files_of_one_number_a_sentence(sweep, tmp_path, capfd)
         broken.write_text(text)
         assert main(["results", str(sweep), "--measure", f"words={broken}", "--measure", "BLEU", *SEARCH]) == 2
         assert message in capfd.readouterr().err
+    for text, mean in (("nan\n" * 11 + "3\n", "3.00"), ("nan\n" * 12, None)):  # a sentence, or all, without
+        broken.write_text(text)
+        results(sweep, "--measure", f"words={broken}", "--baseline", "recatt", "--table", tmp_path / "table.json")
+        [row, *_] = json.loads((tmp_path / "table.json").read_text())
+        assert row["words"] == (mean and float(mean))
     for folder in sweep.iterdir():  # nothing has to be translated
         if folder.is_dir() and not folder.name.startswith("."):
             (folder / "valid.length").write_text(f"{len(folder.name)}\n")

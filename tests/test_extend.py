@@ -18,12 +18,14 @@ from fairseq_attnvariants.nn.state import Encoded, Memory
 from fairseq_attnvariants.registry import ConfigurationError
 
 ROOT = Path(__file__).parent.parent
-COSINE, HARD = (ROOT / "examples" / "extend" / name for name in ("cosine_decay", "hard_attention"))
+EXTEND = ROOT / "examples" / "extend"
+COSINE, HARD, SHARP = EXTEND / "cosine_decay", EXTEND / "hard_attention", EXTEND / "sharp_attention"
 HARD_ARCHS = "hard_attention", "hard_monotone"
 
 
-def test_the_page_shows_the_whole_file():
-    code = (COSINE / "__init__.py").read_text()
+@pytest.mark.parametrize("folder", [COSINE, SHARP], ids=lambda folder: folder.name)
+def test_the_page_shows_the_whole_file(folder):
+    code = (folder / "__init__.py").read_text()
     assert f"```python\n{code}```" in (ROOT / "docs" / "extend.md").read_text()
     assert len([line for line in code.splitlines() if line]) < 40
 
@@ -44,6 +46,22 @@ def test_what_the_examples_import_stays():
 def test_check(folder, arch):
     done = corpus.run("fairseq-attnvariants", "check", "--user-dir", folder, "--arch", arch)
     assert done.stdout.endswith("all hold\n")
+
+
+def test_a_cost(data, tmp_path):
+    """Attention that it costs to spread is sharper, and the cost is what the docstring says."""
+    options = "--demand", "saved", "resumed", "--criterion", "sharp_attention"
+    done = corpus.run("fairseq-attnvariants", "check", "--user-dir", SHARP, "--arch", "rnnsearch", *options)
+    assert done.stdout.endswith("all hold\n")
+    with outside(SHARP) as package:
+        task, model = Task(), build("rnnsearch", scale=0.5).eval()
+        source, lengths, previous = batch()
+        sample = {"net_input": dict(src_tokens=source, src_lengths=lengths, prev_output_tokens=previous)}
+        sample |= {"target": previous.roll(-1, 1), "ntokens": 1}
+        losses = [package.SharpAttention(task, False, 0.1, 0, False, weight)(model, sample)[0] for weight in (0, 0.5)]
+        weights = model(**sample["net_input"])[1]["attn"][0][sample["target"].ne(1)].double()
+    entropy = -(weights * weights.clamp(min=1e-9).log()).sum()
+    torch.testing.assert_close(losses[1] - losses[0], (0.5 * entropy).to(losses[0]), rtol=1e-4, atol=1e-5)
 
 
 def test_train_resume_translate(data, tmp_path):

@@ -63,6 +63,19 @@ def test_a_backward_pass_that_stops_early_leaves_nothing_to_the_next(monkeypatch
     assert torch.autograd.gradcheck(chain, (matrix, start))
 
 
+def test_a_backward_pass_that_ends_at_a_late_step_leaves_nothing_to_one_that_begins_at_an_early_one():
+    matrix = torch.randn(4, 4, dtype=torch.double, requires_grad=True)
+    product, states = deferred.Deferred(matrix), [torch.randn(2, 4, dtype=torch.double, requires_grad=True)]
+    for _ in range(7):
+        states.append(torch.tanh(product(states[-1])))
+    torch.autograd.grad(states[7].sum(), states[5], retain_graph=True)
+    (found,) = torch.autograd.grad(states[3].sum(), matrix, retain_graph=True)
+    plain = states[0]
+    for _ in range(3):
+        plain = torch.tanh(plain @ matrix.t())
+    torch.testing.assert_close(found, *torch.autograd.grad(plain.sum(), matrix))
+
+
 def test_gradients_in_bfloat16_lose_nothing_over_many_steps():
     """Sums of thin products in bfloat16 drop what is small beside the sum; one product does not."""
     matrix, steps = torch.zeros(8, 8, requires_grad=True), 300
@@ -170,9 +183,13 @@ def test_a_part_that_computes_otherwise_says_it_anew():
         def predict(self, features, project, steps):
             return super().predict(features, project, steps)
 
+    class Steps(MaxoutReadout):
+        def step(self, context):  # a name that cells have for what is given no context
+            return self.context(context * context)
+
     widths = Widths(hidden=2, annotation=3, context=3, attention=4)
-    readouts = [kind(widths._replace(target=2, features=2)) for kind in (MaxoutReadout, Predicts)]
-    assert [projected.declared(readout) for readout in readouts] == [("context",), None]
+    readouts = [kind(widths._replace(target=2, features=2)) for kind in (MaxoutReadout, Predicts, Steps)]
+    assert [projected.declared(readout) for readout in readouts] == [("context",), None, None]
 
     class Misspelt(CoverageHistory):
         reads_context = ("projektion",)

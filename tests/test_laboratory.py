@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import os
 import random
 import subprocess
@@ -19,7 +20,9 @@ LABORATORY = Path(__file__).parent.parent / "examples" / "laboratory"
 def module(name):
     spec = importlib.util.spec_from_file_location(name, LABORATORY / f"{name}.py")
     loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(LABORATORY)  # one imports the other
+        spec.loader.exec_module(loaded)
     return loaded
 
 
@@ -129,12 +132,23 @@ def test_measures():
     def score(found, expected="a k b c", sides="source target source rare"):
         return measure.measures(found.split(), expected.split(), sides.split())
 
-    assert set(score("a k b c").values()) == {100.0}
-    wrong = dict(exact=0, prefix=20, kept=50, fresh=50, jumps=20, source=200 / 3, target=0, rare=0)
-    wrong |= dict(cognate=100, name=100)
-    assert score("a m b b") == pytest.approx(wrong)
+    nothing = dict.fromkeys(["cognate", "name", "sooner", "later", "particle"], math.nan)
+    right = dict.fromkeys(["exact", "prefix", "kept", "fresh", "jumps", "source", "rare"], 100)
+    assert score("a k b c") == pytest.approx({**right, **nothing}, nan_ok=True)
+    wrong = dict(exact=0, prefix=20, kept=50, fresh=50, jumps=20, source=200 / 3, rare=0)
+    assert score("a m b b") == pytest.approx({**wrong, **nothing}, nan_ok=True)
     assert score("a k b c c")["prefix"] == 80  # it does not end there
-    assert score("")["fresh"] == 100 and score("")["kept"] == 0
+    assert math.isnan(score("")["fresh"]) and score("")["kept"] == 0
+    assert [score(found, sides="source later later source")["later"] for found in ("a k b c", "a b c")] == [100, 0]
+    # what stands between particles, and whether one is left out, is not their matter; which follows which is
+    particles = dict(expected="a ka b ke ki c ku", sides="source source source target target source target")
+    for found, share in (
+        ("a ka b ke ki c ku", 100),
+        ("ka x x x ke ki ku", 100),
+        ("a ka b ki c ku", 100 / 3),
+        ("ke ki", 100 / 3),
+    ):
+        assert score(found, **particles)["particle"] == pytest.approx(share)
     assert [score("b c a k")[name] for name in ("kept", "fresh", "jumps")] == [100, 100, 40]  # a k, b c
 
 
@@ -177,7 +191,8 @@ def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
         found = {path.name.rpartition("-")[0] for path in (tmp_path / "out" / system).iterdir() if path.is_dir()}
         assert found == {f"{architecture(task['systems'][system])}-{seed}" for seed in range(1, 1 + seeds)}
     for row in rows:
-        assert 0 <= row[task["measure"]] <= 100 and row["seeds"] == seeds
+        nothing = (name, row[dial]) in [("cipher", "0"), ("sides", "0")]  # no cognates, no particles
+        assert row["seeds"] == seeds and (row[task["measure"]] is None if nothing else 0 <= row[task["measure"]] <= 100)
         verdict = row[f"{task['measure']} verdict"]
         hardest = seeds > 1 and row["system"] != task["baseline"] and row[dial] == values.split(",")[-1]
         told = row[f"{task['measure']} difference ±"] is not None  # two seeds that are equal tell nothing

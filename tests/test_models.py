@@ -17,7 +17,7 @@ from fairseq_attnvariants import refusals
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn.cells import RecurrentLinear
 from fairseq_attnvariants.nn.dropout import Masked
-from fairseq_attnvariants.nn.state import Encoded
+from fairseq_attnvariants.nn.state import Encoded, each
 from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.variants import VARIANTS, fill, settings
@@ -403,6 +403,16 @@ def test_bfloat16_compute_keeps_float32_parameters_and_nearly_the_outputs(name):
     assert losses[0] != losses[1]
     with torch.no_grad():
         assert_rounded(*reversed(outputs), model(batch(seed=9)[0], lengths, previous)[0])
+
+
+def test_states_stay_float32_in_bfloat16():
+    """The coverage GRU's too, where the values of heads are rounded."""
+    model = build("heads", scale=1.0, attention_history="coverage_gru", compute_dtype="bfloat16").train()
+    states, dtypes = [], set()
+    model.decoder.network.transition.register_forward_hook(lambda *step: states.append(step[-1]))
+    model(*batch())
+    each(lambda tensor: dtypes.add(tensor.dtype), tuple(states))
+    assert dtypes == {torch.float32}
 
 
 def test_initial_values():

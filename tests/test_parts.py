@@ -79,7 +79,7 @@ def test_gradient_of_a_layer(cell, directions):
     def swept(data, initial, *parameters):
         return torch.func.functional_call(layer, dict(zip(names, parameters)), (data, [3, 2, 1], initial))
 
-    assert torch.autograd.gradcheck(swept, (double(6, 3), double(directions, 3, cell.parts * 2), *values))
+    assert torch.autograd.gradcheck(swept, (double(6, 3), double(directions, 3, cell.vectors * 2), *values))
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
@@ -132,7 +132,7 @@ def test_swept_layers_equal_pytorchs(kind, theirs, bidirectional):
     zero = ours.start(packed.data, 3)
     for initial in (zero, torch.randn_like(zero)):
         found, last = ours(packed.data, packed.batch_sizes.tolist(), initial)
-        parts = tuple(part.contiguous() for part in initial.chunk(kind.parts, dim=-1))
+        parts = tuple(part.contiguous() for part in initial.chunk(kind.vectors, dim=-1))
         expected, final = theirs(packed, parts if kind is LSTMCell else parts[0])
         torch.testing.assert_close(found, expected.data)
         torch.testing.assert_close(last, torch.cat(final, dim=-1) if kind is LSTMCell else final)
@@ -238,8 +238,11 @@ def test_shares_of_stacked_adaptive_layers():
             expected.append(torch.stack([shares[j] for j in range(5)]))
             found.append(torch.stack([states[j] for j in range(5)]))
         rows = torch.cat(found, dim=1)
-    found = adaptive_gates(layers, (inputs, [1] * 5, layers.start(inputs, 1)), None)
-    torch.testing.assert_close(found[:, 0], torch.stack(expected))
+    gates = []
+    for layer in layers.layers:
+        layer.register_forward_hook(lambda *forward: gates.append(adaptive_gates(*forward)))
+    layers(inputs, [1] * 5, layers.start(inputs, 1))
+    torch.testing.assert_close(torch.cat(gates)[:, 0], torch.stack(expected))
 
 
 def test_adaptive_output_equals_the_plain_one_where_it_must():

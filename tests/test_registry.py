@@ -16,11 +16,11 @@ from omegaconf import OmegaConf
 
 from fairseq_attnvariants.config import make
 from fairseq_attnvariants.models import AttentionRNNModel
-from fairseq_attnvariants.nn import histories
+from fairseq_attnvariants.nn import cells, histories
 from fairseq_attnvariants.nn.fast import deferred
 from fairseq_attnvariants.nn.state import each
 from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, above
-from fairseq_attnvariants.variants import fill, register_architecture, settings
+from fairseq_attnvariants.variants import VARIANTS, fill, register_architecture, settings
 from fairseq_attnvariants_cli.checks import DEMANDS
 
 MINE = Path(__file__).with_name("mine")
@@ -178,8 +178,30 @@ def test_refuses_to_register():
         histories.register_history("none")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):
         register_architecture("none", base="dl4mt")
-    with pytest.raises(ConfigurationError, match="part 3: a name has letters"):
+    with pytest.raises(ConfigurationError, match="the decorator of part 3 takes a name"):
         table.register(3)(torch.nn.Linear)
+    with pytest.raises(ConfigurationError, match=r"the decorator of part <class .*> takes a name"):
+        table.register(torch.nn.Linear)
+    with pytest.raises(ConfigurationError, match="'decoder_hidden_size' cannot be '64', of another type"):
+        register_architecture("other", base="dl4mt", decoder_hidden_size="64")
+    with pytest.raises(ConfigurationError, match="'decoder_transition' cannot be 'condtional', of another type"):
+        register_architecture("other", base="dl4mt", decoder_transition="condtional")
+    with pytest.raises(ConfigurationError, match=r"part_args names 'decy' \(did you mean decay\?\)"):
+        register_architecture("other", base="mine", part_args={"decy": {"rate": 0.5}})
+    for declared, message in (
+        (dict(options={"rate": 0.5}), r"'rate' must be an Option\(default, help, bound\), not 0.5"),
+        (dict(options={"rate": Option(0.5, above(0))}), "'rate' must have a text for help and then a bound"),
+        (dict(options={"rate": Option(0.5, "r", 1)}), "'rate' must have a text for help and then a bound"),
+        (dict(options={"rate": Option(-0.5, "r", above(0))}), "the default of 'rate' must be above 0, not -0.5"),
+        (dict(options={"widths": Option(1, "r")}), "it is handed 'widths' already"),
+        ({}, "defines none of query_term, key_features, energy_term"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"attention history 'other'.* {message}"):
+            histories.register_history("other")(type("Other", (histories.History,), declared))
+    for declared in (dict(gates=2, normalised=2), dict(gates=2, normalised=(1,)), dict(gates=2)):
+        with pytest.raises(ConfigurationError, match=r"cell 'other' must say gates, a number, and normalised, a tuple"):
+            cells.register_cell("other")(type("Other", (cells.Cell,), declared))
+    assert "other" not in {*histories.HISTORIES, *cells.CELLS, *VARIANTS}
     for option, value, message in (
         (Option(1.0, bound=above(0)), -1, "must be above 0"),
         (Option(1.0, bound=above(0)), math.inf, "must be a finite number"),

@@ -9,8 +9,9 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
-from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.models import AttentionRNNModel, attention_rnn
 from fairseq_attnvariants.models.warm_start import PARTS
+from fairseq_attnvariants_cli.model import load
 
 CHOICE = "hidden.weight", "hidden.bias", "target.weight", "context.weight"
 HIERARCHY = dict(encoder_type="hierarchical", attention_via=True)
@@ -57,6 +58,16 @@ def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):
     tied = AttentionRNNModel.build_model(Namespace(**{**state["cfg"]["model"], **more}), task)
     assert torch.equal(tied.decoder.embed_tokens.weight, untied.decoder.embed_tokens.weight)
     assert tied.warm_started.other == {"decoder.output_projection.weight": "tied to decoder.embed_tokens.weight here"}
+
+
+def test_subcommands_do_not_read_the_donor(runs, tmp_path, monkeypatch):
+    task = TranslationTask.setup_task(TranslationConfig(data=str(runs.data)))
+    donor = str(runs.rnnsearch / "checkpoint_last.pt")
+    cfg = Namespace(**{**load_checkpoint_to_cpu(donor)["cfg"]["model"], "warm_start": donor})
+    path, read = saved(AttentionRNNModel.build_model(cfg, task), runs, tmp_path / "started.pt"), []
+    monkeypatch.setattr(attention_rnn, "warm_start", lambda model, path: read.append(path))
+    load(path, str(runs.data), cpu=True)
+    assert not read
 
 
 def test_a_donor_that_chose_its_number_type_has_nothing_more(runs, tmp_path):

@@ -12,7 +12,8 @@ and there is a test set for each of them: ``test``, ``test1``, ``test2``, ...
 Beside the text, ``.src`` and ``.tgt``, a line a sentence: ``.links``, pairs ``i-j`` of source and target words, from 0;
 ``.fertilities``, of each source word how many target words it is linked to; ``.sides``, what decides each target word:
 ``source`` or ``target``, and of what the source decides ``rare`` for a word that training has seldom, ``cognate`` for
-one that is spelt after its source word, ``name`` for a name, which is the same on both sides.
+one that is spelt after its source word, ``name`` for a name, which is the same on both sides, ``sooner`` or ``later``
+for one that is said sooner or later than it stands in the source.
 """
 
 import argparse
@@ -131,12 +132,15 @@ def order(rng: random.Random, distance: int, training: bool) -> Pair:
     Such as ``dog take red old cat saw near put king``: ``dogo cato sawum nearu redi oldi kingo``.
     """
     words = rng.sample(WORDS, rng.randint(11, 13))
-    rest, taken = words[2:], Pair(["take", *words[:2]], [Word(TARGET[w], (j,)) for j, w in enumerate(words[:2], 1)])
+    rest = words[2:]
     start = rng.randint(0, len(rest) - distance)
     parts = (rest[:start], rest[start : start + distance], rest[start + distance :])
     left, between, right = map(translated, parts)
+    later = rng.random() < 0.5
+    side = "source" if distance == 0 else "later" if later else "sooner"
+    taken = Pair(["take", *words[:2]], [Word(TARGET[word], (j,), side) for j, word in enumerate(words[:2], 1)])
     put = Pair(["put"], [])
-    if rng.random() < 0.5:
+    if later:
         return arrange([left, taken, between, put, right], [0, 2, 1, 4])
     return arrange([left, put, between, taken, right], [0, 3, 2, 4])
 
@@ -294,7 +298,7 @@ def facts(rng: random.Random, share: int, training: bool) -> Pair:
     for k in range(3):
         number = rng.randrange(NAMES)
         if k == news:
-            number += (number + (not training and 100 * rng.random() < share)) % 2
+            number = number // 2 * 2 + (not training and 100 * rng.random() < share)
         name, (verb, adjective, noun), place = f"ann{number}", map(rng.choice, (VERBS, ADJECTIVES, NOUNS)), len(source)
         source += ["today" if k == news else "once", name, verb, adjective, noun]
         if k == news:

@@ -12,21 +12,26 @@ prefix   words before the first error, of those of the reference and its end
 kept     words of the reference that stand in the translation, as often as there (its complement: omissions)
 fresh    words of the translation that the reference has, as often as there (its complement: repetitions, inventions)
 jumps    neighbours in the translation that are neighbours in the reference, of those of the reference
-source   words in place, of those that the source decides
-target   words in place, of those that the target decides
-rare     words that stand in the translation, of those that training has seldom
-cognate  the same of words that are spelt after their source word
+source   words that stand in the translation, of those that the source decides
+rare     the same of those that training has seldom
+cognate  the same of those that are spelt after their source word
 name     the same of names
+sooner   as exact, of a sentence in which words are said sooner than they stand in the source
+later    the same of words that are said later
+particle neighbours among the particles of the translation that are neighbours among those of the reference, of these
 ======== =============================================================================================================
 
-More is better everywhere. A sentence that has no such word has 100.
+More is better everywhere. A sentence that has no such word has ``nan``, and does not count.
 """
 
+import math
 import sys
 from collections import Counter
 from itertools import takewhile
 from pathlib import Path
 from typing import Dict, Hashable, List, Sequence
+
+from make_corpus import PARTICLES
 
 
 def shared(found: Sequence[Hashable], expected: Sequence[Hashable]) -> int:
@@ -35,8 +40,8 @@ def shared(found: Sequence[Hashable], expected: Sequence[Hashable]) -> int:
 
 
 def percent(part: int, whole: int) -> float:
-    """A share; all of nothing."""
-    return 100 * part / whole if whole else 100.0
+    """A share; of nothing there is none."""
+    return 100 * part / whole if whole else math.nan
 
 
 def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]) -> Dict[str, float]:
@@ -44,6 +49,9 @@ def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]
     ended, wanted = [*found, "</s>"], [*expected, "</s>"]
     right = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(ended, wanted))))
     pairs = [list(zip(["<s>", *words], words)) for words in (ended, wanted)]
+    decided = [word for word, which in zip(expected, sides) if which != "target"]
+    said = [[word for word in words if word in PARTICLES] for words in (found, expected)]
+    particles = [list(zip(words, words[1:])) for words in said]
     own = {side: [word for word, which in zip(expected, sides) if which == side] for side in {*sides}}
     result = {
         "exact": 100.0 * (list(found) == list(expected)),
@@ -51,12 +59,13 @@ def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]
         "kept": percent(shared(found, expected), len(expected)),
         "fresh": percent(shared(found, expected), len(found)),
         "jumps": percent(shared(*pairs), len(pairs[1])),
+        "source": percent(shared(found, decided), len(decided)),
+        "particle": percent(shared(*particles), len(particles[1])),
     }
-    for side in ("source", "target"):
-        decided = [k for k, which in enumerate(sides) if (which == "target") == (side == "target")]
-        result[side] = percent(sum(found[k : k + 1] == expected[k : k + 1] for k in decided), len(decided))
     for side in ("rare", "cognate", "name"):
         result[side] = percent(shared(found, own.get(side, [])), len(own.get(side, [])))
+    for side in ("sooner", "later"):
+        result[side] = result["exact"] if side in own else math.nan
     return result
 
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
+from ..nn.twins import plain_linear
+
 LEAST = 2**14  # numbers in a matrix: the rounding of its inputs costs more than a smaller one saves
 LARGEST = 127
 
@@ -60,10 +62,7 @@ class Quantiser:
 
     def __call__(self, part: nn.Module) -> Optional[nn.Module]:
         """A stand-in for a part; None where there is none, or where it would bring nothing."""
-        # a linear map by another name is one; one that computes something else is not
-        if not isinstance(part, nn.Linear) or type(part).forward is not nn.Linear.forward:
-            return None
-        if part.weight.numel() < LEAST:
+        if not (isinstance(part, nn.Linear) and plain_linear(part)) or part.weight.numel() < LEAST:
             return None
         version, kept = (part.weight.data_ptr(), part.weight._version), self.made.get(part.weight)
         if kept is None or kept[0] != version:

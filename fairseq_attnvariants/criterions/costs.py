@@ -100,6 +100,10 @@ class Cost(NamedTuple):
     """its sum over a batch"""
     settings: Tuple[str, ...] = ()
     """other options of it"""
+    for_costs: bool = True
+    """whether a model makes what it is made of for costs alone, and names that in ``cost_terms``"""
+    links: bool = False
+    """whether it is also made of the links of texts"""
 
 
 COSTS = {
@@ -123,12 +127,14 @@ COSTS = {
     "coverage_loss": Cost(
         "coverage_weight", "attn", ATTENTION, "ntokens",
         lambda of: losses.coverage(of.term, of.mask),
+        for_costs=False,
     ),
     "alignment_loss": Cost(
         "alignment_weight", "attn", ATTENTION, "ntokens",
         lambda of: losses.alignment(
             of.term, of.sample.get("alignments"), of.sample.get("align_weights")
         ),
+        for_costs=False, links=True,
     ),
 }  # fmt: skip
 
@@ -170,14 +176,14 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                 of is not there; or nothing is there of which the criterion's own costs are made.
         """
         own = getattr(model, "cost_terms", None)
-        for name, cost in COSTS.items():
+        for cost in COSTS.values():
             given = getattr(self.cfg, cost.weight)
-            if cost.term not in (*(own or ()), "attn"):
+            if cost.for_costs and cost.term not in (own or ()):
                 for option in (cost.weight, *cost.settings):
                     value = getattr(self.cfg, option)
                     if value and value != CostsConfig.__dataclass_fields__[option].default:
                         raise _refusal(option, value, cost.needs)
-            if given and name == "alignment_loss" and model.training:
+            if given and cost.links and model.training:
                 if isinstance(self.task, TranslationMultiSimpleEpochTask):
                     raise ValueError(
                         f"{flag(cost.weight)} {given}: --task translation_multi_simple_epoch puts a token before "
@@ -217,7 +223,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
             weight = float(makes) if given is None else given
             if weight and term is None:
                 raise _refusal(cost.weight, weight, cost.needs)
-            if makes or weight and (name != "alignment_loss" or self._linked(model.training)):
+            if makes or weight and (not cost.links or self._linked(model.training)):
                 total = cost.total(Batch(term, mask, sample, model, self.cfg))
                 loss = loss + weight * total if model.training else loss
                 logged[name] = total.data

@@ -10,8 +10,8 @@ from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from omegaconf import DictConfig
 
-from ..implied import part_args_over
 from ..options import AttentionRNNConfig, complete
+from ..part_args import part_args_over
 
 
 def guard_overrides() -> None:

@@ -22,7 +22,6 @@ from ..arithmetic.choice import SearchDtype, TrainingDtype, match_choice
 from ..arithmetic.reduced import reduced_products
 from ..build import build_bridge, build_decoder, build_encoder, speed_up
 from ..hub import Pretrained
-from ..implied import part_arguments
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoded, Decoder
 from ..nn.encoder import HierarchicalEncoder
@@ -32,6 +31,7 @@ from ..nn.readout import Prediction, Readout, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
 from ..nn.windows import WINDOWS
 from ..options import AttentionRNNConfig, complete, flag, tied
+from ..part_args import part_arguments
 from ..refusals import check, check_compiler, check_task
 from ..registry import ConfigurationError
 from ..variants import BASE, VARIANTS, fill, settings

@@ -63,13 +63,18 @@ def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
     return 2 * (values.mul_(2).sigmoid_() @ vector) - vector.sum()
 
 
+def compiling() -> bool:
+    """Whether ``torch.compile`` looks on, which there is in torch 2.3 and later."""
+    return getattr(torch.compiler, "is_compiling", bool)()
+
+
 def by_blocks(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
     """As :func:`additive_energies`, of which only the arguments are kept: the backward pass computes the rest again.
 
     What there is in between would be the largest tensor of training, kept once a step.  On a CPU it is made for a few
     sentences at a time, so that it fits the processor's cache and leaves no large holes in memory.
     """
-    on_cpu = keys.device.type == "cpu" and not torch.compiler.is_compiling()
+    on_cpu = keys.device.type == "cpu" and not compiling()
     size = max(1, BLOCK // (query.size(1) * keys[0].numel())) if on_cpu else len(keys)
     energies: Callable[..., Tensor] = additive_energies
     if torch.is_grad_enabled():
@@ -88,6 +93,7 @@ class Normalizer(Part, nn.Module):
 
     flags = {"temperature": "attention_temperature"}
     reads_context = ()
+    without_context = Part.without_context | {"normalize"}
     package: ClassVar[str] = ""
     """what has to be installed for it"""
 
@@ -189,6 +195,7 @@ class Attention(Part, nn.Module):
     """
 
     reads_context = ()  # the values are what `averages` is about
+    without_context = Part.without_context | {"memory", "energies"}
     projects_query = projects_keys = True
     key_bias = False  # in a product it would add the same to all energies of a query
 

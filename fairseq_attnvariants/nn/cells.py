@@ -5,12 +5,12 @@ target embeddings) is projected once, before the loop, and only what depends on 
 it.  A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from ..registry import Part, Registry
+from ..registry import ConfigurationError, Part, Registry
 from .init import Scheme, by_gate
 from .layer_norm import LayerNorm, layer_norm
 
@@ -50,20 +50,31 @@ class Cell(Part, nn.Module):
     """
 
     reads_context = ("inputs.context", "inputs.previous_context")
+    without_context = Part.without_context | {"initialise_bias", "step", "kept"}
     gates: int
     normalised: Tuple[int, ...]  # how many adjoining gates are normalised together
-    parts = 1  # of a state, each of width n; the first is the output
+    vectors = 1  # of width n, in a state; the first is the output
 
     def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
         self.hidden_dim = hidden_dim
-        self.state_dim = self.parts * hidden_dim
+        self.state_dim = self.vectors * hidden_dim
         self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=True)
         self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden_dim))
         self.recurrent = RecurrentLinear(hidden_dim, self.gates * hidden_dim, bias=False)
         parts = [gates * hidden_dim for gates in self.normalised]
         self.input_norm = layer_norm(norm and len(inputs) > 0, *parts)
         self.recurrent_norm = layer_norm(norm, *parts)
+
+    @classmethod
+    def check_declaration(cls, what: str, handed: Container[str]) -> None:
+        super().check_declaration(what, handed)
+        gates, normalised = getattr(cls, "gates", None), getattr(cls, "normalised", None)
+        if not (isinstance(normalised, tuple) and sum(normalised) == gates):
+            raise ConfigurationError(
+                f"{what} must say gates, a number, and normalised, a tuple that adds up to it, such as 3 and (2, 1); "
+                f"it has {gates} and {normalised}"
+            )
 
     def initialise(self, scheme: Scheme) -> None:
         """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
@@ -92,7 +103,7 @@ class Cell(Part, nn.Module):
 
     def output(self, state: Tensor) -> Tensor:
         """What other parts read of a state: ``h``, ``... x n``."""
-        return state.chunk(self.parts, dim=-1)[0]
+        return state.chunk(self.vectors, dim=-1)[0]
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """An input that is known before the loop, ``... x gates·n``; normalised, if it is the only one."""
@@ -175,9 +186,9 @@ class AdaptiveGRUCell(GRUCell):
         reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate))  # lerp: (1-g) ∘ x + g ∘ h
         update = torch.sigmoid(torch.lerp(update_x, update_h, gate))
         candidate = torch.tanh(torch.lerp(candidate_x, reset * candidate_h, gate))
-        return torch.lerp(candidate, self.carried(gate, previous), update)
+        return torch.lerp(candidate, self.kept(gate, previous), update)
 
-    def carried(self, gate: Tensor, previous: Tensor) -> Tensor:
+    def kept(self, gate: Tensor, previous: Tensor) -> Tensor:
         """``g ∘ h``, of which the update gate keeps a part, ``N x n``."""
         return gate * previous
 
@@ -205,7 +216,7 @@ class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
         reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate) + reset_b)
         update = torch.sigmoid(torch.lerp(update_x, update_h, gate) + update_b)
         candidate = (1 - gate) * torch.tanh(candidate_x + gate * reset * (candidate_h + candidate_b))
-        return torch.lerp(candidate, self.carried(gate, previous), update)
+        return torch.lerp(candidate, self.kept(gate, previous), update)
 
 
 @register_cell("doubled_gru")
@@ -219,7 +230,7 @@ class DoubledGRUCell(AdaptiveGRUCell):
 class DoubledCarryGRUCell(DoubledGRUCell):
     """A second control: the carry is doubled as well, ``2 g ∘ z ∘ h``, so that at ``g = 1/2`` a step is a GRU's."""
 
-    def carried(self, gate: Tensor, previous: Tensor) -> Tensor:
+    def kept(self, gate: Tensor, previous: Tensor) -> Tensor:
         """``2 g ∘ h``, ``N x n``."""
         return 2 * gate * previous
 
@@ -230,7 +241,7 @@ class LSTMCell(Cell):
 
     gates = 4
     normalised = (4,)
-    parts = 2
+    vectors = 2
 
     def initialise_bias(self, bias: Tensor, scheme: Scheme) -> None:
         nn.init.ones_(bias[self.hidden_dim : 2 * self.hidden_dim])

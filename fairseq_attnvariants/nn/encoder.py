@@ -23,14 +23,23 @@ class BidirectionalEncoder(nn.Module):
         dropout: of the annotations.
         upper: layers above them, whose annotations are a level of their own, the upper one (Zhao and Zhang 2018 §3.2).
         bridge: whether annotations carry the embeddings (source-side bridging).
+        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of all layers.
     """
 
-    def __init__(self, rnn: Layers, dropout: nn.Module, upper: Optional[Layers] = None, bridge: bool = False):
+    def __init__(
+        self,
+        rnn: Layers,
+        dropout: nn.Module,
+        upper: Optional[Layers] = None,
+        bridge: bool = False,
+        hidden_dropout: float = 0.0,
+    ):
         super().__init__()
         self.rnn = rnn
         self.dropout = dropout
         self.upper = upper
         self.bridge = bridge
+        self.hidden_dropout = hidden_dropout
 
     def forward(self, embedded: Tensor, padding_mask: Tensor) -> Encoded:
         """Encode a batch.
@@ -39,10 +48,10 @@ class BidirectionalEncoder(nn.Module):
             embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
         """
-        states, final = run(self.rnn, embedded, padding_mask)  # B x S x 2n
+        states, final = run(self.rnn, embedded, padding_mask, self.hidden_dropout)  # B x S x 2n
         annotations, upper = self.dropout(states), None
         if self.upper is not None:
-            upper, final = run(self.upper, states, padding_mask)
+            upper, final = run(self.upper, states, padding_mask, self.hidden_dropout)
             upper = self.dropout(upper)
         if self.bridge:
             annotations = torch.cat([annotations, embedded], dim=-1)  # B x S x (2n + m)
@@ -60,14 +69,23 @@ class HierarchicalEncoder(nn.Module):
         words: the word RNN.
         dropout: of both annotations.
         words_alone: keep the characters' states from the decoder; a word's weight is shared among its characters.
+        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of both RNNs.
     """
 
-    def __init__(self, characters: Layers, words: Layers, dropout: nn.Module, words_alone: bool = False):
+    def __init__(
+        self,
+        characters: Layers,
+        words: Layers,
+        dropout: nn.Module,
+        words_alone: bool = False,
+        hidden_dropout: float = 0.0,
+    ):
         super().__init__()
         self.characters = characters
         self.words = words
         self.dropout = dropout
         self.words_alone = words_alone
+        self.hidden_dropout = hidden_dropout
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.
@@ -77,9 +95,9 @@ class HierarchicalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
-        states, _ = run(self.characters, embedded, padding_mask)  # B x S x a
+        states, _ = run(self.characters, embedded, padding_mask, self.hidden_dropout)  # B x S x a
         words, words_mask = gather(states, word_ends)
-        upper, final = run(self.words, words, words_mask)  # B x W x 2n
+        upper, final = run(self.words, words, words_mask, self.hidden_dropout)  # B x W x 2n
         if self.words_alone:
             word = word_ends.cumsum(1) - word_ends.long()  # B x S; its end belongs to it
             shares = even_shares(word.masked_fill(padding_mask, -1), words.size(1))
@@ -87,8 +105,8 @@ class HierarchicalEncoder(nn.Module):
         return Encoded(self.dropout(states), padding_mask, final, embedded, self.dropout(upper), words_mask)
 
 
-def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
-    """Layers over a padded batch.
+def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float) -> Tuple[Tensor, Tensor]:
+    """Layers over a padded batch, in training with :func:`~.dropout.drop_hidden`.
 
     Outputs of the top layer ``B x S x width``, zero at padding, and its last ones, ``[→s_S; ←s_1]``, ``B x width``.
     """
@@ -100,7 +118,7 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tens
     places = (order * length + (real.int().argmax(1)[order] + steps) % length)[begun]
     sizes = begun.sum(1)[: int(lengths[0])].tolist()
     rows = inputs.flatten(0, 1).index_select(0, places)
-    outputs, final = drop_hidden(rnn, inputs, rnn.hidden_dropout)(rows, sizes, rnn.start(rows, batch))
+    outputs, final = drop_hidden(rnn, inputs, hidden_dropout)(rows, sizes, rnn.start(rows, batch))
     states = outputs.new_zeros(batch * length, outputs.size(1)).index_copy(0, places, outputs)
     top = rnn.cell.output(final[-rnn.directions[-1] :]).index_select(1, order.argsort())  # directions x B x n
     return states.view(batch, length, -1), torch.cat(tuple(top), dim=1)

@@ -7,13 +7,13 @@ A history extends :class:`History` and is entered by :data:`register_history`.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Container, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..registry import Part, Registry, Widths
+from ..registry import ConfigurationError, Part, Registry, Widths
 from .cells import GRUCell
 from .layer_norm import at_least_float32
 from .state import Memory, State, grouped
@@ -49,6 +49,13 @@ class History(Part, nn.Module):
 
     def __init__(self, widths: Widths):
         super().__init__()
+
+    @classmethod
+    def check_declaration(cls, what: str, handed: Container[str]) -> None:
+        super().check_declaration(what, handed)
+        terms = ("query_term", "key_features", "energy_term")
+        if not cls.replaces_query and all(getattr(cls, term) is getattr(History, term) for term in terms):
+            raise ConfigurationError(f"{what} defines none of {', '.join(terms)}, so it would change nothing")
 
     def remember(self, annotations: Tensor) -> Any:
         """Its entry of the memory, computed once a sentence, of ``s_j``, ``B x S x a``."""
@@ -242,7 +249,7 @@ class CoverageGRUHistory(History):
         return self.cell.project("annotation", annotations)
 
     def start(self, memory: Memory) -> Tensor:
-        return memory.values.new_zeros(*memory.positions.shape, self.cell.hidden_dim)
+        return memory.embeddings.new_zeros(*memory.positions.shape, self.cell.hidden_dim)  # values may be rounded
 
     def key_features(self, past: Past) -> KeyFeatures:
         return grouped(past.carried, past.memory.keys), self.projection.weight  # B x k x S x d

@@ -108,7 +108,7 @@ class FusedLayer(Layer, nn.RNNBase):
         weight: Any = self.weight_ih_l0
         if weight.device.type != "cuda":
             return super().forward(data, sizes, initial)
-        start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.parts, dim=-1))
+        start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.vectors, dim=-1))
         packed = PackedSequence(data.to(weight.dtype), torch.tensor(sizes))
         with torch.autocast("cuda", enabled=False):  # it would run them in float16 whatever type it was given
             outputs, final = self.kernels.forward(self, packed, start if len(start) > 1 else start[0])
@@ -143,7 +143,6 @@ class Layers(nn.Module):
         residuals: the layer, from 1, from which on a layer's input is added to its output (Wu et al. 2016), or 0.
         beside: width of what every layer reads beside the outputs of the one below.
         depth: cells of a step, see :class:`~.cells.DeepCell`.
-        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, for the encoder that runs them.
         on_layers: what they read are outputs of a layer, too, so that dropout comes before the lowest one as well.
     """
 
@@ -158,14 +157,12 @@ class Layers(nn.Module):
         residuals: int = 0,
         beside: int = 0,
         depth: int = 1,
-        hidden_dropout: float = 0.0,
         on_layers: bool = False,
     ):
         super().__init__()
         self.dropout = dropout
         self.residuals = residuals
         self.beside = beside
-        self.hidden_dropout = hidden_dropout
         self.on_layers = on_layers
         self.directions = [1 + (number < bidirectional) for number in range(layers)]
         self.layers = nn.ModuleList()

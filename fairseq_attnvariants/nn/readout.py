@@ -91,6 +91,7 @@ class Readout(Part, nn.Module):
 
     pieces = 1
     reads_context = ("context",)
+    without_context = Part.without_context | {"finish"}
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         super().__init__()

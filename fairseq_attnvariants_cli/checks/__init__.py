@@ -5,6 +5,7 @@
 
 from . import batches, growth, search, training  # noqa: F401 - each adds its demands
 from .demand import DEMANDS, Broken, Demand, Finding, NotApplicable
+from .returns import watched
 from .subject import Subject
 
-__all__ = ["DEMANDS", "Broken", "Demand", "Finding", "NotApplicable", "Subject"]
+__all__ = ["DEMANDS", "Broken", "Demand", "Finding", "NotApplicable", "Subject", "watched"]

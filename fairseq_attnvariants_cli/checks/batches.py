@@ -10,6 +10,19 @@ from .subject import SOURCES, TARGETS, Output, Pairs, Subject
 
 
 @demand(
+    "same",
+    "what is computed twice is the same",
+    "a translation differs from one time to the next: something is drawn at random that training alone should draw",
+)
+def same(subject: Subject) -> None:
+    """A batch, in evaluation."""
+    with torch.no_grad():
+        first, second = (subject.forward(subject.shared, subject.pairs()) for _ in range(2))
+    close(second.scores, first.scores, "log-probabilities")
+    close(second.attention, first.attention, "weights of attention")
+
+
+@demand(
     "padding",
     "sources padded on the left, on the right or more than needed give the same",
     "scores or alignments depend on which sentences come in a batch, and on --left-pad-source",
@@ -60,7 +73,10 @@ def shift(subject: Subject, pairs: Pairs, output: Output) -> str:
     "scores change with --batch-size and with what else is translated",
 )
 def alone(subject: Subject) -> None:
-    """Each sentence of a batch that is padded on the right, as no demand on the side is meant."""
+    """Each sentence of a batch that is padded on the right, as no demand on the side is meant.
+
+    In training, where dropout draws for a whole batch, beside other sentences of the same lengths.
+    """
     model = subject.shared
     batch = subject.pairs(left=False)
     with torch.no_grad():
@@ -72,6 +88,9 @@ def alone(subject: Subject) -> None:
             close(together.scores[row, :steps], own.scores[0], "log-probabilities")
             if own.attention is not None and together.attention is not None:
                 close(together.attention[row, :steps, :width], own.attention[0], "weights of attention")
+        others = [SOURCES[0], "jag if hag", SOURCES[2]], [TARGETS[0], "TON SUN ROT NO ON US", TARGETS[2]]
+        first, second = (trained(subject, pairs).scores for pairs in (batch, subject.pairs(*others, left=False)))
+        close(second[::2], first[::2], "log-probabilities in training, beside other sentences,")
 
 
 @demand(
@@ -80,20 +99,33 @@ def alone(subject: Subject) -> None:
     "training is a game with open cards: the loss is low, and translation is not what was trained",
 )
 def future(subject: Subject) -> None:
-    """Steps before a change of the previous target words."""
-    model = subject.shared
+    """Steps before a change of the previous target words, in evaluation and in training."""
     first, second = (subject.pairs(targets=[line] * len(SOURCES)) for line in ("NO POP QUA ROT", "SUN TON US VOW"))
-    with torch.no_grad():
-        expected = subject.forward(model, first)
-        for step in range(1, first.previous.size(1)):
-            changed = torch.cat([first.previous[:, :step], second.previous[:, step:]], dim=1)
-            found = subject.forward(model, first._replace(previous=changed))
-            close(found.scores[:, :step], expected.scores[:, :step], "log-probabilities before a word that was changed")
-            close(
-                found.attention if found.attention is None else found.attention[:, :step],
-                expected.attention if expected.attention is None else expected.attention[:, :step],
-                "weights of attention before a word that was changed",
-            )
+    for run, when in ((evaluated, ""), (trained, " in training")):
+        with torch.no_grad():
+            expected = run(subject, first)
+            for step in range(1, first.previous.size(1)):
+                changed = torch.cat([first.previous[:, :step], second.previous[:, step:]], dim=1)
+                found = run(subject, first._replace(previous=changed))
+                what = f"before a word that was changed{when}"
+                close(found.scores[:, :step], expected.scores[:, :step], f"log-probabilities {what}")
+                close(
+                    found.attention if found.attention is None else found.attention[:, :step],
+                    expected.attention if expected.attention is None else expected.attention[:, :step],
+                    f"weights of attention {what}",
+                )
+
+
+def evaluated(subject: Subject, pairs: Pairs) -> Output:
+    """What a model makes of a batch in evaluation."""
+    return subject.forward(subject.shared, pairs)
+
+
+def trained(subject: Subject, pairs: Pairs) -> Output:
+    """What a model makes of a batch in training, with the same dropout for every batch of the same shape."""
+    model = subject.model().train()
+    torch.manual_seed(1)
+    return subject.forward(model, pairs)
 
 
 @demand(

@@ -1,11 +1,15 @@
 """Demands on search: what a beam computes step by step is what the model says at once."""
 
 from typing import Any, Dict, List, Sequence
+from unittest import mock
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
+
+from fairseq_attnvariants.models import attention_rnn
+from fairseq_attnvariants.nn.decoder import Decoder
 
 from .demand import SHIFTED, Broken, NotApplicable, close, demand, shifted
 from .subject import SOURCES, Output, Pairs, Subject, attention
@@ -53,6 +57,24 @@ def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str) 
                 rows = rows[change]
                 model.decoder.reorder_incremental_state_scripting(state, change)
                 encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
+
+
+@demand(
+    "contexts",
+    "search that projects annotations gives what projections of contexts give",
+    "reads_context of a part names too few or too many of the maps by which it reads a context: translation fails, or "
+    "is not of the model that was trained",
+)
+def contexts(subject: Subject) -> None:
+    """Step by step, the quick way and the plain way, of which only the first may fail here."""
+    if not isinstance(getattr(subject.shared.decoder, "network", None), Decoder):
+        raise NotApplicable("no part says by what it reads contexts")
+    try:
+        with mock.patch.object(attention_rnn, "for_hypotheses", lambda *plain: plain):
+            step_by_step(subject, REORDERED, "")
+    except Exception:  # noqa: BLE001 - whatever a part of somebody's own raises; the demands that follow say it
+        raise NotApplicable("it searches wrongly without projecting annotations, too") from None
+    step_by_step(subject, REORDERED, "with annotations projected and without it")
 
 
 @demand(

@@ -66,7 +66,9 @@ def parameters(subject: Subject) -> None:
     for batch in (pairs, pairs._replace(previous=pairs.previous[:, :1])):
         model.zero_grad(set_to_none=True)
         torch.manual_seed(1)
-        subject.forward(model, batch).scores[..., 4].sum().backward()
+        scores = subject.forward(model, batch).scores
+        _all_known(scores, model)
+        scores[..., 4].sum().backward()
         _no_names("without a gradient", [name for name, parameter in wanted.items() if parameter.grad is None])
     moved = set()
     for seed in SEEDS:
@@ -74,6 +76,25 @@ def parameters(subject: Subject) -> None:
         loss(model, pairs, seed).backward()
         moved |= {name for name, each in model.named_parameters() if each.grad is not None and each.grad.any()}
     _no_names("whose gradient is zero", [name for name in wanted if name not in moved])
+
+
+def _all_known(output: Tensor, model: Any) -> None:
+    """Refuse tensors that would train if the optimizer knew them."""
+    known = {id(parameter) for parameter in model.parameters()}
+    left, seen = [output.grad_fn], set()
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        left += [before for before, _ in node.next_functions]
+        variable = getattr(node, "variable", None)
+        if variable is not None and id(variable) not in known:
+            size = " x ".join(map(str, variable.shape))
+            raise Broken(
+                f"a tensor of the shape {size} gets a gradient and is no parameter, so it neither trains nor is saved: "
+                "make it a torch.nn.Parameter, and a list of modules a torch.nn.ModuleList"
+            )
 
 
 def _no_names(what: str, names: List[str]) -> None:
@@ -157,7 +178,7 @@ def trainer(subject: Subject) -> Trainer:
     """fairseq's own, with a new model."""
     with quiet():
         criterion = subject.task.build_criterion(subject.cfg.criterion)
-        made = Trainer(subject.cfg, subject.task, subject.untouched(), criterion)
+        made = Trainer(subject.cfg, subject.task, subject.model(), criterion)
         made.lr_step_begin_epoch(1)
     return made
 

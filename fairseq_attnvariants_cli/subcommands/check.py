@@ -19,16 +19,16 @@ def run(options: argparse.Namespace) -> int:
     """Try every demand, and print what was found; returns 1 if one fails, else 0."""
     import torch
 
-    from ..checks import DEMANDS, Subject
+    from ..checks import DEMANDS, Subject, watched
 
     torch.set_num_threads(1)
     names = options.demand or list(DEMANDS)
     for name in names:
         if name not in DEMANDS:
             raise UserError(f"--demand {name}: choose from {', '.join(DEMANDS)}")
-    subject = Subject(options.arch, ["--task", options.task, *options.others])
     rows: List[Dict[str, Any]] = []
-    with standard_output() as output:
+    with watched(), standard_output() as output:
+        subject = Subject(options.arch, ["--task", options.task, *options.others])
         if not options.json:
             print(heading(subject), file=output)
         for name in names:
@@ -44,8 +44,16 @@ def run(options: argparse.Namespace) -> int:
             about = dict(architecture=options.arch, parameters=subject.parameters, sizes=sizes, demands=rows)
             print(json.dumps(about, indent=2), file=output)
         else:
-            print(f"\n{len(failed)} of {len(rows)} fail: {', '.join(failed)}" if failed else "\nall hold", file=output)
+            print(f"\n{conclusion(failed, len(rows))}", file=output)
     return int(bool(failed))
+
+
+def conclusion(failed: List[str], count: int) -> str:
+    """The last line."""
+    if not failed:
+        return "all hold"
+    advice = " (begin with the first: others often follow from it)" if len(failed) > 1 else ""
+    return f"{len(failed)} of {count} fail: {', '.join(failed)}{advice}"
 
 
 def heading(subject: "Subject") -> str:
@@ -84,7 +92,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="extend",
         nargs="+",
-        help="try these alone, of padding, alone, future, attention, short, time, memory, incremental, reordering, "
-        "leaving, beam, ensemble, parameters, gradients, half, saved, resumed (default: all)",
+        help="try these alone, of same, padding, alone, future, attention, short, time, memory, contexts, "
+        "incremental, reordering, leaving, beam, ensemble, parameters, gradients, half, saved, resumed (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON: an object with a list of the demands")

@@ -217,9 +217,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--measure",
         metavar="NAME[=FILE]",
         action="append",
-        help=f"one of {', '.join(KNOWN)} (default: {', '.join(MEASURES)}); or the mean of one number a sentence, read "
-        "from FILE, in which {folder} is the run's folder, {subset} the split, and {translations} the path of the "
-        "translations without .hypothesis.txt; several times for several",
+        help=f"one of {', '.join(KNOWN)} (default: {', '.join(MEASURES)}); or the mean of one number a sentence, 'nan' "
+        "where there is nothing to measure, read from FILE, in which {folder} is the run's folder, {subset} the split, "
+        "and {translations} the path of the translations without .hypothesis.txt; several times for several",
     )
     parser.add_argument(
         "--less-is-better", metavar="NAME", nargs="+", default=[], help="of which measures, for the verdict; TER is one"

@@ -5,7 +5,6 @@ adds it to the sum of the others; in bfloat16 that sum loses what is small besid
 factors, and one product of many notes is the gradient.
 """
 
-from itertools import count
 from typing import Any, List, Optional, Tuple
 
 import torch
@@ -13,31 +12,29 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..attention import WeightedSum
+from ..attention import WeightedSum, compiling
 from ..state import grouped
 
-AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later
+AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later, which can also say which backward pass it is
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold
 
 
 class Notes:
-    """What the steps of a backward pass note of a constant: their numbers, and the factors of its gradient.
+    """What the steps of a backward pass note of a constant: the factors of its gradient.
 
-    Steps are differentiated from the last to the first; so a number that is not below the one before it begins another
-    backward pass, and what an unfinished one has left is dropped.
+    What is left of a pass that did not come to its end is dropped when another one begins.
     """
 
     def __init__(self) -> None:
-        self.numbers = count()
-        self.lowest = 0
+        self.passing = -1
         self.noted: List[Tuple[Tensor, Tensor]] = []
         self.total: Optional[Tensor] = None
 
-    def add(self, step: int, left: Tensor, right: Tensor) -> None:
+    def add(self, left: Tensor, right: Tensor) -> None:
         """Note factors ``... x N x out`` and ``... x N x in``: the gradient is the sum of ``left.T @ right``."""
-        if step >= self.lowest:
-            self.noted, self.total = [], None
-        self.lowest = step
+        passing = torch._C._current_graph_task_id()
+        if passing != self.passing:
+            self.noted, self.total, self.passing = [], None, passing
         self.noted.append((left, right))
         if len(self.noted) == MANY:
             self.total, self.noted = self.sum(), []
@@ -54,7 +51,7 @@ class Notes:
     def gradient(self) -> Optional[Tensor]:
         """The gradient of a finished backward pass; nothing stays noted."""
         total = self.sum()
-        self.lowest, self.noted, self.total = 0, [], None
+        self.noted, self.total = [], None
         return total
 
 
@@ -80,7 +77,7 @@ class _Product(Function):
     def forward(ctx: Any, value: Tensor, matrix: Tensor, notes: Notes) -> Tensor:
         value = value.to(matrix.dtype)
         ctx.save_for_backward(value, matrix)
-        ctx.notes, ctx.step = notes, next(notes.numbers)
+        ctx.notes = notes
         return value @ matrix.mT
 
     @staticmethod
@@ -88,7 +85,7 @@ class _Product(Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         value, matrix = ctx.saved_tensors
         steps = max(value.dim() - matrix.dim(), 0)  # dimensions that the matrix has not
-        ctx.notes.add(ctx.step, *(torch.atleast_2d(each).flatten(0, steps) for each in (grad, value)))
+        ctx.notes.add(*(torch.atleast_2d(each).flatten(0, steps) for each in (grad, value)))
         return grad @ matrix, None, None
 
 
@@ -132,4 +129,4 @@ class DeferredSum(WeightedSum):
 
 def pays(weight: Tensor) -> bool:
     """Whether gradients are deferred: in training, on a CPU."""
-    return AVAILABLE and torch.is_grad_enabled() and weight.device.type == "cpu" and not torch.compiler.is_compiling()
+    return AVAILABLE and torch.is_grad_enabled() and weight.device.type == "cpu" and not compiling()

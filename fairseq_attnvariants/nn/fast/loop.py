@@ -5,8 +5,7 @@ from typing import Any, Optional
 from torch import nn
 
 from ..attention import WeightedSum
-from ..cells import RecurrentLinear
-from ..twins import twin
+from ..twins import plain_linear, twin
 from .deferred import Deferred, DeferredSum, pays
 
 
@@ -16,7 +15,6 @@ def in_loop(module: Any) -> Any:
 
 
 def _replacement(part: nn.Module) -> Optional[nn.Module]:
-    plain = not (part._forward_hooks or part._forward_pre_hooks)  # and no class of somebody's own
-    if type(part) in (nn.Linear, RecurrentLinear) and plain:
+    if plain_linear(part):
         return Deferred(part.weight, part.bias)  # type: ignore[arg-type]
     return DeferredSum() if type(part) is WeightedSum else None

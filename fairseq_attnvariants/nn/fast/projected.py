@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...registry import WITHOUT_CONTEXT, Part
+from ...registry import Part
 from ..decoder import Decoder
 from ..state import Memory, State
-from ..twins import twin
+from ..twins import plain_linear, twin
 
 
 class Projected(nn.Module):
@@ -38,7 +38,7 @@ def declared(part: Part) -> Optional[Tuple[str, ...]]:
     """What a part says of how it reads contexts; nothing, if it computes in another way than the class that said it."""
     for kind in type(part).__mro__:
         computes = {name for name, value in vars(kind).items() if callable(value) or isinstance(value, property)}
-        if "reads_context" in vars(kind) or computes - WITHOUT_CONTEXT:
+        if "reads_context" in vars(kind) or computes - part.without_context:
             return vars(kind).get("reads_context")
     return None
 
@@ -57,7 +57,7 @@ def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
                 return None
             # an input may be missing, such as the previous context; a map of the part's own may not
             readers += [part.get_submodule(name) for name in names if name in maps or "." not in name]
-    return readers if all(type(reader) is nn.Linear for reader in readers) else None
+    return readers if all(map(plain_linear, readers)) else None
 
 
 def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:

@@ -1,0 +1,201 @@
+"""What the methods of parts from outside return, held against what the model goes on with.
+
+A wrong shape shows itself elsewhere, in PyTorch's words.  So :func:`watched` looks at what a method returns where it
+returns it.  Letters are those of :mod:`fairseq_attnvariants.nn.state`; sizes are read from what the method was given.
+"""
+
+import contextlib
+import functools
+from typing import Any, Callable, Dict, Iterator, Optional, Type
+
+from torch import Tensor
+
+from fairseq_attnvariants.nn.attention import Attention, Normalizer
+from fairseq_attnvariants.nn.cells import Cell
+from fairseq_attnvariants.nn.histories import History, Past
+from fairseq_attnvariants.nn.readout import Prediction, Readout
+from fairseq_attnvariants.nn.state import Memory, each
+from fairseq_attnvariants.nn.windows import Window
+from fairseq_attnvariants.options import described
+from fairseq_attnvariants.registry import Part
+
+from ..files import reason
+from ..model import in_user_dir
+from .demand import Broken
+
+
+class WrongReturn(Broken):
+    """A part returns what the model cannot go on with; the message says what, and what is wanted."""
+
+
+def shaped(found: Any, letters: str, *sizes: Optional[int]) -> None:
+    """Refuse what is no tensor of these sizes, of which None is any; ``letters`` say them."""
+    if (
+        not isinstance(found, Tensor)
+        or len(sizes) != found.dim()
+        or any(size not in (None, own) for size, own in zip(sizes, found.shape))
+    ):
+        wanted = " x ".join("any" if size is None else str(size) for size in sizes)
+        raise WrongReturn(f"{said(found)}, where {letters}, {wanted}, is wanted")
+
+
+def rows(found: Any, letter: str, count: int) -> None:
+    """Refuse what beam search cannot reorder: all but tensors of so many rows, None, and tuples and dictionaries."""
+
+    def look(tensor: Tensor) -> None:
+        if tensor.dim() == 0 or len(tensor) != count:
+            raise WrongReturn(f"{said(tensor)}, where {letter} rows, {count}, are wanted")
+
+    try:
+        each(look, found)
+    except TypeError:
+        raise WrongReturn(
+            f"{said(found)}: carry tensors of {letter} rows, alone or in tuples and dictionaries, such as "
+            "torch.zeros_like(memory.positions)"
+        ) from None
+
+
+def said(found: Any) -> str:
+    """What something is, by its shape or its type."""
+    if isinstance(found, Tensor):
+        return " x ".join(map(str, found.shape)) or "a number"
+    return "None" if found is None else f"a {type(found).__name__}"
+
+
+def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features: Any) -> None:
+    """Of several heads, each one's."""
+    heads = [None] * (isinstance(found, Tensor) and found.dim() == 4)
+    shaped(found, "B x k x S", *heads, *query.shape[:2], keys.size(-2))
+
+
+def term(part: History, found: Any, past: Past) -> None:
+    """A term of the energies, if any."""
+    if found is not None:
+        shaped(found, "B x k x S", *beside(past))
+
+
+def query_term(part: History, found: Any, past: Past) -> None:
+    """A term of the query, if any."""
+    if found is not None:
+        shaped(found, "N x A", len(past.state.hidden), width(past.memory))
+
+
+def key_features(part: History, found: Any, past: Past) -> None:
+    """Features and their matrix, if any."""
+    if found is None:
+        return
+    if not (isinstance(found, tuple) and len(found) == 2):
+        raise WrongReturn(f"{said(found)}, where features and a matrix are wanted")
+    shaped(found[0], "of the features B x k x S x f", *beside(past), None)
+    shaped(found[1], "of the matrix A x f", width(past.memory), found[0].size(3))
+
+
+def beside(past: Past) -> Any:
+    """``B, k, S``."""
+    count, length = past.memory.positions.shape
+    return count, len(past.state.hidden) // count, length
+
+
+def width(memory: Memory) -> int:
+    """``A``, of all heads."""
+    return memory.keys.size(-1) * (memory.keys.size(1) if memory.keys.dim() == 4 else 1)
+
+
+def window(part: Window, found: Any, query: Tensor, memory: Memory, *state: Any) -> None:
+    """Where not to look, which may be the same for all hypotheses, and a factor or None."""
+    if not (isinstance(found, tuple) and len(found) == 2):
+        raise WrongReturn(f"{said(found)}, where two are wanted: where not to look, and a factor or None")
+    count, length = memory.positions.shape
+    for values in found[: 1 if found[1] is None else 2]:
+        alike = isinstance(values, Tensor) and values.dim() == 3 and values.size(1) == 1
+        shaped(values, "B x k x S", count, 1 if alike else len(query) // count, length)
+
+
+def features(part: Readout, found: Any, hidden: Tensor, *others: Tensor) -> None:
+    """As wide as the vocabulary layer reads, unless a prediction of its own reads them."""
+    own = type(part).predict is not Readout.predict
+    shaped(found, "N x T x f", *hidden.shape[:-1], None if own else part.hidden.out_features // part.pieces)
+
+
+def prediction(part: Readout, found: Any, values: Tensor, *others: Any) -> None:
+    """Logits, and rows that go on."""
+    if not isinstance(found, Prediction):
+        raise WrongReturn(f"{said(found)}, where a Prediction is wanted")
+    shaped(found.output, "of the output N x T x V", *values.shape[:2], None)
+    rows(found.carried, "N", len(values))
+
+
+RETURNS: Dict[Type[Part], Dict[str, Callable[..., None]]] = {
+    Attention: {"energies": energies},
+    History: {
+        "remember": lambda part, found, annotations: rows(found, "B", len(annotations)),
+        "start": lambda part, found, memory: rows(found, "B", len(memory.positions)),
+        "query_term": query_term,
+        "key_features": key_features,
+        "energy_term": term,
+        "next": lambda part, found, past, weights, hidden: rows(found, "N", len(weights)),
+    },
+    Normalizer: {"normalize": lambda part, found, values: shaped(found, "as the energies", *values.shape)},
+    Window: {"forward": window},
+    Cell: {"step": lambda part, found, inputs, recurrent, state: shaped(found, "as the state", *state.shape)},
+    Readout: {
+        "finish": lambda part, found, total: shaped(
+            found, "N x T x f", *total.shape[:-1], total.size(-1) // part.pieces
+        ),
+        "forward": features,
+        "remember": lambda part, found, encoded: rows(found, "B", len(encoded.padding_mask)),
+        "start": lambda part, found, memory: rows(found, "B", len(memory.positions)),
+        "predict": prediction,
+    },
+}
+
+
+def nothing_there(past: Past) -> str:
+    """What a history finds None in what it reads, and why."""
+    why = {"carried": "start returns nothing", "known": "remember returns nothing"}
+    found = [f"past.{name} ({cause})" for name, cause in why.items() if getattr(past, name) is None]
+    found += [f"past.state.{name}" for name, value in zip(past.state._fields, past.state) if value is None]
+    return f"None are {', '.join(found)}"
+
+
+def looking(kind: Type[Part], name: str, look: Callable[..., None]) -> Callable[..., Any]:
+    """A method that looks at what it returns, unless a subclass goes on with it."""
+    method = vars(kind)[name]
+
+    @functools.wraps(method)
+    def wrapped(self: Part, *given: Any, **named: Any) -> Any:
+        place = in_user_dir(method.__code__.co_filename, method.__code__.co_firstlineno)
+        try:
+            found = method(self, *given, **named)
+        except (AttributeError, TypeError) as error:
+            missing = nothing_there(given[0]) if given and isinstance(given[0], Past) else ""
+            if missing and "NoneType" in str(error):
+                raise WrongReturn(f"{kind.__name__}.{name}{place}: {reason(error)}; {missing}") from error
+            raise
+        if getattr(type(self), name) is wrapped:
+            try:
+                look(self, found, *given, **named)
+            except WrongReturn as why:
+                raise WrongReturn(f"{kind.__name__}.{name}{place} returns {why}") from None
+        return found
+
+    return wrapped
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Let the parts that come from outside of the package look at what they return."""
+    kinds = {one for table in described("names").values() for part in table.values() for one in part.__mro__}
+    changed = []
+    for kind in kinds:
+        if not issubclass(kind, Part) or kind.__module__.partition(".")[0] == "fairseq_attnvariants":
+            continue
+        for base, methods in RETURNS.items():
+            for name in methods.keys() & vars(kind).keys() if issubclass(kind, base) else ():
+                changed.append((kind, name, vars(kind)[name]))
+                setattr(kind, name, looking(kind, name, methods[name]))
+    try:
+        yield
+    finally:
+        for kind, name, method in changed:
+            setattr(kind, name, method)
