@@ -194,6 +194,29 @@ def test_laboratory_seeds(path):
             assert p == pytest.approx(adjusted[hardest], abs=0.00051), system
 
 
+def test_laboratory_directions():
+    """The table of words that are said sooner or later is what the recorded seeds make."""
+    scores = defaultdict(lambda: defaultdict(dict))
+    for row in csv.DictReader((ROOT / "examples" / "laboratory" / "seeds" / "order.csv").read_text().splitlines()):
+        for side in ("sooner", "later") if row["distance"] == "8" else ():
+            scores[side][row["system"]][row["seed"]] = float(row[side])
+    page = (ROOT / "examples" / "laboratory" / "README.md").read_text()
+    [(_, *rows)] = [rows for rows in tables(page) if rows[0][1] == "sooner"]
+    assert [row[0].split("`")[1] for row in rows] == [*scores["later"]]
+    for name, *cells, seeds in rows:
+        system = name.split("`")[1]
+        for side, mean, difference in zip(("sooner", "later"), cells[::2], cells[1::2]):
+            own, base = scores[side][system], scores[side]["rnnsearch"]
+            assert float(mean) == pytest.approx(statistics.mean(own.values()), abs=0.051)
+            if difference:
+                gains = [score - base[seed] for seed, score in own.items()]
+                interval = stats.ttest_1samp(gains, 0).confidence_interval()
+                printed = [float(figure) for figure in difference.split(" ± ")]
+                half = (interval.high - interval.low) / 2
+                assert printed == pytest.approx([statistics.mean(gains), half], abs=0.051), (system, side)
+        assert [*map(int, seeds.split(", "))] == [round(score) for score in scores["later"][system].values()]
+
+
 def test_laboratory_gates():
     """The differences of what the gates weigh at particles and at other words."""
     page = (ROOT / "examples" / "laboratory" / "README.md").read_text()

@@ -95,6 +95,10 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
     title("Score")
     run(command, "score", hypothesis, "--reference", reference, "--name", "ava", "--tokenize", "char")
     print(f"accuracy {100 * sum(right) / len(right):.1f}")
+    trained = set().union(*map(words, read_lines(text / "train.en")))
+    fresh = [own for own, line in zip(right, translations) if not trained.intersection(words(line.source))]
+    if fresh:
+        print(f"of the {len(fresh)} names without a word that training has {100 * sum(fresh) / len(fresh):.1f}")
 
 
 def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> None:
@@ -153,9 +157,13 @@ def capitalised(pair: Pair) -> Pair:
 
 def split(source: str) -> str:
     """The set that a source belongs to, which only its words decide, in any order: South Ndebele; Ndebele, South."""
-    words = sorted(re.findall(r"\w+", source.lower()))
-    number = hashlib.sha256(" ".join(words).encode()).digest()[0]
+    number = hashlib.sha256(" ".join(sorted(words(source))).encode()).digest()[0]
     return "test" if number < HELD_OUT else "valid" if number < 2 * HELD_OUT else "train"
+
+
+def words(text: str) -> List[str]:
+    """Words without case and punctuation."""
+    return re.findall(r"\w+", text.lower())
 
 
 if __name__ == "__main__":
