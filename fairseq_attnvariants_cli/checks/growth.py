@@ -13,7 +13,7 @@ import torch
 from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import MultiheadAttention
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten
 
 from fairseq_attnvariants.tasks import CharTranslationTask
 
@@ -50,8 +50,8 @@ class Counter(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Tuple[Any, ...] = (), named: Any = None) -> Any:
         """Do the operation, and count it; views read and write nothing."""
         made = function(*arguments, **(named or {}))
-        outputs = [leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
-        inputs = [leaf for leaf in tree_leaves((arguments, named)) if isinstance(leaf, torch.Tensor)]
+        outputs = [leaf for leaf in tree_flatten(made)[0] if isinstance(leaf, torch.Tensor)]
+        inputs = [leaf for leaf in tree_flatten((arguments, named))[0] if isinstance(leaf, torch.Tensor)]
         if not function.is_view:
             self.touched += sum(tensor.numel() for tensor in (*inputs, *outputs))
         own = {tensor.untyped_storage().data_ptr() for tensor in inputs}
