@@ -189,7 +189,7 @@ def test_refuses_to_register():
     with pytest.raises(ConfigurationError, match=r"part_args names 'decy' \(did you mean decay\?\)"):
         register_architecture("other", base="mine", part_args={"decy": {"rate": 0.5}})
     for declared, message in (
-        (dict(options={"rate": 0.5}), r"'rate' must be an Option\(default, help, bound\), not 0.5"),
+        (dict(options={"rate": 0.5}), r"'rate' must be Option\(default, help, bound\), not 0.5"),
         (dict(options={"rate": Option(0.5, above(0))}), "'rate' must have a text for help and then a bound"),
         (dict(options={"rate": Option(0.5, "r", 1)}), "'rate' must have a text for help and then a bound"),
         (dict(options={"rate": Option(-0.5, "r", above(0))}), "the default of 'rate' must be above 0, not -0.5"),

@@ -138,7 +138,7 @@ def test_without_a_complete_checkpoint_the_reason_is_said(data, tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK")
     process = train(data, tmp_path)
     process.join()
-    assert process.exitcode != 0 and "no whole one: remove it to start anew" in (tmp_path / "log").read_text()
+    assert process.exitcode != 0 and "has no whole one of this model" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize("more", [["--max-update", "20"], ["--max-epoch", "1"]], ids=["updates", "epochs"])
