@@ -300,6 +300,42 @@ def check_task(name: Any) -> None:
         )
 
 
+def check_data(cfg, task) -> None:
+    """Refuse options that do not fit what a task reads, by its dictionaries: those of characters know the space.
+
+    Raises:
+        ConfigurationError: with the reason.
+    """
+    source, target = task.source_dictionary, task.target_dictionary
+    of_characters = [hasattr(dictionary, "space") for dictionary in (source, target)]
+    window = str(cfg.attention_window)
+    if cfg.share_all_embeddings and source != target:
+        raise ConfigurationError(
+            "--share-all-embeddings needs one dictionary for both languages: "
+            "run fairseq-preprocess with --joined-dictionary"
+        )
+    if getattr(getattr(task, "cfg", None), "left_pad_target", False):
+        raise ConfigurationError(
+            "--left-pad-target puts padding before the words of a translation, and a recurrent decoder steps "
+            "through it as through words: leave it out"
+        )
+    if str(cfg.encoder_type) == "hierarchical" and not of_characters[0]:
+        raise ConfigurationError(
+            "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
+            "--task char_translation without --source-subwords, for fairseq-preprocess too"
+        )
+    if WINDOWS[window].same_units and of_characters == [False, True]:
+        raise ConfigurationError(
+            f"--attention-window {window} looks near source position i at target position i, and with "
+            "--source-subwords a subword has several characters: use --attention-window predictive, or none"
+        )
+    if cfg.copying and of_characters[0] != of_characters[1]:
+        raise ConfigurationError(
+            "--copying writes a source symbol into the target, and with --source-subwords a subword is none of its "
+            "characters: leave it out"
+        )
+
+
 def check_compiler(device: torch.device) -> None:
     """Refuse --compile where torch.compile cannot work.
 

@@ -29,10 +29,9 @@ from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Readout, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
-from ..nn.windows import WINDOWS
 from ..options import AttentionRNNConfig, complete, flag, tied
 from ..part_args import part_arguments
-from ..refusals import check, check_compiler, check_task
+from ..refusals import check, check_compiler, check_data, check_task
 from ..registry import ConfigurationError
 from ..variants import BASE, VARIANTS, fill, settings
 from .allocation import keep_memory
@@ -75,28 +74,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         fill(cfg, BASE)
         check(cfg)
         cfg.part_args = json.dumps(part_arguments(cfg)) if part_arguments(cfg) else None  # defaults, too, are kept
+        check_data(cfg, task)
         source, target = task.source_dictionary, task.target_dictionary
-        if cfg.share_all_embeddings and source != target:
-            raise ConfigurationError(
-                "--share-all-embeddings needs one dictionary for both languages: "
-                "run fairseq-preprocess with --joined-dictionary"
-            )
-        if getattr(getattr(task, "cfg", None), "left_pad_target", False):
-            raise ConfigurationError(
-                "--left-pad-target puts padding before the words of a translation, and a recurrent decoder steps "
-                "through it as through words: leave it out"
-            )
-        if str(cfg.encoder_type) == "hierarchical" and not hasattr(source, "space"):
-            raise ConfigurationError(
-                "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
-                "--task char_translation without --source-subwords, for fairseq-preprocess too"
-            )
-        window, unequal = str(cfg.attention_window), hasattr(target, "space") and not hasattr(source, "space")
-        if WINDOWS[window].same_units and unequal:
-            raise ConfigurationError(
-                f"--attention-window {window} looks near source position i at target position i, and with "
-                "--source-subwords a subword has several characters: use --attention-window predictive, or none"
-            )
         if cfg.kernels and str(cfg.kernels) != "plain":
             logger.warning("--kernels is ignored: there are no kernels by hand any more, --compile took their place")
         copies = symbols_copied(source, target) if cfg.copying else None
@@ -467,16 +446,7 @@ def with_gradient(value: Tensor, unused: Tensor) -> Tensor:
 
 
 def symbols_copied(source, target) -> Tensor:
-    """The target symbol as which each source symbol is copied: the same one, or else ``<unk>``.
-
-    Raises:
-        ConfigurationError: one side has characters and the other one has not.
-    """
-    if hasattr(source, "space") != hasattr(target, "space"):
-        raise ConfigurationError(
-            "--copying writes a source symbol into the target, and with --source-subwords a subword is none of its "
-            "characters: leave it out"
-        )
+    """The target symbol as which each source symbol is copied: the same one, or else ``<unk>``."""
     numbers = [target.index(symbol) for symbol in source.symbols]
     words = numbers[source.nspecial :]
     there = len(words) - words.count(target.unk())
