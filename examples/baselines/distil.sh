@@ -21,12 +21,8 @@ path=$(IFS=:; echo "${paths[*]}")
 
 source "$here/../common/lock.sh"
 lock "$teacher" # started with several seeds, one translates
-settings="RUNS=${runs[*]} PREPARED=${prepared##*/}"
-if [ ! -e "$teacher/valid.csv" ]; then # the first that is made
-  echo "$settings" > "$teacher/settings"
-elif [ -e "$teacher/settings" ] && [ "$(< "$teacher/settings")" != "$settings" ]; then # one from before has none
-  echo "distil.sh: $teacher is of $(< "$teacher/settings"), and not of $settings: give another NAME" >&2; exit 2
-fi
+source "$here/../common/settings.sh"
+same_settings "$teacher" "RUNS=${runs[*]} PREPARED=${prepared##*/}" is NAME "$teacher/valid.csv" # the first that is made
 for subset in test train; do
   [ -e "$teacher/$subset.scores" ] || SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
 done

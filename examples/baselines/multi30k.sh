@@ -13,6 +13,7 @@ if [ $# -lt 4 ]; then echo "usage: multi30k.sh TEXT OUT TARGET SYSTEM [fairseq-t
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
 shift 4
 source "$here/../common/lock.sh"
+source "$here/../common/settings.sh"
 seed=${SEED:-1} merges=${MERGES:-10000}
 export UPDATES=${UPDATES:-7264} OMP_NUM_THREADS=1
 unset SEED # that of the training is not that of the text
@@ -25,11 +26,7 @@ run=$out/${NAME:-$target-$system-$seed}
 
 settings="SEED=$seed UPDATES=$UPDATES PREPARED=${prepared##*/} $system${*:+ $*}"
 lock "$run" # a training that another process has begun is done first
-if [ ! -e "$run/checkpoint_last.pt" ]; then
-  echo "$settings" > "$run/settings"
-elif [ -e "$run/settings" ] && [ "$(< "$run/settings")" != "$settings" ]; then # one from before has none
-  echo "multi30k.sh: $run has a training of $(< "$run/settings"), and not of $settings: give another NAME" >&2; exit 2
-fi
+same_settings "$run" "$settings" "has a training" NAME "$run/checkpoint_last.pt"
 unlock
 
 MERGES=$merges JOINED=yes TEST=test_2016_flickr "$here/../common/prepare_bpe.sh" small "$text" "$prepared" en "$target"

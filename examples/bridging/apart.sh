@@ -40,13 +40,10 @@ for system in "${chosen[@]}"; do
 done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 updates=${UPDATES:-2000}
-settings="START=${START:-5700} UPDATES=$updates START_SEED=${START_SEED:-each}"
 source "$here/../common/lock.sh"
+source "$here/../common/settings.sh"
 lock "$out" # started twice, one writes them
-if [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then
-  echo "apart.sh: $out has runs of $(< "$out/settings"), and not of $settings: give another OUT" >&2; exit 2
-fi
-echo "$settings" > "$out/settings"
+same_settings "$out" "START=${START:-5700} UPDATES=$updates START_SEED=${START_SEED:-each}" "has runs" OUT
 unlock
 
 cell() {  # cell ROW COLUMN: of a JSON table on standard input

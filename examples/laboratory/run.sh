@@ -43,11 +43,8 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
-settings="UPDATES=$updates TRAIN=${TRAIN:-${task[train]}} TEST=${TEST:-200}"
-if [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then
-  echo "run.sh: $out has runs of $(< "$out/settings"), and not of $settings: give another OUT" >&2; exit 2
-fi
-echo "$settings" > "$out/settings"
+source "$here/../common/settings.sh"
+same_settings "$out" "UPDATES=$updates TRAIN=${TRAIN:-${task[train]}} TEST=${TEST:-200}" "has runs" OUT
 
 # what is not the task's own was trained with the source as it stands in USER_DIR now
 if [ -n "${USER_DIR-}" ]; then

@@ -19,11 +19,8 @@ if [ -e "$out/overrides" ] && [ "$(< "$out/overrides")" != "$*" ]; then
   echo "sweep.sh: $out has runs with the overrides '$(< "$out/overrides")', and not '$*': give another OUT" >&2; exit 2
 fi
 settings="MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=${VALID:-val} TEST=${TEST:-test} TOKENISE=${TOKENISE:-yes}"
-if [ ! -e "$out/words" ]; then
-  echo "$settings" > "$out/settings"
-elif [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then # one from before has none
-  echo "sweep.sh: $out has text of $(< "$out/settings"), and not of $settings: give another OUT" >&2; exit 2
-fi
+source "$common/settings.sh"
+same_settings "$out" "$settings" "has text" OUT "$out/words"
 echo "$*" > "$out/overrides"
 read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
 read -ra seeds <<< "${SEEDS:-1 2 3}"

@@ -11,6 +11,7 @@ from fairseq.trainer import Trainer
 from torch import Tensor
 
 from .demand import Broken, close, demand, finite, quiet
+from .returns import said
 from .subject import Pairs, Subject, attention
 
 STEPS = (1e-6, 1e-5, 1e-4, 1e-3)  # of finite differences; parts that stay float32 need the wider ones
@@ -90,10 +91,9 @@ def _all_known(output: Tensor, model: Any) -> None:
         left += [before for before, _ in node.next_functions]
         variable = getattr(node, "variable", None)
         if variable is not None and id(variable) not in known:
-            size = " x ".join(map(str, variable.shape))
             raise Broken(
-                f"a tensor of the shape {size} gets a gradient and is no parameter, so it neither trains nor is saved: "
-                "make it a torch.nn.Parameter, and a list of modules a torch.nn.ModuleList"
+                f"a tensor of the shape {said(variable)} gets a gradient and is no parameter, so it neither trains nor "
+                "is saved: make it a torch.nn.Parameter, and a list of modules a torch.nn.ModuleList"
             )
 
 
