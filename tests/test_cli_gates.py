@@ -5,12 +5,12 @@ import os
 import corpus
 import numpy as np
 import pytest
+import reference
 import torch
 from conftest import Task, build
-from reference import encode, logits, matrices
 
 from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.gated import KINDS, gate_names, gated_parts
+from fairseq_attnvariants_cli.gated import encoder_gates, gate_names, gates_of
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.model import System, load
 from fairseq_attnvariants_cli.pieces import join_sentence, join_values
@@ -54,29 +54,33 @@ def system(name, count=1, **options):
 @pytest.mark.parametrize(
     "name, names",
     [
-        ("adaptive_gru", {"source": ["g forward", "g backward"]}),
+        (
+            "adaptive_gru",
+            {"source": ["g forward", "g backward"], "target": ["g before attention", "g after attention"]},
+        ),
+        ("context_gate", {"target": ["z after attention"]}),
         ("adaptive_output", {"target": ["alpha_s", "alpha_y", "alpha_c"]}),
         ("conddec", {"target": ["condition left"]}),
     ],
 )
 def test_a_model_may_have_one_of_the_parts(name, names):
-    assert gate_names(gated_parts(system(name))) == names
+    assert gate_names(gates_of(system(name))) == names
 
 
 def test_stacked_layers_are_counted_from_the_lowest():
-    names = gate_names(gated_parts(system("adaptive_gru", encoder_layers=2)))
+    names = gate_names(gates_of(system("adaptive_gru", encoder_layers=2, decoder_layers=2)))
     directions = ("g forward", "g backward")
-    assert names == {"source": [f"{name}, layer {layer}" for layer in (1, 2) for name in directions]}
+    assert names["source"] == [f"{name}, layer {layer}" for layer in (1, 2) for name in directions]
+    decoder = ("g before attention, layer 1", "g after attention, layer 1", "g after attention, layer 2")
+    assert names["target"] == [*decoder]
 
 
 def test_a_model_without_gates_is_refused():
-    needed = (
-        "adaptive GRU .*arch adaptive_gru.* or an adaptive output .*adaptive_output.* or a condition .*arch conddec"
-    )
-    with pytest.raises(UserError, match=f"a.pt: the model lacks an {needed}"):
-        gated_parts(system("rnnsearch"))
+    needed = "gates in the encoder.*arch adaptive_gru.*gates in the decoder.*an adaptive output.*a condition .*conddec"
+    with pytest.raises(UserError, match=f"a.pt: the model has neither {needed}"):
+        gates_of(system("rnnsearch"))
     with pytest.raises(UserError, match="a.pt is an ensemble: give one checkpoint"):
-        gated_parts(system("adaptive_both", count=2))
+        gates_of(system("adaptive_both", count=2))
 
 
 # ---- the subcommand
@@ -95,23 +99,57 @@ def values(runs, tmp_path, path, *more):
     return records
 
 
-def test_gates_of_the_encoder_follow_the_equation(runs, gated, tmp_path):
-    """Against states from plain loops, one sentence at a time; the subcommand has them in batches."""
-    loaded = load(str(gated), str(runs.data), cpu=True)
-    dictionary = loaded.task.source_dictionary
-    for record in values(runs, tmp_path, gated):
-        x, annotations, *_ = encode(
-            loaded.model, loaded.model.cfg, [dictionary.index(word) for word in record["source"]]
-        )
-        for direction, name in enumerate(("g forward", "g backward")):
-            states = [a[16 * direction : 16 * (direction + 1)] for a in annotations]
-            zero = torch.zeros(16).double()
-            before = [*states[1:], zero] if direction else [zero, *states[:-1]]
-            prefix = f"encoder.network.rnn.layers.0.cells.{direction}."
-            w, b = (matrices(loaded.model)(f"{prefix}inputs.input.{kind}") for kind in ("weight", "bias"))
-            u = matrices(loaded.model)(f"{prefix}recurrent.weight")
-            expected = [100 * torch.sigmoid(w @ a + b + u @ h)[-16:].mean() for a, h in zip(x, before)]
-            torch.testing.assert_close(torch.tensor(record[name]), torch.stack(expected).float(), rtol=0, atol=2e-4)
+def expected_steps(runs, path, monkeypatch, name, share):
+    """Of each line of the test set what a plain loop's cell weighs, step by step, by ``share`` of its arguments."""
+    loaded = load(str(path), str(runs.data), cpu=True)
+    source, target = loaded.task.source_dictionary, loaded.task.target_dictionary
+    step, found = getattr(reference, name), []
+
+    def recorded(*arguments, **more):
+        found.append(100 * float(share(*arguments).mean()))
+        return step(*arguments, **more)
+
+    monkeypatch.setattr(reference, name, recorded)
+    monkeypatch.setitem(reference.STEPS, name, recorded)
+    lines = [(runs.text / f"test.{side}").read_text().splitlines() for side in ("xx", "yy")]
+    for one, other in zip(*lines, strict=True):
+        tokens = torch.tensor([*map(source.index, one.split()), source.eos()])
+        previous = torch.tensor([target.eos(), *map(target.index, other.split())])
+        found.clear()
+        reference.logits(loaded.model, loaded.model.cfg, tokens, previous)
+        yield len(tokens), found
+
+
+def test_gates_of_cells_follow_the_equation(runs, gated, tmp_path, monkeypatch):
+    """Against plain loops, one sentence at a time; the subcommand has them in batches."""
+
+    def share(x, h, w, u, b):
+        return torch.sigmoid(w @ x + b + u @ h)[-len(h) :]
+
+    records = values(runs, tmp_path, gated)
+    for record, (length, steps) in zip(records, expected_steps(runs, gated, monkeypatch, "adaptive_gru", share)):
+        expected = {
+            "g forward": steps[:length],
+            "g backward": steps[length : 2 * length][::-1],
+            "g before attention": steps[2 * length :: 2],
+            "g after attention": steps[2 * length + 1 :: 2],
+        }
+        for name, gates in expected.items():
+            assert record[name] == pytest.approx(gates, abs=2e-4), name
+
+
+def test_context_gates_follow_the_equation(runs, tmp_path, monkeypatch):
+    options = ["--max-update", "5", "--init-std", "0.3"]
+    corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="context_gate"))
+    path = tmp_path / "checkpoint_last.pt"
+
+    def share(p, kind, gate, conditional, inputs, h):
+        return torch.sigmoid(p("source.context.weight")[-len(h) :] @ inputs["context"] + p.affine("gate", h))
+
+    records = values(runs, tmp_path, path)
+    for record, (_, steps) in zip(records, expected_steps(runs, path, monkeypatch, "gated_cell", share)):
+        assert record["z after attention"] == pytest.approx(steps, abs=2e-4)
+        assert len(steps) == len(record["target"]) and max(steps) - min(steps) > 0.1
 
 
 def test_every_layer_is_there_whichever_level_it_is_of(runs, tmp_path):
@@ -125,7 +163,7 @@ def test_every_layer_is_there_whichever_level_it_is_of(runs, tmp_path):
     torch.save(state, tmp_path / "halves.pt")
     for record in values(runs, tmp_path, tmp_path / "halves.pt"):
         names = [f"g {direction}, layer {k}" for k in (1, 2, 3) for direction in ("forward", "backward")]
-        assert list(record)[2:] == names
+        assert list(record)[2:8] == names
         assert all(gate == 50 for name in names[2:4] for gate in record[name])
         assert all(gate != 50 for name in names[:2] for gate in record[name])
 
@@ -135,15 +173,15 @@ def test_layers_of_one_direction_have_one_gate(runs, tmp_path):
     corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path, *options, arch="adaptive_gru"))
     names = ["g forward, layer 1", "g backward, layer 1", "g forward, layer 2", "g forward, layer 3"]
     for record in values(runs, tmp_path, tmp_path / "checkpoint_last.pt"):
-        assert list(record)[2:] == names
+        assert list(record)[2:6] == names
         assert all(len(record[name]) == len(record["source"]) for name in names)
 
 
 def test_gates_of_words_and_segments_above_characters_are_refused():
     with pytest.raises(UserError, match="a.pt: the gates of a hierarchical encoder are not those of its tokens"):
-        gated_parts(system("ava", encoder_cell="adaptive_gru"))
+        gates_of(system("ava", encoder_cell="adaptive_gru"))
     with pytest.raises(UserError, match="a.pt: the gates of a convolutional encoder are not those of its tokens"):
-        gated_parts(system("char2char", encoder_cell="adaptive_gru"))
+        gates_of(system("char2char", encoder_cell="adaptive_gru"))
 
 
 def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):
@@ -172,7 +210,7 @@ def test_what_is_left_of_the_condition_follows_the_equation(runs, tmp_path):
         text = (runs.text / "test.xx").read_text().splitlines()[record["line"] - 1].split()
         tokens = torch.tensor([*map(source.index, text), source.eos()])
         previous = torch.tensor([target.eos(), *map(target.index, record["target"][:-1])])
-        *_, terms = logits(loaded.model, loaded.model.cfg, tokens, previous)
+        *_, terms = reference.logits(loaded.model, loaded.model.cfg, tokens, previous)
         norms = terms["conditions"].norm(dim=1)
         expected = (100 * norms[1:] / norms[0]).float()
         torch.testing.assert_close(torch.tensor(record["condition left"]), expected, rtol=0, atol=2e-4)
@@ -202,7 +240,7 @@ def test_tables_are_the_means_of_the_values(runs, gated, tmp_path, capfd):
     assert int(row[1]) == len(short) and float(row[3]) == pytest.approx(sum(short) / len(short), abs=1e-3)
 
     by_word = json.loads((tmp_path / "t.json").read_text())
-    assert len(by_word) == 2 + 3 and list(by_word[0])[1:] == ["frequency", "alpha_s %", "alpha_y %", "alpha_c %"]
+    assert len(by_word) == 2 + 3 and list(by_word[0])[4:] == ["alpha_s %", "alpha_y %", "alpha_c %"]
     ends = [r["alpha_c"][-1] for r in records]
     assert by_word[1]["frequency"] == 12 and by_word[1]["alpha_c %"] == pytest.approx(sum(ends) / 12, abs=1e-3)
     printed = capfd.readouterr().out
@@ -221,15 +259,17 @@ def test_a_generated_target(runs, gated, tmp_path):
 
 
 def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd):
-    of_source = KINDS[0]
     monkeypatch.setattr(
-        "fairseq_attnvariants_cli.gated.gated_parts", lambda system: {of_source: gated_parts(system)[of_source]}
+        "fairseq_attnvariants_cli.gated.gates_of", lambda system: [*encoder_gates(system.model.encoder)]
     )
     assert "alpha_s" not in values(runs, tmp_path, gated)[0] and "target word" not in capfd.readouterr().out
     for option in ("--target-tags", "--target-table"):
         assert main(arguments(runs, gated, option, tmp_path / "x.csv")) == 2
         error = capfd.readouterr().err
-        assert f"{option}: the model of {gated} lacks an adaptive output" in error and not (tmp_path / "x.csv").exists()
+        assert (
+            f"{option}: the model of {gated} has no gates in the decoder's cells" in error
+            and not (tmp_path / "x.csv").exists()
+        )
 
 
 def test_the_picture_shows_words_and_gates():
@@ -279,4 +319,4 @@ def test_tags_that_do_not_match_are_refused(runs, gated, tmp_path, capfd):
 
 def test_a_plain_model_is_refused(runs, tmp_path, capfd):
     assert main(arguments(runs, runs.rnnsearch / "checkpoint_best.pt", "--values", tmp_path / "values")) == 2
-    assert "the model lacks an adaptive GRU" in capfd.readouterr().err and os.listdir(tmp_path) == []
+    assert "the model has neither gates in the encoder" in capfd.readouterr().err and os.listdir(tmp_path) == []

@@ -6,7 +6,6 @@ import re
 import pytest
 import torch
 from conftest import batch, build
-from reference import adaptive_gru
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -37,7 +36,6 @@ from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.nn.windows import MonotoneWindow, PredictiveWindow
 from fairseq_attnvariants.registry import Widths
 from fairseq_attnvariants.variants import VARIANTS
-from fairseq_attnvariants_cli.gated import adaptive_gates
 
 
 def double(*shape):
@@ -220,29 +218,6 @@ def test_an_open_context_gate_is_none(cell, kind, read):
 def test_a_cell_refuses_an_input_that_it_does_not_have():
     with pytest.raises(KeyError, match="contxt"):
         GRUCell({"context": 3}, 4)(torch.zeros(2, 4), contxt=torch.zeros(2, 3))
-
-
-def test_shares_of_stacked_adaptive_layers():
-    """Against the equation, word by word; the layers above read both directions of the ones below."""
-    layers = Layers(AdaptiveGRUCell, 3, 4, layers=2, bidirectional=2).double().eval()
-    inputs = torch.randn(5, 3, dtype=torch.float64)
-    rows, expected = inputs, []
-    for layer in layers.layers:
-        found = []
-        for cell, order in zip(layer.cells, (range(5), range(4, -1, -1))):
-            w, u, b = cell.inputs["input"].weight, cell.recurrent.weight, cell.inputs["input"].bias
-            h, shares, states = torch.zeros(4).double(), {}, {}
-            for j in order:
-                shares[j] = torch.sigmoid((w @ rows[j] + b + u @ h)[-4:])
-                states[j] = h = adaptive_gru(rows[j], h, w, u, b)
-            expected.append(torch.stack([shares[j] for j in range(5)]))
-            found.append(torch.stack([states[j] for j in range(5)]))
-        rows = torch.cat(found, dim=1)
-    gates = []
-    for layer in layers.layers:
-        layer.register_forward_hook(lambda *forward: gates.append(adaptive_gates(*forward)))
-    layers(inputs, [1] * 5, layers.start(inputs, 1))
-    torch.testing.assert_close(torch.cat(gates)[:, 0], torch.stack(expected))
 
 
 def test_adaptive_output_equals_the_plain_one_where_it_must():

@@ -173,6 +173,10 @@ class AdaptiveGRUCell(GRUCell):
     normalised = 2, 1, 1
     start = 1  # factor of the initial values of what is weighed
 
+    def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
+        super().__init__(inputs, hidden_dim, norm)
+        self.share = nn.Sigmoid()  # of the history, ``g``; a module, so that what it gives can be caught
+
     def initialise(self, scheme: Scheme) -> None:
         """Values as every cell's, times :attr:`start`."""
         super().initialise(scheme)
@@ -182,7 +186,7 @@ class AdaptiveGRUCell(GRUCell):
     def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         reset_x, update_x, candidate_x, gate_x = inputs.chunk(4, dim=-1)  # N x n
         reset_h, update_h, candidate_h, gate_h = recurrent.chunk(4, dim=-1)  # N x n
-        gate = torch.sigmoid(gate_x + gate_h)
+        gate = self.share(gate_x + gate_h)
         reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate))  # lerp: (1-g) ∘ x + g ∘ h
         update = torch.sigmoid(torch.lerp(update_x, update_h, gate))
         candidate = torch.tanh(torch.lerp(candidate_x, reset * candidate_h, gate))
@@ -212,7 +216,7 @@ class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
         reset_x, update_x, candidate_x, gate_x = inputs.chunk(4, dim=-1)  # N x n
         reset_h, update_h, candidate_h, gate_h = recurrent.chunk(4, dim=-1)  # N x n
         reset_b, update_b, candidate_b, gate_b = self.bias.to(previous.dtype).chunk(4)  # type: ignore[union-attr]  # n
-        gate = torch.sigmoid(gate_x + gate_h + gate_b)
+        gate = self.share(gate_x + gate_h + gate_b)
         reset = torch.sigmoid(torch.lerp(reset_x, reset_h, gate) + reset_b)
         update = torch.sigmoid(torch.lerp(update_x, update_h, gate) + update_b)
         candidate = (1 - gate) * torch.tanh(candidate_x + gate * reset * (candidate_h + candidate_b))
@@ -280,6 +284,7 @@ class ContextGatedCell(Part, nn.Module):
         target = {name: width for name, width in inputs.items() if name not in SOURCE}
         self.source, self.target = (input_maps(widths, sum(self.widths), bias=False) for widths in (source, target))
         self.gate = RecurrentLinear(hidden_dim, hidden_dim)
+        self.share = nn.Sigmoid()  # ``z``, as :class:`AdaptiveGRUCell`'s
         parts = [gates * hidden_dim for gates in (*self.cell.normalised, 1)]
         self.source_norm, self.target_norm = layer_norm(norm, *parts), layer_norm(norm and len(target) > 0, *parts)
 
@@ -313,7 +318,7 @@ class ContextGatedCell(Part, nn.Module):
             target = self.target_norm(target) if known else target
             target, term = target.to(state.dtype).split(self.widths, dim=1)
             gate = gate + term
-        gate = torch.sigmoid(gate.to(state.dtype))
+        gate = self.share(gate.to(state.dtype))
         scales = SCALES[self.kind](gate.repeat(1, self.cell.gates))  # of C c, and of W y and U h, N x gates·n or 1
         total = self.cell.bias + scales[0] * source
         if target is None:

@@ -1,8 +1,10 @@
 """``fairseq-attnvariants gates``: what the gates of the papers weigh, by word or by tag.
 
-Of adaptive weighting (Li et al.): the encoder's adaptive GRU has ``g_t`` (eq. 13) for each source word and direction:
-how much the history counts beside the word. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each
-target word: how much the state, the previous word and the context count. Both are averaged over dimensions.
+Of adaptive weighting (Li et al.): an adaptive GRU has ``g_t`` (eq. 13): how much the history counts beside what it
+reads, which is the source word in the encoder, in each direction, and in the decoder the previous word before
+attention and the context after it. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each target
+word: how much the state, the previous word and the context count. A context gate (Tu et al. 2017) has ``z``: how much
+the context counts, or with ``--context-gate target`` the rest. All are averaged over dimensions.
 
 Of CondDec (Feng et al. §5): what its gates have left of the condition after each target word, ``||sd_i|| / ||sd_0||``.
 
@@ -94,13 +96,12 @@ def write_values(
 
 def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
     """Refuse options for a side that the model has no gates on."""
-    from ..gated import KINDS
+    from ..gated import GIVEN_BY
 
     for side in set(SIDES) - set(sides):
         for option in ("table", "tags"):
             if getattr(options, f"{side}_{option}"):
-                lacking = " or ".join(kind.part for kind in KINDS if kind.side == side)
-                raise UserError(f"--{side}-{option}: the model of {options.path} lacks {lacking}")
+                raise UserError(f"--{side}-{option}: the model of {options.path} has no {GIVEN_BY[side]}")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -111,12 +112,12 @@ def run(options: argparse.Namespace) -> None:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
         values = outputs.enter_context(write_whole(options.values)) if options.values else None
         save = outputs.enter_context(picture(options.picture, options.dark)) if options.picture else None
-        from ..gated import gate_names, gated_parts, read_gates, tokens_of
+        from ..gated import gate_names, gates_of, read_gates, tokens_of
         from ..model import generate, limits, load, read_text
 
         system = load(options.path, options.data, options.cpu)
-        parts = gated_parts(system)
-        names = gate_names(parts)
+        found = gates_of(system)
+        names = gate_names(found)
         check_sides(options, names)
         text = read_text(options, system, reference=given)
         chosen = 0 if options.line is None else options.line - 1
@@ -134,7 +135,7 @@ def run(options: argparse.Namespace) -> None:
             labels[side] = "word", [sentence[:-1] for sentence in words[side]]
             if path := getattr(options, f"{side}_tags"):
                 labels[side] = "tag", read_tags(path, labels[side][1], f"the {side} of {text.name}")
-        pieces = dict(read_gates(system, parts, text, limits(options)))
+        pieces = dict(read_gates(system, found, text, limits(options)))
         gates = {
             side: [join_values(pieces[n][side], columns) for n, (_, columns) in enumerate(several)]
             for side, several in joined.items()
@@ -151,12 +152,13 @@ def run(options: argparse.Namespace) -> None:
 def add(parser: argparse.ArgumentParser) -> None:
     """Describe the subcommand and its options."""
     parser.description = (
-        "Print how much, in percent, a model with adaptive weighting lets the history count beside each "
-        "source word (g_t of the encoder, forward and backward), and the state, the previous word and the context for "
-        "each target word (alpha_s, alpha_y and alpha_c of the readout): means over dimensions, over all words, over "
-        "every end of a sentence, and by word or by tag, the most frequent first; of CondDec what of its condition, by "
-        "norm, is left after each target word. The target is the reference, if there is one, or the model's own "
-        "translation."
+        "Print how much, in percent, a model with adaptive weighting lets the history count beside what a cell reads "
+        "(g: in the encoder each source word, forward and backward; in the decoder the previous word before attention, "
+        "the context after it), and the state, the previous word and the context for each target word (alpha_s, "
+        "alpha_y and alpha_c of the readout), and one with a context gate the context (z): means over dimensions, over "
+        "all words, over every end of a sentence, and by word or by tag, the most frequent first; of CondDec what of "
+        "its condition, by norm, is left after each target word. The target is the reference, if there is one, or the "
+        "model's own translation."
     )
     parser.epilog = (
         "example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en "
