@@ -12,6 +12,7 @@ from typing import BinaryIO, Iterator, List, Optional, Set, TextIO, Tuple
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 OPEN = re.compile("/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]+)")  # names of files that this process has open
 _targets: Set[str] = set()  # files that are being written
+_taken: List[TextIO] = []  # standard input, once it is read
 
 
 class UserError(Exception):
@@ -30,8 +31,8 @@ def read_lines(path: str) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
     """
-    if path == "-" and sys.stdin is None:
-        raise UserError("standard input cannot be read: it is closed")
+    if path == "-":
+        _take_input()
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
             for number, line in enumerate(stream, start=1):
@@ -44,14 +45,21 @@ def read_lines(path: str) -> Iterator[str]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def _take_input() -> None:
+    """Refuse to read standard input where it is closed, or has been read before."""
+    if sys.stdin is None:
+        raise UserError("standard input cannot be read: it is closed")
+    if sys.stdin in _taken:
+        raise UserError("only one text can be standard input: name a file for the others")
+    _taken.append(sys.stdin)
+
+
 def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
     """The lines of files that belong together line by line.
 
     Raises:
         UserError: a file cannot be read, one ends before the others, all are empty, or two are standard input.
     """
-    if paths.count("-") > 1:
-        raise UserError("only one text can be standard input: name a file for the others")
     columns = [list(read_lines(path)) for path in paths]
     longest = max(range(len(paths)), key=lambda k: len(columns[k]))
     for path, lines in zip(paths, columns, strict=True):

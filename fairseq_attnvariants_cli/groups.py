@@ -71,7 +71,7 @@ def measured(
 
 
 def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0) -> None:
-    """Add what :func:`find_groups` reads beside the texts, and ``--ngrams`` with its default."""
+    """Add what :func:`find_groups` reads beside the texts, and ``--ngrams``, which is None where it is not given."""
     parser.add_argument("--train-target", metavar="FILE", help="training text: words by their frequency in it")
     parser.add_argument("--reference-tags", metavar="FILE", help="a tag for each word of the reference: words by tag")
     parser.add_argument("--system-tags", metavar="FILE", action="append", help="and of each system, in their order")
@@ -92,8 +92,7 @@ def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0) -> None:
         "--ngrams",
         metavar="N",
         type=natural,
-        default=ngrams,
-        help="list N n-grams that one system has and another lacks (default: %(default)s)",
+        help=f"list N n-grams that one system has and another lacks (default: {ngrams})",
     )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import logging
+import os
 import re
 import signal
 import sys
@@ -54,6 +55,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
             signal.signal(number, lambda number, _: sys.exit(128 + number))  # by way of every clean-up
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - of a closed one
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="backslashreplace")
     for name, level in (("fairseq", "WARNING"), ("sacrebleu", "WARNING"), ("matplotlib.font_manager", "ERROR")):

@@ -13,6 +13,7 @@ from .files import UserError, reason
 
 TOKENIZERS = sorted(BLEU.TOKENIZERS)
 TOKENISED = 100  # lines that end in " ." look like a text that was tokenised
+UNKNOWN = "<<unk>>"  # in a reference, so that no translation can have it
 LONGEST_TER = 300  # words; its time grows faster than their square
 
 Systems = Sequence[Tuple[str, Sequence[str]]]  # names and hypotheses
@@ -101,6 +102,16 @@ def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> 
         ("1-gram BLEU", bleu_metric(max_ngram_order=1, **options)),
         ("accuracy", Accuracy(lowercase)),
     ]
+
+
+def check_tokenised(tokenize: str, references: Sequence[str]) -> None:
+    """Refuse a tokeniser that would cut what fairseq writes for unknown words of a reference.
+
+    Raises:
+        UserError: one has such words.
+    """
+    if tokenize != "none" and any(UNKNOWN in line.split() for line in references):
+        raise UserError(f"--tokenize {tokenize} would cut the reference's {UNKNOWN}: give the text, with --reference")
 
 
 def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:

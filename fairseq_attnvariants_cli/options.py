@@ -9,13 +9,15 @@ from .files import UserError
 from .pieces import STYLES
 
 
-def at_least(least: float, kind: Callable[[str], Any] = int) -> Callable[[str], Any]:
-    """An option's type: numbers from ``least`` on."""
+def at_least(least: float, kind: Callable[[str], Any] = int, most: float = math.inf) -> Callable[[str], Any]:
+    """An option's type: numbers from ``least`` on, up to ``most``."""
 
     def parse(text: str) -> Any:
         value = kind(text)
         if not least <= value < math.inf:
             raise argparse.ArgumentTypeError(f"{text} is not at least {least}")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"{text} is more than {most:g}")
         return value
 
     parse.__name__ = kind.__name__  # for what argparse says
@@ -23,6 +25,9 @@ def at_least(least: float, kind: Callable[[str], Any] = int) -> Callable[[str], 
 
 
 natural, positive, amount, length = at_least(0), at_least(1), at_least(0, float), at_least(1, float)
+MOST = 100  # of a length penalty, and of the tokens of a translation for each of its source
+penalty = at_least(0, float, MOST)
+SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # fairseq's defaults
 
 
 def add_system_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
@@ -78,31 +83,39 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`~.model.generate` reads, under fairseq's names and with its defaults."""
+    """Add what :func:`settle_search` completes, under fairseq's names."""
     add_beam_options(parser)
-    parser.add_argument("--lenpen", metavar="X", type=amount, default=1.0, help="length penalty (default: 1)")
+    parser.add_argument("--lenpen", metavar="X", type=penalty, help="length penalty (default: 1)")
 
 
 def add_beam_options(parser: argparse.ArgumentParser) -> None:
     """Add how wide a search is and when it ends."""
-    parser.add_argument("--beam", metavar="N", type=positive, default=5, help="width (default: %(default)s)")
-    parser.add_argument(
-        "--max-len-a", metavar="A", type=amount, default=0.0, help="a translation of a source of x tokens"
-    )
-    parser.add_argument(
-        "--max-len-b", metavar="B", type=positive, default=200, help="has up to Ax + B tokens (default: 200)"
-    )
+    parser.add_argument("--beam", metavar="N", type=positive, help="width (default: 5)")
+    parser.add_argument("--max-len-a", metavar="A", type=penalty, help="a translation of a source of x tokens")
+    parser.add_argument("--max-len-b", metavar="B", type=positive, help="has up to Ax + B tokens (default: 0, 200)")
+
+
+def settle_search(options: argparse.Namespace) -> None:
+    """Give fairseq's defaults to what of a search was not asked for."""
+    for name, value in SEARCH.items():
+        if getattr(options, name, None) is None:
+            setattr(options, name, value)
 
 
 def forced(options: argparse.Namespace) -> bool:
-    """Whether the target is given, and not generated.
+    """Whether the target is given, and not generated; the options of the search are complete then.
 
     Raises:
-        UserError: both are asked for.
+        UserError: both are asked for, or an option is of a search that there is none of.
     """
     if options.generate and options.reference:
         raise UserError("give --reference or --generate, not both")
-    return options.forced or options.reference is not None
+    given = options.forced or options.reference is not None
+    for name in SEARCH:
+        if given and getattr(options, name) is not None:
+            raise UserError(f"--{name.replace('_', '-')} is of a search, and the target is given: leave it out")
+    settle_search(options)
+    return given
 
 
 def add_pieces_option(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from .files import UserError, read_lines, write_whole
-from .measures import metrics, scores, within_limits
+from .measures import check_tokenised, metrics, scores, within_limits
 from .runs import Run
 
 MEASURES = ("BLEU", "chrF2", "TER")  # unless others are asked for
@@ -85,6 +85,11 @@ def wanted(options: argparse.Namespace) -> Dict[str, Optional[str]]:
     return measures
 
 
+def translated(options: argparse.Namespace) -> bool:
+    """Whether a measure that is asked for reads translations."""
+    return any(path is None or "{translations}" in path for path in wanted(options).values())
+
+
 def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
     """The mean of one number a line, ``count`` of them, of which ``nan`` do not count; None if all are.
 
@@ -121,7 +126,7 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores
         for name, runs in found.items():
             for run in runs:
                 stem, hypotheses, references = "", None, None
-                if own or any("{translations}" in path for path in files.values()):
+                if translated(options):
                     stem, hypotheses, references = translations(run, subset, options)
                     expected = references if expected is None else expected
                     if len(hypotheses) != len(expected):
@@ -138,6 +143,8 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores
                     value = mean_of_file(path, None if hypotheses is None else len(hypotheses))
                     if value is not None:
                         results[Place(name, subset, measure)][run.seed] = value
+        if own and options.tokenize != "none":
+            check_tokenised(options.tokenize, expected or [])
         possible = within_limits(own, expected or [], *texts.values())
         for (name, seed), hypotheses in texts.items():
             for score in scores([(name, hypotheses)], [expected or []], possible):

@@ -5,7 +5,8 @@ from statistics import mean
 from typing import List, NamedTuple, Optional, Sequence
 
 CONFIDENCE = 0.95
-ROUNDING = 1e-9  # differences below are of arithmetic
+ROUNDING = 1e-12  # differences below are of arithmetic
+EQUAL = 5  # so many values that are all equal tell something
 
 
 class Estimate(NamedTuple):
@@ -30,12 +31,12 @@ class Estimate(NamedTuple):
 def estimate(values: Sequence[float]) -> Estimate:
     """The mean of one value a seed; of differences paired by seed, its p is that of the paired t-test.
 
-    Where more than two values are all equal, the interval has no width, and p is 1 for zeros and 0 for anything else.
-    Two that are equal, as shares of few sentences often are, do not tell how far a third would lie, and are like one.
+    Values that are all equal, as shares of few sentences often are, do not tell how far another would lie: fewer than
+    five are like one. Of five and more the interval has no width, and p is 1 for zeros and 0 for anything else.
     """
     n, centre = len(values), mean(values)
     if all(abs(value - centre) < ROUNDING for value in values):
-        return Estimate(n, centre, None, None) if n < 3 else Estimate(n, centre, 0.0, float(abs(centre) < ROUNDING))
+        return Estimate(n, centre, None, None) if n < EQUAL else Estimate(n, centre, 0.0, float(abs(centre) < ROUNDING))
     from scipy.stats import ttest_1samp
 
     test = ttest_1samp(values, 0)

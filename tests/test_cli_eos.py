@@ -26,7 +26,8 @@ def test_only_the_last_row_counts():
 
 def arguments(runs, *more):
     path = runs.rnnsearch / "checkpoint_best.pt"
-    return [str(part) for part in ("eos", runs.data, "--path", path, "--cpu", "--max-len-b", "5", *more)]
+    search = () if "--reference" in more or "--forced" in more else ("--max-len-b", "5")
+    return [str(part) for part in ("eos", runs.data, "--path", path, "--cpu", *search, *more)]
 
 
 def shares(runs, tmp_path, *more):

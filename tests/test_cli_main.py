@@ -211,6 +211,11 @@ def test_every_subcommand_with_a_table_has_json(capsys):
     ("nothing", "fairseq-attnvariants nothing: argument SUBCOMMAND: invalid choice: 'nothing'"),
     ("eos data", "the following arguments are required: --path (see fairseq-attnvariants eos --help)"),
     ("eos data --path x --beam 0", "argument --beam: 0 is not at least 1"),
+    ("eos data --path x --lenpen 400", "argument --lenpen: 400 is more than 100"),
+    ("tune data --path x --lenpen 400", "argument --lenpen: 400 is more than 100"),
+    ("eos data --path x --forced --beam 3", "--beam is of a search, and the target is given: leave it out"),
+    ("average a.pt b.pt a.pt --output c.pt", "a.pt is given twice, and would count twice: leave one out"),
+    ("compare a --output p.html --ngrams 5", "--ngrams needs two systems"),
     ("eos data --path x --beam few", "argument --beam: invalid int value: 'few'"),
     ("eos data --path x --max-len-b 0", "argument --max-len-b: 0 is not at least 1"),
     ("similarity data --path x --threshold nan", "argument --threshold: nan is not at least 0"),
@@ -249,6 +254,16 @@ def fails_otherwise(*_):
 def test_options_of_a_picture_that_is_not_drawn(here, capfd, line, option):
     assert main(line.split()) == 2
     assert f"is of the picture that --{option} names: give that, too" in capfd.readouterr().err
+
+
+def test_a_closed_standard_error_takes_nothing_else_along(here):
+    """What goes there is lost, and the rest is as it would be."""
+    line = f"{sys.executable} -m fairseq_attnvariants_cli {ON_TEXT['lexicon']}"
+    tables = [
+        subprocess.run(f"{line} {more}", shell=True, cwd=here, check=True, capture_output=True).stdout
+        for more in ("", "2>&-")
+    ]
+    assert tables[0] == tables[1] != b""
 
 
 def test_columns_of_one_name_are_refused(here, capfd):

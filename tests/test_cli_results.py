@@ -26,6 +26,15 @@ from fairseq_attnvariants_cli.tables import Interval, aligned, expanded
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
 
 
+def searched(arguments):
+    """Options of the search, where something is translated."""
+    arguments = [*map(str, arguments), "--"]
+    bare = "--gen-subset" in arguments and arguments[arguments.index("--gen-subset") + 1].startswith("--")
+    files = [arguments[k + 1] for k, one in enumerate(arguments) if one == "--measure"]
+    read = not files or any("=" not in path or "{translations}" in path for path in files)
+    return SEARCH if read and not bare else SEARCH[:1]
+
+
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
     """Two architectures with two seeds each, as a sweep trains them."""
@@ -42,7 +51,7 @@ def sweep(tmp_path_factory):
 
 
 def results(*arguments):
-    assert main(["results", *map(str, arguments), *SEARCH]) == 0
+    assert main(["results", *map(str, arguments), *searched(arguments)]) == 0
 
 
 def test_means_and_paired_differences(sweep, tmp_path, capfd):
@@ -89,8 +98,10 @@ def test_intervals_and_p_are_those_of_scipy(seeds):
 def test_one_seed_and_equal_seeds():
     assert estimate([3.0]) == Estimate(1, 3.0, None, None) and verdict([estimate([3.0])], 5) is None
     assert estimate([2.0, 2.0]) == Estimate(2, 2.0, None, None) and verdict([estimate([2.0, 2.0])], 5) is None
-    assert estimate([0.1 + 0.2, 0.3]).p is None and estimate([0.1 + 0.2, 0.3, 0.3]).margin == 0
-    assert estimate([0.0] * 3) == Estimate(3, 0.0, 0.0, 1.0) and estimate([2.0] * 3) == Estimate(3, 2.0, 0.0, 0.0)
+    assert estimate([0.1 + 0.2, 0.3]).p is None and estimate([0.1 + 0.2, *[0.3] * 4]).margin == 0
+    assert estimate([2.0] * 4) == Estimate(4, 2.0, None, None)
+    assert estimate([0.0] * 5) == Estimate(5, 0.0, 0.0, 1.0) and estimate([2.0] * 5) == Estimate(5, 2.0, 0.0, 0.0)
+    assert estimate([1e-10, 2e-10, 3e-10]).p > 0.05  # small, and not equal
 
 
 def test_holm():
@@ -419,11 +430,16 @@ def test_pictures_are_of_what_every_system_has(sweep):
     (["--gen-subset", "dev"], "split 'dev' cannot be loaded"),
     (["--table", "results.txt"], "must end in .csv or .json, .tex or .md"),
     (["--curve-measure", "bleu", "--curves", "c.png"], "has 'bleu' of a validation"),
+    (["--gen-subset", "test", "test"], "--gen-subset test is given twice"),
+    (["--gen-subset", "--measure", "accuracy"], "--measure is of test sets: name a --gen-subset"),
+    (["--gen-subset", "--beam", "2"], "--beam is of translations, and no measure here reads any"),
+    (["--measure", "x=scores", "--tokenize", "13a"], "--tokenize is of translations"),
+    (["--tokenize", "13a"], "--tokenize 13a would cut the reference's <<unk>>: give the text, with --reference"),
 ])  # fmt: skip
 def test_one_sentence(arguments, message, sweep, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     folders = [] if arguments == ["nothing"] else [str(sweep)]
-    assert main(["results", *folders, *arguments, *SEARCH]) == 2
+    assert main(["results", *folders, *arguments, *searched(arguments)]) == 2
     error = capfd.readouterr().err
     assert message in error and "Traceback" not in error and not list(tmp_path.iterdir())
 

@@ -39,6 +39,21 @@ def test_the_table_is_what_searches_with_each_give(runs, capfd):
     assert f"BLEU {best['BLEU']:.2f}: --lenpen {best['lenpen']:g} " in err
 
 
+def test_the_reference_is_its_text(runs, tmp_path, capfd):
+    """A word that the model does not know is one word, whatever the tokeniser; binarised, it would be cut to pieces."""
+    lines = (runs.text / "test.yy").read_text().splitlines()
+    (tmp_path / "unknown").write_text("".join(" ".join("zzz" for _ in line.split()) + "\n" for line in lines))
+    arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--max-len-b", 12, "--lenpen", 1]
+    arguments += ["--coverage-penalty", 0, "--tokenize", "13a", "--json", "--source", runs.text / "test.xx"]
+    ratios = []
+    for reference in (runs.text / "test.yy", tmp_path / "unknown"):
+        assert main(["tune", *map(str, arguments), "--reference", str(reference)]) == 0
+        ratios.append(json.loads(capfd.readouterr().out)[0]["length ratio"])
+    assert ratios[0] == ratios[1]
+    assert main(["tune", *map(str, arguments[:-2]), "--gen-subset", "test"]) == 2
+    assert "--tokenize 13a would cut the reference's <<unk>>" in capfd.readouterr().err
+
+
 def test_a_model_without_a_coverage_penalty(runs, capfd):
     arguments = [runs.data, "--path", runs.lstm / "checkpoint_last.pt", "--cpu", "--coverage-penalty", "0.2"]
     assert main(["tune", *map(str, arguments)]) == 2

@@ -1,3 +1,4 @@
+import io
 import os
 import stat
 import subprocess
@@ -190,10 +191,11 @@ def test_an_open_file_is_written_to_where_it_stands(tmp_path):
         pass
 
 
-def test_two_outputs_are_two_files(tmp_path):
+def test_two_outputs_are_two_files(tmp_path, monkeypatch):
     path = str(tmp_path / "one")
     with pytest.raises(UserError, match="standard output is given for two outputs"), write_whole(), write_whole("-"):
         pass
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a")))
     with pytest.raises(UserError, match="only one text can be standard input"):
         read_parallel("-", "-")
     with pytest.raises(UserError, match="one is given for two outputs"), write_whole(path), write_whole(path):

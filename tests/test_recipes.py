@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -180,6 +181,39 @@ def test_characters(script, characters, tmp_path):
 def test_wrong_arguments(script, path, arguments, message):
     process = script(path, *arguments, check=False)
     assert process.returncode == 2 and message in process.stderr and process.stderr.count("\n") == 1
+
+
+def test_a_carriage_return_ends_no_line(text, tmp_path):
+    """For fairseq-preprocess it does; what is parallel stays so. One at a line's end is none of its words."""
+    lines = [["a b\r\n", "c\rd\n", "\re f\n"], ["A\n", "B\n", "C D\r\n"]]
+    for side, several in zip(("xx", "yy"), lines):
+        (tmp_path / f"in.{side}").write_bytes("".join(several).encode())
+    clean = [sys.executable, str(EXAMPLES / "common" / "clean.py"), "in", "out", "xx", "yy"]
+    subprocess.run(clean, cwd=tmp_path, check=True)
+    assert (tmp_path / "out.xx").read_bytes() == b"a b\nc d\n e f\n"
+    assert (tmp_path / "out.yy").read_bytes() == b"A\nB\nC D\n"
+    refused = subprocess.run([*clean, "--join", "0"], cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 1 and refused.stderr == "clean.py: --join 0 is not at least 1\n"
+
+
+def test_mixed_texts_are_the_same_ones(script, text, characters, tmp_path):
+    """With their further references; a training text that one of the two has cut is refused."""
+    bpe, out = tmp_path / "bpe", tmp_path / "mixed"
+    script("common/prepare_bpe.sh", "paper", text, bpe, "xx", "yy")
+    script("common/prepare_mixed.sh", bpe, characters, out, "xx", "yy")
+    assert (out / "test.yy1").read_bytes() == (characters / "test.yy1").read_bytes()
+    cut = (bpe / "bpe.train.xx").read_text().split("\n", 1)[1]
+    (bpe / "bpe.train.xx").write_text(cut)
+    process = script("common/prepare_mixed.sh", bpe, characters, tmp_path / "other", "xx", "yy", check=False)
+    assert process.returncode == 2 and "prepare_mixed.sh: train has other sentences in" in process.stderr
+
+
+def test_sets_with_other_references_are_not_joined(script, text, tmp_path):
+    for name in ("test.yy", "test.yy1", "test1.yy"):
+        (tmp_path / name).write_text("a\n")
+    evaluate = ["words", tmp_path, tmp_path, "xx", "yy"]
+    process = script("common/evaluate.sh", *evaluate, check=False, SUBSET="test test1")
+    assert process.returncode == 2 and "evaluate.sh: test1 has other references than test" in process.stderr
 
 
 def test_texts_of_different_lengths(script, text, tmp_path):

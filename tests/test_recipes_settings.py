@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import corpus
@@ -34,7 +35,7 @@ STUBS = {
 }
 # of the recipes' own scripts, those that call other commands
 SCRIPTS = {
-    "common/prepare_bpe.sh": 'mkdir -p "$3/bin"; for side in "$4" "$5"; do echo a > "$3/train.$side"; done',
+    "common/prepare_bpe.sh": 'mkdir -p "$3/bin"; for side in "$4" "$5"; do cat train.txt > "$3/train.$side"; done',
     "common/evaluate.sh": 'for kind in txt scores; do echo a > "$3/${SUBSET:-test}.$kind"; done',
 }
 
@@ -54,6 +55,7 @@ def recipe(tmp_path):
         put(commands / name, text)
     for name, text in SCRIPTS.items():
         put(examples / name, text)
+    (tmp_path / "train.txt").write_text("a\n")
     path = os.pathsep.join(map(str, (commands, corpus.SCRIPTS, os.environ["PATH"])))
 
     def run(name, *arguments, **environment):
@@ -97,6 +99,26 @@ def test_a_name_is_of_one_training(recipe, tmp_path):
     assert not (tmp_path / "work/de-4000").exists()
     _, calls = went(train("--lr", "1", SEED="2", NAME="other"))
     assert "--seed 2" in calls and (tmp_path / "work/other/average.pt").exists()
+
+
+@pytest.mark.parametrize("updates, every", [("7264", 302), ("5448", 226), ("10896", 453)])
+def test_no_checkpoint_that_is_averaged_is_due_at_the_end_of_an_epoch(recipe, tmp_path, updates, every):
+    """For which fairseq keeps none by updates; Multi30k has 454 updates an epoch."""
+    (tmp_path / "train.txt").write_text("a\n" * 29000)
+    _, calls = went(recipe("baselines/multi30k.sh", "text", "work", "de", "dl4mt", UPDATES=updates))
+    assert f"--save-interval-updates {every} " in calls
+    assert refused(recipe("baselines/multi30k.sh", "text", "work", "de", "dl4mt", UPDATES="abc"), "UPDATES=abc")
+
+
+def test_settings_are_of_who_holds_the_folder(recipe, tmp_path):
+    """Two with one name, started at the same time: the second waits, and is refused."""
+    train = ["baselines/multi30k.sh", "text", "work", "de", "dl4mt"]
+    script = tmp_path / "examples" / "common" / "prepare_bpe.sh"
+    script.write_text(script.read_text().replace("#!/bin/bash\n", "#!/bin/bash\nsleep 1\n"))
+    with ThreadPoolExecutor() as several:
+        both = [several.submit(recipe, *train, NAME="mine", SEED=seed) for seed in ("1", "2")]
+    codes = [one.result()[0].returncode for one in both]
+    assert sorted(codes) == [0, 2]
 
 
 def test_a_training_that_did_not_begin_keeps_no_name(recipe):

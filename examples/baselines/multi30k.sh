@@ -17,8 +17,9 @@ source "$here/../common/settings.sh"
 seed=${SEED:-1} merges=${MERGES:-10000}
 export UPDATES=${UPDATES:-7264} OMP_NUM_THREADS=1
 unset SEED # that of the training is not that of the text
-every=$((UPDATES / 24))
-if [ "$every" = 0 ]; then echo "multi30k.sh: UPDATES=$UPDATES are too few: 24 are the least" >&2; exit 2; fi
+if [[ ! $UPDATES =~ ^[0-9]+$ || $UPDATES -lt 24 ]]; then
+  echo "multi30k.sh: UPDATES=$UPDATES is no number of 24 or more" >&2; exit 2
+fi
 
 mkdir -p "$out"
 prepared=$out/$target-$merges${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}}
@@ -27,15 +28,29 @@ run=$out/${NAME:-$target-$system-$seed}
 settings="SEED=$seed UPDATES=$UPDATES PREPARED=${prepared##*/} $system${*:+ $*}"
 lock "$run" # a training that another process has begun is done first
 same_settings "$run" "$settings" "has a training" NAME "$run/checkpoint_last.pt"
-unlock
 
 MERGES=$merges JOINED=yes TEST=test_2016_flickr "$here/../common/prepare_bpe.sh" small "$text" "$prepared" en "$target"
 bins=("$prepared/bin")
 if [ -n "${DROPOUT-}" ]; then bins=("$prepared"/bin[0-9]*); fi
 
+# The updates between checkpoints: a 24th, or a little less, so that none of the last ten is due where an epoch ends, for which
+# fairseq keeps no numbered one. Its batches are of multiples of 8 sentences, but for a rest.
+every=$(python - "$UPDATES" "$(wc -l < "$prepared/train.en")" "$@" << 'END'
+import argparse
+parser = argparse.ArgumentParser(allow_abbrev=False)
+parser.add_argument("updates", type=int)
+parser.add_argument("pairs", type=int)
+parser.add_argument("--batch-size", "--max-sentences", type=int, default=64)
+parser.add_argument("--update-freq", type=int, default=1)
+options, _ = parser.parse_known_args()
+batches, rest = divmod(options.pairs, options.batch_size // 8 * 8 or options.batch_size)
+epoch = -(-(batches + (rest >= 8) + (rest % 8 > 0)) // options.update_freq)
+longest = options.updates // 24
+print(next((every for every in range(longest, 0, -1) if all(k * every % epoch for k in range(15, 25))), longest))
+END
+)
 "$here/short.sh" "$(IFS=:; echo "${bins[*]}")" "$run" "$system" --share-all-embeddings --lr 3e-3 --batch-size 64 \
   --seed "$seed" --save-interval-updates "$every" --keep-interval-updates 10 --validate-after-updates $((14 * every)) "$@"
-lock "$run" # started twice, the second finds what the first has done
 if [ "$run/finished" -nt "$run/average.pt" ]; then
   fairseq-attnvariants average --folder "$run" --last 10 --by updates --output "$run/average.pt"
 fi

@@ -17,8 +17,10 @@ def main() -> None:
     parser.add_argument("languages", nargs="+")
     parser.add_argument("--lower", action="store_true", help="lowercase")
     parser.add_argument("--longest", type=int, default=0, help="keep those with 1 to so many words a side; 0: keep all")
-    parser.add_argument("--join", type=int, default=1, help="make one line of so many neighbouring ones")
+    parser.add_argument("--join", type=int, default=1, help="make one line of so many neighbouring ones, 1 or more")
     options = vars(parser.parse_args())
+    if options["join"] < 1:
+        sys.exit(f"clean.py: --join {options['join']} is not at least 1")
     if options["in"] == options["out"]:
         sys.exit("clean.py: OUT is IN, and would be emptied before it is read: choose another prefix")
     read, write = ([f"{options[end]}.{language}" for language in options["languages"]] for end in ("in", "out"))
@@ -31,10 +33,11 @@ def main() -> None:
             while joined := list(itertools.islice(pairs, options["join"])):
                 if any(None in pair for pair in joined):
                     sys.exit(f"clean.py: {' and '.join(read)} do not have equally many lines")
-                lines = [" ".join(line.rstrip("\n") for line in side) + "\n" for side in zip(*joined)]
+                # a carriage return would end a line for fairseq-preprocess
+                lines = [" ".join(line.rstrip("\r\n") for line in side).replace("\r", " ") for side in zip(*joined)]
                 if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in lines):
                     for stream, line in zip(writing, lines):
-                        stream.write(line.lower() if options["lower"] else line)
+                        stream.write((line.lower() if options["lower"] else line) + "\n")
     except (OSError, UnicodeError) as error:
         sys.exit(f"clean.py: {error}")
 

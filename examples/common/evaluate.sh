@@ -61,6 +61,12 @@ join() {  # join FOLDER ENDING: FOLDER/SUBSET.ENDING of all test sets to OUT/all
 }
 
 for subset in "${subsets[@]}"; do
+  if [ "$(references "$prepared/$subset")" != "$(references "$prepared/${subsets[0]}")" ]; then
+    echo "evaluate.sh: $subset has other references than ${subsets[0]}, with which it would be joined: call it once for each" >&2
+    exit 2
+  fi
+done
+for subset in "${subsets[@]}"; do
   translate "$subset" "$@"
   score "$prepared" "$subset"
 done

@@ -5,14 +5,19 @@
 set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: prepare_mixed.sh BPE CHARACTERS OUT SOURCE TARGET" >&2; exit 2; fi
 bpe=$1 characters=$2 out=${3%/} source=$4 target=$5
+source "$(dirname "$0")/lock.sh"
+lock "$(dirname "$out")"
 if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
 rm -rf "$out.part"
 mkdir -p "$out.part"
 tests=()
 for path in "$characters"/{train,valid,test*}."$target"; do
   split=${path##*/} split=${split%".$target"}
-  cp "$path" "$out.part/"
+  for file in "$path" "$path"[1-9]; do [ ! -e "$file" ] || cp "$file" "$out.part/"; done # with further references
   cp "$bpe/bpe.$split.$source" "$out.part/$split.$source"
+  if [ "$(wc -l < "$path")" != "$(wc -l < "$out.part/$split.$source")" ]; then
+    echo "prepare_mixed.sh: $split has other sentences in $bpe than in $characters: prepare both as small" >&2; exit 2
+  fi
   case $split in test*) tests+=("$out.part/$split") ;; esac
 done
 fairseq-preprocess --source-lang "$source" --target-lang "$target" --trainpref "$out.part/train" \

@@ -25,6 +25,9 @@ begin() {
   mkdir -p "$out.part"
   python "$common/clean.py" "$corpus/${TRAIN:-train}" "$out.part/train" "$source" "$target" "${options[@]}" \
     --longest "$1"
+  if [ ! -s "$out.part/train.$source" ]; then
+    echo "${0##*/}: $corpus/${TRAIN:-train} has no pair that is kept" >&2; exit 2
+  fi
   python "$common/clean.py" "$corpus/${VALID:-val}" "$out.part/valid" "$source" "$target" "${options[@]}"
   tests=()
   for name in ${TEST:-test}; do

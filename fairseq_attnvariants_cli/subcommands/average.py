@@ -11,6 +11,9 @@ def run(options: argparse.Namespace) -> None:
     """Choose, average, write."""
     if bool(options.inputs) == bool(options.folder) or bool(options.folder) != bool(options.last or options.best):
         raise UserError("name the checkpoints, or give --folder and one of --last and --best")
+    for path in options.inputs:
+        if options.inputs.count(path) > 1:
+            raise UserError(f"{path} is given twice, and would count twice: leave one out")
     if options.by and not options.last:
         raise UserError("--by says what --last counts: give that")
     with write_bytes(options.output) as stream:

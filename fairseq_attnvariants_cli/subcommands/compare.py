@@ -23,6 +23,7 @@ from ..pieces import join_tokens
 
 FAINT = 0.05  # attention weights below are not shown
 BOOTSTRAP = 1000  # resamples
+NGRAMS = 20  # of each kind, where there are two systems
 LONGEST = 2000  # words of a sentence that is marked; the time grows with their square
 
 
@@ -168,6 +169,8 @@ def page(
 def run(options: argparse.Namespace) -> None:
     """Read, put side by side, write the page."""
     shown = names(options, options.systems)
+    if options.ngrams and len(shown) < 2:
+        raise UserError("--ngrams needs two systems")
     check_group_options(options, source=True)
     check_drawn(options, "plot")
     systems = [(path, read_system(path, options.remove_bpe)) for path in options.systems]
@@ -191,7 +194,9 @@ def run(options: argparse.Namespace) -> None:
         named, gold = list(zip(shown, texts, strict=True)), [" ".join(reference[k]) for k in numbers]
         groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers], True, options.bootstrap)
         parts = [bars_html(group, shown) for group in groups]
-        if options.ngrams and len(named) > 1:
+        if options.ngrams is None and len(named) > 1:
+            options.ngrams = NGRAMS
+        if options.ngrams:
             parts.append(contrasts_html(contrasts(named, gold, options.ngrams)))
         sources, references = ([side[k] for k in numbers] for side in (source, reference))
         more = options.tokenize, "".join(parts), options.bootstrap
@@ -244,7 +249,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_pieces_option(parser)
     add_name_option(parser)
     parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's, for BLEU (default: 13a)")
-    add_group_options(parser, ngrams=20)
+    add_group_options(parser, NGRAMS)
     parser.add_argument(
         "--bootstrap",
         metavar="N",

@@ -2,16 +2,26 @@
 
 import argparse
 import contextlib
+import sys
 from statistics import mean
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ..charts import Dial, draw_curves, draw_dial, draw_scores
 from ..files import UserError
 from ..measures import TOKENIZERS
-from ..options import add_batch_options, add_pieces_option, add_search_options, add_user_dir_option, amount, natural
+from ..options import (
+    SEARCH,
+    add_batch_options,
+    add_pieces_option,
+    add_search_options,
+    add_user_dir_option,
+    amount,
+    natural,
+    settle_search,
+)
 from ..pictures import check_drawn, picture
 from ..runs import Run, find_runs, systems
-from ..scoring import KNOWN, MEASURES, Place, Scores, evaluate, wanted
+from ..scoring import KNOWN, MEASURES, Place, Scores, evaluate, translated, wanted
 from ..seeds import Estimate, estimate, holm, verdict
 from ..tables import Cell, Interval, Row, add_table_options, table_file, tables
 
@@ -112,6 +122,11 @@ def check(options: argparse.Namespace) -> None:
         UserError: with the reason.
     """
     subsets = options.gen_subset
+    for subset in subsets:
+        if subsets.count(subset) > 1:
+            raise UserError(f"--gen-subset {subset} is given twice: leave one out")
+    if options.measure and not subsets:
+        raise UserError("--measure is of test sets: name a --gen-subset")
     if options.reference and len(options.reference) != len(subsets):
         raise UserError(f"{len(options.reference)} --reference for {len(subsets)} --gen-subset")
     if options.plot and not subsets:
@@ -130,11 +145,27 @@ def check(options: argparse.Namespace) -> None:
             raise UserError(f"--less-is-better {measure}: the measures are {', '.join(wanted(options))}")
     if options.less_is_better and not options.baseline:
         raise UserError("--less-is-better is for verdicts: name a --baseline")
+    if not (subsets and translated(options)):
+        for name in ("reference", "remove_bpe", "tokenize", *SEARCH):
+            if getattr(options, name) is not None:
+                raise UserError(f"--{name.replace('_', '-')} is of translations, and no measure here reads any")
+
+
+def warn_of_missing(found: Dict[str, List[Run]], results: Scores) -> None:
+    """Say which means are of fewer seeds than their rows say, because there was nothing to measure."""
+    for place, values in results.items():
+        missing = sorted({run.seed for run in found[place.system]} - values.keys())
+        if missing:
+            seeds = ", ".join(map(str, missing))
+            where = f"{place.measure} of {place.system} on {place.subset!r}"
+            print(f"{where} is of {len(values)} seeds: nothing to measure with seed {seeds}", file=sys.stderr)
 
 
 def run(options: argparse.Namespace) -> None:
     """Find the runs, translate and score, print the table, draw."""
     check(options)
+    settle_search(options)
+    options.tokenize = options.tokenize or "none"
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, results=options.table))
         seeds = options.seed_table and outputs.enter_context(table_file(options.seed_table))
@@ -145,6 +176,7 @@ def run(options: argparse.Namespace) -> None:
                 raise UserError(f"--baseline {options.baseline}: there are {', '.join(found)}")
             found = {options.baseline: found[options.baseline], **found}
         results = evaluate(found, options)
+        warn_of_missing(found, results)
         headers, rows = summary(found, results, options)
         digits: Dict[str, int] = {}
         for measure in wanted(options):
@@ -210,9 +242,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_batch_options(parser)
     add_search_options(parser)
     add_pieces_option(parser)
-    parser.add_argument(
-        "--tokenize", metavar="NAME", choices=TOKENIZERS, default="none", help="sacrebleu's tokeniser (default: none)"
-    )
+    parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's tokeniser (default: none)")
     parser.add_argument(
         "--measure",
         metavar="NAME[=FILE]",

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Sequenc
 from sacrebleu.metrics import BLEU
 
 from ..files import UserError
-from ..measures import TOKENIZERS, bleu_metric
-from ..options import add_beam_options, add_model_options, add_pieces_option, amount
+from ..measures import TOKENIZERS, bleu_metric, check_tokenised
+from ..options import add_beam_options, add_model_options, add_pieces_option, penalty, settle_search
+from ..pieces import join_tokens
 from ..tables import add_table_options, tables
 
 if TYPE_CHECKING:
-    from ..model import System, Text
+    from ..model import Sentence, System, Text
 
 LENGTH_PENALTIES = [0.6, 0.8, 1.0, 1.2, 1.4]
 COVERAGE_PENALTIES = [0.0, 0.1, 0.2, 0.4]
@@ -76,9 +77,20 @@ def _string(system: "System", tokens: Any, options: argparse.Namespace, referenc
     return system.task.target_dictionary.string(tokens.cpu(), options.remove_bpe, escape_unk=reference)
 
 
+def reference(system: "System", sentence: "Sentence", options: argparse.Namespace) -> str:
+    """A sentence's reference in words: its text, or of binarised data what fairseq writes of it."""
+    from ..model import symbols
+
+    if not sentence.target_line:
+        return _string(system, sentence.item["target"], options, True)
+    tokens = symbols(system.task.target_dictionary, sentence.item["target"], sentence.target_line)
+    return " ".join(join_tokens(tokens[:-1], options.remove_bpe))
+
+
 def settings(system: "System", text: "Text", metric: BLEU, options: argparse.Namespace) -> Iterator[Setting]:
     """Every pair of penalties."""
-    references = [_string(system, sentence.item["target"], options, True) for sentence in text.sentences]
+    references = [reference(system, sentence, options) for sentence in text.sentences]
+    check_tokenised(options.tokenize, references)
     for strength in options.coverage_penalty:
         for model in system.models:
             model.decoder.coverage_penalty = strength
@@ -92,6 +104,7 @@ def run(options: argparse.Namespace) -> None:
     """Load, search, print the table; the best pair goes to standard error."""
     from ..model import load, read_text
 
+    settle_search(options)
     metric = bleu_metric(options.tokenize)
     system = load(options.path, options.data, options.cpu)
     check(system, options.coverage_penalty)
@@ -121,7 +134,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(gen_subset="valid")
     for flag, values in (("--lenpen", LENGTH_PENALTIES), ("--coverage-penalty", COVERAGE_PENALTIES)):
         shown = " ".join(f"{value:g}" for value in values)
-        parser.add_argument(flag, metavar="X", type=amount, nargs="+", default=values, help=f"(default: {shown})")
+        parser.add_argument(flag, metavar="X", type=penalty, nargs="+", default=values, help=f"(default: {shown})")
     add_beam_options(parser)
     parser.add_argument(
         "--tokenize", choices=TOKENIZERS, default="none", help="sacrebleu's (default: %(default)s, for tokenised text)"
