@@ -446,12 +446,27 @@ def described(key: str) -> Dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
+def type_of(name: str) -> Any:
+    """What an option is: a number, a text, a truth value, or one of some choices."""
+    hint = get_type_hints(AttentionRNNConfig)[name]
+    [kind] = {*(get_args(hint) or (hint,))} - {type(None)}
+    return kind
+
+
 def is_of_type(name: str, value: Any) -> bool:
     """Whether an option can have a value."""
-    [kind] = {*get_args(get_type_hints(AttentionRNNConfig)[name])} - {type(None)}
+    kind = type_of(name)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return str(value) in {str(choice.value) for choice in kind}
-    return type(value) in ((int, float) if kind is float else (kind,))
+    return kind is Any or type(value) in ((int, float) if kind is float else (kind,))
+
+
+def choices(name: str) -> str:
+    """The rest of a sentence that says what an option can be."""
+    kind = type_of(name)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f": it is one of {', '.join(str(choice.value) for choice in kind)}"
+    return f": it is of {kind.__name__}"
 
 
 def part_options() -> List[str]:

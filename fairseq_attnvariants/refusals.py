@@ -14,12 +14,12 @@ from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
 from .implied import bidirectional_layers, chosen_parts, filters, layers_inside, source_widths
 from .nn.attention import NORMALIZERS, SCORES
-from .nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell
+from .nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell, GRUCell
 from .nn.windows import WINDOWS
-from .options import AttentionRNNConfig, described, flag, least_depth, tied
+from .options import AttentionRNNConfig, choices, described, flag, is_of_type, least_depth, tied
 from .part_args import part_arguments
 from .registry import ConfigurationError
-from .variants import VARIANTS
+from .variants import VARIANTS, settings
 
 
 class Refusal(NamedTuple):
@@ -224,12 +224,35 @@ def idle(cfg) -> str:
     return ""
 
 
+def unread(cfg) -> List[str]:
+    """A sentence for each size that was set though nothing has it; it is not refused, as checkpoints may have such."""
+    kind = str(cfg.encoder_type)
+    cells = [str(cfg.encoder_cell), str(cfg.decoder_cell), *([str(cfg.encoder_char_cell)] * (kind == "hierarchical"))]
+    readers = {
+        "--encoder-type convolutional": (kind == "convolutional", ("filters", "pooling", "highway_layers")),
+        "--encoder-type hierarchical": (kind == "hierarchical", ("char_cell", "char_hidden_size")),
+    }
+    options = [(flag, f"encoder_{name}", there) for flag, (there, names) in readers.items() for name in names]
+    options.append(("--attention-via", "attention_via_dim", cfg.attention_via))
+    options.append(("a GRU", "gate_bias", any(issubclass(CELLS[cell], GRUCell) for cell in cells)))
+    usual = {name: {str(settings(row)[name]) for row in VARIANTS} for _, name, _ in options}
+    return [
+        f"{flag(option)} {getattr(cfg, option)} changes nothing without {reader}"
+        for reader, option, there in options
+        if not there and str(getattr(cfg, option)) not in usual[option]
+    ]
+
+
 def check(cfg) -> None:
     """Refuse what cannot work.
 
     Raises:
         ConfigurationError: names the option and says what to do.
     """
+    for field in dataclasses.fields(AttentionRNNConfig):
+        value = getattr(cfg, field.name)
+        if value is not None and not is_of_type(field.name, value):
+            raise ConfigurationError(f"{flag(field.name)} cannot be {value!r}{choices(field.name)}")
     for option, bound in described("bound").items():
         if getattr(cfg, option) is not None and not bound.holds(getattr(cfg, option)):
             raise ConfigurationError(f"{flag(option)} must {bound.text}, not {getattr(cfg, option)}")
@@ -314,7 +337,8 @@ def check_data(cfg, task) -> None:
             "--share-all-embeddings needs one dictionary for both languages: "
             "run fairseq-preprocess with --joined-dictionary"
         )
-    if getattr(getattr(task, "cfg", None), "left_pad_target", False):
+    of_task = getattr(task, "cfg", None) or getattr(task, "args", None)  # the latter of those without a dataclass
+    if str(getattr(of_task, "left_pad_target", False)) == "True":
         raise ConfigurationError(
             "--left-pad-target puts padding before the words of a translation, and a recurrent decoder steps "
             "through it as through words: leave it out"

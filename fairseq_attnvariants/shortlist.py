@@ -7,6 +7,7 @@ renumbered at the end.  Probabilities are among the words of the list, as in Jea
 """
 
 import copy
+import os
 from collections import Counter
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -87,8 +88,10 @@ def read_table(path: str) -> Iterator[Row]:
     """Read what ``fairseq-attnvariants lexicon --candidates`` wrote: source, target, count and share, tabs between.
 
     Raises:
-        ValueError: names the line that is something else.
+        ValueError: names the line that is something else, or the file that is not there.
     """
+    if not os.path.isfile(path):
+        raise ValueError(f"{path}: there is no such file")
     with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
             try:

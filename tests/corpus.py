@@ -31,8 +31,11 @@ SHORT_TRANSLATIONS = "--max-len-b 10"
 SHORT = {
     "fairseq-generate": f'exec "$WARM/fairseq-generate" "$@" {SHORT_TRANSLATIONS} --num-workers 0',
     "fairseq-attnvariants": f"""
-        case $1 in
-          attention | attribute | eos | gates | results | similarity | tune) set -- "$@" {SHORT_TRANSLATIONS} ;;
+        case "$*" in
+          *" --gen-subset --"*) ;;
+          results* | tune*) set -- "$@" {SHORT_TRANSLATIONS} ;;
+          *" --forced"* | *" --reference"*) ;;
+          attention* | attribute* | eos* | gates* | similarity*) set -- "$@" {SHORT_TRANSLATIONS} ;;
         esac
         exec "$WARM/fairseq-attnvariants" "$@" """,
 }

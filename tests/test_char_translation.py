@@ -7,6 +7,7 @@ import sacrebleu
 import torch
 from conftest import build
 from corpus import SIZES, USER_DIR, run
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -190,8 +191,12 @@ class TestLengths:
     def kept(self, tmp_path):
         """Which pairs of some lengths are kept."""
 
-        def keep(lengths, split, ignore, **options):
+        def keep(lengths, split, ignore, trains=True, **options):
             translation = loaded(tmp_path, *(["a" * n for n in side] for side in zip(*lengths)), split, **options)
+            if trains:
+                translation.build_criterion(
+                    LabelSmoothedCrossEntropyCriterionConfig(_name="label_smoothed_cross_entropy")
+                )
             dataset = translation.dataset(split)
             limits = translation.max_positions()
             return sorted(translation.filter_indices_by_size(dataset.ordered_indices(), dataset, limits, ignore))
@@ -207,6 +212,11 @@ class TestLengths:
     @pytest.mark.parametrize("split,ignore", [("valid", False), ("valid", True), ("train", False)])
     def test_validation_and_generation_do_not(self, kept, split, ignore):
         assert kept([(301, 301), (9998, 9999)], split, ignore) == [0, 1]
+
+    def test_translating_the_training_text_does_not(self, kept):
+        assert kept([(301, 301), (9998, 9999)], "train", True, trains=False) == [0, 1]
+        with pytest.raises(ValueError, match="--max-train-characters must be at least 0, not -1"):
+            task(max_train_characters=-1)
 
     def test_what_is_longer_than_the_positions_is_refused(self, kept):
         with pytest.raises(Exception, match="Size of sample #0 is invalid"):

@@ -56,6 +56,21 @@ def test_resuming_changes_nothing(data, trained, tmp_path):
         assert torch.equal(expected[name], found[name]), name
 
 
+@pytest.mark.parametrize("patience", [0, 1])
+def test_resuming_keeps_what_a_plateau_has_seen(data, tmp_path, patience):
+    """The checkpoint is of before the scheduler sees the epoch's loss; with so high a rate it rises at once."""
+    plateau = ["--lr-scheduler", "reduce_lr_on_plateau", "--lr", "2", "--lr-patience", str(patience)]
+    for folder, epochs in (("whole", "6"), *(("resumed", str(k)) for k in range(1, 7))):
+        run("fairseq-train", *train_arguments(data, tmp_path / folder, "--max-epoch", epochs, *SMOOTHED, *plateau))
+    whole, resumed = (
+        torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=True) for name in ("whole", "resumed")
+    )
+    rates = [state["last_optimizer_state"]["param_groups"][0]["lr"] for state in (whole, resumed)]
+    assert rates[0] == rates[1] < 2
+    for name, value in whole["model"].items():
+        assert torch.equal(value, resumed["model"][name]), name
+
+
 def test_generation(data, trained):
     best = trained / "checkpoint_best.pt"
     output = generate(data, best, "--beam", "3", "--nbest", "2", "--print-alignment").stdout
@@ -102,10 +117,11 @@ def test_validate(data, trained):
     assert re.search(r"valid.*loss", process.stdout + process.stderr)
 
 
-def test_hub_interface_and_kinds_of_search(data, trained):
-    hub = AttentionRNNModel.from_pretrained(
-        str(trained), checkpoint_file="checkpoint_best.pt", data_name_or_path=str(data), user_dir=USER_DIR
-    )
+def test_hub_interface_and_kinds_of_search(data, trained, caplog):
+    given = dict(checkpoint_file="checkpoint_best.pt", data_name_or_path=str(data), user_dir=USER_DIR)
+    hub = AttentionRNNModel.from_pretrained(str(trained), **given, coverage_penality=0.0)
+    assert "no option 'coverage_penality' to override (did you mean coverage_penalty?)" in caplog.text
+    assert caplog.text.count("to override") == 1
     assert isinstance(hub.translate("ant bee cat", beam=3), str)
     for search in (
         dict(beam=2),
@@ -126,9 +142,11 @@ def test_hydra_gives_the_same_model(data, tmp_path):
         f"common.user_dir={USER_DIR}", f"task.data={data}", "model._name=conddec_recatt", *overrides,
         "model.decoder_hidden_size=12", "optimization.max_update=4", "optimization.lr=[0.01]", "dataset.batch_size=8",
         "dataset.num_workers=0", "common.cpu=true", "common.seed=5", f"checkpoint.save_dir={tmp_path / 'hydra'}",
-        "distributed_training.distributed_world_size=1", "optimizer.adam_betas='(0.9, 0.999)'", cwd=tmp_path,
+        "distributed_training.distributed_world_size=1", "optimizer.adam_betas='(0.9, 0.999)'",
+        "lr_scheduler._name=inverse_sqrt", "+lr_scheduler.warmup_updates=2", cwd=tmp_path,
     )  # fmt: skip
     more = ["--decoder-hidden-size", "12", "--max-update", "4", *SMOOTHED]
+    more += ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "2"]
     run("fairseq-train", *train_arguments(data, tmp_path / "flags", *more, arch="conddec_recatt"))
     by_hydra, by_flags = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("hydra", "flags"))
     assert by_hydra.keys() == by_flags.keys()

@@ -664,8 +664,21 @@ def test_pretrained_embeddings(tmp_path):
     model = build("rnnsearch", encoder_embed_path=str(path), encoder_freeze_embed=True)
     weight = model.encoder.embed_tokens.weight
     assert weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6] and not weight.requires_grad
-    with pytest.raises(ConfigurationError, match="--decoder-embed-path.*width"):
-        build("rnnsearch", decoder_embed_path=str(path))
+    for text, message in (
+        ("2 5\nw3 1 2 3 4 5\n", "has vectors of width 5, but the model's is 6"),
+        ("W3 1 2 3 4 5 6\n", "has none of the .* words of the dictionary: are they written alike"),
+        ("w3 1 2 3 4 5 6\nw4 1 2 x 4 5 6\n", "line 2: not a word and 6 numbers with spaces between"),
+        ("", "has none of the"),
+    ):
+        (tmp_path / "wrong").write_text(text)
+        wrong = build("rnnsearch", encoder_embed_path=str(tmp_path / "wrong"))
+        with pytest.raises(ConfigurationError, match=f"--encoder-embed-path .*wrong.*{message}"):
+            wrong.train()(*batch())
+        wrong.load_state_dict(build("rnnsearch").state_dict())  # of a checkpoint the file is not needed
+        wrong(*batch())
+    (tmp_path / "bare").write_text("w3 1 2 3 4 5 6\nNew York 1 2 3 4 5 6\n")  # as GloVe's, without a header
+    bare = build("rnnsearch", encoder_embed_path=str(tmp_path / "bare"))
+    assert bare.encoder.embed_tokens.weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6]
     path.unlink()  # it is needed to train, and a checkpoint of the model's own takes its place
     moved = build("rnnsearch", encoder_embed_path=str(path), encoder_freeze_embed=True)
     with pytest.raises(ConfigurationError, match="--encoder-embed-path .*vectors.txt: there is no such file"):
@@ -828,9 +841,38 @@ def test_refuses(options, message):
 
 def test_refuses_targets_that_are_padded_on_the_left():
     task = Task()
+    task.args = Namespace(left_pad_target="False")  # of tasks without a dataclass
+    build("rnnsearch", task)
+    task.args = Namespace(left_pad_target=True)
+    with pytest.raises(ConfigurationError, match="--left-pad-target puts padding before the words"):
+        build("rnnsearch", task)
     task.cfg = Namespace(left_pad_target=True)
     with pytest.raises(ConfigurationError, match="--left-pad-target puts padding before the words"):
         build("rnnsearch", task)
+
+
+@pytest.mark.parametrize("option,value,reader", [
+    ("encoder_filters", "9-9", "--encoder-type convolutional"),
+    ("encoder_pooling", 2, "--encoder-type convolutional"),
+    ("encoder_char_hidden_size", 7, "--encoder-type hierarchical"),
+    ("attention_via_dim", 7, "--attention-via"),
+    ("gate_bias", 5.0, "a GRU"),
+])  # fmt: skip
+def test_sizes_that_nothing_has_are_told(option, value, reader, caplog):
+    model = build("rnnsearch", encoder_cell="lstm", decoder_cell="lstm", **{option: value}).train()
+    with caplog.at_level("WARNING"):
+        model(*batch())
+    assert f"--{option.replace('_', '-')} {value} changes nothing without {reader}" in caplog.text
+
+
+@pytest.mark.parametrize("option,value,message", [
+    ("search_dtype", "bf16", "--search-dtype cannot be 'bf16': it is one of float32, bfloat16, int8, auto"),
+    ("coverage_penalty", "0.2", "--coverage-penalty cannot be '0.2': it is of float"),
+    ("attention_via", 1, "--attention-via cannot be 1: it is of bool"),
+])  # fmt: skip
+def test_values_of_another_type_are_refused(option, value, message):
+    with pytest.raises(ConfigurationError, match=message):
+        build("rnnsearch", **{option: value})
 
 
 def test_an_option_that_changes_nothing_is_told_once(caplog):

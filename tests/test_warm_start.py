@@ -31,6 +31,7 @@ def saved(model, runs, path):
         ("encoder_cell", "adaptive_gru", "doubled_gru", {}),
         ("encoder_char_cell", "adaptive_gru", "doubled_gru", HIERARCHY),
         ("decoder_cell", "adaptive_gru", "doubled_gru", dict(decoder_transition="conditional", decoder_layers=2)),
+        ("context_gate", "source", "target", dict(decoder_transition="conditional")),
         ("initial_state", "first", "linear", {}),
         ("readout", "linear", "tanh", {}),
     ],
@@ -46,6 +47,14 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     for name, parameter in started.named_parameters():
         expected = other if name in strange else donor
         assert parameter.equal(expected.get_parameter(name)), name
+
+
+def test_projections_of_another_score_are_not_taken(runs, tmp_path):
+    """In a dot product they are factors, and in the additive score terms."""
+    path = saved(build("rnnsearch", attention_score="additive"), runs, tmp_path / "donor.pt")
+    other = build("rnnsearch", seed=1, attention_score="scaled", warm_start=path).warm_started.other
+    assert set(other.values()) == {"of another attention_score there"}
+    assert {name.rpartition("attention.")[2] for name in other} >= {"query.weight", "key.weight"}
 
 
 def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):

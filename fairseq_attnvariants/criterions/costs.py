@@ -22,6 +22,7 @@ NORM = ChoiceEnum(["squared", "plain"])
 CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"
 BRIDGE = "a model with a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
 ATTENTION = "a model that returns its attention in training, as all of this package do"
+EQUAL = 10  # batches in a row, after which a model is taken for one without dropout
 INSTEAD = "leave it out"
 ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, from fairseq-preprocess --align-suffix"
 
@@ -162,7 +163,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         self.cfg = cfg
         self.checked = False
         self.linked: Dict[bool, bool] = {}
-        self.drops = False
+        self.equal: Optional[int] = 0  # first batches that were predicted the same twice; None once one was not
         for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
             given = getattr(cfg, name)
             if given is not None and not given >= 0:
@@ -246,11 +247,12 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         return loss, logging_output["sample_size"], logging_output
 
     def _check_dropout(self, pairs: Tensor) -> None:
-        """Refuse R-Drop, at the first batch, for a model that predicts the same twice."""
-        if not self.drops and torch.equal(pairs[:, 0], pairs[:, 1]):
+        """Refuse R-Drop for a model that predicts the same twice, in all of its first batches: one may drop nothing."""
+        if self.equal == EQUAL:
             needs = "dropout, such as --dropout 0.3: this model predicts the same twice"
             raise ValueError(f"{flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
-        self.drops = True
+        if self.equal is not None:
+            self.equal = self.equal + 1 if torch.equal(pairs[:, 0], pairs[:, 1]) else None
 
     def _linked(self, training: bool) -> bool:
         """Whether the training text, or in validation any other, has links; a batch without is no mistake."""

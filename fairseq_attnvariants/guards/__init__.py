@@ -13,6 +13,7 @@ def guard() -> None:
     from .loading import guard_loading
     from .names import guard_names
     from .overrides import guard_overrides
+    from .plateau import guard_plateau
     from .sampling import guard_sampling
     from .training import guard_training
 
@@ -22,5 +23,6 @@ def guard() -> None:
     guard_evaluation()
     guard_names()
     guard_overrides()
+    guard_plateau()
     guard_sampling()
     guard_training()

@@ -5,6 +5,7 @@ replaces ``part_args`` as a whole: what is not given would no longer be what the
 """
 
 import functools
+import logging
 
 from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
@@ -12,6 +13,9 @@ from omegaconf import DictConfig
 
 from ..options import AttentionRNNConfig, complete
 from ..part_args import part_args_over
+from ..registry import nearest
+
+logger = logging.getLogger(__name__)
 
 
 def guard_overrides() -> None:
@@ -25,9 +29,20 @@ def guard_overrides() -> None:
         ours = getattr(model, "__dataclass", None) is AttentionRNNConfig
         if ours:
             complete(cfg.model)
+            warn_of_unknown(cfg, overrides)
         stored = cfg.model.part_args if ours else None
         overwrite(cfg, overrides)
         if ours:
             cfg.model.part_args = part_args_over(cfg.model, stored, overrides.get("part_args"))
 
     checkpoint_utils.overwrite_args_by_name = overwrite_args_by_name
+
+
+def warn_of_unknown(cfg, overrides) -> None:
+    """Say which overrides are misspelt, it seems, and override nothing."""
+    known = {str(option) for section in cfg.values() if isinstance(section, DictConfig) for option in section}
+    known |= {str(section) for section in cfg}
+    for name in overrides or {}:
+        meant = "" if name in known else nearest(name, known)
+        if meant:
+            logger.warning(f"there is no option {name!r} to override{meant}")

@@ -30,6 +30,7 @@ from fairseq.nan_detector import NanDetector
 
 from .damage import is_whole
 from .loading import load_checkpoint as read_checkpoint
+from .plateau import see_last_loss
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ def guard_training() -> None:
             compare_part_args(cfg, trainer.get_model(), trainer.checkpoint_suffix)
         check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
         without_optimizer(cfg, trainer)
+        see_last_loss(cfg, trainer, state, epochs)
         optimization = trainer.cfg.optimization
         if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
             logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")

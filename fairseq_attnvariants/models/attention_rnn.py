@@ -3,11 +3,9 @@
 import contextlib
 import json
 import logging
-import os
 from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
-from fairseq import utils
 from fairseq.models import (
     FairseqEncoder,
     FairseqEncoderDecoderModel,
@@ -29,14 +27,15 @@ from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Readout, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
-from ..options import AttentionRNNConfig, complete, flag, tied
+from ..options import AttentionRNNConfig, complete, tied
 from ..part_args import part_arguments
-from ..refusals import check, check_compiler, check_data, check_task
+from ..refusals import check, check_compiler, check_data, check_task, unread
 from ..registry import ConfigurationError
 from ..variants import BASE, VARIANTS, fill, settings
 from .allocation import keep_memory
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
+from .pretrained import pretrained
 from .renamed import rename
 from .warm_start import WarmStart, warm_start
 
@@ -181,6 +180,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             )
         if str(self.cfg.init) == "uniform" and self.cfg.init_std != settings(BASE)["init_std"]:
             logger.warning(f"--init-std {self.cfg.init_std} changes nothing with --init uniform")
+        for sentence in unread(self.cfg):
+            logger.warning(sentence)
 
     def autocast(self, device: torch.device):
         """Matrix products in bfloat16 while training, where the configuration asks for it."""
@@ -457,35 +458,6 @@ def symbols_copied(source, target) -> Tensor:
 def embedding(dictionary, width: int) -> nn.Embedding:
     """A matrix with a row for each symbol; padding's is zero."""
     return nn.Embedding(len(dictionary), width, dictionary.pad())
-
-
-def pretrained(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRNNConfig) -> str:
-    """Read embeddings from a file, if there is a path, and freeze the layer if asked to.
-
-    The file may be gone, and is not needed, where the model's own checkpoint is about to be loaded.
-
-    Args:
-        side: the ``encoder``'s or the ``decoder``'s options.
-
-    Returns:
-        that there is no such file, if there is none.
-
-    Raises:
-        ConfigurationError: the file's vectors have another width.
-    """
-    path, option = getattr(cfg, f"{side}_embed_path"), flag(f"{side}_embed_path")
-    layer.weight.requires_grad_(not getattr(cfg, f"{side}_freeze_embed"))
-    if path and not os.path.isfile(path):
-        return f"{option} {path}: there is no such file"
-    if path:
-        vectors = utils.parse_embedding(path)
-        found = {vector.numel() for vector in vectors.values()}
-        if found != {layer.embedding_dim}:
-            raise ConfigurationError(
-                f"{option} {path} has vectors of width {sorted(found)}, but the model's is {layer.embedding_dim}"
-            )
-        utils.load_embedding(vectors, dictionary, layer)
-    return ""
 
 
 def _register(name: str) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..arithmetic.choice import match_choice
 from ..registry import ConfigurationError
+from ..variants import BASE, settings
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint
 from .renamed import rename
@@ -26,6 +27,10 @@ PARTS: Dict[str, Tuple[str, ...]] = {
         "decoder.network.transition.after.",
         "decoder.network.above.",
     ),
+    "context_gate": ("decoder.network.transition.before.", "decoder.network.transition.after."),
+    "adaptive_gru_released": ("decoder.network.transition.after.",),
+    "attention_score": ("decoder.network.transition.attention.",),
+    "adaptive_output_swapped": ("decoder.network.readout.weighting.",),
     "initial_state": ("decoder.network.initial",),
     "readout": ("decoder.network.readout.", "decoder.output_projection."),
 }
@@ -75,11 +80,12 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     match_choice(model, saved, "")
     cfg: Any = model.cfg
     saved = _with_copying(saved, getattr(state["cfg"]["model"], "copying", False), cfg.copying)
+    there = state["cfg"]["model"]
     strange = {
         prefix: f"of another {option} there"
         for option, prefixes in PARTS.items()
         for prefix in prefixes
-        if str(getattr(state["cfg"]["model"], option, None)) != str(getattr(cfg, option))
+        if str(getattr(there, option, settings(BASE)[option])) != str(getattr(cfg, option))
     }
     for side, language in (("encoder", "source"), ("decoder", "target")):
         check_fingerprint(getattr(model, side), saved, side, language)

@@ -62,7 +62,7 @@ class CharTranslationTask(TranslationTask):
 
     Raises:
         ValueError: the data folder's dictionaries are not of characters, or are where they should not be;
-            ``--num-batch-buckets`` is set.
+            ``--num-batch-buckets`` is set, or ``--max-train-characters`` below 0.
     """
 
     def __init__(self, cfg: CharTranslationConfig, src_dict: Dictionary, tgt_dict: CharacterDictionary):
@@ -80,7 +80,10 @@ class CharTranslationTask(TranslationTask):
                     "fairseq-preprocess --user-dir ... --task char_translation; a source of subwords needs "
                     "--source-subwords"
                 )
+        if cfg.max_train_characters < 0:
+            raise ValueError(f"--max-train-characters must be at least 0, not {cfg.max_train_characters}")
         super().__init__(cfg, src_dict, tgt_dict)
+        self.trains = False
         self.scores = (scores.bleu(cfg.eval_tokenized_bleu), scores.chrf())
 
     @classmethod
@@ -120,13 +123,18 @@ class CharTranslationTask(TranslationTask):
         pairs.sizes = pairs.src_sizes if pairs.tgt is None else np.stack((pairs.src_sizes, pairs.tgt_sizes), axis=1)
         return pairs
 
+    def build_criterion(self, cfg, *more):
+        """The stock task's; a process that has one trains, or validates."""
+        self.trains = True
+        return super().build_criterion(cfg, *more)
+
     def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
         """Leave out what is too long: in training, by ``--max-train-characters`` too.
 
         Only training and ``--skip-invalid-size-inputs-valid-test`` ignore invalid inputs; anything else stops at them.
         """
         limit = self.cfg.max_train_characters
-        if limit and ignore_invalid_inputs and dataset is self.datasets.get(self.cfg.train_subset):
+        if limit and self.trains and ignore_invalid_inputs and dataset is self.datasets.get(self.cfg.train_subset):
             max_positions = utils.resolve_max_positions(max_positions, (limit + 2, limit + 1))
         return super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
 

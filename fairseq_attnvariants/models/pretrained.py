@@ -1,0 +1,74 @@
+"""Embeddings that were trained elsewhere, as word2vec, fastText and GloVe write them."""
+
+import logging
+import os
+from typing import Dict
+
+import torch
+from torch import Tensor, nn
+
+from ..options import AttentionRNNConfig, flag
+from ..registry import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+
+def pretrained(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRNNConfig) -> str:
+    """Read embeddings from a file, if there is a path, and freeze the layer if asked to.
+
+    Args:
+        side: the ``encoder``'s or the ``decoder``'s options.
+
+    Returns:
+        why the file cannot be used, if it cannot; where the model's own checkpoint is about to be loaded it is not
+        needed.
+    """
+    path, option = getattr(cfg, f"{side}_embed_path"), flag(f"{side}_embed_path")
+    layer.weight.requires_grad_(not getattr(cfg, f"{side}_freeze_embed"))
+    if not path:
+        return ""
+    if not os.path.isfile(path):
+        return f"{option} {path}: there is no such file"
+    try:
+        vectors = read_vectors(path, dictionary, layer.embedding_dim)
+    except ConfigurationError as error:
+        return f"{option} {path}{error}"
+    words = len(dictionary) - dictionary.nspecial
+    if not vectors:
+        return f"{option} {path} has none of the {words} words of the dictionary: are they written alike?"
+    logger.info(f"{option}: {path} has {len(vectors)} of the {words} words of the dictionary")
+    with torch.no_grad():
+        for number, vector in vectors.items():
+            layer.weight[number] = vector
+    return ""
+
+
+def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
+    """The vectors of a dictionary's symbols, by number.
+
+    A line is a word, which may have spaces in it, and its numbers; before the first there may be their count and width.
+
+    Raises:
+        ConfigurationError: the rest of a sentence that says which line is something else, or of which width they are.
+    """
+    found = {}
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            word, *values = line.rstrip().rsplit(" ", width)
+            if number == 1:
+                first = line.split()
+                there = int(first[1]) if len(first) == 2 and first[1].isdecimal() else len(first) - 1
+                if there != width:
+                    raise ConfigurationError(f" has vectors of width {there}, but the model's is {width}")
+                if len(first) == 2 < width + 1:
+                    continue
+            symbol = dictionary.index(word)
+            try:
+                vector = torch.tensor([float(value) for value in values])
+            except ValueError:
+                vector = torch.empty(0)
+            if len(vector) != width:
+                raise ConfigurationError(f", line {number}: not a word and {width} numbers with spaces between")
+            if symbol != dictionary.unk():
+                found[symbol] = vector
+    return found
