@@ -1,6 +1,7 @@
 """``fairseq-attnvariants SUBCOMMAND``: what stock fairseq has no command for."""
 
 import argparse
+import contextlib
 import importlib
 import logging
 import os
@@ -51,11 +52,13 @@ SUBCOMMANDS = {
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run a subcommand; returns the exit status: its own, or 2 for what the user can mend, which one sentence says."""
+    if sys.stderr is None:  # closed: what goes there is lost, and nothing else
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+            return main(arguments)
     arguments = sys.argv[1:] if arguments is None else arguments
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
             signal.signal(number, lambda number, _: sys.exit(128 + number))  # by way of every clean-up
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - of a closed one
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="backslashreplace")
     for name, level in (("fairseq", "WARNING"), ("sacrebleu", "WARNING"), ("matplotlib.font_manager", "ERROR")):

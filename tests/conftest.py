@@ -40,7 +40,7 @@ TABLES = [
     VARIANTS,
 ]
 SMALL = dict(encoder_embed_dim=6, encoder_hidden_size=8, decoder_embed_dim=5, decoder_hidden_size=7)
-SMALL.update(encoder_filters="2-1-3-2", encoder_pooling=3, encoder_highway_layers=2)
+CONVOLUTIONS = dict(encoder_filters="2-1-3-2", encoder_pooling=3, encoder_highway_layers=2)
 CHARACTERS = dict(encoder_char_hidden_size=4, attention_via_dim=3, attention_dim=9, decoder_out_embed_dim=6)
 SPACE = 5
 
@@ -84,7 +84,8 @@ def build(name, task=None, seed=0, scale=None, **options):
     name, parts = COMPOSED.get(name, (name, {}))
     cfg = AttentionRNNConfig()
     cfg.max_source_positions = cfg.max_target_positions = 1024
-    sizes = {**SMALL, **CHARACTERS} if name.startswith("ava") else SMALL
+    convolutional = options.get("encoder_type", settings(name)["encoder_type"]) == "convolutional"
+    sizes = {**SMALL, **(CHARACTERS if name.startswith("ava") else {}), **(CONVOLUTIONS if convolutional else {})}
     for option, value in {**sizes, "dropout": 0.0, **parts, **options}.items():
         setattr(cfg, option, value)
     fill(cfg, name)

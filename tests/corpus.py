@@ -33,7 +33,9 @@ SHORT = {
     "fairseq-attnvariants": f"""
         case "$*" in
           *" --gen-subset --"*) ;;
-          results* | tune*) set -- "$@" {SHORT_TRANSLATIONS} ;;
+          results*" --measure "*"{{translations}}"* | tune*) set -- "$@" {SHORT_TRANSLATIONS} ;;
+          results*" --measure "*=*) ;;
+          results*) set -- "$@" {SHORT_TRANSLATIONS} ;;
           *" --forced"* | *" --reference"*) ;;
           attention* | attribute* | eos* | gates* | similarity*) set -- "$@" {SHORT_TRANSLATIONS} ;;
         esac

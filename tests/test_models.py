@@ -827,7 +827,7 @@ REFUSED = [
     ),
     (dict(decoder_cell="doubled_gru", layer_norm="all"), "--decoder-cell doubled_gru .* --layer-norm changes as well"),
     (dict(encoder_cell="doubled_carry_gru", decoder_transition="conditional", context_gate="both"), "--context-gate"),
-    (dict(RELEASED, layer_norm="cell"), "--adaptive-gru-released .* which --layer-norm makes part"),
+    (dict(RELEASED, layer_norm="all"), "--adaptive-gru-released .* which --layer-norm makes part"),
     (dict(HIERARCHICAL, attention_via_words_alone=True, attention_via_unguided=True), "leave one of them out"),
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
 ]

@@ -310,6 +310,7 @@ def test_commands_from_outside(trained, tmp_path):
     torch.save(state, tmp_path / "part.pt")
     refused = run("fairseq-attnvariants", "align", data, "--path", tmp_path / "part.pt", "--cpu", check=False)
     assert refused.returncode == 2 and "'decay'" in refused.stderr and "damaged" not in refused.stderr
-    averaged = [path, path, "--output", tmp_path / "mean.pt"]
+    shutil.copy(path, tmp_path / "copy.pt")
+    averaged = [path, tmp_path / "copy.pt", "--output", tmp_path / "mean.pt"]
     assert run("fairseq-attnvariants", "average", *averaged, check=False).returncode == 2
     run("fairseq-attnvariants", "average", *averaged, "--user-dir", MINE)

@@ -81,7 +81,7 @@ lstm=(model.encoder_layers=1 model.decoder_layers=1 model.{en,de}coder_dropout_{
   model.decoder_out_embed_dim=48 model.share_decoder_input_output_embed=false +model.encoder_bidirectional=true
   +model.decoder_attention=true +model.criterion=cross_entropy)
 training=(criterion.label_smoothing=0 dataset.batch_size=40 "optimization.lr=[0.004]" optimization.max_update="$updates"
-  lr_scheduler._name=polynomial_decay "~lr_scheduler.lr_shrink" +lr_scheduler.total_num_update="$updates"
+  lr_scheduler._name=polynomial_decay +lr_scheduler.total_num_update="$updates"
   checkpoint.no_epoch_checkpoints=true dataset.disable_validation=true)
 if [ "${JOBS:-1}" -gt 1 ]; then training+=(hydra/launcher=joblib hydra.launcher.n_jobs="$JOBS"); fi
 command -v nvidia-smi > /dev/null || training+=(common.cpu=true)

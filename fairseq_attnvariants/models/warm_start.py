@@ -79,8 +79,8 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     rename(model, saved)
     match_choice(model, saved, "")
     cfg: Any = model.cfg
-    saved = _with_copying(saved, getattr(state["cfg"]["model"], "copying", False), cfg.copying)
     there = state["cfg"]["model"]
+    saved = _with_copying(saved, getattr(there, "copying", False), cfg.copying)
     strange = {
         prefix: f"of another {option} there"
         for option, prefixes in PARTS.items()
