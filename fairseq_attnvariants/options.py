@@ -389,8 +389,11 @@ class AttentionRNNConfig(FairseqDataclass):
     )
 
     # embeddings
-    encoder_embed_path: Optional[str] = option("file of pretrained source embeddings")
-    decoder_embed_path: Optional[str] = option("file of pretrained target embeddings")
+    encoder_embed_path: Optional[str] = option(
+        "file of pretrained source embeddings: lines of a word, as the dictionary has it, and its numbers (word2vec, "
+        "fastText, GloVe)"
+    )
+    decoder_embed_path: Optional[str] = option("file of pretrained target embeddings, likewise")
     encoder_freeze_embed: bool = option("do not train the source embeddings", False)
     decoder_freeze_embed: bool = option("do not train the target embeddings", False)
     share_decoder_input_output_embed: Optional[bool] = option(
