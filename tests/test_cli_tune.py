@@ -54,6 +54,16 @@ def test_the_reference_is_its_text(runs, tmp_path, capfd):
     assert "--tokenize 13a would cut the reference's <<unk>>" in capfd.readouterr().err
 
 
+def test_the_reference_of_characters_is_its_text(runs, characters, capfd):
+    files = ["--source", runs.text / "test.xx", "--reference", runs.text / "test.yy"]
+    arguments = [characters.data, "--path", characters.ava, "--cpu", "--beam", 2, "--max-len-b", 12, "--lenpen", 1]
+    found = []
+    for text in (["--gen-subset", "test"], files):
+        assert main(["tune", *map(str, [*arguments, "--coverage-penalty", 0, "--json", *text])]) == 0
+        found.append(json.loads(capfd.readouterr().out))
+    assert found[0] == found[1]
+
+
 def test_a_model_without_a_coverage_penalty(runs, capfd):
     arguments = [runs.data, "--path", runs.lstm / "checkpoint_last.pt", "--cpu", "--coverage-penalty", "0.2"]
     assert main(["tune", *map(str, arguments)]) == 2

@@ -78,13 +78,12 @@ def _string(system: "System", tokens: Any, options: argparse.Namespace, referenc
 
 
 def reference(system: "System", sentence: "Sentence", options: argparse.Namespace) -> str:
-    """A sentence's reference in words: its text, or of binarised data what fairseq writes of it."""
-    from ..model import symbols
-
+    """A sentence's reference: its text, with pieces joined, or of binarised data what fairseq writes of it."""
     if not sentence.target_line:
         return _string(system, sentence.item["target"], options, True)
-    tokens = symbols(system.task.target_dictionary, sentence.item["target"], sentence.target_line)
-    return " ".join(join_tokens(tokens[:-1], options.remove_bpe))
+    if hasattr(system.task.target_dictionary, "space"):  # of characters
+        return sentence.target_line
+    return " ".join(join_tokens(sentence.target_line.split(), options.remove_bpe))
 
 
 def settings(system: "System", text: "Text", metric: BLEU, options: argparse.Namespace) -> Iterator[Setting]:
