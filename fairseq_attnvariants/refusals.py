@@ -19,7 +19,7 @@ from .nn.windows import WINDOWS
 from .options import AttentionRNNConfig, choices, described, flag, is_of_type, least_depth, tied
 from .part_args import part_arguments
 from .registry import ConfigurationError
-from .variants import VARIANTS, settings
+from .variants import VARIANTS
 
 
 class Refusal(NamedTuple):
@@ -218,8 +218,8 @@ def idle(cfg) -> str:
             for option in part.flags.values():
                 readers.setdefault(option, []).append(name)
         for option, names in readers.items():
-            value, usual = getattr(cfg, option), (row.delta.get(option) for row in VARIANTS.values())
-            if option not in read and value not in {described("rnnsearch")[option], *usual}:
+            value = getattr(cfg, option)
+            if option not in read and value not in usual(option):
                 return f"{flag(option)} {value} is of {flag(choice)} {' or '.join(names)} alone: add that"
     return ""
 
@@ -228,19 +228,25 @@ def unread(cfg) -> List[str]:
     """A sentence for each size that was set though nothing has it; it is not refused, as checkpoints may have such."""
     kind = str(cfg.encoder_type)
     cells = [str(cfg.encoder_cell), str(cfg.decoder_cell), *([str(cfg.encoder_char_cell)] * (kind == "hierarchical"))]
-    readers = {
-        "--encoder-type convolutional": (kind == "convolutional", ("filters", "pooling", "highway_layers")),
-        "--encoder-type hierarchical": (kind == "hierarchical", ("char_cell", "char_hidden_size")),
-    }
-    options = [(flag, f"encoder_{name}", there) for flag, (there, names) in readers.items() for name in names]
-    options.append(("--attention-via", "attention_via_dim", cfg.attention_via))
-    options.append(("a GRU", "gate_bias", any(issubclass(CELLS[cell], GRUCell) for cell in cells)))
-    usual = {name: {str(settings(row)[name]) for row in VARIANTS} for _, name, _ in options}
+    convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
+    hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
+    readers = [
+        ("--encoder-type convolutional", kind == "convolutional", convolutional),
+        ("--encoder-type hierarchical", kind == "hierarchical", hierarchical),
+        ("--attention-via", cfg.attention_via, ("attention_via_dim",)),
+        ("a GRU", any(issubclass(CELLS[cell], GRUCell) for cell in cells), ("gate_bias",)),
+    ]
     return [
         f"{flag(option)} {getattr(cfg, option)} changes nothing without {reader}"
-        for reader, option, there in options
-        if not there and str(getattr(cfg, option)) not in usual[option]
+        for reader, there, options in readers
+        for option in options
+        if not there and getattr(cfg, option) not in usual(option)
     ]
+
+
+def usual(option: str) -> List[Any]:
+    """The values that architectures give to an option."""
+    return [row.delta[option] for row in VARIANTS.values() if option in row.delta]
 
 
 def check(cfg) -> None:

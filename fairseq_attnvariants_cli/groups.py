@@ -102,6 +102,8 @@ def check_group_options(options: argparse.Namespace, source: bool) -> None:
     Raises:
         UserError: with the reason.
     """
+    if options.ngrams and len(options.systems) < 2:
+        raise UserError("--ngrams needs two systems")
     boundaries = options.boundaries or []
     if any(low >= high for low, high in zip(boundaries, boundaries[1:])):
         raise UserError("--boundaries must grow")

@@ -119,6 +119,7 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores
     measures = wanted(options)
     own = [pair for pair in metrics(options.tokenize) if pair[0] in measures and measures[pair[0]] is None]
     files = {name: path for name, path in measures.items() if path}
+    read = translated(options)
     results: Scores = defaultdict(dict)
     for position, subset in enumerate(options.gen_subset):
         expected = list(read_lines(options.reference[position])) if options.reference else None
@@ -126,7 +127,7 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores
         for name, runs in found.items():
             for run in runs:
                 stem, hypotheses, references = "", None, None
-                if translated(options):
+                if read:
                     stem, hypotheses, references = translations(run, subset, options)
                     expected = references if expected is None else expected
                     if len(hypotheses) != len(expected):
@@ -143,7 +144,7 @@ def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores
                     value = mean_of_file(path, None if hypotheses is None else len(hypotheses))
                     if value is not None:
                         results[Place(name, subset, measure)][run.seed] = value
-        if own and options.tokenize != "none":
+        if own:
             check_tokenised(options.tokenize, expected or [])
         possible = within_limits(own, expected or [], *texts.values())
         for (name, seed), hypotheses in texts.items():

@@ -169,9 +169,9 @@ def page(
 def run(options: argparse.Namespace) -> None:
     """Read, put side by side, write the page."""
     shown = names(options, options.systems)
-    if options.ngrams and len(shown) < 2:
-        raise UserError("--ngrams needs two systems")
     check_group_options(options, source=True)
+    if options.ngrams is None and len(shown) > 1:
+        options.ngrams = NGRAMS
     check_drawn(options, "plot")
     systems = [(path, read_system(path, options.remove_bpe)) for path in options.systems]
     source, reference = (
@@ -194,8 +194,6 @@ def run(options: argparse.Namespace) -> None:
         named, gold = list(zip(shown, texts, strict=True)), [" ".join(reference[k]) for k in numbers]
         groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers], True, options.bootstrap)
         parts = [bars_html(group, shown) for group in groups]
-        if options.ngrams is None and len(named) > 1:
-            options.ngrams = NGRAMS
         if options.ngrams:
             parts.append(contrasts_html(contrasts(named, gold, options.ngrams)))
         sources, references = ([side[k] for k in numbers] for side in (source, reference))

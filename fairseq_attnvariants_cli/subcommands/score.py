@@ -29,8 +29,6 @@ def run(options: argparse.Namespace) -> None:
         )
     if options.ngram_table and not options.ngrams:
         raise UserError("--ngram-table needs --ngrams")
-    if options.ngrams and len(options.systems) < 2:
-        raise UserError("--ngrams needs two systems")
     shown = names(options, options.systems)
     paths = [*options.systems, *options.reference, *([options.source] if options.source else [])]
     columns = list(zip(*read_parallel(*paths), strict=True))
