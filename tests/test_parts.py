@@ -134,6 +134,9 @@ def test_swept_layers_equal_pytorchs(kind, theirs, bidirectional):
         expected, final = theirs(packed, parts if kind is LSTMCell else parts[0])
         torch.testing.assert_close(found, expected.data)
         torch.testing.assert_close(last, torch.cat(final, dim=-1) if kind is LSTMCell else final)
+        layer, start = ours.layers[0], initial[: 1 + bidirectional]
+        swept, fused = (way(packed.data, packed.batch_sizes.tolist(), start) for way in (layer, layer.fused))
+        torch.testing.assert_close(fused, swept)  # by PyTorch's kernels, as on CUDA
 
 
 def test_adaptive_gru_equals_the_plain_one_where_it_must():

@@ -6,6 +6,8 @@ import pytest
 import torch
 from conftest import Task, build, dictionary
 from corpus import USER_DIR, reversed_links, run
+from corpus import WORDS as CORPUS
+from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models.lstm import LSTMModel, base_architecture
 from fairseq.tasks.fairseq_task import FairseqTask
@@ -24,11 +26,12 @@ ON_WORDS = [name for name in VARIANTS if not name.startswith("ava")]
 ROWS = [Row(f"w{i}", f"v{(i + k) % 6}", 10 - k, 0.5 - k / 10) for i in range(20) for k in range(3)]
 
 
-def lstm(seed):
+def lstm(seed, tied=False):
     torch.manual_seed(seed)
     cfg = argparse.Namespace(
-        encoder_embed_dim=8, encoder_bidirectional=True, decoder_out_embed_dim=6, criterion="cross_entropy"
-    )
+        encoder_embed_dim=8, encoder_bidirectional=True, decoder_out_embed_dim=8 if tied else 6,
+        criterion="cross_entropy", share_decoder_input_output_embed=tied,
+    )  # fmt: skip
     base_architecture(cfg)
     cfg.encoder_hidden_size = cfg.decoder_hidden_size = cfg.decoder_embed_dim = 8
     model = LSTMModel.build_model(cfg, Task(SOURCE, TARGET))
@@ -151,6 +154,18 @@ def test_a_list_of_all_words_changes_no_bit(sample):
     torch.testing.assert_close(found, logits[..., :-1])
 
 
+def test_a_stock_lstm_without_a_vocabulary_layer_is_cut(sample):
+    """With tied embeddings it multiplies with their matrix."""
+    model, source = lstm(0, tied=True).eval(), sample["net_input"]
+    assert not hasattr(model.decoder, "fc_out")
+    some, previous = cut(model, torch.arange(WORDS - 1)), torch.tensor([[2, 7]] * 3)
+    whole, found = (one(source["src_tokens"], source["src_lengths"], previous)[0] for one in (model, some))
+    torch.testing.assert_close(found, whole[..., :-1])
+    model.decoder.adaptive_softmax = torch.nn.Module()  # its clusters are of ranges of words
+    with pytest.raises(ValueError, match="--shortlist cannot cut the vocabulary of a LSTMDecoder"):
+        cut(model, torch.arange(WORDS - 1))
+
+
 @pytest.mark.parametrize("options", [
     {}, dict(sampling=True), dict(sampling=True, sampling_topk=9), dict(sampling=True, sampling_topp=0.9)
 ])  # fmt: skip
@@ -228,8 +243,19 @@ def table(runs, tmp_path_factory):
     return folder / "table"
 
 
+def test_sizes_of_the_list(table):
+    words = Dictionary()
+    for word in CORPUS:
+        words.add_symbol(word)
+    for given, expected in (((1, 3), (1, 3)), ((None, None), (50, 100)), ((0, None), (0, 100))):
+        sizes = dict(zip(("shortlist_size", "shortlist_frequent"), given))
+        cfg = ShortlistTranslationConfig(shortlist=str(table), **sizes)
+        shortlist = ShortlistTranslationTask(cfg, words, words).shortlist
+        assert (shortlist.candidates.size(1), shortlist.frequent) == expected
+
+
 def test_the_commands(runs, table):
-    """All words that the model may say are those of the source, its own last checkpoint's or not."""
+    """As many translations as are asked for; with a list of all words those of the stock task."""
     common = ["--user-dir", USER_DIR, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--beam", "2"]
     common += ["--task", "shortlist_translation"]
     lists = ["--shortlist", table, "--shortlist-size", "1", "--shortlist-frequent", "0"]

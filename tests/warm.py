@@ -68,9 +68,13 @@ def serve(folder):
     started_by, first = os.getppid(), os.getpid()
     if os.fork():
         accept(folder, "stock", started_by)
-    else:
+        return
+    try:
         utils.import_user_module(argparse.Namespace(user_dir=package))
         accept(folder, "plugin", first)
+    except BaseException:
+        os.kill(first, signal.SIGTERM)  # who waits for both is told
+        raise
 
 
 def read_lines(kind):

@@ -1,8 +1,8 @@
 """Folders of runs that hold anything but runs: one sentence that names the file, and an end however links lead."""
 
+import glob
 import math
 import os
-import time
 
 import pytest
 import torch
@@ -89,20 +89,19 @@ def test_finite_scores_are_still_found(runs, tmp_path):
     assert best(str(tmp_path), 1) == [str(tmp_path / "checkpoint1.pt")]
 
 
-def test_links_that_lead_in_circles_come_to_an_end(tmp_path):
-    """Folders that link to their parents would be visited 2^40 times, and those that are visited once count once."""
+def test_links_that_lead_in_circles_come_to_an_end(tmp_path, monkeypatch):
+    """Folders that link to their parents would be looked into 2^40 times; each is once."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoint_best.pt").touch()
     for name, target in (("a", "b"), ("b", "a"), ("up", "."), ("run/up", ".."), ("run/again", ".."), ("linked", "run")):
         os.symlink(target, tmp_path / name)
-    start = time.process_time()
+    looked, look = [], glob.glob
+    monkeypatch.setattr(glob, "glob", lambda name, root_dir: looked.append(root_dir) or look(name, root_dir=root_dir))
     assert len(find_files([str(tmp_path)], "checkpoint_best.pt")) == 1
-    assert time.process_time() - start < 5
+    assert len(looked) == 2
 
 
 def test_words_without_an_end_are_cut_in_pictures():
     word = "x" * 1_000_000
-    start = time.process_time()
     figure = draw([Panel("", ["a", word], [word], torch.tensor([[0.2, 0.8]]).numpy())])
-    assert time.process_time() - start < 5
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["x" * (LONGEST - 1) + "\u2026"]
