@@ -1,6 +1,5 @@
 """What fairseq's own tests ask of an architecture, of every row of the table: train, resume, translate, average."""
 
-import itertools
 from functools import cache
 
 import corpus
@@ -26,10 +25,8 @@ OPTIMIZERS = {
     "nag": "nag --lr 0.25 --lr-scheduler fixed --lr-shrink 0.5 --force-anneal 2",
     "sgd": "sgd --lr 0.5 --momentum 0.9 --lr-scheduler reduce_lr_on_plateau",
 }
-# one of each family, and every optimizer; the demand "resumed" of check is asked of every architecture
-FAMILIES = ["rnnsearch", "conddec_rnnatt", "coverage_gru", "adaptive_both", "bridge_direct", "context_gate"]
-FAMILIES += ["nematus", "gnmt", "ava", "ava_deep", "char2char", "bpe2char"]
-TRAININGS = list(zip(FAMILIES, itertools.cycle(OPTIMIZERS)))
+# every optimizer, each with another family; the demand "resumed" of check is asked of every architecture
+FAMILIES = ["rnnsearch", "conddec_rnnatt", "coverage_gru", "adaptive_both", "bridge_direct", "gnmt", "ava", "char2char"]
 
 
 def on_characters(arch):
@@ -62,20 +59,18 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """Two checkpoints of an architecture, which differ by the seed and half an epoch."""
+    """Two checkpoints of an architecture: of the end of a training, and of its first epoch."""
 
     @cache
     def checkpoints(arch):
         folder = tmp_path_factory.mktemp(arch)
-        for name, updates in (("a", 10), ("b", 7)):
-            options = f"--optimizer adam --lr 0.02 --disable-validation --max-update {updates} --seed {updates}"
-            train(arch, data, folder / name, *options.split())
-        return [str(folder / name / "checkpoint_last.pt") for name in ("a", "b")]
+        train(arch, data, folder, "--optimizer", "adam", "--lr", "0.02", "--disable-validation", "--max-update", "10")
+        return [str(folder / f"checkpoint{name}.pt") for name in ("_last", "1")]
 
     return checkpoints
 
 
-@pytest.mark.parametrize("arch,optimizer", TRAININGS)
+@pytest.mark.parametrize("arch,optimizer", zip(FAMILIES, OPTIMIZERS, strict=True))
 def test_an_interruption_changes_nothing(arch, optimizer, data, tmp_path):
     """Stopped in the middle of an epoch and started again, training ends in the same bits."""
     options = ["--optimizer", *OPTIMIZERS[optimizer].split()]

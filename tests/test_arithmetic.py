@@ -4,6 +4,7 @@ import copy
 import gc
 import logging
 import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -223,6 +224,16 @@ def test_timing_is_of_the_models_sizes_and_leaves_random_numbers_alone():
     for timing in (reduced.time_training(model), reduced.time_search(model)):
         assert min(timing) > 0
     assert torch.get_rng_state().equal(before)
+
+
+def test_all_processes_compute_as_the_first_does(timed, monkeypatch):
+    """Here bfloat16 would be quicker, and there it was not."""
+    timed(3.0, 1.0)
+    first = dict(is_available=lambda: True, is_initialized=lambda: True, broadcast=lambda value, _: value.fill_(1))
+    monkeypatch.setattr(choice, "distributed", SimpleNamespace(**first))
+    model = build("dl4mt", compute_dtype="auto").train()
+    output, _ = model(*batch())
+    assert output.dtype == torch.float32 and int(getattr(model, choice.CHOICE)) == 1
 
 
 def test_the_choice_goes_with_the_checkpoint(timed, caplog):

@@ -80,6 +80,7 @@ def test_subcommand_averages_and_fairseq_generates(runs, tmp_path):
     first, second = (read_checkpoint(runs.rnnsearch / f"checkpoint{k}.pt")["model"] for k in (1, 2))
     state = read_checkpoint(output)
     assert state["model"].keys() == first.keys() and "last_optimizer_state" not in state
+    assert not {"val_loss", "best"} & state["extra_state"].keys()  # of one of them, and not of the mean
     for name, tensor in state["model"].items():
         if tensor.is_floating_point():
             torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)

@@ -81,6 +81,53 @@ def test_means_and_paired_differences(sweep, tmp_path, capfd):
     assert "rnnsearch" in capfd.readouterr().out
 
 
+@pytest.fixture
+def runs(sweep, tmp_path):
+    """Copies of the first architecture's two runs."""
+    for seed in (1, 2):
+        [folder] = sweep.glob(f"rnnsearch-{seed}-*")
+        shutil.copytree(folder, tmp_path / "runs" / folder.name)
+    return tmp_path / "runs"
+
+
+def test_scores_are_against_the_reference_that_is_given(runs, tmp_path):
+    [one, _] = sorted(runs.iterdir())
+    results(one)
+    [hypothesis] = one.glob("translations/test-*.hypothesis.txt")
+    results(one, "--reference", hypothesis, "--table", tmp_path / "table.json")
+    [row] = json.loads((tmp_path / "table.json").read_text())
+    assert row["BLEU"] == pytest.approx(100) and row["TER"] == 0
+
+
+def test_runs_of_other_test_sets_are_not_compared(runs, capfd):
+    results(runs)
+    [reference] = sorted(runs.iterdir())[1].glob("translations/test-*.reference.txt")
+    reference.write_text(reference.read_text().replace("ant", "bee"))
+    assert main(["results", str(runs), *SEARCH]) == 2
+    assert "'test' has another text than for other runs: give --reference" in capfd.readouterr().err
+
+
+def test_translations_are_of_joined_words(sweep, runs):
+    [one, _] = sorted(runs.iterdir())
+    shutil.rmtree(one / "translations", ignore_errors=True)
+    results(one, "--remove-bpe", "sentencepiece")
+    [hypothesis], [reference] = (list(one.glob(f"translations/*.{side}.txt")) for side in ("hypothesis", "reference"))
+    lines = (sweep.parent / "test.yy").read_text().splitlines()
+    found = reference.read_text().splitlines()
+    assert [line for k, line in enumerate(found) if k != 3] == [
+        line.replace(" ", "") for k, line in enumerate(lines) if k != 3
+    ]
+    assert " " not in hypothesis.read_text()
+
+
+def test_seeds_without_a_figure_are_named(runs, tmp_path, capfd):
+    for seed, folder in enumerate(sorted(runs.iterdir()), start=1):
+        (folder / "own").write_text("nan\n" if seed == 2 else "1\n")
+    results(runs, "--measure", "own={folder}/own", "--table", tmp_path / "table.json")
+    assert json.loads((tmp_path / "table.json").read_text())[0]["own"] == 1
+    assert "seed 2" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("seeds", range(2, 11))
 def test_intervals_and_p_are_those_of_scipy(seeds):
     stats = pytest.importorskip("scipy.stats")

@@ -95,6 +95,15 @@ def test_subcommand_prints_and_writes_both_tables(command, tmp_path, capfd):
     assert "88.89" in out and "nrefs:1|bs:20|seed:12345" in out and "over 4" in out
 
 
+def test_several_references(tmp_path, capfd):
+    for name, text in (("system", "a b c d\ne f g h\n"), ("one", "a b c d\nx x x x\n"), ("two", "y y y y\ne f g h\n")):
+        (tmp_path / name).write_text(text)
+    system, *references = (str(tmp_path / name) for name in ("system", "one", "two"))
+    assert main(["score", system, "--reference", *references, "--json"]) == 0
+    scores = {row["measure"]: row["score"] for row in json.loads(capfd.readouterr().out)["scores"]}
+    assert scores["BLEU"] == pytest.approx(100)
+
+
 def test_a_name_with_an_underscore_is_in_the_legend(tmp_path):
     pytest.importorskip("matplotlib")
     groups = Groups("length", "BLEU", ["short", "long"], [2, 3], [[1.0, 2.0], [3.0, 4.0]], [[], []])

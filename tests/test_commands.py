@@ -6,12 +6,10 @@ import shutil
 
 import pytest
 import torch
-import yaml
 from corpus import SIZES, USER_DIR, reversed_links, run, train_arguments, train_here
 
 from fairseq_attnvariants.guards.loading import load
 from fairseq_attnvariants.models import AttentionRNNModel
-from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants_cli.main import package_dir
 
 SMOOTHED = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
@@ -114,7 +112,8 @@ def test_validate(data, trained):
         "fairseq-validate", data, "--user-dir", USER_DIR, "--path", trained / "checkpoint_best.pt", "--task",
         "translation", "--batch-size", "4", "--cpu",
     )  # fmt: skip
-    assert re.search(r"valid.*loss", process.stdout + process.stderr)
+    loss = re.search(r"valid .*\| loss ([\d.]+)", process.stdout + process.stderr)
+    assert float(loss[1]) == pytest.approx(load(trained / "checkpoint_best.pt")["extra_state"]["best"], abs=2e-3)
 
 
 def test_hub_interface_and_kinds_of_search(data, trained, caplog):
@@ -152,35 +151,6 @@ def test_hydra_gives_the_same_model(data, tmp_path):
     assert by_hydra.keys() == by_flags.keys()
     for name in by_flags:
         assert torch.equal(by_hydra[name], by_flags[name]), name
-
-
-def test_shipped_configuration_lists_every_option():
-    shipped = yaml.safe_load((package_dir() / "config" / "train.yaml").read_text())["model"]
-    assert set(shipped) == set(AttentionRNNConfig.__dataclass_fields__)
-    defaults = AttentionRNNConfig()
-    for name in set(shipped) - {"_name"}:
-        default = getattr(defaults, name)
-        assert shipped[name] == (str(default) if name in ("compute_dtype", "search_dtype") else default), name
-
-
-@pytest.mark.parametrize("arch,criterion", [
-    ("rnnsearch", "label_smoothed_cross_entropy"),
-    ("conddec_rnnatt", "label_smoothed_cross_entropy_with_fertility"),
-    ("bridge_direct", "label_smoothed_cross_entropy_with_bridging"),
-    ("bridge_direct", "label_smoothed_cross_entropy"),
-])  # fmt: skip
-def test_two_processes_equal_one(data, tmp_path, arch, criterion):
-    common = ["--max-update", "4", "--dropout", "0", "--criterion", criterion, "--required-batch-size-multiple", "1"]
-    single = train_arguments(data, tmp_path / "one", *common, "--update-freq", "2", arch=arch)
-    run("fairseq-train", *single)
-    run(
-        "torchrun", "--standalone", "--nproc-per-node", "2", "--no-python", "fairseq-train",
-        *train_arguments(data, tmp_path / "two", *common, arch=arch), "--distributed-backend", "gloo",
-        "--ddp-backend", "legacy_ddp", "--distributed-no-spawn", "--distributed-world-size", "2",
-    )  # fmt: skip
-    expected, found = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("one", "two"))
-    for name in expected:
-        torch.testing.assert_close(found[name], expected[name], rtol=1e-4, atol=1e-5)
 
 
 def rdrop(arch, data, folder, *more):

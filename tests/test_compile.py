@@ -27,7 +27,7 @@ def test_a_compiled_step_is_the_step(name, monkeypatch):
     """After the first batch, those of other lengths and sizes are compiled no more; each has masks of its own."""
     if name not in KERNELS:
         monkeypatch.setattr(nn.Module, "compile", partialmethod(nn.Module.compile, backend="eager"))
-    sizes = [(31 + n, 4 + n % 5, 26 + n % 4) for n in range(12)]  # which no width of the models equals
+    sizes = [(31, 4, 26), (32, 5, 27), (37, 5, 28)]  # which no width of the models equals
     batches = [batch((s,) * rows, (t,) * rows, seed=n, words=7) for n, (s, t, rows) in enumerate(sizes)]
     plain, compiled = (build(name, scale=0.3, decoder_dropout_hidden=0.2, compile=on).train() for on in (False, True))
     torch._dynamo.reset()

@@ -1,11 +1,12 @@
 """Models from Python: translations with attention, and names that no architecture has."""
 
 import argparse
+import re
 
 import pytest
 import torch
 from conftest import Task
-from corpus import USER_DIR
+from corpus import USER_DIR, run
 from fairseq import options
 from fairseq.models import build_model
 
@@ -37,6 +38,17 @@ def test_attention_on_characters(characters):
     hub = AttentionRNNModel.from_pretrained(str(folder), name, str(characters.data), user_dir=USER_DIR)
     found = hub.translate("ant bee", beam=2, attention=True)
     assert found.source[-2:] == [" ", "</s>"] and found.attention.shape == (len(found.target), len(found.source))
+
+
+def test_an_ensemble(runs):
+    """Names with a colon between; translations are those of the command."""
+    names = ["checkpoint1.pt", "checkpoint2.pt"]
+    hub = AttentionRNNModel.from_pretrained(runs.rnnsearch, ":".join(names), runs.data)
+    paths = ":".join(str(runs.rnnsearch / name) for name in names)
+    out = run("fairseq-generate", runs.data, "--user-dir", USER_DIR, "--path", paths, "--cpu", "--beam", "3").stdout
+    found = {int(number): text for number, text in re.findall(r"^H-(\d+)\t\S+\t(.*)$", out, re.MULTILINE)}
+    sources = (runs.text / "test.xx").read_text().splitlines()
+    assert len(hub.models) == 2 and hub.translate(sources, beam=3) == [found[k] for k in range(len(sources))]
 
 
 def test_an_option_that_search_does_not_have(runs):

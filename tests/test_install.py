@@ -82,11 +82,16 @@ def test_wheel_holds_the_whole_package_and_the_startup_file(sources, wheels):
 
 
 def test_source_archive_builds_the_same_wheel(sources, wheels, tmp_path):
+    """Of what is in it alone."""
     build = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
     run(sys.executable, "-c", build, tmp_path, cwd=sources)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert inside >= {*SOURCES, *package_files(sources)}
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path]
+    run(sys.executable, "-m", "pip", "wheel", *options, next(tmp_path.glob("*.tar.gz")), cwd=tmp_path)
+    names = [sorted(ZipFile(path).namelist()) for path in (next(tmp_path.glob("*.whl")), wheels["plain"])]
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize("kind", ["plain", "editable"])

@@ -204,13 +204,24 @@ def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
 
 
 def test_a_folder_of_other_runs_is_refused(tmp_path):
-    (tmp_path / "settings").write_text("UPDATES=7 TRAIN=8000 TEST=200\n")
+    (tmp_path / "settings").write_text("TASK=twins UPDATES=1200 TRAIN=8000 TEST=200\n")
     environment = {**os.environ, "PATH": f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}", "OUT": str(tmp_path)}
     done = subprocess.run([str(LABORATORY / "run.sh"), "order"], env=environment, capture_output=True, text=True)
-    assert done.returncode == 2 and "has runs of UPDATES=7 TRAIN=8000 TEST=200, and not of UPDATES=1200" in done.stderr
+    assert (
+        done.returncode == 2
+        and "has runs of TASK=twins UPDATES=1200 TRAIN=8000 TEST=200, and not of TASK=order" in done.stderr
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["settings"]
 
 
 def test_an_architecture_that_is_not_there(tmp_path):
+    environment = {"PATH": f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}", "OUT": str(tmp_path), "ARCHS": "recat"}
+    run = [str(LABORATORY / "run.sh"), "order"]
+    done = subprocess.run(run, env={**os.environ, **environment}, capture_output=True, text=True)
+    assert done.returncode == 2 and "no architecture in " in done.stderr and "mean recatt?)" in done.stderr
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_task_that_is_not_there():
     done = subprocess.run([str(LABORATORY / "run.sh"), "nothing"], capture_output=True, text=True)
     assert done.returncode == 2 and "usage: run.sh cipher|counts|facts|length|order|rare|sides|twins" in done.stderr

@@ -717,6 +717,10 @@ def test_pretrained_embeddings(tmp_path):
     (tmp_path / "bare").write_text("w3 1 2 3 4 5 6\nNew York 1 2 3 4 5 6\n")  # as GloVe's, without a header
     bare = build("rnnsearch", encoder_embed_path=str(tmp_path / "bare"))
     assert bare.encoder.embed_tokens.weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6]
+    (tmp_path / "target").write_text("1 5\nv3 1 2 3 4 5\n")
+    target = build("rnnsearch", decoder_embed_path=str(tmp_path / "target"), decoder_freeze_embed=True).decoder
+    row = target.embed_tokens.weight[target.dictionary.index("v3")]
+    assert row.tolist() == [1, 2, 3, 4, 5] and not target.embed_tokens.weight.requires_grad
     path.unlink()  # it is needed to train, and a checkpoint of the model's own takes its place
     moved = build("rnnsearch", encoder_embed_path=str(path), encoder_freeze_embed=True)
     with pytest.raises(ConfigurationError, match="--encoder-embed-path .*vectors.txt: there is no such file"):

@@ -34,6 +34,7 @@ def saved(model, runs, path):
         ("context_gate", "source", "target", dict(decoder_transition="conditional")),
         ("initial_state", "first", "linear", {}),
         ("readout", "linear", "tanh", {}),
+        ("adaptive_output_swapped", True, False, dict(adaptive_output=True)),
     ],
 )
 def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here, more):

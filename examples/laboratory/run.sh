@@ -40,11 +40,29 @@ user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
 chosen=("$baseline")
 for system in ${ARCHS:-${all[*]}}; do [ "$system" = "$baseline" ] || chosen+=("$system"); done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+
+own=()
+for system in "${chosen[@]}"; do [ -n "${systems[$system]-}" ] || own+=("$system"); done
+if [ ${#own[@]} -gt 0 ]; then
+  python -W ignore - "$user_dir" "$name" "${own[@]}" <<'END'
+import argparse, sys
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.utils import import_user_module
+from fairseq_attnvariants.registry import nearest
+user_dir, task, *own = sys.argv[1:]
+import_user_module(argparse.Namespace(user_dir=user_dir))
+for name in own:
+    if name not in ARCH_MODEL_REGISTRY:
+        print(f"run.sh: ARCHS: {name} is no system of {task} and no architecture in {user_dir}"
+              f"{nearest(name, ARCH_MODEL_REGISTRY)}", file=sys.stderr)
+        sys.exit(2)
+END
+fi
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
 source "$here/../common/settings.sh"
-same_settings "$out" "UPDATES=$updates TRAIN=${TRAIN:-${task[train]}} TEST=${TEST:-200}" "has runs" OUT
+same_settings "$out" "TASK=$name UPDATES=$updates TRAIN=${TRAIN:-${task[train]}} TEST=${TEST:-200}" "has runs" OUT
 
 # what is not the task's own was trained with the source as it stands in USER_DIR now
 if [ -n "${USER_DIR-}" ]; then

@@ -111,6 +111,28 @@ def test_kills(request, data, whole, tmp_path):
     assert {path.name for path in folder.iterdir()} == {path.name for path in whole.iterdir()}
 
 
+def test_a_checkpoint_is_on_disk_before_it_has_its_name(data, tmp_path):
+    """Else the name could outlive a power cut, and the content not."""
+    order = tmp_path / "order"
+
+    def note(operation, path):
+        with order.open("a") as stream:
+            print(operation, path, file=stream)
+
+    def noted(data, folder):
+        fsync, rename = os.fsync, os.rename
+        os.fsync = lambda stream: note("fsync", os.readlink(f"/proc/self/fd/{stream}")) or fsync(stream)
+        os.rename = lambda source, target: note("rename", os.path.abspath(source)) or rename(source, target)
+        corpus.train_here(*corpus.train_arguments(data, folder, "--max-update", "1"))
+
+    process = multiprocessing.get_context("fork").Process(target=noted, args=(data, tmp_path / "run"))
+    process.start()
+    process.join()
+    done = [line.split(" ") for line in order.read_text().splitlines()]
+    renamed = [k for k, (operation, path) in enumerate(done) if operation == "rename" and path.endswith(".tmp")]
+    assert renamed and all(["fsync", done[k][1]] in done[:k] for k in renamed)
+
+
 def test_a_copy_that_is_cut_off_does_not_arrive(data, tmp_path, monkeypatch):
     """As a kill in the middle of writing checkpoint_last.pt does it, at the moment that hurts."""
 

@@ -37,6 +37,7 @@ def environment(request, monkeypatch):
     elif request.param == "asked for":
         unsafe = functools.partial(checkpoint_utils.torch.load, weights_only=False)
         monkeypatch.setattr(checkpoint_utils.torch, "load", unsafe)
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,9 @@ def subcommands(runs, path):
 def test_every_kind_is_refused_in_one_sentence_and_nothing_runs(path, fairseq_readers, subcommands, environment, kind):
     canary = path.with_name("canary")
     path.write_bytes(kind(canary))
-    for name, read in {**fairseq_readers, **subcommands}.items():
+    # the environments change what torch.load does, by which all subcommands read
+    some = subcommands if environment == "plain" else {name: subcommands[name] for name in ("align", "results")}
+    for name, read in {**fairseq_readers, **some}.items():
         with pytest.raises(UserError if name in subcommands else Exception) as refusal:
             read()
         message = str(refusal.value)
