@@ -8,7 +8,15 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from torch import Tensor, nn
 
-from .implied import Source, bidirectional_layers, filters, histories, layers_inside, source_widths
+from .implied import (
+    SourceWidths,
+    bidirectional_layers,
+    filters,
+    histories,
+    layers_inside,
+    source_widths,
+    two_levels,
+)
 from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
@@ -28,7 +36,7 @@ from .options import least_depth
 from .part_args import part_arguments
 from .registry import Registry, Widths
 
-Encoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
+AnyEncoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
 
 
 def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
@@ -55,28 +63,28 @@ def speed_up(module: Any) -> Any:
     return module
 
 
-def build_encoder(cfg, dropout: nn.Module) -> Encoder:
+def build_encoder(cfg, dropout: nn.Module) -> AnyEncoder:
     """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
     embed, hidden, layers = cfg.encoder_embed_dim, cfg.encoder_hidden_size, cfg.encoder_layers
-    make: Any = partial(Layers, depth=cfg.encoder_transition_depth)
     hidden_dropout = cfg.encoder_dropout_hidden
-    if str(cfg.encoder_type) == "hierarchical":
-        characters = make(_cell(cfg, cfg.encoder_char_cell, _encoder_norm(cfg)), embed, cfg.encoder_char_hidden_size, 1)
-        words = _encoder_layers(cfg, make, cfg.encoder_char_hidden_size, layers)
+    if cfg.encoder_type == "hierarchical":
+        cell, width = _cell(cfg, cfg.encoder_char_cell, _encoder_norm(cfg)), cfg.encoder_char_hidden_size
+        characters = Layers(cell, embed, width, 1, depth=cfg.encoder_transition_depth)
+        words = _encoder_layers(cfg, width, layers)
         return HierarchicalEncoder(characters, words, dropout, cfg.attention_via_words_alone, hidden_dropout)
-    sizes = filters(cfg) if str(cfg.encoder_type) == "convolutional" else []
+    sizes = filters(cfg) if cfg.encoder_type == "convolutional" else []
     lowest = 1 if cfg.attention_via else layers  # a level of its own
-    rnn = _encoder_layers(cfg, make, sum(sizes) or embed, lowest)
-    upper = _encoder_layers(cfg, make, 2 * hidden, layers - 1, below=1) if cfg.attention_via else None
+    rnn = _encoder_layers(cfg, sum(sizes) or embed, lowest)
+    upper = _encoder_layers(cfg, 2 * hidden, layers - 1, below=1) if cfg.attention_via else None
     encoder = BidirectionalEncoder(rnn, dropout, upper, cfg.bridge_source, hidden_dropout)
     if not sizes:
         return encoder
     return ConvolutionalEncoder(embed, sizes, cfg.encoder_pooling, cfg.encoder_highway_layers, encoder)
 
 
-def _encoder_layers(cfg, make: Any, input_dim: int, layers: int, below: int = 0) -> Layers:
+def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
     """So many layers above those ``below``, from which directions and residuals are counted."""
-    return make(
+    return Layers(
         _cell(cfg, cfg.encoder_cell, _encoder_norm(cfg)),
         input_dim,
         cfg.encoder_hidden_size,
@@ -84,6 +92,7 @@ def _encoder_layers(cfg, make: Any, input_dim: int, layers: int, below: int = 0)
         dropout=cfg.encoder_dropout_out,
         bidirectional=bidirectional_layers(cfg) - below,
         residuals=max(0, cfg.residuals - below),
+        depth=cfg.encoder_transition_depth,
         on_layers=below > 0,
     )
 
@@ -135,14 +144,14 @@ def _layers_above(cfg, layers: int, context: int) -> Layers:
 
 
 def _encoder_norm(cfg) -> bool:
-    return str(cfg.layer_norm) != "none"
+    return cfg.layer_norm != "none"
 
 
 def _decoder_norm(cfg) -> bool:
-    return str(cfg.layer_norm) == "all"
+    return cfg.layer_norm == "all"
 
 
-def _cells(cfg, source: Source) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
+def _cells(cfg, source: SourceWidths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     """The cells before and after attention."""
     kind, hidden, gate = _part(cfg, CELLS, cfg.decoder_cell), cfg.decoder_hidden_size, str(cfg.context_gate)
     norm, further = _decoder_norm(cfg), cfg.decoder_transition_depth - least_depth(cfg)
@@ -155,10 +164,10 @@ def _cells(cfg, source: Source) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
     last = {"context": source.context}
     if cfg.bridge_target:
         last["attended"] = cfg.encoder_embed_dim
-    if str(cfg.decoder_transition) == "conditional":
+    if cfg.decoder_transition == "conditional":
         reader = ReleasedAdaptiveGRUCell if cfg.adaptive_gru_released else reader
         return cell(first, hidden), deep(reader(last, hidden))
-    late, inputs = str(cfg.decoder_transition) == "late", {"below": hidden}
+    late, inputs = cfg.decoder_transition == "late", {"below": hidden}
     lowest = deep(cell(first, hidden) if late else reader({**first, **last}, hidden))
     if cfg.context_to_layers:
         inputs["context"] = source.context
@@ -174,22 +183,22 @@ def _score_width(cfg, width: int) -> int:
     return width if SCORES[cfg.attention_score].projects_query else cfg.decoder_hidden_size
 
 
-def _attention(cfg, source: Source) -> AnyAttention:
+def _attention(cfg, source: SourceWidths) -> AnyAttention:
     norm, normalizer = _decoder_norm(cfg), _part(cfg, NORMALIZERS, cfg.attention_normalizer)()
     make: Any = partial(_part(cfg, SCORES, cfg.attention_score), norm=norm, normalizer=normalizer)
     width, via_width = (_score_width(cfg, width) for width in (cfg.attention_dim, cfg.attention_via_dim))
-    one_level = not cfg.attention_via or cfg.attention_via_words_alone
-    guide = 0 if one_level or cfg.attention_via_unguided else source.upper
+    two = two_levels(cfg)
+    guide = source.upper if two and not cfg.attention_via_unguided else 0
     lower = Widths(
         cfg.decoder_hidden_size,
         source.lower,
         source.context,
-        width if one_level else via_width,
+        via_width if two else width,
         cfg.decoder_embed_dim,
         guide,
     )
     score = make(lower, _histories(cfg, lower), window=_part(cfg, WINDOWS, cfg.attention_window)(lower))
-    if one_level:
+    if not two:
         return score
     return AttentionViaAttention(make(lower._replace(annotation=source.upper, attention=width, guide=0)), score)
 
@@ -204,7 +213,7 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
     return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
 
 
-def _readout(cfg, source: Source, symbols: Optional[Tensor]) -> AnyReadout:
+def _readout(cfg, source: SourceWidths, symbols: Optional[Tensor]) -> AnyReadout:
     kind, features = READOUTS[cfg.readout], cfg.decoder_out_embed_dim
     hidden = cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1)
     widths = Widths(hidden, source.lower, source.context, target=cfg.decoder_embed_dim, features=features)

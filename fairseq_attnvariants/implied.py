@@ -47,7 +47,7 @@ def filters(cfg) -> List[int]:
     return [int(number) for number in numbers]
 
 
-class Source(NamedTuple):
+class SourceWidths(NamedTuple):
     """Widths of what the encoder hands to the decoder."""
 
     final: int
@@ -68,15 +68,20 @@ class Source(NamedTuple):
         return self.upper or self.lower
 
 
-def source_widths(cfg) -> Source:
+def source_widths(cfg) -> SourceWidths:
     """Widths of the annotations that the configuration's encoder makes."""
     both = 2 * cfg.encoder_hidden_size
     top = both if bidirectional_layers(cfg) == cfg.encoder_layers else cfg.encoder_hidden_size
-    lower = cfg.encoder_char_hidden_size if str(cfg.encoder_type) == "hierarchical" else top
-    lower = both if cfg.attention_via and str(cfg.encoder_type) != "hierarchical" else lower
     if cfg.attention_via_words_alone:
-        return Source(top, top, 0)
-    return Source(top, lower + cfg.encoder_embed_dim * cfg.bridge_source, top * cfg.attention_via)
+        return SourceWidths(top, top, 0)
+    hierarchical = cfg.encoder_type == "hierarchical"
+    lower = cfg.encoder_char_hidden_size if hierarchical else both if cfg.attention_via else top
+    return SourceWidths(top, lower + cfg.encoder_embed_dim * cfg.bridge_source, top * cfg.attention_via)
+
+
+def two_levels(cfg) -> bool:
+    """Whether the decoder attends to words and to characters, or to two levels of layers."""
+    return cfg.attention_via and not cfg.attention_via_words_alone
 
 
 def bidirectional_layers(cfg) -> int:
@@ -86,4 +91,4 @@ def bidirectional_layers(cfg) -> int:
 
 def layers_inside(cfg) -> int:
     """How many decoder layers step within the transition."""
-    return cfg.decoder_layers if str(cfg.decoder_transition) in ("late", "stacked") else 1
+    return cfg.decoder_layers if cfg.decoder_transition in ("late", "stacked") else 1

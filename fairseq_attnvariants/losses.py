@@ -20,7 +20,7 @@ def norms(vectors: Tensor, squared: bool = False) -> Tensor:
     return squares if squared else (squares + EPSILON).sqrt()
 
 
-def embedding_distance(
+def bridging(
     bridged: Tensor, target: Tensor, target_mask: Tensor, squared: bool = True, unit_length: bool = False
 ) -> Tensor:
     """The direct bridge's cost, ``Σ_t ||W x_{t*} - e(y_t)||²`` over real target tokens, EOS included.
@@ -84,7 +84,7 @@ def coverage(weights: Tensor, target_mask: Tensor) -> Tensor:
 def alignment(weights: Tensor, links: Optional[Tensor], fractions: Optional[Tensor]) -> Tensor:
     """Guided alignment (Chen et al. 2016, Liu et al. 2016): ``-Σ log w_ij`` over links, a target word's averaged.
 
-    The logarithm stops at that of a small ε, because windows and sparse normalisers give weights of exactly zero.
+    The logarithm stops at that of a small ε, because windows and sparse normalizers give weights of exactly zero.
 
     Args:
         weights: ``B x T x S``.

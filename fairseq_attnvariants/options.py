@@ -51,7 +51,7 @@ def annotation_width(cfg) -> int:
 
 def least_depth(cfg) -> int:
     """The cells of a decoder step that is not deep."""
-    return 2 if str(cfg.decoder_transition) == "conditional" else 1
+    return 2 if cfg.decoder_transition == "conditional" else 1
 
 
 def maxout_width(cfg) -> int:
@@ -64,7 +64,7 @@ def relu_width(cfg) -> int:
     return cfg.decoder_embed_dim if tied(cfg) else 512
 
 
-def state_width(cfg) -> int:
+def linear_width(cfg) -> int:
     """The decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
 
@@ -433,7 +433,6 @@ class AttentionRNNConfig(FairseqDataclass):
     compile: bool = option(
         "let torch.compile make fewer and larger kernels of a decoder step in training; needs a compiler", False
     )
-    kernels: Optional[str] = option("ignored: --compile took its place")
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
 

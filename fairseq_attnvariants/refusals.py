@@ -12,7 +12,7 @@ import torch
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
-from .implied import bidirectional_layers, chosen_parts, filters, layers_inside, source_widths
+from .implied import bidirectional_layers, chosen_parts, filters, histories, layers_inside, source_widths, two_levels
 from .nn.attention import NORMALIZERS, SCORES
 from .nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell, GRUCell
 from .nn.windows import WINDOWS
@@ -67,7 +67,7 @@ REFUSALS = [
         "wide as --encoder-hidden-size, and --bridge-source adds an embedding), or use --attention-score bilinear",
     ),
     Refusal(
-        lambda o: o.unprojected and o.attention_via and not o.attention_via_unguided,
+        lambda o: o.unprojected and o.two_levels and not o.attention_via_unguided,
         "--attention-via guides the lower level by what it adds to a projected query, and --attention-score "
         "{attention_score} has none; use scaled, or add --attention-via-unguided",
     ),
@@ -76,7 +76,7 @@ REFUSALS = [
         "--attention-heads {attention_heads} must divide --attention-dim, which is {attention_dim}",
     ),
     Refusal(
-        lambda o: o.headed and o.attention_via and o.attention_via_dim % o.attention_heads,
+        lambda o: o.headed and o.two_levels and o.attention_via_dim % o.attention_heads,
         "--attention-heads {attention_heads} must divide --attention-via-dim, which is {attention_via_dim}",
     ),
     Refusal(
@@ -100,7 +100,7 @@ REFUSALS = [
         "{decoder_cell}, which has a memory beside its state; use --decoder-cell {one_state}",
     ),
     Refusal(
-        lambda o: o.doubled and o.scaling,
+        lambda o: o.doubled,
         "{doubled} is a control for how large adaptive_gru's sums are at the start, which {scaling} changes as well: "
         "leave one of them out",
     ),
@@ -110,22 +110,22 @@ REFUSALS = [
         "adaptive_gru: add both (--arch adaptive_gru has them), or leave it out",
     ),
     Refusal(
-        lambda o: o.adaptive_gru_released and o.scaling,
-        "--adaptive-gru-released leaves biases unweighed, which {scaling} makes part of what is weighed: leave one of "
-        "them out",
+        lambda o: o.adaptive_gru_released and o.scaling_decoder,
+        "--adaptive-gru-released leaves biases unweighed, which {scaling_decoder} makes part of what is weighed: leave "
+        "one of them out",
     ),
     # attention via attention
     Refusal(
-        lambda o: o.hierarchical and not o.attention_via,
+        lambda o: o.encoder_type == "hierarchical" and not o.attention_via,
         "--encoder-type hierarchical has annotations of words and of characters, and only --attention-via attends to "
         "both: add it",
     ),
     Refusal(
-        lambda o: o.attention_via and not o.hierarchical and o.encoder_layers < 2,
+        lambda o: o.attention_via and o.encoder_type != "hierarchical" and o.encoder_layers < 2,
         "--attention-via needs two levels of annotations: --encoder-layers 2 (or more), or --encoder-type hierarchical",
     ),
     Refusal(
-        lambda o: o.attention_via_words_alone and not (o.attention_via and o.hierarchical),
+        lambda o: o.attention_via_words_alone and not (o.attention_via and o.encoder_type == "hierarchical"),
         "--attention-via-words-alone leaves characters out of --attention-via with --encoder-type hierarchical: add "
         "both (--arch ava has them), or leave it out",
     ),
@@ -170,12 +170,12 @@ REFUSALS = [
         "{decoder_transition} only the lowest one does; use late or stacked",
     ),
     Refusal(
-        lambda o: o.context_to_layers and o.late,
+        lambda o: o.context_to_layers and o.decoder_transition == "late",
         "--context-to-layers gives the layers above the first the context that it attended to, and with "
         "--decoder-transition late attention comes after all layers; use simple, conditional or stacked",
     ),
     Refusal(
-        lambda o: o.late and o.reader,
+        lambda o: o.decoder_transition == "late" and o.reader,
         "{reader} changes the cell that reads the context, and with --decoder-transition late there is none after "
         "attention; use simple or conditional",
     ),
@@ -225,16 +225,22 @@ def idle(cfg) -> str:
 
 
 def unread(cfg) -> List[str]:
-    """A sentence for each size that was set though nothing has it; it is not refused, as checkpoints may have such."""
-    kind = str(cfg.encoder_type)
-    cells = [str(cfg.encoder_cell), str(cfg.decoder_cell), *([str(cfg.encoder_char_cell)] * (kind == "hierarchical"))]
+    """A sentence for each option that has a value which no architecture gives it, though nothing reads it.
+
+    It is not refused, as checkpoints may have such.
+    """
+    cells = [CELLS[cfg.encoder_cell], CELLS[cfg.decoder_cell]]
+    if cfg.encoder_type == "hierarchical":
+        cells.append(CELLS[cfg.encoder_char_cell])
+    in_histories = not {"state", "coverage_gru"}.isdisjoint(histories(cfg))
     convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
     hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
     readers = [
-        ("--encoder-type convolutional", kind == "convolutional", convolutional),
-        ("--encoder-type hierarchical", kind == "hierarchical", hierarchical),
-        ("--attention-via", cfg.attention_via, ("attention_via_dim",)),
-        ("a GRU", any(issubclass(CELLS[cell], GRUCell) for cell in cells), ("gate_bias",)),
+        ("--encoder-type convolutional", cfg.encoder_type == "convolutional", convolutional),
+        ("--encoder-type hierarchical", cfg.encoder_type == "hierarchical", hierarchical),
+        ("attention to two levels", two_levels(cfg), ("attention_via_dim",)),
+        ("a GRU", in_histories or any(issubclass(cell, GRUCell) for cell in cells), ("gate_bias",)),
+        ("--init normal", cfg.init == "normal", ("init_std",)),
     ]
     return [
         f"{flag(option)} {getattr(cfg, option)} changes nothing without {reader}"
@@ -281,7 +287,11 @@ def _with_implied(cfg) -> SimpleNamespace:
         return next((flag(option) for option in options if read[option] not in (False, "none")), "")
 
     of_layers = "context_to_layers", "readout_all_layers", "initial_state_per_layer"
-    cells = [(option, read[option]) for option in ("encoder_char_cell", "encoder_cell", "decoder_cell")]
+    scaling_decoder = "--layer-norm" if read["layer_norm"] == "all" else first("context_gate")
+    scaling = {"encoder_cell": first("layer_norm"), "decoder_cell": scaling_decoder}
+    if read["encoder_type"] == "hierarchical":
+        scaling["encoder_char_cell"] = scaling["encoder_cell"]
+    doubled = [option for option in scaling if scaling[option] and issubclass(CELLS[read[option]], DoubledGRUCell)]
     score = SCORES[read["attention_score"]]
     units = {
         "--encoder-type convolutional is segments": read["encoder_type"] == "convolutional",
@@ -293,15 +303,13 @@ def _with_implied(cfg) -> SimpleNamespace:
         idle=idle(cfg),
         least_depth=least_depth(cfg),
         inside=layers_inside(cfg),
-        doubled=next(
-            (f"{flag(option)} {kind}" for option, kind in cells if issubclass(CELLS[kind], DoubledGRUCell)), ""
-        ),
-        scaling=first("layer_norm", "context_gate"),
+        two_levels=two_levels(cfg),
+        doubled="".join(f"{flag(option)} {read[option]}" for option in doubled[:1]),
+        scaling="".join(scaling[option] for option in doubled[:1]),
+        scaling_decoder=scaling_decoder,
         adaptive_decoder=CELLS[read["decoder_cell"]] is AdaptiveGRUCell,
         one_layer="" if cfg.decoder_layers > 1 else first(*of_layers),
         reader=first("decoder_condition", "bridge_target", "context_gate"),
-        late=str(cfg.decoder_transition) == "late",
-        hierarchical=str(cfg.encoder_type) == "hierarchical",
         one_direction=directions + 1,  # the lowest such layer, if there is one
         above=directions + 2,
         widths=found,
@@ -349,7 +357,7 @@ def check_data(cfg, task) -> None:
             "--left-pad-target puts padding before the words of a translation, and a recurrent decoder steps "
             "through it as through words: leave it out"
         )
-    if str(cfg.encoder_type) == "hierarchical" and not of_characters[0]:
+    if cfg.encoder_type == "hierarchical" and not of_characters[0]:
         raise ConfigurationError(
             "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
             "--task char_translation without --source-subwords, for fairseq-preprocess too"

@@ -130,7 +130,7 @@ class Part:
                 raise ConfigurationError(f"{what}: it is handed {name!r} already, call its own option otherwise")
             option.read(option.default, f"{what}: the default of {name!r}")
 
-    def without(self, what: str) -> NotImplementedError:
+    def lacks(self, what: str) -> NotImplementedError:
         """The error of a part that lacks a method."""
         return NotImplementedError(f"{what}, and {type(self).__name__} does not")
 

@@ -15,8 +15,8 @@ from .options import (
     flag,
     hidden_width,
     is_of_type,
+    linear_width,
     relu_width,
-    state_width,
 )
 from .part_args import merged_part_args, part_args_over
 from .registry import ConfigurationError, Registry, nearest
@@ -141,7 +141,7 @@ register_architecture(
     decoder_hidden_size=256,
     decoder_cell="lstm",
     decoder_transition="late",
-    decoder_out_embed_dim=state_width,
+    decoder_out_embed_dim=linear_width,
     attention_dim=annotation_width,
     input_feed=True,
     readout="linear",

@@ -20,8 +20,8 @@ from torch.distributions import Categorical, kl_divergence
 from fairseq_attnvariants.criterions.costs import each_twice
 from fairseq_attnvariants.losses import (
     alignment,
+    bridging,
     coverage,
-    embedding_distance,
     left_over,
     step_decay,
     symmetric_divergence,
@@ -82,10 +82,10 @@ def test_a_row_without_real_tokens_costs_nothing():
 
 
 @pytest.mark.parametrize("squared,expected", [(True, 25.0 + 4.0), (False, 5.0 + 2.0)])
-def test_embedding_distance_by_hand(squared, expected):
+def test_bridging_by_hand(squared, expected):
     bridged = torch.tensor([[[3.0, 4.0], [1.0, 3.0], [9.0, 9.0]]])
     target = torch.tensor([[[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]])
-    distance = embedding_distance(bridged, target, torch.tensor([[True, True, False]]), squared)
+    distance = bridging(bridged, target, torch.tensor([[True, True, False]]), squared)
     torch.testing.assert_close(distance, torch.tensor(expected))
 
 

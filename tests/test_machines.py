@@ -35,8 +35,9 @@ def test_processes_agree_with_one(processes, arch, more, data, tmp_path):
     torchrun(processes, *train_arguments(data, many, *UPDATES, *more, arch=arch))
     run("fairseq-train", *train_arguments(data, one, "--update-freq", processes, *UPDATES, *more, arch=arch))
     found, expected = weights(many), weights(one)
+    close = 1e-4 if processes == 2 else 1e-3
     for name in expected:
-        torch.testing.assert_close(found[name], expected[name], atol=1e-4, rtol=1e-4, msg=name)
+        torch.testing.assert_close(found[name], expected[name], atol=close, rtol=close, msg=name)
 
 
 def test_processes_go_on(data, tmp_path):

@@ -704,6 +704,7 @@ def test_pretrained_embeddings(tmp_path):
     assert weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6] and not weight.requires_grad
     for text, message in (
         ("2 5\nw3 1 2 3 4 5\n", "has vectors of width 5, but the model's is 6"),
+        ("w3 1 2 3 4 5\n", "has vectors of width 5, but the model's is 6"),
         ("W3 1 2 3 4 5 6\n", "has none of the .* words of the dictionary: are they written alike"),
         ("w3 1 2 3 4 5 6\nw4 1 2 x 4 5 6\n", "line 2: not a word and 6 numbers with spaces between"),
         ("", "has none of the"),
@@ -714,7 +715,7 @@ def test_pretrained_embeddings(tmp_path):
             wrong.train()(*batch())
         wrong.load_state_dict(build("rnnsearch").state_dict())  # of a checkpoint the file is not needed
         wrong(*batch())
-    (tmp_path / "bare").write_text("w3 1 2 3 4 5 6\nNew York 1 2 3 4 5 6\n")  # as GloVe's, without a header
+    (tmp_path / "bare").write_text("New York 1 2 3 4 5 6\nw3 1 2 3 4 5 6\n")  # as GloVe's, without a header
     bare = build("rnnsearch", encoder_embed_path=str(tmp_path / "bare"))
     assert bare.encoder.embed_tokens.weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6]
     (tmp_path / "target").write_text("1 5\nv3 1 2 3 4 5\n")
@@ -868,7 +869,7 @@ REFUSED = [
         "-via-dim",
     ),
     (dict(decoder_cell="doubled_gru", layer_norm="all"), "--decoder-cell doubled_gru .* --layer-norm changes as well"),
-    (dict(encoder_cell="doubled_carry_gru", decoder_transition="conditional", context_gate="both"), "--context-gate"),
+    (dict(decoder_cell="doubled_carry_gru", decoder_transition="conditional", context_gate="both"), "--context-gate"),
     (dict(RELEASED, layer_norm="all"), "--adaptive-gru-released .* which --layer-norm makes part"),
     (dict(HIERARCHICAL, attention_via_words_alone=True, attention_via_unguided=True), "leave one of them out"),
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
@@ -897,14 +898,41 @@ def test_refuses_targets_that_are_padded_on_the_left():
     ("encoder_filters", "9-9", "--encoder-type convolutional"),
     ("encoder_pooling", 2, "--encoder-type convolutional"),
     ("encoder_char_hidden_size", 7, "--encoder-type hierarchical"),
-    ("attention_via_dim", 7, "--attention-via"),
+    ("attention_via_dim", 7, "attention to two levels"),
     ("gate_bias", 5.0, "a GRU"),
 ])  # fmt: skip
-def test_sizes_that_nothing_has_are_told(option, value, reader, caplog):
+def test_options_that_nothing_reads_are_told(option, value, reader, caplog):
     model = build("rnnsearch", encoder_cell="lstm", decoder_cell="lstm", **{option: value}).train()
     with caplog.at_level("WARNING"):
         model(*batch())
     assert f"--{option.replace('_', '-')} {value} changes nothing without {reader}" in caplog.text
+
+
+@pytest.mark.parametrize("name,options", [
+    ("rnnatt", dict(gate_bias=5.0)),  # its query's cell is a GRU
+    ("coverage_gru", dict(gate_bias=5.0)),
+    ("ava", dict(attention_via_dim=7)),
+    ("char2char", dict(encoder_pooling=2)),
+])  # fmt: skip
+def test_options_that_something_reads_are_not(name, options, caplog):
+    build(name, encoder_cell="lstm", decoder_cell="lstm", **options).train().before_training(torch.device("cpu"), True)
+    assert "changes nothing" not in caplog.text
+
+
+def test_one_level_needs_no_second_one(caplog):
+    """Words alone are attended to: nothing is guided, and nothing has the lower level's width."""
+    alone = dict(attention_via_words_alone=True)
+    build("ava", **alone, attention_score="dot", encoder_hidden_size=4, decoder_hidden_size=8)
+    build("ava", **alone, attention_score="multihead", attention_heads=3, attention_dim=6, attention_via_dim=4)
+    build("ava", **alone, attention_via_dim=7).before_training(torch.device("cpu"), True)
+    assert "--attention-via-dim 7 changes nothing without attention to two levels" in caplog.text
+
+
+def test_a_normalised_encoder_leaves_the_decoders_control_alone():
+    build("dl4mt", decoder_cell="doubled_gru", layer_norm="encoder")
+    build("dl4mt", encoder_cell="doubled_gru", context_gate="both")
+    build("dl4mt", encoder_char_cell="doubled_gru", layer_norm="all")
+    build("adaptive_gru", adaptive_gru_released=True, layer_norm="encoder")
 
 
 @pytest.mark.parametrize("option,value,message", [
@@ -921,7 +949,7 @@ def test_an_option_that_changes_nothing_is_told_once(caplog):
     model = build("gnmt", init_std=0.1, residuals=0).train()
     for _ in range(2):
         model(*batch())
-    assert [r.getMessage() for r in caplog.records].count("--init-std 0.1 changes nothing with --init uniform") == 1
+    assert [r.getMessage() for r in caplog.records].count("--init-std 0.1 changes nothing without --init normal") == 1
 
 
 def test_refuses_a_normaliser_without_its_package(monkeypatch):

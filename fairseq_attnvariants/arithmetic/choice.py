@@ -13,7 +13,7 @@ from .reduced import Timing, time_layers, time_search, time_training
 logger = logging.getLogger(__name__)
 
 CHOICE = "dtype_version"  # fairseq's moving averages (--store-ema) leave buffers with "version" in their name alone
-UNDECIDED, *DTYPES = "undecided", "float32", "bfloat16"
+DTYPES = "undecided", "float32", "bfloat16"  # by the number in the buffer
 
 
 def choose(option: str, asked: str, timing: Timing) -> str:
@@ -32,7 +32,7 @@ def choose(option: str, asked: str, timing: Timing) -> str:
 
 
 class TrainingDtype:
-    """``--compute-dtype`` of a model, decided at the first batch.
+    """``--compute-dtype`` of a model, decided before the first batch.
 
     What ``auto`` has chosen is in the checkpoint, as a buffer of the model, so that a training that goes on computes as
     it did, whatever would be quicker by then.
@@ -56,15 +56,15 @@ class TrainingDtype:
             self.dtype = choose("--compute-dtype", self.asked, time_training(model))
             return
         if choice:
-            self.dtype = DTYPES[int(choice) - 1]
+            self.dtype = DTYPES[int(choice)]
             if self.dtype != "float32":
                 choose("--compute-dtype", self.dtype, time_training(model))
             logger.info(f"--compute-dtype auto: {self.dtype}, as this training has computed so far")
             return
-        choice.fill_(1 + DTYPES.index(choose("--compute-dtype", self.asked, time_training(model))))
+        choice.fill_(DTYPES.index(choose("--compute-dtype", self.asked, time_training(model))))
         if distributed.is_available() and distributed.is_initialized():
             distributed.broadcast(choice, 0)
-        self.dtype = DTYPES[int(choice) - 1]
+        self.dtype = DTYPES[int(choice)]
 
 
 def match_choice(model: nn.Module, state_dict, prefix: str) -> None:

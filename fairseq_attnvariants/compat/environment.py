@@ -25,14 +25,14 @@ def check_environment() -> None:
 def _check_fairseq() -> None:
     found, needed = _version("fairseq"), f"fairseq {FAIRSEQ[0]}"
     if not found:
-        owners = packages_distributions().get("fairseq", [])
-        if [(owner, version(owner)) for owner in dict.fromkeys(owners)] == [TRIED]:
+        owners = [*dict.fromkeys(packages_distributions().get("fairseq", []))]
+        if [(owner, version(owner)) for owner in owners] == [TRIED]:
             return
-        for owner in owners:
+        if owners:
             raise ImportError(
-                f"fairseq_attnvariants needs {needed}, but the module fairseq here is that of {owner} "
-                f"{version(owner)}: run 'pip uninstall {' '.join(owners)}' first, since two in one place lie over each "
-                f"other, and then '{INSTALL}'"
+                f"fairseq_attnvariants needs {needed}, but the module fairseq here is that of {owners[0]} "
+                f"{version(owners[0])}: run 'pip uninstall {' '.join(owners)}' first, since two in one place lie over "
+                f"each other, and then '{INSTALL}'"
             )
     if found.partition("+")[0] not in FAIRSEQ:
         _refuse(needed, found, INSTALL)

@@ -110,7 +110,7 @@ class Cost(NamedTuple):
 COSTS = {
     "decay_loss": Cost(
         "step_decay_weight", "conditions", CONDITION, "nsentences",
-        lambda of: losses.step_decay(of.term, of.mask, str(of.cfg.step_decay_norm) == "squared"),
+        lambda of: losses.step_decay(of.term, of.mask, of.cfg.step_decay_norm == "squared"),
         settings=("step_decay_norm",),
     ),
     "left_loss": Cost(
@@ -119,9 +119,9 @@ COSTS = {
     ),
     "bridging_loss": Cost(
         "bridging_weight", "bridged", BRIDGE, "ntokens",
-        lambda of: losses.embedding_distance(
+        lambda of: losses.bridging(
             of.term, of.model.decoder.embed_tokens(of.sample["target"]), of.mask,
-            str(of.cfg.bridging_norm) == "squared", of.cfg.bridging_unit_length,
+            of.cfg.bridging_norm == "squared", of.cfg.bridging_unit_length,
         ),
         settings=("bridging_norm", "bridging_unit_length"),
     ),

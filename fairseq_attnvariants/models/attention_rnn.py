@@ -31,11 +31,11 @@ from ..options import AttentionRNNConfig, complete, tied
 from ..part_args import part_arguments
 from ..refusals import check, check_compiler, check_data, check_task, unread
 from ..registry import ConfigurationError
-from ..variants import BASE, VARIANTS, fill, settings
+from ..variants import BASE, VARIANTS, fill
 from .allocation import keep_memory
+from .embeddings import load_embeddings
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
-from .pretrained import pretrained
 from .renamed import rename
 from .warm_start import WarmStart, warm_start
 
@@ -72,11 +72,10 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         complete(cfg)
         fill(cfg, BASE)
         check(cfg)
-        cfg.part_args = json.dumps(part_arguments(cfg)) if part_arguments(cfg) else None  # defaults, too, are kept
+        chosen = part_arguments(cfg)
+        cfg.part_args = json.dumps(chosen) if chosen else None  # defaults, too, are kept
         check_data(cfg, task)
         source, target = task.source_dictionary, task.target_dictionary
-        if cfg.kernels and str(cfg.kernels) != "plain":
-            logger.warning("--kernels is ignored: there are no kernels by hand any more, --compile took their place")
         copies = symbols_copied(source, target) if cfg.copying else None
         assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.init_std and cfg.gate_bias is not None  # filled
         source_embedding = embedding(source, cfg.encoder_embed_dim)
@@ -88,9 +87,10 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             Encoder(source, source_embedding, cfg),
             IncrementalDecoder(target, target_embedding, speed_up(build_decoder(cfg, copies)), build_bridge(cfg), cfg),
         )
-        initialise(model, Scheme(str(cfg.init) == "uniform", cfg.init_std, cfg.gate_bias))
-        model.refusal = pretrained(source_embedding, source, "encoder", cfg)
-        model.refusal = pretrained(target_embedding, target, "decoder", cfg) or model.refusal
+        initialise(model, Scheme(cfg.init == "uniform", cfg.init_std, cfg.gate_bias))
+        model.refusal = load_embeddings(source_embedding, source, "encoder", cfg)
+        if not cfg.share_all_embeddings:
+            model.refusal = load_embeddings(target_embedding, target, "decoder", cfg) or model.refusal
         if cfg.warm_start:
             try:
                 model.warm_started = warm_start(model, cfg.warm_start)
@@ -148,7 +148,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         return [term for term, there in has.items() if there]
 
     def before_training(self, device: torch.device, with_cost_terms: bool) -> None:
-        """Once, at the first batch: say what is to be said, refuse what cannot train, set up how to compute.
+        """Before training and at each of its batches: refuse what cannot train, and set up how to compute.
 
         Raises:
             ConfigurationError: --compile without a compiler, --compute-dtype and parameters that are not float32, no
@@ -178,8 +178,6 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
                 "this model is being trained without the costs that its paper adds; "
                 "--criterion label_smoothed_cross_entropy_with_costs adds them"
             )
-        if str(self.cfg.init) == "uniform" and self.cfg.init_std != settings(BASE)["init_std"]:
-            logger.warning(f"--init-std {self.cfg.init_std} changes nothing with --init uniform")
         for sentence in unread(self.cfg):
             logger.warning(sentence)
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from ..arithmetic.choice import match_choice
 from ..registry import ConfigurationError
 from ..variants import BASE, settings
-from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint
 from .renamed import rename
 
@@ -114,7 +113,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
             other[name] = f"{_size(value)} in the checkpoint, {_size(parameter)} here"
     if not (matrices or grown):
         raise ConfigurationError("no matrix of this model is there in the same size; give both the same widths")
-    left = sum(name not in parameters and not name.endswith(FINGERPRINT) for name in saved)
+    left = len(saved.keys() - model.state_dict().keys())
     return WarmStart(path, taken, grown, other, left)
 
 

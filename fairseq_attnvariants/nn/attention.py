@@ -103,7 +103,7 @@ class Normalizer(Part, nn.Module):
 
     def normalize(self, energies: Tensor) -> Tensor:
         """Weights of energies, ``... x S``; those that nothing looks at have the lowest number that there is."""
-        raise self.without("a normalizer defines normalize(energies)")
+        raise self.lacks("a normalizer defines normalize(energies)")
 
     def forward(self, energies: Tensor, unseen: Tensor, factor: Optional[Tensor] = None) -> Tensor:
         """Weights ``... x S``; what is unseen beside anything else gets exactly zero.
@@ -232,7 +232,7 @@ class Attention(Part, nn.Module):
             keys: of :meth:`memory`.
             features: to be added to the keys, each ``B x k x S x f`` and a matrix ``A x f``.
         """
-        raise self.without("a score defines energies(query, keys, *features)")
+        raise self.lacks("a score defines energies(query, keys, *features)")
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
@@ -365,7 +365,7 @@ class AttentionViaAttention(nn.Module):
 
     Args:
         upper, lower: attention to the two levels; the lower one has the guide ``c^w`` (without a guide the two are
-            independent), the recurrent paths and the window.
+            independent), the histories and the window.
     """
 
     averages = False
@@ -387,7 +387,7 @@ class AttentionViaAttention(nn.Module):
         assert annotations is not None and padding_mask is not None
         upper = self.upper.memory(encoded._replace(annotations=annotations, padding_mask=padding_mask))
         guide = self.lower.guide if self.upper.averages else None
-        guides = None if guide is None else guide(annotations)  # B x W x A
+        guides = None if guide is None else guide(upper.values)  # B x W x A
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
     def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:

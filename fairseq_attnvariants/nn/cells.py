@@ -40,7 +40,7 @@ def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, T
 
 
 class Cell(Part, nn.Module):
-    """What the cells gate: one matrix an input, one recurrent matrix, one bias.
+    """A gated recurrent cell: one matrix an input, one recurrent matrix, one bias.
 
     Args:
         inputs: width of each named input; the first one's matrix carries the bias.  A cell without inputs reads only
@@ -92,14 +92,14 @@ class Cell(Part, nn.Module):
         """The cell's equations.
 
         Args:
-            inputs: ``W x + b``, ``N x gates·n``.
+            inputs: ``W x + b``, ``N x gates·n``; of a cell without inputs ``b``, ``gates·n``.
             recurrent: ``U h``, ``N x gates·n``.
             previous: the state before, ``N x state width``.
 
         Returns:
             the next state, ``N x state width``.
         """
-        raise self.without("a cell defines step(inputs, recurrent, previous)")
+        raise self.lacks("a cell defines step(inputs, recurrent, previous)")
 
     def output(self, state: Tensor) -> Tensor:
         """What other parts read of a state: ``h``, ``... x n``."""
@@ -171,17 +171,10 @@ class AdaptiveGRUCell(GRUCell):
 
     gates = 4
     normalised = 2, 1, 1
-    start = 1  # factor of the initial values of what is weighed
 
     def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__(inputs, hidden_dim, norm)
         self.share = nn.Sigmoid()  # of the history, ``g``; a module, so that what it gives can be caught
-
-    def initialise(self, scheme: Scheme) -> None:
-        """Values as every cell's, times :attr:`start`."""
-        super().initialise(scheme)
-        for parameter in self.parameters():
-            parameter[: 3 * self.hidden_dim] *= self.start
 
     def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         reset_x, update_x, candidate_x, gate_x = inputs.chunk(4, dim=-1)  # N x n
@@ -225,9 +218,13 @@ class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
 
 @register_cell("doubled_gru")
 class DoubledGRUCell(AdaptiveGRUCell):
-    """A control: ``W`` and ``U`` start doubled, so that ``g = 1/2`` leaves the sums as they are in a GRU."""
+    """A control: ``W``, ``U`` and ``b`` start doubled, so that ``g = 1/2`` leaves the sums as they are in a GRU."""
 
-    start = 2
+    def initialise(self, scheme: Scheme) -> None:
+        """As every cell, and twice that of what is weighed."""
+        super().initialise(scheme)
+        for parameter in self.parameters():
+            parameter[: 3 * self.hidden_dim] *= 2
 
 
 @register_cell("doubled_carry_gru")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .encoder import BidirectionalEncoder, even_shares, gather
+from .encoder import BidirectionalEncoder, even_shares, pack_left
 from .init import Scheme
 from .state import Encoded
 
@@ -81,7 +81,7 @@ class ConvolutionalEncoder(nn.Module):
             embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
         """
-        characters, beyond = gather(embedded, ~padding_mask)  # B x S' x m, B x S'; from the first real character on
+        characters, beyond = pack_left(embedded, ~padding_mask)  # B x S' x m, B x S'; from the first real character on
         found = [convolution(characters.transpose(1, 2)) for convolution in self.convolutions]
         whole = torch.cat(found, dim=1).masked_fill(beyond.unsqueeze(1), 0)  # B x k x S'; nothing is below zero
         segments = F.max_pool1d(whole, self.pooling, ceil_mode=True).transpose(1, 2)  # B x G x k

@@ -21,7 +21,6 @@ from .twins import Loop
 
 AnyReadout = Union[Readout, Copying]
 CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
-KEPT = "hidden", "context", "weights", "upper_weights", "head_weights", "condition"  # of the states of all steps
 
 
 class Decoded(NamedTuple):
@@ -32,7 +31,7 @@ class Decoded(NamedTuple):
     weights: Tensor
     """attention ``w_tj``, ``N x T x S``, float32."""
     upper_weights: Optional[Tensor]
-    """of the upper level, where there are two, ``N x T x W``, float32."""
+    """of the upper level, where there are two, ``N x T x W``, or of its segments' tokens ``N x T x S``, float32."""
     head_weights: Optional[Tensor]
     """of each of ``h`` heads, where there are several, ``N x T x h x S``, float32."""
     conditions: Optional[Tensor]
@@ -176,25 +175,33 @@ class Decoder(Loop):
 
     def steps(self, target: Tensor, memory: Memory, state: State) -> Decoded:
         """As :meth:`forward`, at once; the conditions are without ``sd_0``."""
-        words = self.transition.project(target)
+        projected = self.transition.project(target)
         unbind = torch.unbind_copy if self.compiled else torch.unbind  # where a view begins would be compiled in
-        steps: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in words)
+        words: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in projected)
         states = []
         transition = self.transition if self.compiled else self.in_loop(self.transition)
-        for word in map(Words, *steps):
+        for word in map(Words, *words):
             state = transition(word, memory, state)
             states.append(state)
-        hiddens, contexts, *weights, conditions = (_stacked([getattr(one, name) for one in states]) for name in KEPT)
+
+        def made(name: str) -> Any:
+            """What every step made, ``N x T x ...``; None if it made none."""
+            values = [getattr(one, name) for one in states]
+            return None if values[0] is None else torch.stack(values, dim=1)
+
+        hiddens, contexts = made("hidden"), made("context")
         last = self.transition.last  # what is read of it is N x T x n, or of all its layers N x T x (layers · n)
         hidden = torch.cat(last.outputs(hiddens), dim=-1) if self.reads_all_layers else last.output(hiddens)
-        if self.above is not None and state.above is not None:
+        if self.above is not None:
             beside = by_steps(contexts) if self.above.beside else None
             sizes = [len(hidden)] * hidden.size(1)
-            rows, above = self.above(by_steps(hidden), sizes, state.above.transpose(0, 1), beside)
+            start: Any = state.above
+            rows, above = self.above(by_steps(hidden), sizes, start.transpose(0, 1), beside)
             hidden = rows.unflatten(0, (len(sizes), -1)).transpose(0, 1)
             state = state._replace(above=above.transpose(0, 1))
         features = self.readout(hidden, target, contexts)  # N x T x f
-        return Decoded._make([features, *(of_tokens(each, memory) for each in weights), conditions, state])
+        weights, upper, heads = (of_tokens(made(name), memory) for name in ("weights", "upper_weights", "head_weights"))
+        return Decoded(features, weights, upper, heads, made("condition"), state)
 
 
 def by_steps(values: Tensor) -> Tensor:
@@ -210,11 +217,6 @@ def of_tokens(weights: Any, memory: Memory) -> Any:
     with torch.autocast(weights.device.type, enabled=False):  # which would round them
         shared = torch.bmm(segments, memory.shares.to(weights.dtype))  # B x kT x S
     return shared.view(*weights.shape[:-1], -1)
-
-
-def _stacked(steps: Sequence[Optional[Tensor]]) -> Any:
-    """What every step made, ``N x T x ...``; None if it made none."""
-    return None if steps[0] is None else torch.stack(steps, dim=1)  # type: ignore[arg-type]
 
 
 def _joined(chunks: Sequence[Optional[Tensor]]) -> Any:

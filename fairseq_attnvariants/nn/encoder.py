@@ -96,7 +96,7 @@ class HierarchicalEncoder(nn.Module):
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
         states, _ = run(self.characters, embedded, padding_mask, self.hidden_dropout)  # B x S x a
-        words, words_mask = gather(states, word_ends)
+        words, words_mask = pack_left(states, word_ends)
         upper, final = run(self.words, words, words_mask, self.hidden_dropout)  # B x W x 2n
         if self.words_alone:
             word = word_ends.cumsum(1) - word_ends.long()  # B x S; its end belongs to it
@@ -133,7 +133,7 @@ def even_shares(segment: Tensor, count: int) -> Tensor:
     return within / within.sum(2, keepdim=True).clamp(min=1)
 
 
-def gather(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
+def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
     """The chosen columns of each row of ``B x S x width``, packed to the left, and a mask that is True at the padding.
 
     ``B x W x width`` and ``B x W``, where ``W`` is the largest number that a row has; ``chosen`` is ``B x S``.

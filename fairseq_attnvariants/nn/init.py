@@ -23,7 +23,7 @@ class Scheme(NamedTuple):
     """of a GRU's reset and update gate"""
 
     def matrix_(self, weight: Tensor) -> None:
-        """Fill a matrix ``out x in``, or a vector, which is a matrix of one row."""
+        """Fill a matrix ``out x in``, filters ``out x in x width``, or a vector, which is a matrix of one row."""
         if self.uniform:
             nn.init.xavier_uniform_(torch.atleast_2d(weight).flatten(1))
         else:

@@ -105,7 +105,7 @@ class FusedLayer(Layer, nn.RNNBase):
         return self._cells
 
     def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
-        on_cuda = self.weight_ih_l0.device.type == "cuda"  # type: ignore[union-attr]
+        on_cuda = self.weight_ih_l0.device.type == "cuda"
         return self.fused(data, sizes, initial) if on_cuda else super().forward(data, sizes, initial)
 
     def fused(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
@@ -113,7 +113,9 @@ class FusedLayer(Layer, nn.RNNBase):
         weight: Any = self.weight_ih_l0
         start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.vectors, dim=-1))
         packed = PackedSequence(data.to(weight.dtype), torch.tensor(sizes))
-        with torch.autocast(weight.device.type, enabled=False):  # it would run them in float16 whatever type it was given
+        with torch.autocast(
+            weight.device.type, enabled=False
+        ):  # it would run them in float16 whatever type it was given
             outputs, final = self.kernels.forward(self, packed, start if len(start) > 1 else start[0])
         return outputs.data, torch.cat(final, dim=-1) if len(start) > 1 else final
 

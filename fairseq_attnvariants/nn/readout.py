@@ -128,7 +128,7 @@ class Readout(Part, nn.Module):
 
     def finish(self, total: Tensor) -> Tensor:
         """What follows the sum."""
-        raise self.without("a readout defines finish(total) or forward(hidden, target, context)")
+        raise self.lacks("a readout defines finish(total) or forward(hidden, target, context)")
 
     def remember(self, encoded: Encoded) -> Any:
         """Its entry of the memory, computed once a sentence, rows ``B``."""

@@ -65,7 +65,10 @@ class Words(NamedTuple):
     """What depends on the target words alone, projected before the loop."""
 
     cell: Tensor
-    """``W y + b`` of the cell that reads the words, ``N x gates·n``; of ``T`` steps, ``N x T x gates·n``."""
+    """``W y + b`` of the cell that reads the words, ``N x gates·n``; of ``T`` steps, ``N x T x gates·n``.
+
+    With a context gate ``W y``, one gate wider.
+    """
     condition: Optional[Tensor]
     """``W^d y + b`` of the condition's gate, ``N x 2n`` or ``N x T x 2n``."""
     query: Optional[Tensor]
@@ -141,12 +144,13 @@ class Transition(nn.Module):
         if self.after is not None:
             hidden = self.after(hidden, word, **fed, context=context, **self.attended_word(attended.weights, memory))
 
-        own = state.query
-        if self.query_cell is not None and own is not None:
+        own: Any = state.query
+        if self.query_cell is not None:
             own = self.query_cell(own, hidden=self.last.output(previous), context=context)  # q_i
-        condition = state.condition
-        if self.condition is not None and words.condition is not None and condition is not None:
-            condition = self.condition.decay(words.condition, previous, context, condition)  # sd_i
+        gate: Any = words.condition
+        condition: Any = state.condition
+        if self.condition is not None:
+            condition = self.condition.decay(gate, previous, context, condition)  # sd_i
             hidden = hidden + self.condition(condition)
         carried = self.attention.histories.next(memory, state, attended.weights, self.last.output(previous))
         return state._replace(

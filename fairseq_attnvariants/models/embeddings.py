@@ -13,7 +13,7 @@ from ..registry import ConfigurationError
 logger = logging.getLogger(__name__)
 
 
-def pretrained(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRNNConfig) -> str:
+def load_embeddings(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRNNConfig) -> str:
     """Read embeddings from a file, if there is a path, and freeze the layer if asked to.
 
     Args:
@@ -54,20 +54,20 @@ def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
     found = {}
     with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
+            first = line.split() if number == 1 else []
+            if width > 1 and len(first) == 2 and all(map(str.isdecimal, first)):
+                if int(first[1]) != width:
+                    raise ConfigurationError(f" has vectors of width {first[1]}, but the model's is {width}")
+                continue
             word, *values = line.rstrip().rsplit(" ", width)
-            if number == 1:
-                first = line.split()
-                there = int(first[1]) if len(first) == 2 and first[1].isdecimal() else len(first) - 1
-                if there != width:
-                    raise ConfigurationError(f" has vectors of width {there}, but the model's is {width}")
-                if len(first) == 2 < width + 1:
-                    continue
             symbol = dictionary.index(word)
             try:
                 vector = torch.tensor([float(value) for value in values])
             except ValueError:
                 vector = torch.empty(0)
             if len(vector) != width:
+                if first:
+                    raise ConfigurationError(f" has vectors of width {len(first) - 1}, but the model's is {width}")
                 raise ConfigurationError(f", line {number}: not a word and {width} numbers with spaces between")
             if symbol != dictionary.unk():
                 found[symbol] = vector
