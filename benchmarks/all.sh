@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One processor's figures for README.md, on one core, one after the other: the output of each in a file of OUT.
 #   all.sh DATA TABLE OUT
-# DATA    Multi30k English-German, of MERGES=10000 JOINED=yes ../examples/common/prepare_bpe.sh small TEXT FOLDER en de
+# DATA    FOLDER/bin, of TEST=test_2016_flickr MERGES=10000 JOINED=yes ../examples/common/prepare_bpe.sh small TEXT FOLDER en de
 # TABLE   of fairseq-attnvariants lexicon FOLDER/bpe.train.en FOLDER/bpe.train.de --candidates 100
 # Started again, it goes on where it stopped.
 set -euo pipefail

@@ -250,7 +250,7 @@ def main():
     if not arguments.train_only:
         generation = {name: [] for name in names}
         runs = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
-        for turn in range(max(3, arguments.rounds // 2) + 1):
+        for turn in range(arguments.rounds + 1):
             for name, run in runs.items():
                 seconds = timed(run, samples[:1], device, clock)
                 if turn:

@@ -1,8 +1,9 @@
 """N-grams that tell two systems apart, as compare-mt has them (Neubig et al. 2019)."""
 
 from collections import Counter
-from itertools import chain
 from typing import List, NamedTuple, Sequence, Tuple
+
+from sacrebleu.metrics.helpers import extract_all_word_ngrams
 
 from .counting import Words, split_lines
 from .measures import Systems
@@ -21,10 +22,10 @@ class Contrast(NamedTuple):
     share: float  # (matches + 1) / (matches + fewer + 2), in percent
 
 
-def ngrams(words: Sequence[str], longest: int = LONGEST) -> Counter[Tuple[str, ...]]:
-    """How often a sentence has each n-gram."""
-    spans = (zip(*(words[k:] for k in range(size))) for size in range(1, longest + 1))
-    return Counter(chain.from_iterable(spans))
+def ngrams(words: Sequence[str]) -> Counter[Tuple[str, ...]]:
+    """How often a sentence has each n-gram of up to :data:`LONGEST` words."""
+    found: Counter[Tuple[str, ...]] = extract_all_word_ngrams(" ".join(words), 1, LONGEST)[0]
+    return found
 
 
 def matching_ngrams(output: Words, reference: Words) -> Counter[Tuple[str, ...]]:

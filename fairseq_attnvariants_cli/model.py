@@ -345,19 +345,24 @@ def decoded(system: System, options: argparse.Namespace, given: bool, line: Opti
 
 
 @torch.no_grad()
-def generate(system: System, text: Text, options: argparse.Namespace) -> Text:
-    """The sources with the best hypothesis as target, by beam search through the task's generator."""
-    search = argparse.Namespace(
-        beam=options.beam, lenpen=options.lenpen, max_len_a=options.max_len_a, max_len_b=options.max_len_b
+def search(system: System, text: Text, options: argparse.Namespace, lenpen: float) -> List[List[Dict[str, Tensor]]]:
+    """All hypotheses of each sentence, the best first, by beam search through the task's generator."""
+    asked = argparse.Namespace(
+        beam=options.beam, lenpen=lenpen, max_len_a=options.max_len_a, max_len_b=options.max_len_b
     )
-    generator = system.task.build_generator(system.models, search)
-    best: Dict[int, Tensor] = {}
+    generator = system.task.build_generator(system.models, asked)
+    found: Dict[int, List[Dict[str, Tensor]]] = {}
     sources = text.with_targets([None] * len(text.sentences))
     for sample in samples(system, sources, limits(options), "translating"):
-        hypotheses = system.task.inference_step(generator, system.models, sample)
-        for number, several in zip(sample["id"].tolist(), hypotheses, strict=True):
-            best[number] = several[0]["tokens"].cpu()
-    return text.with_targets([best[sentence.item["id"]] for sentence in text.sentences])
+        beams = system.task.inference_step(generator, system.models, sample)
+        for number, beam in zip(sample["id"].tolist(), beams, strict=True):
+            found[number] = utils.apply_to_sample(lambda tensor: tensor.cpu(), beam)
+    return [found[sentence.item["id"]] for sentence in text.sentences]
+
+
+def generate(system: System, text: Text, options: argparse.Namespace) -> Text:
+    """The sources with the best hypothesis as target."""
+    return text.with_targets([beam[0]["tokens"] for beam in search(system, text, options, options.lenpen)])
 
 
 @torch.no_grad()

@@ -14,7 +14,9 @@ def at_least(least: float, kind: Callable[[str], Any] = int, most: float = math.
 
     def parse(text: str) -> Any:
         value = kind(text)
-        if not least <= value < math.inf:
+        if not math.isfinite(value):
+            raise argparse.ArgumentTypeError(f"{text} is not a finite number")
+        if value < least:
             raise argparse.ArgumentTypeError(f"{text} is not at least {least}")
         if value > most:
             raise argparse.ArgumentTypeError(f"{text} is more than {most:g}")
@@ -91,8 +93,13 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
 def add_beam_options(parser: argparse.ArgumentParser) -> None:
     """Add how wide a search is and when it ends."""
     parser.add_argument("--beam", metavar="N", type=positive, help="width (default: 5)")
-    parser.add_argument("--max-len-a", metavar="A", type=penalty, help="a translation of a source of x tokens")
-    parser.add_argument("--max-len-b", metavar="B", type=positive, help="has up to Ax + B tokens (default: 0, 200)")
+    parser.add_argument(
+        "--max-len-a",
+        metavar="A",
+        type=penalty,
+        help="a translation of a source of x tokens has up to Ax + B (default: 0)",
+    )
+    parser.add_argument("--max-len-b", metavar="B", type=positive, help="see A (default: 200; of characters more)")
 
 
 def settle_search(options: argparse.Namespace) -> None:

@@ -34,13 +34,13 @@ def test_the_best_by_hand():
 
 
 def test_the_table_is_what_searches_with_each_give(runs, capfd, monkeypatch):
-    searched, search = [], tune.search
+    searched, search = [], tune.hypotheses
 
     def noted(system, *arguments):
         searched.append(system.models[0].decoder.coverage_penalty)
         return search(system, *arguments)
 
-    monkeypatch.setattr(tune, "search", noted)
+    monkeypatch.setattr(tune, "hypotheses", noted)
     arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--beam", 3, "--max-len-b", 12]
     arguments += ["--lenpen", 0, 2, "--coverage-penalty", 0, 3, "--json"]
     assert main(["tune", *map(str, arguments)]) == 0

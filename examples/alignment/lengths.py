@@ -6,6 +6,7 @@ Over the target words of the validation split, so that frequent words count ofte
 
 import sys
 
+from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.model import load
 
 
@@ -16,11 +17,14 @@ def main() -> None:
     data, checkpoint = sys.argv[1:]
     system = load(checkpoint, data)
     system.task.load_dataset("valid")
-    split, (model,) = system.task.datasets["valid"], system.models
+    split, model = system.task.datasets["valid"], system.model
     squares = model.decoder.embed_tokens.weight.float().square().sum(dim=1)  # V
     words = [word for number in range(len(split)) for word in split[number]["target"].tolist()]
     print(f"mean squared length {squares[words].mean():.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"lengths.py: {error}")

@@ -6,6 +6,7 @@ and the share of the characters' weight that lies on the word to which attention
 
 import argparse
 import math
+import sys
 from typing import List
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from fairseq_attnvariants.nn.attention import Attention, AttentionViaAttention, Softmax
+from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.model import Limits, System, Text, force, load, read_text, run_batches
 from fairseq_attnvariants_cli.pieces import SPACE
 from fairseq_attnvariants_cli.subcommands.similarity import check
@@ -31,7 +33,7 @@ def main() -> None:
     system = load(options.checkpoint, options.data)
     check(system)
     text = read_text(options, system)
-    (model,) = system.models
+    model = system.model
     (attention,) = (part for part in model.modules() if isinstance(part, AttentionViaAttention))
     print(f"perplexity {perplexity(system, text):.3f}")
     for name, level in (("words", attention.upper), ("characters", attention.lower)):
@@ -70,4 +72,7 @@ def share(system: System, text: Text) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"levels.py: {error}")

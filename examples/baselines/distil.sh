@@ -3,8 +3,8 @@
 # ensemble's translation of its sources beside the given one. Started again, it goes on where it stopped.
 #   distil.sh TEXT OUT TARGET SYSTEM [fairseq-train options]
 # Arguments are those of multi30k.sh, which was run with each seed. RUNS="a b c" in the environment are its folders in OUT,
-# by default TARGET-SYSTEM-1, -2 and -3; the rest of its environment goes to the training, whose updates are twice as many
-# unless UPDATES says otherwise.
+# by default TARGET-SYSTEM-1, -2 and -3; the rest of its environment, such as LENPEN, goes to the training, whose updates are
+# twice as many unless UPDATES says otherwise.
 # OUT/TARGET-SYSTEM-ensemble/ gets the ensemble's scores and its translation of the training text; OUT/distilled-TARGET-SYSTEM/
 # is another OUT of multi30k.sh. With NAME=plain they are OUT/plain-ensemble/ and OUT/distilled-plain/; other RUNS, or another
 # text in subwords (MERGES, DROPOUT), need a NAME of their own. SEED=2 is another seed of the model, of the same translation.
@@ -24,7 +24,7 @@ lock "$teacher" # started with several seeds, one translates
 source "$here/../common/settings.sh"
 same_settings "$teacher" "RUNS=${runs[*]} PREPARED=${prepared##*/}" is NAME "$teacher/valid.csv" # the first that is made
 for subset in test train; do
-  [ -e "$teacher/$subset.scores" ] || SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
+  [ -e "$teacher/$subset.scores" ] || LENPEN="" SUBSET=$subset "$here/translate.sh" "$prepared" "$teacher" "$target" "$path"
 done
 if [ ! -e "$both" ]; then
   rm -rf "$both.part"

@@ -42,8 +42,10 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 updates=${UPDATES:-2000}
 source "$here/../common/lock.sh"
 source "$here/../common/settings.sh"
+source "$here/../common/hypotheses.sh"
 lock "$out" # started twice, one writes them
-same_settings "$out" "START=${START:-5700} UPDATES=$updates START_SEED=${START_SEED:-each}" "has runs" OUT
+same_settings "$out" "PREPARED=$(realpath "$prepared") GOLD=$(realpath "$gold") START=${START:-5700} UPDATES=$updates \
+START_SEED=${START_SEED:-each}" "has runs" OUT
 unlock
 
 cell() {  # cell ROW COLUMN: of a JSON table on standard input
@@ -65,7 +67,7 @@ for seed in "${seeds[@]}"; do
     fairseq-attnvariants eos "$prepared/bin" --path "$model" --json | cell 0 % > "$run/eos"
     fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$model" --beam 1 \
       --max-len-a 2 --max-len-b 10 > "$run/test.generated"
-    grep ^H- "$run/test.generated" | sort -t - -k 2n | cut -f 3 > "$run/out.bpe"
+    hypotheses "$run/test.generated" > "$run/out.bpe"
     sed 's/@@ //g' "$run/out.bpe" > "$run/out.$target"
     fairseq-attnvariants align "$prepared/bin" --path "$model" --remove-bpe --source "$prepared/bpe.test.$source" \
       --reference "$run/out.bpe" --output "$run/out.align"

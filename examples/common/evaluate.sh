@@ -26,6 +26,8 @@ case $unit in
   *) echo "evaluate.sh: '$unit' is none of words, bpe and characters" >&2; exit 2 ;;
 esac
 
+source "$(dirname "$0")/hypotheses.sh"
+
 translate() {  # translate SUBSET [fairseq-generate options]
   local subset=$1 lexicon=()
   fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" \
@@ -33,7 +35,7 @@ translate() {  # translate SUBSET [fairseq-generate options]
     --max-len-a "$longest" --max-len-b 10 "${@:2}" \
     > "$out/$subset.part"
   mv "$out/$subset.part" "$out/$subset.generated"
-  grep ^H- "$out/$subset.generated" | LC_ALL=C sort -V | cut -f 3 > "$out/$subset.txt"
+  hypotheses "$out/$subset.generated" > "$out/$subset.txt"
   if [ "$unit" = words ]; then
     [ ! -e "$prepared/lexicon.tsv" ] || lexicon=(--lexicon "$prepared/lexicon.tsv")
     [ "${COPIED-}" != yes ] || lexicon+=(--copied "$prepared/bin/dict.$target.txt")

@@ -11,7 +11,8 @@ if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
 rm -rf "$out.part"
 mkdir -p "$out.part"
 tests=()
-for path in "$characters"/{train,valid,test*}."$target"; do
+readarray -t paths < <(printf '%s\n' "$characters"/{train,valid,test*}."$target" | LC_ALL=C sort -V) # test2 before test10
+for path in "${paths[@]}"; do
   split=${path##*/} split=${split%".$target"}
   for file in "$path" "$path"[1-9]; do [ ! -e "$file" ] || cp "$file" "$out.part/"; done # with further references
   cp "$bpe/bpe.$split.$source" "$out.part/$split.$source"

@@ -341,8 +341,8 @@ def fetch_font(folder: Path) -> None:
 
 
 def read_lines(path: Path) -> List[str]:
-    """The lines of a file, and nothing but line feeds taken as their ends."""
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    """The lines of a file."""
+    return [*files.read_lines(str(path))]
 
 
 def write_lines(path: Path, lines: List[str]) -> None:

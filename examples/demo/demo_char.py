@@ -6,6 +6,7 @@ The stages work as those of ``demo.py``.
 import argparse
 import hashlib
 import re
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
@@ -65,6 +66,7 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
         --seed 1 --no-epoch-checkpoints
     """.split()
 
+    keep_settings(out, f"--shared-with {shared_with or ''} -- {' '.join(more)}")
     stage("Extract names", lambda part: extract(language, part, shared_with), text)
     stage("Binarise", lambda part: binarise(text, language, part, *user_dir(), *TASK), binarised)
     stage("Train ava", lambda part: train(binarised, part, [*TASK, *settings, *more]), model, resumes=True)
@@ -94,11 +96,20 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
 
     title("Score")
     run(command, "score", hypothesis, "--reference", reference, "--name", "ava", "--tokenize", "char")
-    print(f"accuracy {100 * sum(right) / len(right):.1f}")
     trained = set().union(*map(words, read_lines(text / "train.en")))
     fresh = [own for own, line in zip(right, translations) if not trained.intersection(words(line.source))]
     if fresh:
         print(f"of the {len(fresh)} names without a word that training has {100 * sum(fresh) / len(fresh):.1f}")
+
+
+def keep_settings(out: Path, settings: str) -> None:
+    """Refuse a folder whose names, or whose model, are of other options."""
+    kept = out / "settings"
+    if not kept.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        kept.write_text(settings)
+    elif kept.read_text() != settings:
+        sys.exit(f"{out} is of '{kept.read_text()}', and not of '{settings}': give another --out")
 
 
 def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> None:

@@ -364,6 +364,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng, task = random.Random(options.seed), TASKS[options.task]
+    least = sum(SEEN) * RARE_WORDS
+    if options.task == "rare" and options.train < least:
+        parser.error(f"--train {options.train}: the rare words alone are in {least} sentences")
     options.folder.mkdir(parents=True, exist_ok=True)
     write(options.folder / "train", task.train(rng, options.train))
     write(options.folder / "valid", task.train(rng, options.test)[: options.test])

@@ -86,4 +86,6 @@ def main(corpus: Path, paths: Sequence[Path]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit("usage: measure.py CORPUS TRANSLATIONS.hypothesis.txt...")
     main(Path(sys.argv[1]), [Path(path) for path in sys.argv[2:]])

@@ -14,6 +14,13 @@ corpus=$1 out=${2%/} source=$3
 targets=("${@:4}") common=$(cd "$(dirname "$0")/../common" && pwd) arch=${ARCH:-dl4mt}
 read -ra more <<< "${OPTIONS-}"
 
+source "$common/lock.sh"
+source "$common/settings.sh"
+source "$common/hypotheses.sh"
+lock "$out"
+same_settings "$out" "CORPUS=$(realpath "$corpus") $source ${targets[*]} ARCH=$arch TEST=${TEST:-test} MERGES=${MERGES:-6000} \
+OPTIONS=${more[*]}" is OUT "$out/text"
+
 if [ ! -e "$out/text" ]; then
   part=$out/text.part
   rm -rf "$part"
@@ -54,8 +61,9 @@ done
 translate() {  # translate FOLDER TARGET [fairseq-generate options]
   fairseq-generate "$out/text/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$1/checkpoint_best.pt" --beam 5 \
     --source-lang "$source" --target-lang "$2" --batch-size 40 --remove-bpe --max-len-a 2 --max-len-b 10 "${@:3}" \
-    > "$1/$2.generated"
-  grep ^H- "$1/$2.generated" | LC_ALL=C sort -V | cut -f 3 > "$1/$2.txt"
+    > "$1/$2.part"
+  mv "$1/$2.part" "$1/$2.generated"
+  hypotheses "$1/$2.generated" > "$1/$2.txt"
 }
 
 for target in "${targets[@]}"; do

@@ -7,11 +7,13 @@ prepared=$1 out=$2 arch=$3
 shift 3
 common=$(dirname "$0")/../common
 source "$common/small.sh"
+source "$common/hypotheses.sh"
 small subwords "$arch"
 "$common/train.sh" "$prepared/bin" "$out" "$arch" "${options[@]}" --dropout 0.2 --label-smoothing 0 --batch-size 128 \
   --max-epoch 15 "$@"
 fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/checkpoint_last.pt" \
-  --beam 1 --batch-size 128 --max-len-a 6 --max-len-b 10 > "$out/test.generated"
-grep ^H- "$out/test.generated" | LC_ALL=C sort -V | cut -f 3 > "$out/test.out"
+  --beam 1 --batch-size 128 --max-len-a 6 --max-len-b 10 > "$out/test.part"
+mv "$out/test.part" "$out/test.generated"
+hypotheses "$out/test.generated" > "$out/test.out"
 fairseq-attnvariants score "$out/test.out" --reference "$prepared/test.out" --tokenize none \
   --source "$prepared/test.in" | tee "$out/test.scores"

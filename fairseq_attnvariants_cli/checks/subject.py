@@ -86,7 +86,6 @@ class Pairs(NamedTuple):
     """``B x T``, from EOS on, padded on the right"""
     sample: Dict[str, Any]
     """the batch as criterions have it"""
-    pad: int
 
 
 class Output(NamedTuple):
@@ -104,13 +103,12 @@ class Subject:
     Args:
         architecture: what ``--arch`` says, registered already.
         arguments: options of ``fairseq-train`` beside it, which win over the sizes chosen here.
-        small: choose small sizes.
 
     Raises:
         UserError: there is no such architecture, or no model can be built of it.
     """
 
-    def __init__(self, architecture: str, arguments: Sequence[str] = (), small: bool = True):
+    def __init__(self, architecture: str, arguments: Sequence[str] = ()):
         if architecture not in ARCH_MODEL_REGISTRY:
             folders = [os.path.basename(folder) for folder in user_dirs()]
             raise UserError(f"--arch {architecture}: {no_such(architecture, ARCH_MODEL_REGISTRY, folders)}")
@@ -119,7 +117,7 @@ class Subject:
         self.architecture = architecture
         refusals: List[Exception] = []
         known = _options_of(architecture)
-        for sizes in SIZES if small else SIZES[-1:]:
+        for sizes in SIZES:
             flags = [part for name, value in sizes.items() if name in known for part in (flag(name), str(value))]
             try:
                 self._build([*flags, *arguments])
@@ -195,11 +193,11 @@ class Subject:
         for part in (sample, sample["net_input"]):
             part.update({name: value[order] for name, value in part.items() if torch.is_tensor(value)})
         inputs = sample["net_input"]
-        return Pairs(inputs["src_tokens"], inputs["src_lengths"], inputs["prev_output_tokens"], sample, pad)
+        return Pairs(inputs["src_tokens"], inputs["src_lengths"], inputs["prev_output_tokens"], sample)
 
-    def forward(self, model: Any, pairs: Pairs, **more: Any) -> Output:
+    def forward(self, model: Any, pairs: Pairs) -> Output:
         """What the model makes of a batch, at once."""
-        made = model(pairs.source, pairs.lengths, pairs.previous, **more)
+        made = model(pairs.source, pairs.lengths, pairs.previous)
         return Output(model.get_normalized_probs(made, log_probs=True), attention(made))
 
     def real(self, tokens: Tensor) -> Tensor:

@@ -113,25 +113,23 @@ def scores_html(systems: Systems, gold: Sequence[str], measures: Mapping[str, Me
 
 
 def page(
-    shown: Sequence[str],
+    named: Systems,
+    gold: Sequence[str],
     numbers: Sequence[int],
     sources: Sequence[Sequence[str]],
     references: Sequence[Sequence[str]],
     systems: Sequence[Sequence[Translation]],
-    tokenize: Optional[str] = None,
-    parts: str = "",
-    samples: int = BOOTSTRAP,
+    tokenize: Optional[str],
+    parts: str,
+    samples: int,
 ) -> str:
-    """The page; ``systems`` are one list of translations for each name, in the order of the sentences.
+    """The page; ``named`` and ``gold`` are the texts of ``systems`` and ``references``, in the order of the sentences.
 
     ``parts`` is HTML that stands between the scores and the sentences, ``samples`` are the bootstrap's.
     """
     measures = dict(metrics(tokenize))
     bleu, chrf = measures["BLEU"], measures["chrF2"]
-    gold = [" ".join(words) for words in references]
-    texts = [[" ".join(translation.words) for translation in system] for system in systems]
-    named = list(zip(shown, texts, strict=True))
-    warn_of_tokenised(named, tokenize)
+    shown, texts = zip(*named)
     articles = []
     for k, number in enumerate(numbers):
         sentence_scores = [chrf.sentence_score(text[k], [gold[k]]).score for text in texts]
@@ -197,8 +195,9 @@ def run(options: argparse.Namespace) -> None:
         if options.ngrams:
             parts.append(contrasts_html(contrasts(named, gold, options.ngrams)))
         sources, references = ([side[k] for k in numbers] for side in (source, reference))
+        warn_of_tokenised(named, options.tokenize)
         more = options.tokenize, "".join(parts), options.bootstrap
-        stream.write(page(shown, numbers, sources, references, translations, *more))
+        stream.write(page(named, gold, numbers, sources, references, translations, *more))
         if save:
             save(draw_groups(groups, shown))
 

@@ -46,7 +46,9 @@ def most_frequent(dictionary, count: int) -> List[str]:
 
 def nearest(mapped: np.ndarray, embeddings: np.ndarray, count: int) -> Tuple[np.ndarray, np.ndarray]:
     """Distances and numbers of the ``count`` rows of ``V x m`` nearest to each row of ``N x m``, both ``N x count``."""
-    distances = np.stack([np.linalg.norm(embeddings - row, axis=1) for row in mapped])
+    from scipy.spatial.distance import cdist
+
+    distances = cdist(mapped, embeddings)
     places = distances.argsort(axis=1, kind="stable")[:, :count]
     return np.take_along_axis(distances, places, axis=1), places
 

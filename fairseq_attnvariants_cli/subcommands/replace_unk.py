@@ -121,32 +121,46 @@ def post_process(
     return Replaced(hypothesis.score, words, replacements, aligned)
 
 
-def read_dictionary(path: str, sentences: Mapping[int, Sentence], generated: str) -> Container[str]:
+def read_dictionary(path: str) -> Container[str]:
     """The words of a dictionary of ``fairseq-preprocess``.
 
     Raises:
-        UserError: it is none, or the sentences have hard alignments, which do not say what was copied.
+        UserError: it is none.
     """
     lines = [line.replace(" #fairseq:overwrite", "").rstrip().rsplit(" ", 1) for line in read_lines(path)]
     for number, line in enumerate(lines, start=1):
         if len(line) != 2 or not line[1].isdecimal():
             raise UserError(f"{path}, line {number}: no word and count: give dict.TARGET.txt of fairseq-preprocess")
+    return {word for word, _ in lines}
+
+
+def check_soft(sentences: Mapping[int, Sentence], generated: str) -> None:
+    """Refuse what does not say which words were copied.
+
+    Raises:
+        UserError: no hypothesis has attention, or alignments are hard.
+    """
     found = [hypothesis.attention for sentence in sentences.values() for hypothesis in sentence.hypotheses]
-    if not any(((weights > 0) & (weights < 1)).any() for weights in found if weights is not None):
+    there = [weights for weights in found if weights is not None]
+    if not there:
+        raise UserError(
+            f"{generated}: no hypothesis has an attention that fits its words, which --copied reads: run "
+            "fairseq-generate without --remove-bpe, or leave --copied out"
+        )
+    if not any(((weights > 0) & (weights < 1)).any() for weights in there):
         raise UserError(
             f"{generated}: hard alignments, which do not say what was copied: run fairseq-generate with "
             "--print-alignment soft, or leave --copied out"
         )
-    return {word for word, _ in lines}
 
 
 def run(options: argparse.Namespace) -> None:
     """Read, replace, write the hypotheses in the order of the source text, report on standard error."""
-    if options.generated == options.source == "-":
-        raise UserError("only one of GENERATED and --source can be standard input")
     lexicon = read_lexicon(options.lexicon) if options.lexicon else {}
     sentences = read_generated(read_lines(options.generated), options.generated, aligned=True)
-    known = read_dictionary(options.copied, sentences, options.generated) if options.copied else None
+    known = read_dictionary(options.copied) if options.copied else None
+    if options.copied:
+        check_soft(sentences, options.generated)
     source = [line.split() for line in read_lines(options.source)]
     last = max(sentences)
     if last >= len(source):

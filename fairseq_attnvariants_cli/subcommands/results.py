@@ -146,7 +146,7 @@ def check(options: argparse.Namespace) -> None:
     if options.less_is_better and not options.baseline:
         raise UserError("--less-is-better is for verdicts: name a --baseline")
     if not (subsets and translated(options)):
-        for name in ("reference", "remove_bpe", "tokenize", *SEARCH):
+        for name in ("data", "reference", "remove_bpe", "tokenize", *SEARCH):
             if getattr(options, name) is not None:
                 raise UserError(f"--{name.replace('_', '-')} is of translations, and no measure here reads any")
 

@@ -6,7 +6,7 @@ finishes the same hypotheses with any, and ranks them in the end, which is done 
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence
 
 from sacrebleu.metrics import BLEU
 
@@ -56,25 +56,17 @@ def check(system: "System", penalties: Sequence[float]) -> None:
             raise UserError(f"{system.path}: a {type(model).__name__} has no coverage penalty: --coverage-penalty 0")
 
 
-def search(system: "System", text: "Text", options: argparse.Namespace) -> List[List[Hypothesis]]:
-    """All finished hypotheses of each sentence, in the text's order."""
-    from ..model import limits, samples
+def hypotheses(system: "System", text: "Text", options: argparse.Namespace) -> Iterator[List[Hypothesis]]:
+    """All finished hypotheses of each sentence."""
+    from ..model import search
 
-    asked = argparse.Namespace(beam=options.beam, max_len_a=options.max_len_a, max_len_b=options.max_len_b, lenpen=0)
-    generator = system.task.build_generator(system.models, asked)
-    found: Dict[int, List[Hypothesis]] = {}
-    for sample in samples(system, text.with_targets([None] * len(text.sentences)), limits(options), "translating"):
-        beams = system.task.inference_step(generator, system.models, sample)
-        for number, beam in zip(sample["id"].tolist(), beams, strict=True):
-            found[number] = [
-                Hypothesis(_string(system, each["tokens"], options), len(each["tokens"]), each["score"].item())
-                for each in beam
-            ]
-    return [found[sentence.item["id"]] for sentence in text.sentences]
+    for beam in search(system, text, options, lenpen=0):
+        texts = (_string(system, each["tokens"], options) for each in beam)
+        yield [Hypothesis(text, len(each["tokens"]), each["score"].item()) for text, each in zip(texts, beam)]
 
 
 def _string(system: "System", tokens: Any, options: argparse.Namespace, reference: bool = False) -> str:
-    return system.task.target_dictionary.string(tokens.cpu(), options.remove_bpe, escape_unk=reference)
+    return system.task.target_dictionary.string(tokens, options.remove_bpe, escape_unk=reference)
 
 
 def reference(system: "System", sentence: "Sentence", options: argparse.Namespace) -> str:
@@ -93,7 +85,7 @@ def settings(system: "System", text: "Text", metric: BLEU, options: argparse.Nam
     for strength in options.coverage_penalty:
         for model in system.models:
             model.decoder.coverage_penalty = strength
-        beams = search(system, text, options)
+        beams = [*hypotheses(system, text, options)]
         for lenpen in options.lenpen:
             score = metric.corpus_score([best(beam, lenpen).text for beam in beams], [references])
             yield Setting(strength, lenpen, score.score, score.sys_len / max(score.ref_len, 1))
@@ -112,11 +104,9 @@ def run(options: argparse.Namespace) -> None:
         rows = list(settings(system, text, metric, options))
         write("settings", ("coverage penalty", "lenpen", "BLEU", "length ratio"), rows, {"length ratio": 3})
     first = max(rows, key=lambda row: row.bleu)
-    print(
-        f"BLEU {first.bleu:.2f}: --lenpen {first.lenpen:g} --model-overrides "
-        f"\"{{'coverage_penalty': {first.coverage_penalty:g}}}\"",
-        file=sys.stderr,
-    )
+    penalised = any(hasattr(model.decoder, "coverage_penalty") for model in system.models)
+    more = f" --model-overrides \"{{'coverage_penalty': {first.coverage_penalty:g}}}\"" * penalised
+    print(f"BLEU {first.bleu:.2f}: --lenpen {first.lenpen:g}{more}", file=sys.stderr)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
