@@ -218,8 +218,8 @@ def test_every_subcommand_with_a_table_has_json(capsys):
     ("compare a --output p.html --ngrams 5", "--ngrams needs two systems"),
     ("eos data --path x --beam few", "argument --beam: invalid int value: 'few'"),
     ("eos data --path x --max-len-b 0", "argument --max-len-b: 0 is not at least 1"),
-    ("similarity data --path x --threshold nan", "argument --threshold: nan is not at least 0"),
-    ("attention data --path x --output p.png --width inf", "argument --width: inf is not at least 1"),
+    ("similarity data --path x --threshold nan", "argument --threshold: nan is not a finite number"),
+    ("attention data --path x --output p.png --width inf", "argument --width: inf is not a finite number"),
 ])  # fmt: skip
 def test_options_are_refused_in_one_sentence(capfd, line, message):
     assert main(line.split()) == 2

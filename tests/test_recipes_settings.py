@@ -199,15 +199,16 @@ def test_bridges_of_another_start_need_a_folder_of_their_own(recipe, tmp_path):
     (tmp_path / "out/control/1").mkdir(parents=True)
     (tmp_path / "out/control/1/loss").touch()
 
-    def bridges(**environment):
+    def bridges(prepared="prepared", gold="gold", **environment):
         environment = {"SEEDS": "1", "SYSTEMS": "control", "START_SEED": "1", **environment}
-        return recipe("bridging/apart.sh", "prepared", "out", "gold", "en", "cs", **environment)
+        return recipe("bridging/apart.sh", prepared, "out", gold, "en", "cs", **environment)
 
     went(bridges())
     went(bridges(SEEDS="1"))
-    for name, value in (("START_SEED", "2"), ("START_SEED", ""), ("START", "9"), ("UPDATES", "9")):
-        reason = "out has runs of START=5700 UPDATES=2000 START_SEED=1, and not of START="
-        assert refused(bridges(**{name: value}), reason, "give another OUT")
+    reason = f"out has runs of PREPARED={tmp_path}/prepared GOLD={tmp_path}/gold START=5700 UPDATES=2000 START_SEED=1, "
+    others = {"START_SEED": "2"}, {"START_SEED": ""}, {"START": "9"}, {"UPDATES": "9"}, {"prepared": "x"}, {"gold": "x"}
+    for other in others:
+        assert refused(bridges(**other), f"{reason}and not of PREPARED=", "give another OUT")
     assert [path.name for path in (tmp_path / "out").glob("start-*")] == ["start-1"]
 
 
@@ -226,7 +227,8 @@ def test_source_of_ones_own_that_is_edited_is_trained_anew(recipe, tmp_path):
     out, mine = tmp_path / "out", tmp_path / "mine"
     for folder in (out / "corpus", mine / "parts"):
         folder.mkdir(parents=True)
-    (mine / "__init__.py").write_text("")
+    register = 'register_architecture("mine", base="rnnsearch")'
+    (mine / "__init__.py").write_text(f"from fairseq_attnvariants.variants import register_architecture\n{register}\n")
     (mine / "parts/one.py").write_text("SIZE = 1\n")
 
     def order(archs, **environment):

@@ -45,7 +45,8 @@ own=()
 for system in "${chosen[@]}"; do [ -n "${systems[$system]-}" ] || own+=("$system"); done
 if [ ${#own[@]} -gt 0 ]; then
   python -W ignore - "$user_dir" "$name" "${own[@]}" <<'END'
-import argparse, sys
+import argparse, logging, sys
+logging.disable(logging.INFO)
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.utils import import_user_module
 from fairseq_attnvariants.registry import nearest
