@@ -201,7 +201,7 @@ def generator_of(model, task, arguments):
     return run
 
 
-def report(title, unit, work, times, reference, extra, arguments):
+def report(title, unit, work, times, reference, extra):
     print(f"\n{title}: {unit} per second, and the ratio to {reference} of the same round")
     rows = {}
     for arch, rounds in times.items():
@@ -245,7 +245,7 @@ def main():
             if turn:  # the first round warms up
                 training[name].append(seconds)
         print(f"\rtraining: round {turn} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
-    figures = {"training": report("training", "target words", words, training, arguments.reference, extra, arguments)}
+    figures = {"training": report("training", "target words", words, training, arguments.reference, extra)}
 
     if not arguments.train_only:
         generation = {name: [] for name in names}
@@ -257,7 +257,7 @@ def main():
                     generation[name].append(seconds)
         sentences = samples[0]["nsentences"]
         title = f"generation, beam {arguments.beam}, 20 words a sentence"
-        figures["generation"] = report(title, "sentences", sentences, generation, arguments.reference, {}, arguments)
+        figures["generation"] = report(title, "sentences", sentences, generation, arguments.reference, {})
     if arguments.json:
         with open(arguments.json, "w") as out:
             json.dump({"device": device_name, "arguments": vars(arguments), **figures}, out, indent=1)

@@ -479,6 +479,7 @@ def test_pictures_are_of_what_every_system_has(sweep):
     (["--curve-measure", "bleu", "--curves", "c.png"], "has 'bleu' of a validation"),
     (["--gen-subset", "test", "test"], "--gen-subset test is given twice"),
     (["--gen-subset", "--measure", "accuracy"], "--measure is of test sets: name a --gen-subset"),
+    (["--data", "bin", "--gen-subset"], "--data is of translations, and no measure here reads any"),
     (["--gen-subset", "--beam", "2"], "--beam is of translations, and no measure here reads any"),
     (["--measure", "x=scores", "--tokenize", "13a"], "--tokenize is of translations"),
     (["--tokenize", "13a"], "--tokenize 13a would cut the reference's <<unk>>: give the text, with --reference"),

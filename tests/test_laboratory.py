@@ -106,6 +106,13 @@ def test_the_dials_turn_what_they_say(texts):
         assert all(sum(word.side == "cognate" for word in pair.target) == share / 25 for pair in pairs)
 
 
+def test_rare_words_need_their_sentences(tmp_path):
+    command = [sys.executable, str(LABORATORY / "make_corpus.py"), "rare", str(tmp_path / "text"), "--train", "500"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "--train 500: the rare words alone are in 1120 sentences" in done.stderr
+    assert not (tmp_path / "text").exists()
+
+
 def test_words_are_as_rare_as_they_say_and_cognates_and_names_to_test_are_new():
     rng = random.Random(3)
     train = language.TASKS["rare"].train(rng, 1500)
