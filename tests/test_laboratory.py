@@ -6,6 +6,7 @@ import math
 import os
 import random
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 

@@ -201,6 +201,9 @@ def test_what_does_not_say_what_was_copied_is_refused(command, tmp_path, capfd):
     (tmp_path / "dict.txt").write_text("the 9\n")
     assert main([*command(), "--copied", str(tmp_path / "dict.txt")]) == 2
     assert "hard alignments, which do not say what was copied: run fairseq-generate with" in capfd.readouterr().err
+    joined = SOFT.partition("S-1")[0].replace("<unk> der <unk> hund", "<unk> der hund")
+    assert main([*command(joined, "the <unk> Ada met Bob\n"), "--copied", str(tmp_path / "dict.txt")]) == 2
+    assert "no hypothesis has an attention that fits its words, which --copied reads" in capfd.readouterr().err
     assert main([*command(SOFT), "--copied", str(tmp_path / "raw")]) == 2
     assert "raw, line 1: no word and count: give dict.TARGET.txt of fairseq-preprocess" in capfd.readouterr().err
 
