@@ -8,15 +8,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from torch import Tensor, nn
 
-from .implied import (
-    SourceWidths,
-    bidirectional_layers,
-    filters,
-    histories,
-    layers_inside,
-    source_widths,
-    two_levels,
-)
+from .implied import SourceWidths, bidirectional_layers, filters, histories, layers_inside, source_widths, two_levels
 from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened

@@ -113,9 +113,8 @@ class FusedLayer(Layer, nn.RNNBase):
         weight: Any = self.weight_ih_l0
         start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.vectors, dim=-1))
         packed = PackedSequence(data.to(weight.dtype), torch.tensor(sizes))
-        with torch.autocast(
-            weight.device.type, enabled=False
-        ):  # it would run them in float16 whatever type it was given
+        # autocast would run them in float16 whatever type they were given
+        with torch.autocast(weight.device.type, enabled=False):
             outputs, final = self.kernels.forward(self, packed, start if len(start) > 1 else start[0])
         return outputs.data, torch.cat(final, dim=-1) if len(start) > 1 else final
 
