@@ -233,7 +233,10 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch="first",
     )
     readout: Optional[str] = option(
-        "readout: deep output with maxout, tanh, or two layers of relu", rnnsearch="maxout", names=READOUTS
+        "readout: deep output with maxout, the sum of state, word and context ('linear') or its tanh, or two layers of "
+        "relu",
+        rnnsearch="maxout",
+        names=READOUTS,
     )
     adaptive_gru_released: Optional[bool] = option(
         "ablation: the decoder's second adaptive GRU as in its authors' released code, where 1-g scales the whole "
@@ -378,7 +381,7 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     init: Optional[INIT] = option(  # type: ignore[valid-type]
         "initial values of matrices that are not orthogonal: 'normal', with --init-std, or 'uniform' between "
-        "±√(6 / (in + out))",
+        "±√(6 / (in + out)), embeddings between ±0.01",
         rnnsearch="normal",
     )
     init_std: Optional[float] = option(
@@ -409,13 +412,14 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     compute_dtype: COMPUTE_DTYPE = option(  # type: ignore[valid-type]
         "number type of the matrix products in training; with 'bfloat16' parameters, states and softmax stay float32; "
-        "'auto' times products of the model's sizes at the start and takes the quicker one, and a training that goes "
-        "on keeps it",
+        "'auto' times products of the model's sizes at the start and takes bfloat16 if it is at least 1.1 times as "
+        "fast, and a training that goes on keeps it",
         "float32",
     )
     search_dtype: SEARCH_DTYPE = option(  # type: ignore[valid-type]
         "number type of the decoder's matrix products in search, for --model-overrides: 'float32', 'bfloat16' (on CUDA "
-        "TF32), the quicker of the two ('auto'), or 'int8', which rounds more and is quicker for wide models on some",
+        "TF32), bfloat16 where it is at least 1.1 times as fast ('auto'), or 'int8', which rounds more and is quicker "
+        "for wide models on some",
         "float32",
     )
     coverage_penalty: float = option(
@@ -431,7 +435,8 @@ class AttentionRNNConfig(FairseqDataclass):
         bound=at_least(0, "off"),
     )
     compile: bool = option(
-        "let torch.compile make fewer and larger kernels of a decoder step in training; needs a compiler", False
+        "let torch.compile make fewer and larger kernels of a decoder step in training; needs torch 2.3 and a compiler",
+        False,
     )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")

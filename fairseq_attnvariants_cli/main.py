@@ -27,7 +27,7 @@ FOLDERS = {
 }
 # a module is imported only when its subcommand is asked for, and torch and fairseq only where that runs a model
 SUBCOMMANDS = {
-    "lexicon": "make the word table of replace-unk from the training text",
+    "lexicon": "make a word table from the training text, for replace-unk or for shortlists",
     "replace-unk": "replace the UNKs in what fairseq-generate printed",
     "align": "word alignments from attention, under forced decoding",
     "aer": "alignment error rates of what align wrote",
@@ -38,9 +38,9 @@ SUBCOMMANDS = {
     "attention": "draw the attention on one sentence, of one or several models",
     "attribute": "what each source word adds to each target word, and how far attention agrees with it",
     "similarity": "the share of source words that are similar to their translations, from attention via attention",
-    "gates": "what adaptive weighting weighs, by word or by tag",
+    "gates": "what adaptive weighting and context gates weigh, and what CondDec has left, by word or by tag",
     "neighbours": "the target words nearest to source words that the direct bridge has mapped",
-    "score": "BLEU, chrF, TER, 1-gram BLEU and accuracy, with paired bootstrap and by source length",
+    "score": "BLEU, chrF, TER, 1-gram BLEU and accuracy, with paired bootstrap; words and sentences in groups",
     "compare": "a page with the translations of several systems side by side",
     "results": "one table of many runs: means and differences over seeds with their intervals, verdicts, curves",
     "tune": "the length penalty and the coverage penalty that suit a validation set",

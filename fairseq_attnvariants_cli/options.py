@@ -97,9 +97,9 @@ def add_beam_options(parser: argparse.ArgumentParser) -> None:
         "--max-len-a",
         metavar="A",
         type=penalty,
-        help="a translation of a source of x tokens has up to Ax + B (default: 0)",
+        help="a translation of a source of x tokens has up to Ax + B (default: 0; to characters 3, from subwords 12)",
     )
-    parser.add_argument("--max-len-b", metavar="B", type=positive, help="see A (default: 200; of characters more)")
+    parser.add_argument("--max-len-b", metavar="B", type=positive, help="see A (default: 200)")
 
 
 def settle_search(options: argparse.Namespace) -> None:
