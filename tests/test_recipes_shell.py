@@ -53,6 +53,12 @@ STUBS = {
           *tokenise.py) cat ;;
           tag.py) exec tag ;;
           ../../benchmarks/*) ;;
+          ../demo/demo.py)
+            mkdir -p demo/de/text
+            for language in en de; do
+              for split in train test; do cp TEXT/$split.$language demo/de/text/; done
+              cp TEXT/val.$language demo/de/text/valid.$language
+            done ;;
           *) exec {sys.executable} "$@" ;;
         esac""",
 }
