@@ -84,6 +84,11 @@ def two_levels(cfg) -> bool:
     return cfg.attention_via and not cfg.attention_via_words_alone
 
 
+def cell_options(cfg) -> List[str]:
+    """The options that name the cells which the model has."""
+    return ["encoder_cell", "decoder_cell", *["encoder_char_cell"] * (cfg.encoder_type == "hierarchical")]
+
+
 def bidirectional_layers(cfg) -> int:
     """How many encoder layers have both directions."""
     return min(cfg.encoder_bidirectional_layers or cfg.encoder_layers, cfg.encoder_layers)

@@ -12,7 +12,16 @@ import torch
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
-from .implied import bidirectional_layers, chosen_parts, filters, histories, layers_inside, source_widths, two_levels
+from .implied import (
+    bidirectional_layers,
+    cell_options,
+    chosen_parts,
+    filters,
+    histories,
+    layers_inside,
+    source_widths,
+    two_levels,
+)
 from .nn.attention import NORMALIZERS, SCORES
 from .nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell, GRUCell
 from .nn.windows import WINDOWS
@@ -229,9 +238,7 @@ def unread(cfg) -> List[str]:
 
     It is not refused, as checkpoints may have such.
     """
-    cells = [CELLS[cfg.encoder_cell], CELLS[cfg.decoder_cell]]
-    if cfg.encoder_type == "hierarchical":
-        cells.append(CELLS[cfg.encoder_char_cell])
+    cells = [CELLS[getattr(cfg, option)] for option in cell_options(cfg)]
     in_histories = not {"state", "coverage_gru"}.isdisjoint(histories(cfg))
     convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
     hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
@@ -288,10 +295,9 @@ def _with_implied(cfg) -> SimpleNamespace:
 
     of_layers = "context_to_layers", "readout_all_layers", "initial_state_per_layer"
     scaling_decoder = "--layer-norm" if read["layer_norm"] == "all" else first("context_gate")
-    scaling = {"encoder_cell": first("layer_norm"), "decoder_cell": scaling_decoder}
-    if read["encoder_type"] == "hierarchical":
-        scaling["encoder_char_cell"] = scaling["encoder_cell"]
-    doubled = [option for option in scaling if scaling[option] and issubclass(CELLS[read[option]], DoubledGRUCell)]
+    scaling = {option: first("layer_norm") for option in cell_options(cfg)} | {"decoder_cell": scaling_decoder}
+    controls = (option for option in scaling if issubclass(CELLS[read[option]], DoubledGRUCell))
+    doubled = next((option for option in controls if scaling[option]), "")
     score = SCORES[read["attention_score"]]
     units = {
         "--encoder-type convolutional is segments": read["encoder_type"] == "convolutional",
@@ -304,8 +310,8 @@ def _with_implied(cfg) -> SimpleNamespace:
         least_depth=least_depth(cfg),
         inside=layers_inside(cfg),
         two_levels=two_levels(cfg),
-        doubled="".join(f"{flag(option)} {read[option]}" for option in doubled[:1]),
-        scaling="".join(scaling[option] for option in doubled[:1]),
+        doubled=doubled and f"{flag(doubled)} {read[doubled]}",
+        scaling=scaling.get(doubled),
         scaling_decoder=scaling_decoder,
         adaptive_decoder=CELLS[read["decoder_cell"]] is AdaptiveGRUCell,
         one_layer="" if cfg.decoder_layers > 1 else first(*of_layers),

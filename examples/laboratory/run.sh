@@ -41,18 +41,18 @@ chosen=("$baseline")
 for system in ${ARCHS:-${all[*]}}; do [ "$system" = "$baseline" ] || chosen+=("$system"); done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
-own=()
-for system in "${chosen[@]}"; do [ -n "${systems[$system]-}" ] || own+=("$system"); done
-if [ ${#own[@]} -gt 0 ]; then
-  python -W ignore - "$user_dir" "$name" "${own[@]}" <<'END'
+others=() # that are no systems of the task
+for system in "${chosen[@]}"; do [ -n "${systems[$system]-}" ] || others+=("$system"); done
+if [ ${#others[@]} -gt 0 ]; then
+  python -W ignore - "$user_dir" "$name" "${others[@]}" <<'END'
 import argparse, logging, sys
 logging.disable(logging.INFO)
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.utils import import_user_module
 from fairseq_attnvariants.registry import nearest
-user_dir, task, *own = sys.argv[1:]
+user_dir, task, *others = sys.argv[1:]
 import_user_module(argparse.Namespace(user_dir=user_dir))
-for name in own:
+for name in others:
     if name not in ARCH_MODEL_REGISTRY:
         print(f"run.sh: ARCHS: {name} is no system of {task} and no architecture in {user_dir}"
               f"{nearest(name, ARCH_MODEL_REGISTRY)}", file=sys.stderr)
@@ -68,8 +68,7 @@ same_settings "$out" "TASK=$name UPDATES=$updates TRAIN=${TRAIN:-${task[train]}}
 # what is not the task's own was trained with the source as it stands in USER_DIR now
 if [ -n "${USER_DIR-}" ]; then
   source=$(cd "$user_dir" && find -L . -name '*.py' -type f -exec sha256sum {} + | LC_ALL=C sort | sha256sum | cut -d ' ' -f 1)
-  for system in "${chosen[@]}"; do
-    if [ -n "${systems[$system]-}" ]; then continue; fi
+  for system in "${others[@]}"; do
     kept=$out/$system.source
     if [ -e "$kept" ] && [ "$(< "$kept")" != "$source" ] && compgen -G "$out/$system/*/checkpoints/*.pt" > /dev/null; then
       echo "run.sh: $user_dir has changed since $system was trained: remove $out/$system and $kept, or give another OUT" >&2
