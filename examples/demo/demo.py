@@ -341,8 +341,8 @@ def fetch_font(folder: Path) -> None:
 
 
 def read_lines(path: Path) -> List[str]:
-    """The lines of a file."""
-    return [*files.read_lines(str(path))]
+    """The lines of a file, an empty one too, and nothing but line feeds taken as their ends."""
+    return path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
 
 
 def write_lines(path: Path, lines: List[str]) -> None:
