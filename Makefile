@@ -2,6 +2,7 @@
 # make demo      two systems on real text: seven minutes on two idle cores, and six to compare (LANGUAGE=de, cs, fr or zh)
 # make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
 # make test      the tests
+# make test-gpu  those that need a GPU
 # make check     lint, format and types
 # make docs      the site, in site/
 # make clean     remove .venv, demo and site
@@ -13,7 +14,7 @@ FAIRSEQ ?= fairseq==0.12.2
 LANGUAGE = de
 PIP = .venv/bin/python -m pip install -q
 
-.PHONY: install demo demo-char test check docs clean
+.PHONY: install demo demo-char test test-gpu check docs clean
 
 install: .venv/.installed
 
@@ -43,6 +44,9 @@ demo-char: .venv/.demo
 # two processes of one thread each: more threads than cores wait for one another; who is done first takes of the other's
 test: install
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist worksteal
+
+test-gpu: install
+	TEST_GPU=yes .venv/bin/python -m pytest tests/test_gpu.py
 
 check: install
 	.venv/bin/ruff check .

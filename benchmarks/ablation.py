@@ -72,18 +72,17 @@ def ratios(run, switches, arguments, clock):
 def main():
     arguments = parse()
     clock = time.process_time if arguments.cpu_time else time.perf_counter
-    device = torch.device("cpu")
     task, samples = load(arguments)
     rows = []
     for arch in arguments.archs:
-        trainer = Trainer(arch, arguments, task, device)
+        trainer = Trainer(arch, arguments, task)
         search = generator_of(trainer.model, task, arguments)
 
         def updates(clock, trainer=trainer):
-            return timed(trainer.update, samples, device, clock)
+            return timed(trainer.update, samples, clock)
 
         def searches(clock, search=search):
-            return timed(search, samples[:1], device, clock)
+            return timed(search, samples[:1], clock)
 
         fused = any(isinstance(module, nn.RNNBase) for module in trainer.model.modules())
         switches = {name: patches for name, patches in UPDATES.items() if fused or "sweeps" not in name}

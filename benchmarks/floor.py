@@ -22,6 +22,7 @@ from spread import spread
 from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
 
+CPU = torch.device("cpu")
 aten = torch.ops.aten
 PRODUCTS = {aten.mm, aten.addmm, aten.addmm_, aten.bmm, aten.baddbmm, aten.baddbmm_, aten.mv, aten.addmv_}
 PASSES = 1 + 2 + 4 + 3  # read for the norm; read and write to clip; Adam reads four numbers and writes three
@@ -84,11 +85,11 @@ def loss_alone(trainer, sample):
 def main():
     arguments = parse()
     clock = time.process_time if arguments.cpu_time else time.perf_counter
-    task, samples = load(arguments)
+    task, samples = load(arguments, CPU)
     here, there = torch.zeros(2, 2**25)
     rows = []
     for arch in arguments.archs:
-        trainer = Trainer(arch, arguments, task, torch.device("cpu"))
+        trainer = Trainer(arch, arguments, task, CPU)
         numbers = sum(p.numel() for p in trainer.model.parameters())
         trainer.update(samples[0])
         with Products() as products:

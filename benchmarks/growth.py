@@ -129,10 +129,10 @@ def measure(arguments):
             arch, shape = point
             if point not in samples:
                 options = parse_speed(lines[point])
-                task, samples[point] = load(options)
+                task, samples[point] = load(options, CPU)
                 if (arch, shape.width) not in trainers:
                     trainers[arch, shape.width] = Trainer(arch, options, task, CPU)
-            elapsed = timed(trainers[arch, shape.width].update, samples[point], CPU, time.process_time)
+            elapsed = timed(trainers[arch, shape.width].update, samples[point], time.process_time)
             if turn:  # the first round warms up
                 seconds[point].append(elapsed)
 

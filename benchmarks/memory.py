@@ -59,7 +59,7 @@ def measure(arch, line):
 def train(arch, line):
     """A trainer after two updates."""
     options = parse_speed([*line, "--batches", "1"])
-    task, (sample,) = load(options)
+    task, (sample,) = load(options, CPU)
     trainer = Trainer(arch, options, task, CPU)
     for _ in range(2):
         trainer.update(sample)

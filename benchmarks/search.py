@@ -27,7 +27,7 @@ class RandomLists:
 
     def __init__(self, vocabulary, words=1500):
         drawn = torch.randperm(vocabulary - SPECIAL, generator=torch.Generator().manual_seed(1))[: words - SPECIAL]
-        self.list = torch.cat([torch.arange(SPECIAL), drawn + SPECIAL]).sort().values
+        self.list = torch.cat([torch.arange(SPECIAL), drawn + SPECIAL]).sort().values.to(speed.DEVICE)
 
     def symbols(self, *_, **__):
         return self.list
@@ -53,7 +53,7 @@ def main():
         if key not in models:
             torch.manual_seed(1)
             arguments.more = {arch: ["--search-dtype", *dtypes]} if dtypes else {}
-            models[key] = speed.build(arch, arguments, task)[0].eval()
+            models[key] = speed.build(arch, arguments, task)[0].eval().to(speed.DEVICE)
         options = argparse.Namespace(beam=arguments.beam, max_len_b=own.words, min_len=own.words)
         generator = FairseqTask.build_generator(argparse.Namespace(target_dictionary=target), [models[key]], options)
         generators[way] = ShortlistGenerator(generator, lists) if "list" in changes else generator

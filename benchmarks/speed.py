@@ -30,6 +30,7 @@ import fairseq_attnvariants
 from fairseq_attnvariants.tasks import CharacterDictionary
 
 USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def parse(line=None):
@@ -47,7 +48,7 @@ def parse(line=None):
         metavar="ARCH=FLAGS",
         action="append",
         default=[],
-        help="more fairseq-train flags for one architecture",
+        help="more fairseq-train flags for one architecture; rnnsearch:other is a second one of rnnsearch",
     )
     parser.add_argument("--batch", type=int, default=80, help="sentences a batch")
     parser.add_argument("--length", type=int, default=14, help="mean length of the random text")
@@ -103,7 +104,7 @@ class Task:
         self.source_dictionary, self.target_dictionary = source, target
 
 
-def load(arguments):
+def load(arguments, device=DEVICE):
     """A task and its training batches."""
     if arguments.data:
         parser = options.get_training_parser()
@@ -122,12 +123,14 @@ def load(arguments):
     order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(1)).tolist()
     pool = sorted(order[: arguments.batch * arguments.batches], key=lambda i: dataset.num_tokens(i))
     groups = [pool[i : i + arguments.batch] for i in range(0, len(pool), arguments.batch)]
-    return task, [dataset.collater([dataset[i] for i in group]) for group in groups]
+    samples = [dataset.collater([dataset[i] for i in group]) for group in groups]
+    return task, [utils.move_to_cuda(sample, device) if device.type == "cuda" else sample for sample in samples]
 
 
 def build(arch, arguments, task):
     """A model of the asked-for widths and its criterion from their command line, as fairseq-train would."""
-    widths = []
+    flags, widths = arguments.more.get(arch, []), []
+    arch = arch.partition(":")[0]
     for side in ("encoder", "decoder"):
         widths += [f"--{side}-embed-dim", str(arguments.embed), f"--{side}-hidden-size", str(arguments.hidden)]
     if arch == "lstm":
@@ -136,7 +139,7 @@ def build(arch, arguments, task):
         widths += ["--compute-dtype", arguments.compute_dtype]
     loss = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
     parser = options.get_training_parser()
-    flags = ["--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths, *loss, *arguments.more.get(arch, [])]
+    flags = ["--user-dir", USER_DIR, "--arch", arch, "--dropout", "0.3", *widths, *loss, *flags]
     namespace = options.parse_args_and_arch(parser, ["none", *flags])
     cfg = convert_namespace_to_omegaconf(namespace)
     criterion = build_criterion(cfg.criterion, task)
@@ -151,7 +154,7 @@ def build(arch, arguments, task):
 class Trainer:
     """One model with its optimizer and criterion."""
 
-    def __init__(self, arch, arguments, task, device):
+    def __init__(self, arch, arguments, task, device=DEVICE):
         torch.manual_seed(1)
         model, self.criterion = build(arch, arguments, task)
         self.model = model.to(device).train()
@@ -178,13 +181,23 @@ class Trainer:
         return counter.get_total_flops() / 2
 
 
-def timed(function, samples, device, clock):
+def timed(function, samples, clock):
+    """Seconds of a function over all samples; a GPU's, with all that it was given to do."""
     start = clock()
     for sample in samples:
         function(sample)
-    if device.type == "cuda":
+    if DEVICE.type == "cuda":
         torch.cuda.synchronize()
     return clock() - start
+
+
+def peak_on_gpu(trainer, sample):
+    """GiB that an update holds at most, beside what is there already, which has the parameters and Adam's state."""
+    trainer.update(sample)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    trainer.update(sample)
+    return (torch.cuda.max_memory_allocated() - before) / 2**30
 
 
 def generator_of(model, task, arguments):
@@ -220,28 +233,28 @@ def report(title, unit, work, times, reference, extra):
 
 def main():
     arguments = parse()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     clock = time.process_time if arguments.cpu_time else time.perf_counter
     task, samples = load(arguments)
-    samples = [utils.move_to_cuda(sample) if device.type == "cuda" else sample for sample in samples]
     names = list(dict.fromkeys([arguments.reference, *arguments.archs]))
-    trainers = {name: Trainer(name, arguments, task, device) for name in names}
+    trainers = {name: Trainer(name, arguments, task) for name in names}
     middle = samples[len(samples) // 2]
     extra = {}
     for name, trainer in trainers.items():
         size = sum(p.numel() for p in trainer.model.parameters()) / 1e6
         extra[name] = {"Mparams": size, "Mmadd/word": trainer.multiply_adds(middle) / middle["ntokens"] / 1e6}
+        if DEVICE.type == "cuda":
+            extra[name]["peak GiB"] = peak_on_gpu(trainer, middle)
     base = extra[arguments.reference]["Mmadd/word"]
     for row in extra.values():
         row["madd ratio"] = row["Mmadd/word"] / base
-    device_name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    device_name = torch.cuda.get_device_name() if DEVICE.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(f"{device_name}, torch {torch.__version__}, {arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}")
 
     words = sum(sample["ntokens"] for sample in samples)
     training = {name: [] for name in names}
     for turn in range(arguments.rounds + 1):
         for name, trainer in trainers.items():
-            seconds = timed(trainer.update, samples, device, clock)
+            seconds = timed(trainer.update, samples, clock)
             if turn:  # the first round warms up
                 training[name].append(seconds)
         print(f"\rtraining: round {turn} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
@@ -252,7 +265,7 @@ def main():
         runs = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
         for turn in range(arguments.rounds + 1):
             for name, run in runs.items():
-                seconds = timed(run, samples[:1], device, clock)
+                seconds = timed(run, samples[:1], clock)
                 if turn:
                     generation[name].append(seconds)
         sentences = samples[0]["nsentences"]

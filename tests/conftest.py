@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import logging
+import os
 import sys
 import warnings
 from functools import cache
@@ -14,6 +15,9 @@ import corpus
 import hypothesis
 import pytest
 import torch
+
+if "TEST_GPU" not in os.environ:  # of test_gpu.py: all others run on a CPU, whatever there is beside it
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -47,7 +47,7 @@ SHORT = {
 def warm():
     """A folder of fairseq's commands, and this package's, that start at once."""
     folder = tempfile.TemporaryDirectory()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **MALLOC}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **MALLOC}
     process = subprocess.Popen([sys.executable, Path(__file__).with_name("warm.py"), folder.name], env=environment)
     atexit.register(folder.cleanup)
     atexit.register(process.terminate)

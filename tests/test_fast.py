@@ -9,8 +9,7 @@ from conftest import COMPOSED, batch, build
 
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
 from fairseq_attnvariants.build import speed_up
-from fairseq_attnvariants.nn import attention
-from fairseq_attnvariants.nn.fast import deferred, projected
+from fairseq_attnvariants.nn.fast import deferred, energies, projected
 from fairseq_attnvariants.nn.histories import CoverageHistory
 from fairseq_attnvariants.nn.readout import MaxoutReadout
 from fairseq_attnvariants.registry import Widths
@@ -31,7 +30,7 @@ def gradients(model, *more):
 def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
     model = build(name, scale=0.5, decoder_layers=2).double().eval()
     monkeypatch.setattr(deferred, "MANY", many)
-    monkeypatch.setattr(attention, "BLOCK", block)
+    monkeypatch.setattr(energies, "BLOCK", block)
     found = gradients(model)
     noted = []
     monkeypatch.setattr(deferred.Notes, "add", lambda *note: noted.append(note))

@@ -505,19 +505,6 @@ def test_embeddings_in_annotations_are_dropped_out_once():
     assert 0.27 < annotations[..., :-64].eq(0).float().mean() < 0.33
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("name", ALL)
-def test_on_a_gpu(name):
-    """Outputs and gradients are those of a CPU."""
-    model, found = build(name, scale=0.5).train(), {}
-    for device in ("cpu", "cuda"):
-        logits, _ = model.to(device)(*(tensor.to(device) for tensor in batch()))
-        logits.square().sum().backward()
-        found[device] = {"logits": logits.cpu(), **{part: p.grad.cpu() for part, p in model.named_parameters()}}
-        model.zero_grad()
-    torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-3, atol=1e-4)
-
-
 PLACES = [
     ("encoder_dropout_in", "rnnsearch", lambda model: model.encoder.network, {}),
     ("encoder_dropout_out", "rnnsearch", lambda model: model.encoder.network.rnn.layers[1], dict(encoder_layers=2)),

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -9,14 +10,9 @@ from conftest import batch, build
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn import cells as kinds
-from fairseq_attnvariants.nn.attention import (
-    NORMALIZERS,
-    AdditiveAttention,
-    by_blocks,
-    real_positions,
-)
+from fairseq_attnvariants.nn.additive import additive_energies
+from fairseq_attnvariants.nn.attention import NORMALIZERS, AdditiveAttention, real_positions
 from fairseq_attnvariants.nn.cells import (
     AdaptiveGRUCell,
     ContextGatedCell,
@@ -28,6 +24,8 @@ from fairseq_attnvariants.nn.cells import (
 )
 from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
+from fairseq_attnvariants.nn.fast import energies as fast_energies
+from fairseq_attnvariants.nn.fast.energies import kept_small
 from fairseq_attnvariants.nn.histories import DistanceHistory, Past, uniform_weights
 from fairseq_attnvariants.nn.init import Scheme
 from fairseq_attnvariants.nn.layers import Layers, SteppedLayer
@@ -42,20 +40,31 @@ def double(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
-@pytest.mark.parametrize("long", [1, 2**14])  # by tanh, and by its sigmoid
 @pytest.mark.parametrize("hypotheses", [1, 2])
-def test_gradient_of_the_energies(hypotheses, long, monkeypatch):
-    """The backward pass computes what is between again."""
-    monkeypatch.setattr(attention, "BLOCK", 24)  # two sentences
-    monkeypatch.setattr(attention, "LONG", long)
+def test_gradient_of_the_energies(hypotheses, monkeypatch):
+    """The backward pass computes what is between again, and is the plain equation's."""
+    monkeypatch.setattr(fast_energies, "BLOCK", 24)  # two sentences
     inputs = double(3, hypotheses, 3), double(3, 4, 3), double(3)
     features = double(3, hypotheses, 4, 2), double(3, 2), double(3, hypotheses, 4, 1), double(3, 1)
 
-    def energies(query, keys, vector, *features):
-        return by_blocks(query, keys, vector, *zip(features[::2], features[1::2]))
+    def energies(of, query, keys, vector, *features):
+        return of(query, keys, vector, *zip(features[::2], features[1::2]))
 
     for more in ((), features):
-        assert torch.autograd.gradcheck(energies, (*inputs, *more))
+        assert torch.autograd.gradcheck(partial(energies, kept_small), (*inputs, *more))
+        found, plain = (energies(of, *inputs, *more) for of in (kept_small, additive_energies))
+        torch.testing.assert_close(found, plain)
+        weights = torch.randn_like(plain)
+        expected = torch.autograd.grad(plain, [*inputs, *more], weights)
+        torch.testing.assert_close(torch.autograd.grad(found, [*inputs, *more], weights), expected)
+
+
+def test_a_step_keeps_the_arguments_of_its_energies_alone():
+    kept = []
+    query, keys, vector = double(2, 1, 3), double(2, 5, 3), double(3)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda kept: kept):
+        kept_small(query, keys, vector)
+    assert [id(tensor) for tensor in kept] == [id(tensor) for tensor in (query, keys, vector)]
 
 
 CELLS = pytest.mark.parametrize("cell", [GRUCell, AdaptiveGRUCell, LSTMCell])

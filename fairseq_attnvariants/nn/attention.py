@@ -7,81 +7,24 @@ may look, and a normalizer makes weights of the energies there.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from functools import partial
-from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional
+from typing import Any, ClassVar, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from ..registry import Part, Registry, Widths
+from .additive import KeyFeatures
 from .cells import plus
-from .histories import Histories, History, KeyFeatures
+from .fast.energies import kept_small
+from .histories import Histories, History
 from .layer_norm import at_least_float32, layer_norm
 from .state import Encoded, Memory, State, grouped
 from .windows import Window
-
-BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
-LONG = 2**14  # numbers of a sentence in it from which on memory counts for more than time
 
 
 def real_positions(padding_mask: Tensor) -> Tensor:
     """``j``: real tokens counted from 1, whichever side the padding is on, ``B x S``, float32."""
     return torch.cumsum(~padding_mask, dim=1).float()
-
-
-def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
-    """``e_ij = v·tanh(query + keys + Σ matrix features)``, float32 or better.
-
-    (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6.)
-
-    Args:
-        query: ``B x k x A``.
-        keys: ``B x S x A``.
-        vector: ``v``, ``A``.
-        features: of the histories, each ``B x k x S x f`` and a matrix ``A x f``.
-
-    Returns:
-        ``B x k x S``.
-    """
-    total = query.unsqueeze(2) + keys.unsqueeze(1)  # B x k x S x A
-    for values, matrix in features:
-        total = total + F.linear(values.to(matrix.dtype), matrix)
-    with torch.autocast(total.device.type, enabled=False):
-        return tanh_product(at_least_float32(total), at_least_float32(vector))
-
-
-def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
-    """``v·tanh(x) = 2 v·σ(2x) - Σv``, because PyTorch's σ takes a third of the time of its tanh on a CPU.
-
-    ``...`` of values ``... x A``, which are overwritten, because they are large, and a vector ``A``.  In training with
-    :data:`LONG` sentences it is ``tanh``, which leaves the C library fewer holes in memory.
-    """
-    if torch.is_grad_enabled() and values[0].numel() > LONG:
-        return values.tanh_() @ vector
-    return 2 * (values.mul_(2).sigmoid_() @ vector) - vector.sum()
-
-
-def compiling() -> bool:
-    """Whether ``torch.compile`` looks on, which there is in torch 2.3 and later."""
-    return getattr(torch.compiler, "is_compiling", bool)()
-
-
-def by_blocks(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
-    """As :func:`additive_energies`, of which only the arguments are kept: the backward pass computes the rest again.
-
-    What there is in between would be the largest tensor of training, kept once a step.  On a CPU it is made for a few
-    sentences at a time, so that it fits the processor's cache and leaves no large holes in memory.
-    """
-    on_cpu = keys.device.type == "cpu" and not compiling()
-    size = max(1, BLOCK // (query.size(1) * keys[0].numel())) if on_cpu else len(keys)
-    energies: Callable[..., Tensor] = additive_energies
-    if torch.is_grad_enabled():
-        energies = partial(checkpoint, energies, use_reentrant=False, preserve_rng_state=False)
-    matrices = [matrix for _, matrix in features]
-    blocks = zip(*(rows.split(size) for rows in (query, keys, *(values for values, _ in features))))
-    return torch.cat([energies(own, k, vector, *zip(values, matrices)) for own, k, *values in blocks])
 
 
 class Normalizer(Part, nn.Module):
@@ -257,7 +200,7 @@ class Attention(Part, nn.Module):
         terms = (history.energy_term(past) for history, past in pasts)
         energies = plus(energies, *terms)  # B x k x S, or h x B x k x S
         attended = self.read(self.normalizer(energies, *self.window(query, memory, state)), memory)
-        return attended._replace(context=attended.context.to(query.dtype))
+        return Attended(attended.context.to(query.dtype), *attended[1:])
 
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         """What weights as :meth:`energies` find in the memory."""
@@ -280,7 +223,7 @@ class AdditiveAttention(Attention):
         self.vector = nn.Parameter(torch.empty(widths.attention))
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        return by_blocks(query, keys, self.vector, *features)
+        return kept_small(query, keys, self.vector, *features)
 
 
 @register_score("dot")
@@ -399,7 +342,9 @@ class AttentionViaAttention(nn.Module):
         else:
             guide = None if self.lower.guide is None else self.lower.guide(upper.context)
         lower = self.lower(query, memory, state, guide)
-        return lower._replace(context=torch.cat([upper.context, lower.context], dim=1), upper_weights=upper.weights)
+        return Attended(
+            torch.cat([upper.context, lower.context], dim=1), lower.weights, upper.weights, lower.head_weights
+        )
 
 
 def by_head(values: Tensor, heads: int) -> Tensor:

@@ -103,7 +103,7 @@ class Cell(Part, nn.Module):
 
     def output(self, state: Tensor) -> Tensor:
         """What other parts read of a state: ``h``, ``... x n``."""
-        return state.chunk(self.vectors, dim=-1)[0]
+        return state if self.vectors == 1 else state.chunk(self.vectors, dim=-1)[0]
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """An input that is known before the loop, ``... x gates·n``; normalised, if it is the only one."""
@@ -152,10 +152,10 @@ class GRUCell(Cell):
         nn.init.constant_(bias[: 2 * self.hidden_dim], scheme.gate_bias)  # reset and update gate
 
     def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
-        reset_x, update_x, candidate_x = inputs.chunk(3, dim=-1)  # N x n
-        reset_h, update_h, candidate_h = recurrent.chunk(3, dim=-1)  # N x n
-        reset = (reset_x + reset_h).sigmoid_()
-        update = (update_x + update_h).sigmoid_()
+        parts = [2 * self.hidden_dim, self.hidden_dim]
+        gates_x, candidate_x = inputs.split(parts, dim=-1)  # N x 2n and N x n
+        gates_h, candidate_h = recurrent.split(parts, dim=-1)
+        reset, update = (gates_x + gates_h).sigmoid_().chunk(2, dim=-1)  # N x n
         # a copy of a part, so that for the backward pass it is kept and not the whole
         candidate = torch.addcmul(candidate_x, reset, candidate_h.contiguous()).tanh_()
         return torch.lerp(candidate, previous, update)

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..registry import ConfigurationError, Part, Registry, Widths
+from .additive import KeyFeatures
 from .cells import GRUCell
 from .layer_norm import at_least_float32
 from .state import Memory, State, grouped
-
-KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
 
 
 class Past(NamedTuple):

@@ -153,8 +153,15 @@ class Transition(nn.Module):
             condition = self.condition.decay(gate, previous, context, condition)  # sd_i
             hidden = hidden + self.condition(condition)
         carried = self.attention.histories.next(memory, state, attended.weights, self.last.output(previous))
-        return state._replace(
-            hidden=hidden, step=state.step + 1, query=own, condition=condition, histories=carried, **attended._asdict()
+        return State(  # not _replace, of which the compiler of torch 2.11 makes an empty one
+            hidden=hidden,
+            step=state.step + 1,
+            query=own,
+            condition=condition,
+            above=state.above,
+            histories=carried,
+            readout=state.readout,
+            **attended._asdict(),
         )
 
     def attended_word(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..attention import WeightedSum, compiling
+from ..attention import WeightedSum
 from ..state import grouped
+from . import compiling
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later, which can also say which backward pass it is
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold

@@ -1,0 +1,101 @@
+"""On a GPU, where there is one and ``TEST_GPU`` is in the environment, everything is as on a CPU.
+
+Commands are processes of their own: one forked from another that has seen the GPU could not use it.
+"""
+
+import subprocess
+
+import pytest
+import torch
+from conftest import COMPOSED, batch, build
+from corpus import SCRIPTS, USER_DIR, train_arguments
+
+from fairseq_attnvariants.guards.loading import load
+from fairseq_attnvariants.variants import VARIANTS
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU, and TEST_GPU in the environment")
+SMOOTHED = "label_smoothed_cross_entropy"
+
+
+def run(command, *arguments):
+    done = subprocess.run([SCRIPTS / command, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
+def test_outputs_and_gradients_are_those_of_a_cpu(name):
+    model, found = build(name, scale=0.5).train(), {}
+    for device in ("cpu", "cuda"):
+        logits, _ = model.to(device)(*(tensor.to(device) for tensor in batch()))
+        logits.square().sum().backward()
+        found[device] = {"logits": logits.cpu(), **{part: p.grad.cpu() for part, p in model.named_parameters()}}
+        model.zero_grad()
+    torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-3, atol=1e-4)
+
+
+def test_no_tensor_of_all_steps_sources_and_widths_is_kept():
+    """Of twice the steps an update holds little more than twice as much, and no block of energies of each."""
+    model = build("rnnsearch", scale=0.5, attention_dim=512).train().cuda()
+    held = []
+    for steps in (10, 20):
+        sample = [tensor.cuda() for tensor in batch((60,) * 40, (steps,) * 40)]
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        logits, _ = model(*sample)
+        held.append(torch.cuda.memory_allocated() - before)
+    assert held[1] - held[0] < 10 * 40 * 60 * 512 * 4 / 4  # a quarter of ten steps' blocks
+
+
+def train(data, save_dir, arch, *more):
+    arguments = train_arguments(data, save_dir, "--distributed-world-size", "1", *more, arch=arch)
+    arguments.remove("--cpu")
+    return run("fairseq-train", *arguments)
+
+
+@pytest.mark.parametrize("arch,more", [
+    ("rnnsearch_star", ["--fp16"]),
+    ("rnnsearch_star", ["--amp"]),
+    ("rnnsearch_star", ["--compute-dtype", "bfloat16"]),
+    ("rnnsearch_star", ["--compute-dtype", "auto"]),
+    ("rnnsearch_star", ["--compile"]),
+    ("dl4mt", ["--recompute-steps", "2", "--fp16"]),
+    ("conddec_rnnatt", ["--criterion", f"{SMOOTHED}_with_fertility", "--fp16"]),
+    ("conddec_rnnatt", ["--criterion", f"{SMOOTHED}_with_fertility", "--amp"]),
+    ("bridge_direct", ["--criterion", f"{SMOOTHED}_with_bridging", "--fp16"]),
+    ("recatt", ["--amp"]),
+    ("pointer_generator", ["--fp16"]),
+    ("adaptive_both", ["--fp16"]),
+])  # fmt: skip
+def test_trains(arch, more, data, tmp_path):
+    out = train(data, tmp_path, arch, "--max-epoch", "4", *more)
+    losses = [float(line.split("| loss ")[1].split()[0]) for line in out.splitlines() if "valid on" in line]
+    assert len(losses) == 4 and losses[-1] < losses[0]
+
+
+def test_a_training_goes_on_as_if_it_had_not_stopped(data, tmp_path):
+    train(data, tmp_path / "once", "rnnsearch_star", "--max-epoch", "2")
+    for epochs in "12":
+        train(data, tmp_path / "twice", "rnnsearch_star", "--max-epoch", epochs)
+    once, twice = (load(tmp_path / kind / "checkpoint_last.pt")["model"] for kind in ("once", "twice"))
+    torch.testing.assert_close(once, twice, rtol=1e-4, atol=1e-5)
+
+
+def test_translations_are_those_of_a_cpu(data, tmp_path):
+    train(data, tmp_path, "rnnsearch_star", "--max-epoch", "10")
+    common = [data, "--user-dir", USER_DIR, "--path", tmp_path / "checkpoint_last.pt", "--max-len-b", "10"]
+    ways = {"gpu": [], "cpu": ["--cpu"], "half": ["--fp16"], "list": ["--print-alignment", "hard"]}
+    found = {}
+    for name, more in ways.items():
+        lines = run("fairseq-generate", *common, *more).splitlines()
+        found[name] = sorted(line.split("\t")[::2] for line in lines if line.startswith("H-"))
+    assert len(found["cpu"]) == 12
+    assert found["gpu"] == found["cpu"] == found["list"]
+    assert sum(one != other for one, other in zip(found["half"], found["cpu"])) <= 1
+    path = ["--path", tmp_path / "checkpoint_last.pt"]
+    alignments = []
+    for name in ("--cpu", None):
+        output = tmp_path / f"{name}.align"
+        run("fairseq-attnvariants", "align", data, *path, "--output", output, *filter(None, [name]))
+        alignments.append(output.read_text())
+    assert alignments[0] == alignments[1]
