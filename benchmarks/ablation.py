@@ -18,10 +18,11 @@ from spread import spread
 from tabulate import tabulate
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_attnvariants.models import attention_rnn
-from fairseq_attnvariants.nn import attention, layers
-from fairseq_attnvariants.nn.fast import deferred, loop
+from fairseq_attnvariants.nn import additive, attention, layers
+from fairseq_attnvariants.nn.fast import deferred, energies, loop
 from fairseq_attnvariants.nn.state import reorder
 
 
@@ -38,12 +39,21 @@ def without(kind, replacement=loop._replacement):
     return [(loop, "_replacement", lambda part: None if isinstance(part, kind) else replacement(part))]
 
 
-TANH = [(attention, "tanh_product", lambda values, vector: values.tanh_() @ vector)]
+def checkpointed(*arguments):
+    """What only keeps its arguments, too, in PyTorch's way."""
+    return checkpoint(additive.additive_energies, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+
+TANH = [
+    (additive, "tanh_product", lambda values, vector: values.tanh_() @ vector),
+    (energies, "tanh_", torch.Tensor.tanh_),
+]
 # what is put in the place of each
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
     "of these, those of attention's values": without(attention.WeightedSum),
-    "energies by blocks of sentences": [(attention, "BLOCK", 2**62)],
+    "energies' own backward pass": [(attention, "kept_small", checkpointed)],
+    "energies by blocks of sentences": [(energies, "BLOCK", 2**62)],
     "attention's tanh as a sigmoid": TANH,
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
 }

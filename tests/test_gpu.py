@@ -73,6 +73,18 @@ def test_trains(arch, more, data, tmp_path):
     assert len(losses) == 4 and losses[-1] < losses[0]
 
 
+def test_bfloat16_as_hydra_has_it(data, tmp_path, monkeypatch):
+    """fairseq-train's --bf16 means a TPU."""
+    monkeypatch.chdir(tmp_path)
+    widths = [f"model.{side}_{width}=16" for side in ("encoder", "decoder") for width in ("embed_dim", "hidden_size")]
+    out = run(
+        "fairseq-hydra-train", "--config-dir", f"{USER_DIR}/config", "--config-name", "train", "common.bf16=true",
+        f"common.user_dir={USER_DIR}", f"task.data={data}", f"checkpoint.save_dir={tmp_path}", *widths,
+        "model._name=rnnsearch_star", "optimization.max_epoch=2", "distributed_training.distributed_world_size=1",
+    )  # fmt: skip
+    assert "done training" in out
+
+
 def test_a_training_goes_on_as_if_it_had_not_stopped(data, tmp_path):
     train(data, tmp_path / "once", "rnnsearch_star", "--max-epoch", "2")
     for epochs in "12":
