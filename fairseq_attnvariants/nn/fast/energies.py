@@ -5,7 +5,7 @@ computes it again.  On a CPU it is made for a few sentences at a time, so that i
 no large holes in memory.
 """
 
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterable, List, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -34,33 +34,51 @@ class _Energies(Function):
             additive_energies(own, k, vector, *zip(values, matrices))
             for own, k, *values in by_sentences(query, keys, *features[::2])
         ]
-        return torch.cat(blocks) if len(blocks) > 1 else blocks[0]
+        return joined(blocks)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         saved = ctx.saved_tensors  # once: --recompute-steps makes them when they are asked for
         query, keys, vector, *features = saved
-        matrices = features[1::2]
-        of_rows: List[List[Tensor]] = []
-        of_vector, *of_matrices = (torch.zeros_like(matrix, dtype=grad.dtype) for matrix in (vector, *matrices))
-        for own, k, energies, *values in by_sentences(query, keys, grad, *features[::2]):
-            tanh = tanh_(compared(own, k, *zip(values, matrices)))  # B x k x S x A, as is the next
-            of_vector += energies.flatten() @ tanh.flatten(0, 2)
-            inner = torch.ops.aten.tanh_backward(energies.unsqueeze(-1) * vector, tanh)
-            of_keys = inner.squeeze(1) if len(inner[0]) == 1 else inner.sum(1)
-            of_rows.append([inner.sum(2), of_keys, *(inner @ matrix.to(inner.dtype) for matrix in matrices)])
-            for total, value in zip(of_matrices, values):
-                total += inner.flatten(0, 2).T @ value.flatten(0, 2).to(inner.dtype)
-        rows = [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*of_rows)]
-        ordered = [*rows[:2], of_vector, *(part for feature in zip(rows[2:], of_matrices) for part in feature)]
+        blocks = by_sentences(query, keys, grad, *features[::2])
+        of_rows, of_shared = zip(*(gradients(vector, features[1::2], *block) for block in blocks))
+        of_query, of_keys, *of_values = map(joined, zip(*of_rows))
+        of_vector, *of_matrices = (sum(parts[1:], parts[0]) for parts in zip(*of_shared))
+        of_features = (part for feature in zip(of_values, of_matrices) for part in feature)
+        ordered = of_query, of_keys, of_vector, *of_features
         return tuple(gradient.to(part.dtype) for gradient, part in zip(ordered, saved))
 
 
-def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterator[Tuple[Tensor, ...]]:
+def gradients(
+    vector: Tensor, matrices: Sequence[Tensor], query: Tensor, keys: Tensor, grad: Tensor, *values: Tensor
+) -> Tuple[List[Tensor], List[Tensor]]:
+    """Those of what is each sentence's (query, keys and values), and of what all share (vector and matrices).
+
+    Args:
+        vector, matrices: as :func:`~..additive.additive_energies`'s.
+        query, keys, values: the same, of some sentences.
+        grad: of their energies, ``B x k x S``.
+    """
+    tanh = tanh_(compared(query, keys, *zip(values, matrices)))  # B x k x S x A, as is the next
+    inner = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * vector, tanh)
+    of_keys = inner.squeeze(1) if len(inner[0]) == 1 else inner.sum(1)
+    rows = [inner.sum(2), of_keys, *(inner @ matrix.to(inner.dtype) for matrix in matrices)]
+    flat = inner.flatten(0, 2).T
+    shared = [grad.flatten() @ tanh.flatten(0, 2), *(flat @ value.flatten(0, 2).to(flat.dtype) for value in values)]
+    return rows, shared
+
+
+def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple[Tensor, ...]]:
     """The same tensors in blocks of sentences, on a CPU; elsewhere at once."""
     size = max(1, BLOCK // (query.size(1) * keys[0].numel())) if keys.device.type == "cpu" else len(keys)
-    return zip(*(part.split(size) for part in (query, keys, *others)))
+    whole = query, keys, *others
+    return [whole] if size >= len(keys) else zip(*(part.split(size) for part in whole))
+
+
+def joined(blocks: Sequence[Tensor]) -> Tensor:
+    """Rows of blocks one after the other."""
+    return blocks[0] if len(blocks) == 1 else torch.cat(list(blocks))
 
 
 def tanh_(values: Tensor) -> Tensor:
