@@ -343,6 +343,20 @@ def check_task(name: Any) -> None:
         )
 
 
+def check_tpu(cfg) -> None:
+    """Refuse --bf16, of which fairseq makes --tpu, and --tpu itself, where there is nothing to reach one by.
+
+    Raises:
+        ConfigurationError: with what else there is.
+    """
+    if getattr(cfg, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
+        asked = "--bf16" if getattr(cfg, "bf16", False) else "--tpu"
+        raise ConfigurationError(
+            f"{asked} asks fairseq for a TPU, and torch_xla is not installed: use --compute-dtype bfloat16, or on a GPU "
+            "--fp16 or --amp"
+        )
+
+
 def check_data(cfg, task) -> None:
     """Refuse options that do not fit what a task reads, by its dictionaries: those of characters know the space.
 

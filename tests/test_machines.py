@@ -1,10 +1,12 @@
-"""Several processes and shards of data, through fairseq's own engine."""
+"""Several processes, shards of data and other machines, through fairseq's own engine."""
 
 import pytest
 import torch
 from corpus import run, train_arguments, warm
+from fairseq import options
 
 from fairseq_attnvariants.guards.loading import load
+from fairseq_attnvariants.registry import ConfigurationError
 
 UPDATES = ["--max-epoch", "2", "--dropout", "0", "--sentence-avg"]
 SMOOTHED = "label_smoothed_cross_entropy"
@@ -65,3 +67,12 @@ def test_shards(data, tmp_path):
     assert [f"{shard}/train.xx-yy" in out.stdout + out.stderr for shard in shards] == [True, True]
     state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)
     assert state["optimizer_history"][-1]["num_updates"] == 80 // 8 + 40 // 8
+
+
+@pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16", "--tpu"])
+def test_without_a_tpu_what_asks_for_one_is_refused(flag):
+    """fairseq reads --bf16 as a wish for one, and ends with an AttributeError."""
+    arguments = ["data", "--arch", "dl4mt", "--batch-size", "8", flag]
+    asked = "--tpu" if flag == "--tpu" else "--bf16"
+    with pytest.raises(ConfigurationError, match=f"^{asked} asks fairseq for a TPU.*--compute-dtype bfloat16"):
+        options.parse_args_and_arch(options.get_training_parser(), arguments)

@@ -29,7 +29,7 @@ from ..nn.readout import Prediction, Readout, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
 from ..options import AttentionRNNConfig, complete, tied
 from ..part_args import part_arguments
-from ..refusals import check, check_compiler, check_data, check_task, unread
+from ..refusals import check, check_compiler, check_data, check_task, check_tpu, unread
 from ..registry import ConfigurationError
 from ..variants import BASE, VARIANTS, fill
 from .allocation import keep_memory
@@ -461,6 +461,7 @@ def embedding(dictionary, width: int) -> nn.Embedding:
 def _register(name: str) -> None:
     def architecture(cfg) -> None:
         check_task(getattr(cfg, "task", None))
+        check_tpu(cfg)
         fill(cfg, name)
 
     architecture.__doc__ = VARIANTS[name].paper or name
