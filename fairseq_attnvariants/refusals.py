@@ -352,8 +352,8 @@ def check_tpu(cfg) -> None:
     if getattr(cfg, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
         asked = "--bf16" if getattr(cfg, "bf16", False) else "--tpu"
         raise ConfigurationError(
-            f"{asked} asks fairseq for a TPU, and torch_xla is not installed: use --compute-dtype bfloat16, or on a GPU "
-            "--fp16 or --amp"
+            f"{asked} asks fairseq for a TPU, and torch_xla is not installed: use --compute-dtype bfloat16, or on a "
+            "GPU --fp16 or --amp"
         )
 
 
