@@ -19,15 +19,15 @@ def add_dark_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dark", action="store_true", help="draw the picture in light colours on black")
 
 
-def check_drawn(options: argparse.Namespace, picture: str, *others: str) -> None:
-    """Refuse ``--dark``, and other options of a picture, where the option that names its file is not given.
+def check_drawn(options: argparse.Namespace, *others: str, plot: str = "plot") -> None:
+    """Refuse ``--dark``, and other options of a picture, where ``plot``, the option that names its file, is not given.
 
     Raises:
         UserError: that is so.
     """
     for name in ("dark", *others):
-        if getattr(options, name, None) and not getattr(options, picture):
-            raise UserError(f"--{name.replace('_', '-')} is of the picture that --{picture} names: give that, too")
+        if getattr(options, name, None) and not getattr(options, plot):
+            raise UserError(f"--{name.replace('_', '-')} is of the picture that --{plot} names: give that, too")
 
 
 @contextlib.contextmanager

@@ -202,7 +202,7 @@ def command(runs, tmp_path, monkeypatch):
 
 
 def test_models_side_by_side(command, tmp_path):
-    more = ["--line", "2", "--output", "a.png", "--html", "a.html", "--values", "a.json", "--table", "a.csv"]
+    more = ["--line", "2", "--plot", "a.png", "--html", "a.html", "--values", "a.json", "--table", "a.csv"]
     pytest.importorskip("matplotlib")
     assert main([*command, *more, "--steps", "20"]) == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
@@ -230,7 +230,7 @@ def test_own_translations_are_attributed(command, capsys):
 
 
 @pytest.mark.parametrize("more, message", [
-    (["--output", "a.png"], "--output draws one sentence: give its --line"),
+    (["--plot", "a.png"], "--plot draws one sentence: give its --line"),
     (["--method", "input-x-gradient", "--steps", "3"], "--steps is of --method integrated-gradients"),
     (["--steps", "0"], "argument --steps: 0 is not at least 1"),
     (["--line", "1000"], "and no line 1000"),

@@ -284,7 +284,7 @@ def test_the_picture_shows_words_and_gates():
 
 def test_the_picture_is_of_the_line(runs, gated, tmp_path):
     pytest.importorskip("matplotlib")
-    assert main(arguments(runs, gated, "--line", "4", "--picture", tmp_path / "p.svg")) == 0
+    assert main(arguments(runs, gated, "--line", "4", "--plot", tmp_path / "p.svg")) == 0
     picture = (tmp_path / "p.svg").read_text()
     assert picture.count("<!-- zebra -->") == picture.count("<!-- yak -->") == 2
 
@@ -292,12 +292,12 @@ def test_the_picture_is_of_the_line(runs, gated, tmp_path):
 @pytest.mark.parametrize(
     "more, message",
     [
-        (["--line", "2"], "--line is of the picture that --picture names: give that, too"),
-        (["--line", "13", "--picture", "x.png"], "test.xx has lines 1 to 12, and no line 13"),
+        (["--line", "2"], "--line is of the picture that --plot names: give that, too"),
+        (["--line", "13", "--plot", "x.png"], "test.xx has lines 1 to 12, and no line 13"),
         (["--limit", "-1"], "argument --limit: -1 is not at least 0"),
         (["--generate"], "give --reference or --generate, not both"),
         (["--source-table", "x.txt"], "x.txt: the name of a table must end in"),
-        (["--picture", "x.gif"], "must end in .png, .svg or .pdf"),
+        (["--plot", "x.gif"], "must end in .png, .svg or .pdf"),
     ],
 )
 def test_bad_input_is_refused(runs, gated, tmp_path, capfd, more, message):

@@ -245,15 +245,15 @@ def fails_otherwise(*_):
     raise RuntimeError("other")
 
 
-@pytest.mark.parametrize("line, option", [
-    ("score source --reference target --dark", "plot"),
-    ("compare source target --source source --reference target --output page.html --dark", "plot"),
-    ("gates data --path x.pt --dark", "picture"),
-    ("attribute data --path x.pt --scale-rows", "output"),
+@pytest.mark.parametrize("line", [
+    "score source --reference target --dark",
+    "compare source target --source source --reference target --output page.html --dark",
+    "gates data --path x.pt --dark",
+    "attribute data --path x.pt --scale-rows",
 ])  # fmt: skip
-def test_options_of_a_picture_that_is_not_drawn(here, capfd, line, option):
+def test_options_of_a_picture_that_is_not_drawn(here, capfd, line):
     assert main(line.split()) == 2
-    assert f"is of the picture that --{option} names: give that, too" in capfd.readouterr().err
+    assert "is of the picture that --plot names: give that, too" in capfd.readouterr().err
 
 
 def test_a_closed_standard_error_takes_nothing_else_along(here):
@@ -298,6 +298,6 @@ def test_tokenised_text_is_remarked_on_once(here, capfd):
 
 def test_matplotlib_is_asked_for_before_a_model_is_loaded(here, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for subcommand, option in (("attention", "--output"), ("gates", "--picture")):
+    for subcommand, option in (("attention", "--output"), ("gates", "--plot")):
         assert main([subcommand, "nowhere", "--path", "nowhere.pt", option, "p.png"]) == 2
         assert 'matplotlib is missing: pip install "fairseq-attnvariants[plot]"' in capfd.readouterr().err

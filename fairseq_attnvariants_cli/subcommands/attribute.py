@@ -125,18 +125,18 @@ def record(name: str, sentence: InWords) -> Dict[str, Any]:
 
 def run(options: argparse.Namespace) -> None:
     """Decode, attribute, print the table, write and draw."""
-    if options.output and options.line is None:
-        raise UserError("--output draws one sentence: give its --line")
+    if options.plot and options.line is None:
+        raise UserError("--plot draws one sentence: give its --line")
     if options.steps is not None and options.method != "integrated-gradients":
         raise UserError("--steps is of --method integrated-gradients")
-    check_drawn(options, "output", "scale_rows", "width")
+    check_drawn(options, "scale_rows", "width")
     given, shown = forced(options), names(options, options.path)
     complete = options.method == "integrated-gradients"
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, agreement=options.table))
         values = outputs.enter_context(write_whole(options.values)) if options.values else None
         browser = outputs.enter_context(write_whole(options.html)) if options.html else None
-        save = outputs.enter_context(picture(options.output, options.dark)) if options.output else None
+        save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
         from ..attribution import INPUT_X_GRADIENT, attributions, integrated
         from ..model import decoded, limits, load
 
@@ -173,7 +173,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours "
-        "--source bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --output attributions.pdf --html "
+        "--source bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --plot attributions.pdf --html "
         "attributions.html"
     )
     add_model_options(parser, several=True, ensemble=False)
@@ -189,7 +189,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_table_options(parser)
     parser.add_argument("--values", metavar="FILE", help="write attributions and attention, a JSON object a sentence")
     parser.add_argument("--html", metavar="FILE", help="write a page with the source's words shaded")
-    parser.add_argument("--output", metavar="FILE", help="draw the sentence of --line: .png, .svg or .pdf")
+    parser.add_argument("--plot", metavar="FILE", help="draw the sentence of --line: .png, .svg or .pdf")
     parser.add_argument("--width", metavar="INCHES", type=length, help=f"heat maps beyond go below (default: {WIDTH})")
     parser.add_argument("--scale-rows", action="store_true", help="scale each target word's row to the largest")
     add_dark_option(parser)

@@ -170,7 +170,7 @@ def run(options: argparse.Namespace) -> None:
     check_group_options(options, source=True)
     if options.ngrams is None and len(shown) > 1:
         options.ngrams = NGRAMS
-    check_drawn(options, "plot")
+    check_drawn(options)
     systems = [(path, read_system(path, options.remove_bpe)) for path in options.systems]
     source, reference = (
         {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}

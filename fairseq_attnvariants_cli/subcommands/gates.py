@@ -106,12 +106,12 @@ def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Decode, average, print the tables, draw."""
-    check_drawn(options, "picture", "line")
+    check_drawn(options, "line")
     given = forced(options)
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
         values = outputs.enter_context(write_whole(options.values)) if options.values else None
-        save = outputs.enter_context(picture(options.picture, options.dark)) if options.picture else None
+        save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
         from ..gated import gate_names, gates_of, read_gates, tokens_of
         from ..model import generate, limits, load, read_text
 
@@ -162,7 +162,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en "
-        "--reference bpe.test.de --remove-bpe --source-tags test.pos.en --source-table table4.csv --picture 17.pdf "
+        "--reference bpe.test.de --remove-bpe --source-tags test.pos.en --source-table table4.csv --plot 17.pdf "
         "--line 17"
     )
     add_model_options(parser, ensemble=False)
@@ -179,6 +179,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_table_options(parser, *(f"--{side}-table" for side in SIDES))
     parser.add_argument("--values", metavar="FILE", help="write each word's gates, a JSON object for each sentence")
-    parser.add_argument("--picture", metavar="FILE", help="draw the gates of one sentence as .png, .svg or .pdf")
+    parser.add_argument("--plot", metavar="FILE", help="draw the gates of one sentence as .png, .svg or .pdf")
     add_dark_option(parser)
     parser.add_argument("--line", metavar="N", type=int, help="of the picture, from 1 (default: 1)")

@@ -133,7 +133,7 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("--plot draws scores: name a --gen-subset")
     if options.plot and len(subsets) > 1 and not options.dial:
         raise UserError(f"--plot draws one test set, and there are {len(subsets)}: name one, or their --dial")
-    check_drawn(options, "curves", "curve_measure")
+    check_drawn(options, "curve_measure", plot="curves")
     if options.seed_table and not subsets:
         raise UserError("--seed-table has scores: name a --gen-subset")
     if options.dial and len(options.dial.values) != len(subsets):

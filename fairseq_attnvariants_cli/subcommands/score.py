@@ -18,7 +18,7 @@ WORDS = "train_target", "reference_tags", "alignments"  # options whose files th
 def run(options: argparse.Namespace) -> None:
     """Read, score, print the tables, draw."""
     check_group_options(options, bool(options.source))
-    check_drawn(options, "plot")
+    check_drawn(options)
     words = [f"--{name.replace('_', '-')}" for name in WORDS if getattr(options, name)]
     if (words or options.ngrams) and len(options.reference) > 1:
         raise UserError(f"{words[0] if words else '--ngrams'} needs one reference, and there are several")
