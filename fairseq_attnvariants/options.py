@@ -413,7 +413,7 @@ class AttentionRNNConfig(FairseqDataclass):
     compute_dtype: COMPUTE_DTYPE = option(  # type: ignore[valid-type]
         "number type of the matrix products in training; with 'bfloat16' parameters, states and softmax stay float32; "
         "'auto' times products of the model's sizes at the start and takes bfloat16 if it is at least 1.1 times as "
-        "fast, and a training that goes on keeps it",
+        "fast, but on a GPU float32, and a training that goes on keeps it",
         "float32",
     )
     search_dtype: SEARCH_DTYPE = option(  # type: ignore[valid-type]

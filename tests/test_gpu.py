@@ -72,6 +72,7 @@ def test_trains(arch, more, data, tmp_path):
     out = train(data, tmp_path, arch, "--max-epoch", "4", *more)
     losses = [float(line.split("| loss ")[1].split()[0]) for line in out.splitlines() if "valid on" in line]
     assert len(losses) == 4 and losses[-1] < losses[0]
+    assert ("--compute-dtype auto: float32" in out) == ("auto" in more)
 
 
 def test_bfloat16_as_hydra_has_it(data, tmp_path, monkeypatch):

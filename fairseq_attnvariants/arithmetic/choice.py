@@ -31,6 +31,11 @@ def choose(option: str, asked: str, timing: Timing) -> str:
     return asked
 
 
+def launched(model: nn.Module) -> bool:
+    """Whether what multiplies waits for what tells it to, as a GPU does for the small products of a step."""
+    return next(model.parameters()).device.type == "cuda"
+
+
 class TrainingDtype:
     """``--compute-dtype`` of a model, decided before the first batch.
 
@@ -61,7 +66,12 @@ class TrainingDtype:
                 choose("--compute-dtype", self.dtype, time_training(model))
             logger.info(f"--compute-dtype auto: {self.dtype}, as this training has computed so far")
             return
-        choice.fill_(DTYPES.index(choose("--compute-dtype", self.asked, time_training(model))))
+        if launched(model):
+            chosen = "float32"
+            logger.info("--compute-dtype auto: float32; an update waits for its launches on a GPU, and bfloat16 has more")
+        else:
+            chosen = choose("--compute-dtype", self.asked, time_training(model))
+        choice.fill_(DTYPES.index(chosen))
         if distributed.is_available() and distributed.is_initialized():
             distributed.broadcast(choice, 0)
         self.dtype = DTYPES[int(choice)]
