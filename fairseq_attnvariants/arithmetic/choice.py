@@ -68,7 +68,7 @@ class TrainingDtype:
             return
         if launched(model):
             chosen = "float32"
-            logger.info("--compute-dtype auto: float32; an update waits for its launches on a GPU, and bfloat16 has more")
+            logger.info("--compute-dtype auto: float32; a GPU waits for its launches, of which bfloat16 has more")
         else:
             chosen = choose("--compute-dtype", self.asked, time_training(model))
         choice.fill_(DTYPES.index(chosen))
