@@ -10,6 +10,7 @@ with it, and the smallest and the largest; below 1 it costs time, and is there f
 import sys
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
@@ -39,8 +40,9 @@ def without(kind, replacement=loop._replacement):
     return [(loop, "_replacement", lambda part: None if isinstance(part, kind) else replacement(part))]
 
 
-def checkpointed(*arguments):
+def checkpointed(query, keys, vector, *features):
     """What only keeps its arguments, too, in PyTorch's way."""
+    arguments = query, keys, vector, *zip(features[::2], features[1::2])
     return checkpoint(additive.additive_energies, *arguments, use_reentrant=False, preserve_rng_state=False)
 
 
@@ -52,7 +54,7 @@ TANH = [
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
     "of these, those of attention's values": without(attention.WeightedSum),
-    "energies' own backward pass": [(attention, "kept_small", checkpointed)],
+    "energies' own backward pass": [(energies, "_Energies", SimpleNamespace(apply=checkpointed))],
     "energies by blocks of sentences": [(energies, "BLOCK", 2**62)],
     "attention's tanh as a sigmoid": TANH,
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],

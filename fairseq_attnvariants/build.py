@@ -9,13 +9,14 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 from torch import Tensor, nn
 
 from .implied import SourceWidths, bidirectional_layers, filters, histories, layers_inside, source_widths, two_levels
-from .nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
+from .nn.attention import NORMALIZERS, SCORES, AdditiveAttention, AttentionViaAttention
 from .nn.bridging import DirectBridge
 from .nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from .nn.convolutional import ConvolutionalEncoder
 from .nn.copying import Copying
 from .nn.decoder import AnyReadout, Decoder, InitialState, InitialStates
 from .nn.encoder import BidirectionalEncoder, HierarchicalEncoder
+from .nn.fast.energies import kept_small
 from .nn.fast.loop import in_loop
 from .nn.fast.projected import context_readers
 from .nn.histories import HISTORIES, History
@@ -46,10 +47,12 @@ def _cell(cfg, name: str, norm: bool) -> MakeCell:
 
 
 def speed_up(module: Any) -> Any:
-    """The module, with loops as :mod:`.nn.fast` runs them; what it computes is the same."""
+    """The module, with loops and energies as :mod:`.nn.fast` has them; what it computes is the same."""
     for part in module.modules():
         if isinstance(part, Loop):
             part.in_loop = in_loop
+        if isinstance(part, AdditiveAttention):
+            part.equation = kept_small
     if isinstance(module, Decoder):
         context_readers(module)  # refuses now what search would stumble over
     return module

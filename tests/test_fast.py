@@ -39,6 +39,16 @@ def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
     assert not noted
 
 
+@pytest.mark.parametrize("name", ["rnnsearch", "recatt", "ava", "dl4mt"])
+def test_no_step_keeps_what_its_energies_are_made_of(name):
+    """``B x k x S x A``."""
+    kept = []
+    keep = (lambda tensor: kept.append(tensor.dim()) or tensor), (lambda same: same)
+    with torch.autograd.graph.saved_tensors_hooks(*keep):
+        build(name)(*batch())
+    assert kept and 4 not in kept
+
+
 def chain(matrix, start, steps=7):
     """A small loop: what comes out, with deferred gradients."""
     product, state = deferred.Deferred(matrix), start
