@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, one_hot
 from torch.nn.utils.rnn import pad_sequence
 
-from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.attention import MultiHeadAttention
 from fairseq_attnvariants.nn.state import Encoded
 from fairseq_attnvariants.registry import Widths
@@ -17,12 +16,6 @@ from fairseq_attnvariants.registry import Widths
 WORDS = 8
 EOS, PAD = 2, 1
 of_each_seed = pytest.mark.parametrize("seed", [1, 2])
-
-
-@pytest.fixture(autouse=True)
-def kept(monkeypatch):
-    """What the backward pass computes again, to save memory, is kept: the same numbers, as tests of the parts say."""
-    monkeypatch.setattr(attention, "checkpoint", lambda function, *arguments, **_: function(*arguments))
 
 
 def reversal_batch(count, generator):
