@@ -3,8 +3,7 @@
 Commands are processes of their own: one forked from another that has seen the GPU could not use it.
 """
 
-import subprocess
-
+import corpus
 import pytest
 import torch
 from conftest import COMPOSED, batch, build
@@ -18,8 +17,7 @@ SMOOTHED = "label_smoothed_cross_entropy"
 
 
 def run(command, *arguments):
-    done = subprocess.run([SCRIPTS / command, *map(str, arguments)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = corpus.run(SCRIPTS / command, *arguments)
     return done.stdout + done.stderr
 
 
