@@ -11,10 +11,12 @@ check_environment()
 
 # fairseq scans models/ and tasks/ only when it imports the package itself, and criterions/ never
 from . import criterions, models, tasks  # noqa: E402
+from .compat.clipping import clip_where_gradients_are  # noqa: E402
 from .compat.transformer import allow_padding_masks  # noqa: E402
 from .guards import guard  # noqa: E402
 
 allow_padding_masks()
+clip_where_gradients_are()
 guard()
 
 from .nn.attention import register_normalizer, register_score  # noqa: E402

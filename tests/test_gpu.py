@@ -73,6 +73,11 @@ def test_trains(arch, more, data, tmp_path):
     assert ("--compute-dtype auto: float32" in out) == ("auto" in more)
 
 
+def test_trains_on_the_cpu_beside_it(data, tmp_path):
+    out = run("fairseq-train", *train_arguments(data, tmp_path, "--max-epoch", "1"))
+    assert "done training" in out
+
+
 def test_bfloat16_as_hydra_has_it(data, tmp_path, monkeypatch):
     """fairseq-train's --bf16 means a TPU."""
     monkeypatch.chdir(tmp_path)

@@ -1,0 +1,38 @@
+"""Gradients on a CPU are clipped there, whatever else the machine has."""
+
+import pytest
+import torch
+from fairseq import utils
+from torch import nn
+
+import fairseq_attnvariants  # noqa: F401
+
+
+@pytest.fixture
+def parameters():
+    torch.manual_seed(0)
+    made = [nn.Parameter(torch.zeros(size)) for size in ((3, 4), (5,), (2,))]
+    for parameter in made[:2]:  # the third has no gradient
+        parameter.grad = torch.randn_like(parameter)
+    return made
+
+
+@pytest.mark.parametrize("most", [0, 0.5, 100])
+def test_beside_a_gpu(most, parameters, monkeypatch):
+    """As without one; fairseq would ask for the GPU's number, which there is none of here."""
+    before = [parameter.grad.clone() for parameter in parameters[:2]]
+    norm = utils.clip_grad_norm_(parameters, most)
+    clipped = [parameter.grad.clone() for parameter in parameters[:2]]
+    for parameter, gradient in zip(parameters, before):
+        parameter.grad = gradient.clone()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    torch.testing.assert_close(utils.clip_grad_norm_(iter(parameters), most), norm)
+    torch.testing.assert_close([parameter.grad for parameter in parameters[:2]], clipped)
+    assert torch.equal(clipped[0], before[0]) == (most in (0, 100))
+
+
+def test_one_tensor(parameters, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    norm = parameters[0].grad.norm()
+    torch.testing.assert_close(utils.clip_grad_norm_(parameters[0], 1.0), norm)
+    torch.testing.assert_close(parameters[0].grad.norm(), torch.tensor(1.0))
