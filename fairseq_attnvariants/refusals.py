@@ -350,7 +350,8 @@ def check_tpu(cfg) -> None:
         ConfigurationError: with what else there is.
     """
     if getattr(cfg, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
-        asked = "--bf16" if getattr(cfg, "bf16", False) else "--tpu"
+        options = ("--memory-efficient-bf16", "--bf16", "--tpu")
+        asked = next(option for option in options if getattr(cfg, option[2:].replace("-", "_"), False))
         raise ConfigurationError(
             f"{asked} asks fairseq for a TPU, and torch_xla is not installed: use --compute-dtype bfloat16, or on a "
             "GPU --fp16 or --amp"

@@ -197,11 +197,11 @@ def test_on_a_gpu_training_is_in_float32(timed, monkeypatch, caplog):
     """However quick its products are, once they are launched."""
     timed(3.0, 1.0)
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(choice, "launched", lambda _: True)
+    monkeypatch.setattr(choice, "on_gpu", lambda _: True)
     model = build("dl4mt", compute_dtype="auto").train()
     assert model(*batch())[0].dtype == torch.float32
     assert [record.getMessage().partition(";")[0] for record in caplog.records] == ["--compute-dtype auto: float32"]
-    monkeypatch.undo()
+    monkeypatch.setattr(choice, "on_gpu", lambda _: False)
     again = build("dl4mt", compute_dtype="auto").train()
     again.load_state_dict(model.state_dict())
     assert again(*batch())[0].dtype == torch.float32

@@ -31,6 +31,14 @@ def test_beside_a_gpu(most, parameters, monkeypatch):
     assert torch.equal(clipped[0], before[0]) == (most in (0, 100))
 
 
+def test_without_a_limit_gradients_stay_as_they_are(parameters, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    parameters[0].grad[0, 0] = torch.inf
+    before = [parameter.grad.clone() for parameter in parameters[:2]]
+    assert utils.clip_grad_norm_(parameters, 0) == torch.inf
+    assert all(map(torch.equal, before, (parameter.grad for parameter in parameters[:2])))
+
+
 def test_one_tensor(parameters, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     norm = parameters[0].grad.norm()

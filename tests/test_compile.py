@@ -38,6 +38,20 @@ def test_a_compiled_step_is_the_step(name, monkeypatch):
     assert compiled.state_dict().keys() == plain.state_dict().keys()
 
 
+@pytest.mark.parametrize("name", ["rnnsearch", "coverage", "hybridatt2"])
+def test_no_step_keeps_what_its_energies_are_made_of(name, monkeypatch):
+    """``B x k x S x A``, which the compiler would keep for some histories."""
+    partitioned = partialmethod(nn.Module.compile, backend="aot_eager_decomp_partition")
+    monkeypatch.setattr(nn.Module, "compile", partitioned)
+    torch._dynamo.reset()
+    model, kept = build(name, attention_dim=32, compile=True).train(), []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: kept.append(tuple(tensor.shape)) or tensor, lambda it: it
+    ):
+        model(*batch((29,) * 8, (6,) * 8))
+    assert kept and (8, 1, 30, 32) not in kept
+
+
 def test_refused_without_a_compiler(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     model = build("rnnsearch", compile=True)

@@ -3,6 +3,8 @@
 Commands are processes of their own: one forked from another that has seen the GPU could not use it.
 """
 
+import os
+
 import corpus
 import pytest
 import torch
@@ -12,7 +14,7 @@ from corpus import SCRIPTS, USER_DIR, train_arguments
 from fairseq_attnvariants.guards.loading import load
 from fairseq_attnvariants.variants import VARIANTS
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU, and TEST_GPU in the environment")
+pytestmark = pytest.mark.skipif("TEST_GPU" not in os.environ, reason="needs a GPU, and TEST_GPU in the environment")
 SMOOTHED = "label_smoothed_cross_entropy"
 
 

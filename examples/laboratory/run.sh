@@ -9,7 +9,7 @@
 #   OUT       folder (default: laboratory/TASK)
 #   USER_DIR  --user-dir, for architectures of one's own (default: this package's); one that is edited after its training is
 #             refused until its runs are removed
-#   JOBS      runs at a time (default: 1; more need pip install ".[sweep]")
+#   JOBS      runs at a time (default: 1; more need pip install "fairseq-attnvariants[sweep]")
 #   TRAIN     sentences to train (default: the task's), TEST to test for each value of the dial (default: 200)
 # Runs of other UPDATES, TRAIN or TEST need an OUT of their own.
 # Writes OUT/TASK.md and OUT/TASK.json, the table; OUT/finer.md and OUT/finer.json, further measures; OUT/seeds.csv, both of

@@ -31,8 +31,8 @@ def choose(option: str, asked: str, timing: Timing) -> str:
     return asked
 
 
-def launched(model: nn.Module) -> bool:
-    """Whether what multiplies waits for what tells it to, as a GPU does for the small products of a step."""
+def on_gpu(model: nn.Module) -> bool:
+    """Whether a model is on a GPU, which waits for the process that gives it the small products of a step."""
     return next(model.parameters()).device.type == "cuda"
 
 
@@ -66,9 +66,9 @@ class TrainingDtype:
                 choose("--compute-dtype", self.dtype, time_training(model))
             logger.info(f"--compute-dtype auto: {self.dtype}, as this training has computed so far")
             return
-        if launched(model):
+        if on_gpu(model):
             chosen = "float32"
-            logger.info("--compute-dtype auto: float32; a GPU waits for its launches, of which bfloat16 has more")
+            logger.info("--compute-dtype auto: float32; on a GPU bfloat16 was no quicker")
         else:
             chosen = choose("--compute-dtype", self.asked, time_training(model))
         choice.fill_(DTYPES.index(chosen))

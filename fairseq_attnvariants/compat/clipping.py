@@ -4,7 +4,7 @@ import functools
 
 import torch
 from fairseq import utils
-from torch import Tensor, nn
+from torch import Tensor
 
 
 def clip_where_gradients_are() -> None:
@@ -18,9 +18,15 @@ def clip_where_gradients_are() -> None:
     @functools.wraps(clip)
     def clip_grad_norm_(params, max_norm, aggregate_norm_fn=None) -> Tensor:
         params = [params] if isinstance(params, Tensor) else list(params)
-        devices = {parameter.grad.device.type for parameter in params if parameter.grad is not None}
-        if devices != {"cpu"} or not torch.cuda.is_available() or aggregate_norm_fn is not None:
+        gradients = [parameter.grad.detach() for parameter in params if parameter.grad is not None]
+        on_cpu = {gradient.device.type for gradient in gradients} == {"cpu"}
+        if not on_cpu or not torch.cuda.is_available() or aggregate_norm_fn is not None:
             return clip(params, max_norm, aggregate_norm_fn)
-        return nn.utils.clip_grad_norm_(params, max_norm if max_norm > 0 else float("inf"))
+        norm = torch.stack([torch.norm(gradient, dtype=torch.float32) for gradient in gradients]).norm()
+        if max_norm > 0:
+            factor = (float(max_norm) / (norm + 1e-6)).clamp(max=1)
+            for gradient in gradients:
+                gradient.mul_(factor)
+        return norm
 
     utils.clip_grad_norm_ = clip_grad_norm_

@@ -1,18 +1,19 @@
 """Additive energies of which a step keeps the arguments alone.
 
 What there is between them and the energies would be the largest tensor of training, kept once a step; the backward pass
-computes it again.  On a CPU it is made for a few sentences at a time, so that it fits the processor's cache and leaves
-no large holes in memory.
+computes it again, once: there are no second derivatives.  On a CPU it is made for a few sentences at a time, so that it
+fits the processor's cache and leaves no large holes in memory.
 """
 
-from typing import Any, Iterable, List, Sequence, Tuple
+from typing import Any, Iterable, List, Sequence, Tuple, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
-from ..additive import KeyFeatures, additive_energies, compared
+from ..additive import KeyFeatures, additive_energies, compared, tanh_
 from . import compiling
 
 BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
@@ -20,8 +21,11 @@ BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
 
 def kept_small(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
     """As :func:`~..additive.additive_energies`, of which only the arguments are kept."""
-    if compiling():  # decides itself what to keep
-        return additive_energies(query, keys, vector, *features)
+    if compiling():  # which would keep what is between for some histories
+        energies = checkpoint(
+            additive_energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False
+        )
+        return cast(Tensor, energies)
     return _Energies.apply(query, keys, vector, *(part for feature in features for part in feature))
 
 
@@ -62,7 +66,7 @@ def gradients(
     """
     tanh = tanh_(compared(query, keys, *zip(values, matrices)))  # B x k x S x A, as is the next
     inner = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * vector, tanh)
-    of_keys = inner.squeeze(1) if len(inner[0]) == 1 else inner.sum(1)
+    of_keys = inner.squeeze(1) if inner.size(1) == 1 else inner.sum(1)
     rows = [inner.sum(2), of_keys, *(inner @ matrix.to(inner.dtype) for matrix in matrices)]
     flat = inner.flatten(0, 2).T
     shared = [grad.flatten() @ tanh.flatten(0, 2), *(flat @ value.flatten(0, 2).to(flat.dtype) for value in values)]
@@ -71,7 +75,8 @@ def gradients(
 
 def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple[Tensor, ...]]:
     """The same tensors in blocks of sentences, on a CPU; elsewhere at once."""
-    size = max(1, BLOCK // (query.size(1) * keys[0].numel())) if keys.device.type == "cpu" else len(keys)
+    large = max(1, query.size(1) * keys.size(1) * keys.size(2))
+    size = max(1, BLOCK // large) if keys.device.type == "cpu" else len(keys)
     whole = query, keys, *others
     return [whole] if size >= len(keys) else zip(*(part.split(size) for part in whole))
 
@@ -79,8 +84,3 @@ def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple
 def joined(blocks: Sequence[Tensor]) -> Tensor:
     """Rows of blocks one after the other."""
     return blocks[0] if len(blocks) == 1 else torch.cat(list(blocks))
-
-
-def tanh_(values: Tensor) -> Tensor:
-    """``tanh(x)`` in the place of ``x``; on a CPU ``2 σ(2x) - 1``, as :func:`~..additive.tanh_product`."""
-    return values.tanh_() if values.device.type != "cpu" else values.mul_(2).sigmoid_().mul_(2).sub_(1)
