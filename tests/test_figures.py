@@ -90,7 +90,15 @@ def test_findings_of_three_seeds():
     printed = [int(figure) for figure in re.search(counted, " ".join(page.read_text().split())).groups()]
     several = sum(bool(re.search(r", [3-9]\b[^,]*$", row[3])) for row in claims if row[4].startswith("open"))
     seeds = told["open"] - several, several
-    assert printed == [len(claims), told["shown"], told["level"], told["refuted"], told["open"], *seeds, told["not tested"]]
+    assert printed == [
+        len(claims),
+        told["shown"],
+        told["level"],
+        told["refuted"],
+        told["open"],
+        *seeds,
+        told["not tested"],
+    ]
     for row in claims:  # a verdict needs an interval over three seeds
         if row[4].strip("*").startswith(("shown", "refuted", "level")):
             assert re.search(r"\(\S+ to \S+\), [3-9]$", row[3]), row
