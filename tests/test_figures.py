@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 RECIPES = sorted((ROOT / "examples").glob("*/README.md"))
 MARGINS = {"BLEU": 0.5, "TER": 0.5, "1-gram precision": 0.5, "AER": 0.02, "SAER": 0.02, "accuracy": 5}
-LESS_IS_BETTER = {"TER", "AER", "SAER", "words translated twice, %", "%"}
+LESS_IS_BETTER = {"TER", "AER", "SAER", "words translated twice, %", "%", "g forward, %", "g backward, %"}
 MARK = re.compile(r"([\d.,]+(?: ± [\d.,]+)?(?: %)?)\**<!--=([a-z0-9-]+)-->")
 
 
