@@ -33,10 +33,10 @@ from speed import Trainer, load, timed
 from speed import parse as parse_speed
 from tqdm import tqdm
 
-from fairseq_attnvariants.variants import VARIANTS, settings
-from fairseq_attnvariants_cli.files import UserError, write_whole
-from fairseq_attnvariants_cli.pictures import picture
-from fairseq_attnvariants_cli.tables import aligned
+from fairseq_attnvariants.architectures.variants import VARIANTS, settings
+from fairseq_attnvariants_cli.shown.pictures import picture
+from fairseq_attnvariants_cli.shown.tables import aligned
+from fairseq_attnvariants_cli.text.files import UserError, write_whole
 
 MIB = 2**20
 

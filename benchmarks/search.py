@@ -17,7 +17,7 @@ import torch
 from fairseq.tasks.fairseq_task import FairseqTask
 from spread import spread
 
-from fairseq_attnvariants.shortlist import SPECIAL, Shortlist, ShortlistGenerator, read_table
+from fairseq_attnvariants.tasks.shortlist import SPECIAL, Shortlist, ShortlistGenerator, read_table
 
 WAYS = ["lstm", "dl4mt", "dl4mt+list", "dl4mt+bfloat16+list", "dl4mt+int8+list", "rnnsearch+list", "lstm+list"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-from fairseq_attnvariants.options import AttentionRNNConfig, flag
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fairseq_attnvariants"

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, List, NoReturn, Optional, Sequence
 
-from .files import UserError, reason, standard_output
 from .installed import installed
+from .text.files import UserError, reason, standard_output
 
 PROGRAM = "fairseq-attnvariants"
 LARGE = ("--batch-size", "--max-tokens", "--bootstrap")  # options that take memory
@@ -70,7 +70,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             command.error(f"unrecognized arguments: {' '.join(others)}")
         options.others = others
         if getattr(options, "user_dir", None):
-            importlib.import_module(".model", __package__).import_user_dirs(options.user_dir)
+            importlib.import_module(".systems.model", __package__).import_user_dirs(options.user_dir)
         return options.run(options) or 0
     except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
         return 1

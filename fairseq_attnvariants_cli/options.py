@@ -5,8 +5,8 @@ import math
 import os
 from typing import Any, Callable, List, Sequence
 
-from .files import UserError
-from .pieces import STYLES
+from .text.files import UserError
+from .text.pieces import STYLES
 
 
 def at_least(least: float, kind: Callable[[str], Any] = int, most: float = math.inf) -> Callable[[str], Any]:

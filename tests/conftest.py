@@ -24,10 +24,10 @@ with warnings.catch_warnings():
     from fairseq import models
     from fairseq.data import Dictionary
 
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
+from fairseq_attnvariants.architectures.variants import VARIANTS, fill, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import attention, cells, histories, readout, windows
-from fairseq_attnvariants.options import AttentionRNNConfig, flag
-from fairseq_attnvariants.variants import VARIANTS, fill, settings
 from fairseq_attnvariants_cli.checks import Subject
 
 # the same examples every time, however slow the machine

@@ -11,7 +11,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.token_generation_constraints import pack_constraints
 from torch.nn.utils.rnn import pad_sequence
 
-from fairseq_attnvariants.variants import VARIANTS, settings
+from fairseq_attnvariants.architectures.variants import VARIANTS, settings
 
 ALL = list(VARIANTS)
 EPOCH = 5  # updates

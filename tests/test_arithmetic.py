@@ -13,13 +13,13 @@ from corpus import USER_DIR, run, train_arguments
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
+from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.arithmetic import choice, quantised, reduced
 from fairseq_attnvariants.arithmetic.choice import CHOICE
 from fairseq_attnvariants.arithmetic.quantised import QuantisedLinear, Quantiser
 from fairseq_attnvariants.arithmetic.reduced import Timing
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
-from fairseq_attnvariants.variants import VARIANTS
+from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator
 
 
 def quantise(layer):

@@ -19,11 +19,11 @@ with warnings.catch_warnings():
     from fairseq.data import Dictionary
     from fairseq.dataclass.configs import GenerationConfig
 
-from fairseq_attnvariants.characters import single_spaced, to_characters
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.models.fingerprint import fingerprint
 from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 from fairseq_attnvariants.tasks.char_translation import CharTranslationConfig
+from fairseq_attnvariants.tasks.characters import single_spaced, to_characters
 
 ANY = st.text(st.characters(exclude_categories=("Cs",)))
 # what is white space to Python, or invisible, but a character here

@@ -15,7 +15,7 @@ import torch
 from corpus import USER_DIR, train_arguments
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
-from fairseq_attnvariants.guards.loading import load
+from fairseq_attnvariants.patches.loading.checkpoints import load
 
 pytestmark = pytest.mark.filterwarnings("ignore:::(?!fairseq_attnvariants)")  # stock fairseq's own are many
 

@@ -10,11 +10,11 @@ from fairseq.data.data_utils import post_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants_cli.alignments import format_soft, hard_links, parse_links, parse_soft
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import Forced, Limits, batches
-from fairseq_attnvariants_cli.pieces import join_attention, join_tokens, word_numbers
 from fairseq_attnvariants_cli.subcommands.align import word_attention
+from fairseq_attnvariants_cli.systems.model import Forced, Limits, batches
+from fairseq_attnvariants_cli.text.alignments import format_soft, hard_links, parse_links, parse_soft
+from fairseq_attnvariants_cli.text.pieces import join_attention, join_tokens, word_numbers
 
 PIECES = {
     "@@ ": st.sampled_from(["a", "b@@", "@@", "cd"]),

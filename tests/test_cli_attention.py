@@ -4,14 +4,14 @@ import re
 import numpy as np
 import pytest
 
-from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.heatmaps import Panel, draw, panels
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import Forced
+from fairseq_attnvariants_cli.shown.heatmaps import Panel, draw, panels
+from fairseq_attnvariants_cli.systems.model import Forced
+from fairseq_attnvariants_cli.text.files import UserError
 
 pytest.importorskip("matplotlib")
 
-from fairseq_attnvariants_cli.pictures import font_families, picture  # noqa: E402
+from fairseq_attnvariants_cli.shown.pictures import font_families, picture  # noqa: E402
 
 
 def test_pieces_are_joined_and_eos_stays():

@@ -11,7 +11,9 @@ from fairseq.models.lstm import base_architecture as lstm
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import base_architecture as transformer
 
-from fairseq_attnvariants_cli.attribution import (
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.subcommands.attribute import agreement, in_words, shaded_html, shares
+from fairseq_attnvariants_cli.systems.attribution import (
     INPUT_X_GRADIENT,
     Attribution,
     attribute,
@@ -19,10 +21,8 @@ from fairseq_attnvariants_cli.attribution import (
     log_probabilities,
     source_embeddings,
 )
-from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import Limits
-from fairseq_attnvariants_cli.subcommands.attribute import agreement, in_words, shaded_html, shares
+from fairseq_attnvariants_cli.systems.model import Limits
+from fairseq_attnvariants_cli.text.files import UserError
 
 PAD = 1
 LIMIT = Limits(64, 4000)

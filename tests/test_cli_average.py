@@ -6,10 +6,10 @@ import corpus
 import pytest
 import torch
 
-from fairseq_attnvariants_cli.averaging import average, best, last, mean
-from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import load, read_checkpoint
+from fairseq_attnvariants_cli.systems.averaging import average, best, last, mean
+from fairseq_attnvariants_cli.systems.model import load, read_checkpoint
+from fairseq_attnvariants_cli.text.files import UserError
 
 FINGERPRINT = "encoder.dictionary_version"
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_attnvariants_cli import model
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import Forced
 from fairseq_attnvariants_cli.subcommands.eos import count_ends
+from fairseq_attnvariants_cli.systems import model
+from fairseq_attnvariants_cli.systems.model import Forced
 
 
 def pair(*rows):

@@ -9,12 +9,12 @@ import reference
 import torch
 from conftest import Task, build
 
-from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.gated import encoder_gates, gate_names, gates_of
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import System, load
-from fairseq_attnvariants_cli.pieces import join_sentence, join_values
 from fairseq_attnvariants_cli.subcommands.gates import averages, draw
+from fairseq_attnvariants_cli.systems.gated import encoder_gates, gate_names, gates_of
+from fairseq_attnvariants_cli.systems.model import System, load
+from fairseq_attnvariants_cli.text.files import UserError
+from fairseq_attnvariants_cli.text.pieces import join_sentence, join_values
 
 # ---- words and averages
 
@@ -260,7 +260,7 @@ def test_a_generated_target(runs, gated, tmp_path):
 
 def test_what_is_there_is_reported(runs, gated, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(
-        "fairseq_attnvariants_cli.gated.gates_of", lambda system: [*encoder_gates(system.model.encoder)]
+        "fairseq_attnvariants_cli.systems.gated.gates_of", lambda system: [*encoder_gates(system.model.encoder)]
     )
     assert "alpha_s" not in values(runs, tmp_path, gated)[0] and "target word" not in capfd.readouterr().out
     for option in ("--target-tags", "--target-table"):

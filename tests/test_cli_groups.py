@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from fairseq_attnvariants_cli.bars import bars_html, contrasts_html, draw_groups
-from fairseq_attnvariants_cli.contrasts import contrasts
-from fairseq_attnvariants_cli.counting import (
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.scores.contrasts import contrasts
+from fairseq_attnvariants_cli.scores.counting import (
     accuracy,
     bleu,
     bleu_counts,
@@ -22,8 +22,8 @@ from fairseq_attnvariants_cli.counting import (
     source_counts,
     word_counts,
 )
-from fairseq_attnvariants_cli.groups import Groups, length_groups, names_up_to
-from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.scores.groups import Groups, length_groups, names_up_to
+from fairseq_attnvariants_cli.shown.bars import bars_html, contrasts_html, draw_groups
 
 TEXTS = {
     "reference": ["the cat sees the dog", "a dog barks"],

@@ -4,8 +4,8 @@ import corpus
 import numpy as np
 import pytest
 
-from fairseq_attnvariants_cli.alignments import hard_links
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.text.alignments import hard_links
 
 # the third line of the text was too long; hard and soft, in fairseq's order
 GENERATED = """\

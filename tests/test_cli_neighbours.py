@@ -6,10 +6,10 @@ import pytest
 import torch
 from conftest import Task, build, dictionary
 
-from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import System
 from fairseq_attnvariants_cli.subcommands.neighbours import Neighbour, most_frequent, nearest, neighbours, words
+from fairseq_attnvariants_cli.systems.model import System
+from fairseq_attnvariants_cli.text.files import UserError
 
 
 def system(name="bridge_direct", count=1, **options):

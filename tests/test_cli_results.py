@@ -14,14 +14,14 @@ import torch
 from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
-from fairseq_attnvariants_cli.charts import Dial, curve, draw_curves, draw_dial, draw_scores
-from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.runs import Run, count_parameters, find_runs, systems
-from fairseq_attnvariants_cli.scoring import Place
-from fairseq_attnvariants_cli.seeds import Estimate, estimate, holm, verdict
+from fairseq_attnvariants_cli.scores.of_runs import Place
+from fairseq_attnvariants_cli.scores.runs import Run, count_parameters, find_runs, systems
+from fairseq_attnvariants_cli.scores.seeds import Estimate, estimate, holm, verdict
+from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw_dial, draw_scores
+from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
 from fairseq_attnvariants_cli.subcommands.results import summary
-from fairseq_attnvariants_cli.tables import Interval, aligned, expanded
+from fairseq_attnvariants_cli.text.files import UserError
 
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
 

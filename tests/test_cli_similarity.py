@@ -5,10 +5,10 @@ import pytest
 import torch
 from conftest import Task, build
 
-from fairseq_attnvariants_cli.files import UserError
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import System
 from fairseq_attnvariants_cli.subcommands.similarity import Match, attended_words, check, mean_largest
+from fairseq_attnvariants_cli.systems.model import System
+from fairseq_attnvariants_cli.text.files import UserError
 
 
 def attention(steps, columns, *looks):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.confusion import confusion
 from fairseq_attnvariants_cli.subcommands.overtranslation import ratios, repetitions
-from fairseq_attnvariants_cli.tagged import Aligned
+from fairseq_attnvariants_cli.text.tagged import Aligned
 
 TAGS = st.lists(st.sampled_from(["N", "V", "D"]), min_size=1, max_size=5)
 

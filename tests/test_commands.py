@@ -8,8 +8,8 @@ import pytest
 import torch
 from corpus import SIZES, USER_DIR, reversed_links, run, train_arguments, train_here
 
-from fairseq_attnvariants.guards.loading import load
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants_cli.main import package_dir
 
 SMOOTHED = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]

@@ -10,8 +10,8 @@ from data import make_0_1_0 as old
 from data import make_0_3_0
 from fairseq import checkpoint_utils
 
+from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models.renamed import renamed
-from fairseq_attnvariants.variants import VARIANTS
 
 ARCHIVES = {"0.1.0": (old.ARCHIVE, old.COMPOSITIONS), "0.3.0": (make_0_3_0.ARCHIVE, make_0_3_0.COMPOSITIONS)}
 

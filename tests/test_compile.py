@@ -8,8 +8,8 @@ import torch
 from conftest import COMPOSED, batch, build
 from torch import nn
 
+from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.variants import VARIANTS
 
 KERNELS = {"rnnsearch", "ava", "local"}  # of these C++ is made, too, which takes long; of the others graphs alone
 

@@ -15,7 +15,7 @@ from fairseq_attnvariants.nn.copying import Copies
 from fairseq_attnvariants.nn.readout import Steps
 from fairseq_attnvariants.nn.state import Memory
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
+from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator
 
 UNK, EOS, PAD = 3, 2, 1
 

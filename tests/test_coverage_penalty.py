@@ -10,9 +10,9 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_attnvariants.implied import ConfigurationError
-from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator
-from fairseq_attnvariants.variants import VARIANTS
+from fairseq_attnvariants.architectures.derived import ConfigurationError
+from fairseq_attnvariants.architectures.variants import VARIANTS
+from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator
 
 STRENGTH, LENPEN = 0.7, 0.8
 

@@ -5,7 +5,7 @@ import torch
 from conftest import batch, build
 from reference import logits
 
-from fairseq_attnvariants.variants import VARIANTS
+from fairseq_attnvariants.architectures.variants import VARIANTS
 
 NARROW = dict(attention_window_width=1)
 CASES = [(name, {}) for name in VARIANTS] + [

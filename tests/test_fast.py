@@ -7,15 +7,15 @@ import pytest
 import torch
 from conftest import COMPOSED, batch, build
 
+from fairseq_attnvariants.architectures.build import speed_up
+from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
-from fairseq_attnvariants.build import speed_up
 from fairseq_attnvariants.nn.additive import additive_energies
 from fairseq_attnvariants.nn.attention import AdditiveAttention
 from fairseq_attnvariants.nn.fast import deferred, energies, projected
 from fairseq_attnvariants.nn.histories import CoverageHistory
 from fairseq_attnvariants.nn.readout import MaxoutReadout
 from fairseq_attnvariants.registry import Widths
-from fairseq_attnvariants.variants import VARIANTS
 
 ALL = [*VARIANTS, *COMPOSED]
 

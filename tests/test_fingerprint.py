@@ -7,8 +7,8 @@ import pytest
 import torch
 from conftest import Task, average, build, dictionary
 
+from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models.fingerprint import NAME
-from fairseq_attnvariants.variants import VARIANTS
 
 SIDES = {"encoder": "source", "decoder": "target"}
 

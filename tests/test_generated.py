@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants_cli.alignments import hard_links
-from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.generated import is_generated, parse_attention, read_generated
+from fairseq_attnvariants_cli.text.alignments import hard_links
+from fairseq_attnvariants_cli.text.files import UserError
+from fairseq_attnvariants_cli.text.generated import is_generated, parse_attention, read_generated
 
 PRINTED = """2026-01-01 00:00:00 | INFO | fairseq_cli.generate | loading
 S-1\tthe small dog

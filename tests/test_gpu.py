@@ -11,8 +11,8 @@ import torch
 from conftest import COMPOSED, batch, build
 from corpus import SCRIPTS, USER_DIR, train_arguments
 
-from fairseq_attnvariants.guards.loading import load
-from fairseq_attnvariants.variants import VARIANTS
+from fairseq_attnvariants.architectures.variants import VARIANTS
+from fairseq_attnvariants.patches.loading.checkpoints import load
 
 pytestmark = pytest.mark.skipif("TEST_GPU" not in os.environ, reason="needs a GPU, and TEST_GPU in the environment")
 SMOOTHED = "label_smoothed_cross_entropy"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_attnvariants_cli.alignments import count_links, format_links, parse_links, read_links
-from fairseq_attnvariants_cli.files import UserError, read_lines, read_parallel, write_whole
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.lexicon import align, grow_diag_final_and, most_frequent
-from fairseq_attnvariants_cli.wordtable import Entry, read_lexicon, write_lexicon
+from fairseq_attnvariants_cli.text.alignments import count_links, format_links, parse_links, read_links
+from fairseq_attnvariants_cli.text.files import UserError, read_lines, read_parallel, write_whole
+from fairseq_attnvariants_cli.text.wordtable import Entry, read_lexicon, write_lexicon
 
 LINKS = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)))
 # words as fairseq cuts them: no white space, which for Python includes U+0085 and U+2028
@@ -210,7 +210,7 @@ def test_two_outputs_are_two_files(tmp_path, monkeypatch):
 ])  # fmt: skip
 def test_what_is_open_already_is_written_to(command, tmp_path):
     (tmp_path / "log").write_text("before\n")
-    text = "import sys; from fairseq_attnvariants_cli.files import write_whole\n"
+    text = "import sys; from fairseq_attnvariants_cli.text.files import write_whole\n"
     text += "with write_whole(sys.argv[1]) as stream: stream.write('after\\n')"
     command = command.format(python=sys.executable) + '; [ -z "$WAIT" ] || until [ -e done ]; do sleep 0.01; done'
     environment = {**os.environ, "WAIT": ">(" if ">(" in command else ""}

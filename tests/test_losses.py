@@ -18,7 +18,7 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 from torch.distributions import Categorical, kl_divergence
 
 from fairseq_attnvariants.criterions.costs import each_twice
-from fairseq_attnvariants.losses import (
+from fairseq_attnvariants.criterions.losses import (
     alignment,
     bridging,
     coverage,

@@ -5,7 +5,7 @@ import torch
 from corpus import run, train_arguments, warm
 from fairseq import options
 
-from fairseq_attnvariants.guards.loading import load
+from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.registry import ConfigurationError
 
 UPDATES = ["--max-epoch", "2", "--dropout", "0", "--sentence-avg"]

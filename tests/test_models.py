@@ -14,14 +14,14 @@ from fairseq.models import build_model
 from fairseq.models.ema import EMA
 from omegaconf import OmegaConf
 
-from fairseq_attnvariants import refusals
+from fairseq_attnvariants.architectures import refusals
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig
+from fairseq_attnvariants.architectures.variants import VARIANTS, fill, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn.cells import RecurrentLinear
 from fairseq_attnvariants.nn.dropout import Masked
 from fairseq_attnvariants.nn.state import Encoded, each
-from fairseq_attnvariants.options import AttentionRNNConfig
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.variants import VARIANTS, fill, settings
 from fairseq_attnvariants_cli.checks import DEMANDS, growth
 
 ALL = [*VARIANTS, *COMPOSED]

@@ -11,8 +11,8 @@ import torch
 from conftest import Task, batch, build, dictionary
 from omegaconf import DictConfig
 
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig, described
 from fairseq_attnvariants.nn.histories import HISTORIES
-from fairseq_attnvariants.options import AttentionRNNConfig, described
 from fairseq_attnvariants.registry import ConfigurationError
 
 DRAWN = 6_000  # compositions, of which one in eight fits together

@@ -10,6 +10,7 @@ from conftest import batch, build
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn import cells as kinds
 from fairseq_attnvariants.nn.additive import additive_energies
 from fairseq_attnvariants.nn.attention import NORMALIZERS, AdditiveAttention, real_positions
@@ -33,7 +34,6 @@ from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.nn.windows import MonotoneWindow, PredictiveWindow
 from fairseq_attnvariants.registry import Widths
-from fairseq_attnvariants.variants import VARIANTS
 
 
 def double(*shape):

@@ -228,7 +228,7 @@ def test_source_of_ones_own_that_is_edited_is_trained_anew(recipe, tmp_path):
     for folder in (out / "corpus", mine / "parts"):
         folder.mkdir(parents=True)
     register = 'register_architecture("mine", base="rnnsearch")'
-    (mine / "__init__.py").write_text(f"from fairseq_attnvariants.variants import register_architecture\n{register}\n")
+    (mine / "__init__.py").write_text(f"from fairseq_attnvariants import register_architecture\n{register}\n")
     (mine / "parts/one.py").write_text("SIZE = 1\n")
 
     def order(archs, **environment):

@@ -14,13 +14,13 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 
-from fairseq_attnvariants.config import make
+from fairseq_attnvariants.architectures import make_yaml as make
+from fairseq_attnvariants.architectures.variants import VARIANTS, fill, register_architecture, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import cells, histories
 from fairseq_attnvariants.nn.fast import deferred
 from fairseq_attnvariants.nn.state import each
 from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, above
-from fairseq_attnvariants.variants import VARIANTS, fill, register_architecture, settings
 from fairseq_attnvariants_cli.checks import DEMANDS
 
 MINE = Path(__file__).with_name("mine")
@@ -214,7 +214,7 @@ def test_refuses_to_register():
 def test_a_name_is_known_by_every_table_that_shows_it():
     """An architecture of a user's is filled like the package's own, and help names its parts."""
     assert settings("mine")["attention_score"] == "cosine" and settings("mine")["readout"] == "tanh"
-    from fairseq_attnvariants.options import AttentionRNNConfig
+    from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 
     cfg = AttentionRNNConfig()
     fill(cfg, "mine_slow")
@@ -248,7 +248,7 @@ def test_equations_know_nothing_of_what_is_fast():
 
 
 def test_train_yaml_has_every_option():
-    assert make.filled(make.PATH.read_text()) == make.PATH.read_text(), "run python -m fairseq_attnvariants.config.make"
+    assert make.filled(make.PATH.read_text()) == make.PATH.read_text(), f"run python -m {make.__name__}"
 
 
 def test_what_is_carried_is_walked_through():

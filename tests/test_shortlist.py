@@ -14,10 +14,10 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.token_generation_constraints import pack_constraints
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import AttentionRNNModel
-from fairseq_attnvariants.shortlist import Row, Shortlist, ShortlistGenerator, cut, read_table
+from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator, cut, read_table
 from fairseq_attnvariants.tasks.shortlist_translation import ShortlistTranslationConfig, ShortlistTranslationTask
-from fairseq_attnvariants.variants import VARIANTS
 
 WORDS = 37  # target words: no other size here is as large
 SOURCE, TARGET = dictionary(), dictionary(WORDS - 4, "v")

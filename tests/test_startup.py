@@ -8,7 +8,8 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 import fairseq_attnvariants_startup
-from fairseq_attnvariants.compat import check_environment, environment
+from fairseq_attnvariants.patches import environment
+from fairseq_attnvariants.patches.environment import check_environment
 
 STARTUP = fairseq_attnvariants_startup.__file__
 MODULE = """

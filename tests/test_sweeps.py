@@ -12,7 +12,7 @@ from fairseq.data.iterators import BackgroundConsumer
 from fairseq.dataclass.initialize import hydra_init
 from hydra.core.global_hydra import GlobalHydra
 
-from fairseq_attnvariants.guards.training import stop_loading
+from fairseq_attnvariants.patches.training.resuming import stop_loading
 
 MODEL = [f"model.{name.strip('-').replace('-', '_')}={size}" for name, size in zip(SIZES[::2], SIZES[1::2])]
 FIXED = ["common.cpu=true", "optimization.max_epoch=1", *MODEL]

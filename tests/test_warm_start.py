@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from fairseq_attnvariants.models import AttentionRNNModel, attention_rnn
 from fairseq_attnvariants.models.warm_start import PARTS
-from fairseq_attnvariants_cli.model import load
+from fairseq_attnvariants_cli.systems.model import load
 
 CHOICE = "hidden.weight", "hidden.bias", "target.weight", "context.weight"
 HIERARCHY = dict(encoder_type="hierarchical", attention_via=True)

@@ -6,8 +6,8 @@ Over the target words of the validation split, so that frequent words count ofte
 
 import sys
 
-from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.model import load
+from fairseq_attnvariants_cli.systems.model import load
+from fairseq_attnvariants_cli.text.files import UserError
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ import torch
 from torch.nn import functional as F
 
 from fairseq_attnvariants.nn.attention import Attention, AttentionViaAttention, Softmax
-from fairseq_attnvariants_cli.files import UserError
-from fairseq_attnvariants_cli.model import Limits, System, Text, force, load, read_text, run_batches
-from fairseq_attnvariants_cli.pieces import SPACE
 from fairseq_attnvariants_cli.subcommands.similarity import check
+from fairseq_attnvariants_cli.systems.model import Limits, System, Text, force, load, read_text, run_batches
+from fairseq_attnvariants_cli.text.files import UserError
+from fairseq_attnvariants_cli.text.pieces import SPACE
 
 LIMIT = Limits(sentences=64, tokens=6000)
 

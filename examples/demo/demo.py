@@ -21,8 +21,8 @@ import zipfile
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from fairseq_attnvariants_cli import files
-from fairseq_attnvariants_cli.generated import read_generated
+from fairseq_attnvariants_cli.text import files
+from fairseq_attnvariants_cli.text.generated import read_generated
 
 CORPUS = "homeassistant==2026.11.0"  # Apache-2.0
 CJK_FONT = "mplfonts==0.0.11"  # SIL Open Font License; fetched for Chinese only

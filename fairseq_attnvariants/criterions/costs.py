@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`..losses`."""
+"""Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`.losses`."""
 
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
@@ -15,8 +15,8 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch import Tensor
 
-from .. import losses
-from ..options import flag
+from ..architectures.options import flag
+from . import losses
 
 NORM = ChoiceEnum(["squared", "plain"])
 CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"

@@ -16,10 +16,13 @@ from fairseq.models import (
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
+from ..architectures.build import build_bridge, build_decoder, build_encoder, speed_up
+from ..architectures.options import AttentionRNNConfig, complete, tied
+from ..architectures.part_args import part_arguments
+from ..architectures.refusals import check, check_compiler, check_data, check_task, check_tpu, unread
+from ..architectures.variants import BASE, VARIANTS, fill
 from ..arithmetic.choice import SearchDtype, TrainingDtype, match_choice
 from ..arithmetic.reduced import reduced_products
-from ..build import build_bridge, build_decoder, build_encoder, speed_up
-from ..hub import Pretrained
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoded, Decoder
 from ..nn.encoder import HierarchicalEncoder
@@ -27,15 +30,12 @@ from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Readout, Steps
 from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
-from ..options import AttentionRNNConfig, complete, tied
-from ..part_args import part_arguments
-from ..refusals import check, check_compiler, check_data, check_task, check_tpu, unread
 from ..registry import ConfigurationError
-from ..variants import BASE, VARIANTS, fill
 from .allocation import keep_memory
 from .embeddings import load_embeddings
 from .fingerprint import NAME as FINGERPRINT
 from .fingerprint import check_fingerprint, fingerprint
+from .hub import Pretrained
 from .renamed import rename
 from .warm_start import WarmStart, warm_start
 

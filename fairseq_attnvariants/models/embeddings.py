@@ -7,7 +7,7 @@ from typing import Dict
 import torch
 from torch import Tensor, nn
 
-from ..options import AttentionRNNConfig, flag
+from ..architectures.options import AttentionRNNConfig, flag
 from ..registry import ConfigurationError
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
+from ..architectures.variants import BASE, settings
 from ..arithmetic.choice import match_choice
 from ..registry import ConfigurationError
-from ..variants import BASE, settings
 from .fingerprint import check_fingerprint
 from .renamed import rename
 

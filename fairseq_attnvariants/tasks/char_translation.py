@@ -16,9 +16,9 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
-from ..characters import to_characters
 from . import scores
 from .character_dictionary import SPACE_IN_FILE, CharacterDictionary
+from .characters import to_characters
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Callable, List, Optional, Tuple
 import torch
 from fairseq.data import Dictionary
 
-from ..characters import SPACE, single_spaced, to_characters
+from .characters import SPACE, single_spaced, to_characters
 
 SPACE_IN_FILE = "<space>"
 

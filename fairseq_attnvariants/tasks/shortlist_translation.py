@@ -1,4 +1,4 @@
-"""Stock translation whose search is among the words that can come; see :mod:`..shortlist`."""
+"""Stock translation whose search is among the words that can come; see :mod:`.shortlist`."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -7,7 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ..shortlist import Shortlist, ShortlistGenerator, read_table
+from .shortlist import Shortlist, ShortlistGenerator, read_table
 
 SIZE, FREQUENT = 50, 100
 

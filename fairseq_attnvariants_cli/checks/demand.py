@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, NamedTuple, Opt
 import torch
 from torch import Tensor
 
-from ..files import reason
-from ..model import place
+from ..systems.model import place
+from ..text.files import reason
 
 if TYPE_CHECKING:
     from .subject import Subject

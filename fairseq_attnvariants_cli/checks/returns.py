@@ -10,17 +10,17 @@ from typing import Any, Callable, Dict, Iterator, Optional, Type
 
 from torch import Tensor
 
+from fairseq_attnvariants.architectures.options import described
 from fairseq_attnvariants.nn.attention import Attention, Normalizer
 from fairseq_attnvariants.nn.cells import Cell
 from fairseq_attnvariants.nn.histories import History, Past
 from fairseq_attnvariants.nn.readout import Prediction, Readout
 from fairseq_attnvariants.nn.state import Memory, each
 from fairseq_attnvariants.nn.windows import Window
-from fairseq_attnvariants.options import described
 from fairseq_attnvariants.registry import Part
 
-from ..files import reason
-from ..model import in_user_dir
+from ..systems.model import in_user_dir
+from ..text.files import reason
 from .demand import Broken
 
 

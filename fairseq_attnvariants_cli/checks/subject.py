@@ -18,12 +18,12 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from fairseq_attnvariants.guards.names import no_such
-from fairseq_attnvariants.options import flag
+from fairseq_attnvariants.architectures.options import flag
+from fairseq_attnvariants.patches.messages.names import no_such
 from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 
-from ..files import UserError, reason
-from ..model import place, user_dirs
+from ..systems.model import place, user_dirs
+from ..text.files import UserError, reason
 from .demand import quiet
 
 # tried one after the other until a model can be built and run: widths that all differ, so that none is taken for

@@ -15,9 +15,9 @@ from typing import Iterable, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from ..alignments import Link, check_inside, check_lengths, parse_lines, parse_links, parse_soft
-from ..files import UserError, read_parallel
-from ..tables import add_table_options, tables
+from ..shown.tables import add_table_options, tables
+from ..text.alignments import Link, check_inside, check_lengths, parse_lines, parse_links, parse_soft
+from ..text.files import UserError, read_parallel
 
 HEADERS = ("measure", "error rate", "precision", "recall", "file")
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Optional
 
 import numpy as np
 
-from ..alignments import format_links, format_soft, hard_links
-from ..files import write_whole
 from ..options import add_model_options, add_pieces_option
-from ..pieces import join_attention, word_numbers
+from ..text.alignments import format_links, format_soft, hard_links
+from ..text.files import write_whole
+from ..text.pieces import join_attention, word_numbers
 
 if TYPE_CHECKING:
-    from ..model import Forced
+    from ..systems.model import Forced
 
 
 def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
@@ -24,7 +24,7 @@ def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
 
 def run(options: argparse.Namespace) -> None:
     """Decode the reference, write one line for each sentence pair."""
-    from ..model import force, limits, load, read_text
+    from ..systems.model import force, limits, load, read_text
 
     with contextlib.ExitStack() as outputs:
         hard = outputs.enter_context(write_whole(options.output))

@@ -3,16 +3,16 @@
 import argparse
 from typing import List
 
-from ..heatmaps import LONGEST, WIDTH, Panel, draw, panels
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names
-from ..pictures import add_dark_option, picture
+from ..shown.heatmaps import LONGEST, WIDTH, Panel, draw, panels
+from ..shown.pictures import add_dark_option, picture
 
 
 def run(options: argparse.Namespace) -> None:
     """Decode one sentence with each model, draw."""
     given, systems = forced(options), names(options, options.path)
     with picture(options.output, options.dark) as save:
-        from ..model import decoded, force, limits, load
+        from ..systems.model import decoded, force, limits, load
 
         heat_maps: List[Panel] = []
         for name, path in zip(systems, options.path, strict=True):

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
-from ..files import UserError, write_whole
-from ..heatmaps import WIDTH, Panel, draw, visible
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names, positive
-from ..pictures import add_dark_option, check_drawn, picture
-from ..pieces import join_attention, join_sentence, summed
-from ..seeds import estimate
-from ..tables import Row, add_table_options, tables
+from ..scores.seeds import estimate
+from ..shown.heatmaps import WIDTH, Panel, draw, visible
+from ..shown.pictures import add_dark_option, check_drawn, picture
+from ..shown.tables import Row, add_table_options, tables
+from ..text.files import UserError, write_whole
+from ..text.pieces import join_attention, join_sentence, summed
 
 if TYPE_CHECKING:
-    from ..attribution import Attribution
+    from ..systems.attribution import Attribution
 
 METHODS = {"integrated-gradients": "Integrated gradients", "input-x-gradient": "Input times gradient"}
 
@@ -137,8 +137,8 @@ def run(options: argparse.Namespace) -> None:
         values = outputs.enter_context(write_whole(options.values)) if options.values else None
         browser = outputs.enter_context(write_whole(options.html)) if options.html else None
         save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
-        from ..attribution import INPUT_X_GRADIENT, attributions, integrated
-        from ..model import decoded, limits, load
+        from ..systems.attribution import INPUT_X_GRADIENT, attributions, integrated
+        from ..systems.model import decoded, limits, load
 
         nodes = integrated(options.steps or 32) if complete else INPUT_X_GRADIENT
         systems: List[List[InWords]] = []

@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from ..files import UserError, write_bytes
 from ..options import add_user_dir_option, positive
+from ..text.files import UserError, write_bytes
 
 
 def run(options: argparse.Namespace) -> None:
@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> None:
     if options.by and not options.last:
         raise UserError("--by says what --last counts: give that")
     with write_bytes(options.output) as stream:
-        from ..averaging import best, last, save
+        from ..systems.averaging import best, last, save
 
         if options.inputs:
             paths = options.inputs

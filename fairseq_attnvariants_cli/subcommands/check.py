@@ -5,8 +5,8 @@ import json
 import textwrap
 from typing import TYPE_CHECKING, Any, Dict, List
 
-from ..files import UserError, standard_output
 from ..options import add_user_dir_option
+from ..text.files import UserError, standard_output
 
 if TYPE_CHECKING:
     from ..checks import Finding, Subject

@@ -11,15 +11,15 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from ..bars import bars_html, contrasts_html, draw_groups
-from ..contrasts import contrasts
-from ..files import UserError, read_lines, write_whole
-from ..generated import best_in_words, is_generated, read_generated
-from ..groups import add_group_options, check_group_options, find_groups
-from ..measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
 from ..options import add_name_option, add_pieces_option, names, natural
-from ..pictures import add_dark_option, check_drawn, picture
-from ..pieces import join_tokens
+from ..scores.contrasts import contrasts
+from ..scores.groups import add_group_options, check_group_options, find_groups
+from ..scores.measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
+from ..shown.bars import bars_html, contrasts_html, draw_groups
+from ..shown.pictures import add_dark_option, check_drawn, picture
+from ..text.files import UserError, read_lines, write_whole
+from ..text.generated import best_in_words, is_generated, read_generated
+from ..text.pieces import join_tokens
 
 FAINT = 0.05  # attention weights below are not shown
 BOOTSTRAP = 1000  # resamples

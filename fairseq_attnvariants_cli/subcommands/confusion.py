@@ -4,10 +4,10 @@ import argparse
 from collections import Counter
 from typing import Iterable, List, Tuple
 
-from ..alignments import count_links
 from ..options import natural
-from ..tables import Row, add_table_options, tables
-from ..tagged import Aligned, add_aligned_options, read_aligned
+from ..shown.tables import Row, add_table_options, tables
+from ..text.alignments import count_links
+from ..text.tagged import Aligned, add_aligned_options, read_aligned
 
 
 def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[Row]]:

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Iterator, Tuple
 
-from ..files import reason, standard_output
 from ..installed import installed
+from ..text.files import reason, standard_output
 
 LIBRARIES = ("numpy", "hydra-core", "omegaconf", "sacrebleu", "subword-nmt", "matplotlib", "entmax", "eflomal")
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")  # names of Linux

@@ -4,10 +4,10 @@ import argparse
 from typing import TYPE_CHECKING, Iterable, List
 
 from ..options import add_model_options, add_target_options, forced, names
-from ..tables import Row, add_table_options, tables
+from ..shown.tables import Row, add_table_options, tables
 
 if TYPE_CHECKING:
-    from ..model import Forced
+    from ..systems.model import Forced
 
 HEADERS = ("system", "sentences", "source EOS", "%")
 
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> None:
     """Translate, or decode the reference, with each model; count, print the table."""
     given, systems = forced(options), names(options, options.path)
     with tables(options.json, systems=options.table) as write:
-        from ..model import decoded, force, limits, load
+        from ..systems.model import decoded, force, limits, load
 
         rows: List[Row] = []
         for name, path in zip(systems, options.path, strict=True):

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from ..files import UserError, write_whole
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, natural
-from ..pictures import add_dark_option, check_drawn, finish, font_families, picture
-from ..pieces import join_sentence, join_values
-from ..tables import Row, add_table_options, tables
-from ..tagged import read_tags
+from ..shown.pictures import add_dark_option, check_drawn, finish, font_families, picture
+from ..shown.tables import Row, add_table_options, tables
+from ..text.files import UserError, write_whole
+from ..text.pieces import join_sentence, join_values
+from ..text.tagged import read_tags
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,7 +96,7 @@ def write_values(
 
 def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
     """Refuse options for a side that the model has no gates on."""
-    from ..gated import GIVEN_BY
+    from ..systems.gated import GIVEN_BY
 
     for side in set(SIDES) - set(sides):
         for option in ("table", "tags"):
@@ -112,8 +112,8 @@ def run(options: argparse.Namespace) -> None:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
         values = outputs.enter_context(write_whole(options.values)) if options.values else None
         save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
-        from ..gated import gate_names, gates_of, read_gates, tokens_of
-        from ..model import generate, limits, load, read_text
+        from ..systems.gated import gate_names, gates_of, read_gates, tokens_of
+        from ..systems.model import generate, limits, load, read_text
 
         system = load(options.path, options.data, options.cpu)
         found = gates_of(system)

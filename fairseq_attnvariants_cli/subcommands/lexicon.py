@@ -15,10 +15,10 @@ import tempfile
 from collections import Counter
 from typing import Dict, Iterator, List, Sequence, Set
 
-from ..alignments import Link, count_links, format_links, parse_links, read_links
-from ..files import UserError, read_parallel, write_whole
 from ..options import positive
-from ..wordtable import Entry, write_lexicon
+from ..text.alignments import Link, count_links, format_links, parse_links, read_links
+from ..text.files import UserError, read_parallel, write_whole
+from ..text.wordtable import Entry, write_lexicon
 
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 

@@ -6,10 +6,10 @@ from typing import Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-from ..alignments import format_links, hard_links
-from ..files import UserError, read_lines, write_whole
-from ..generated import best_in_words, read_generated
 from ..options import add_pieces_option
+from ..text.alignments import format_links, hard_links
+from ..text.files import UserError, read_lines, write_whole
+from ..text.generated import best_in_words, read_generated
 
 
 class Pair(NamedTuple):

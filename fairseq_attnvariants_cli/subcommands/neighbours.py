@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Sequence,
 
 import numpy as np
 
-from ..files import UserError
 from ..options import add_system_options, positive
-from ..tables import add_table_options, tables
-from ..wordtable import read_lexicon
+from ..shown.tables import add_table_options, tables
+from ..text.files import UserError
+from ..text.wordtable import read_lexicon
 
 if TYPE_CHECKING:
-    from ..model import System
+    from ..systems.model import System
 
 
 class Neighbour(NamedTuple):
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
     """Load, map, print the table."""
     lexicon = read_lexicon(options.lexicon) if options.lexicon else None
     with tables(options.json, neighbours=options.table) as write:
-        from ..model import load
+        from ..systems.model import load
 
         system = load(options.path, options.data, options.cpu)
         sources = options.words or most_frequent(system.task.source_dictionary, options.count)

@@ -8,8 +8,8 @@ import argparse
 from collections import Counter, defaultdict
 from typing import Dict, Iterable, List
 
-from ..tables import Row, add_table_options, tables
-from ..tagged import Aligned, add_aligned_options, read_aligned
+from ..shown.tables import Row, add_table_options, tables
+from ..text.tagged import Aligned, add_aligned_options, read_aligned
 
 ALL = "all words"  # no tag has spaces
 

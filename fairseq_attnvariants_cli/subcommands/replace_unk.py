@@ -11,10 +11,10 @@ from typing import Container, Dict, Iterator, List, Mapping, NamedTuple, Optiona
 
 import numpy as np
 
-from ..alignments import hard_links
-from ..files import UserError, read_lines, write_whole
-from ..generated import Hypothesis, Sentence, read_generated
-from ..wordtable import read_lexicon
+from ..text.alignments import hard_links
+from ..text.files import UserError, read_lines, write_whole
+from ..text.generated import Hypothesis, Sentence, read_generated
+from ..text.wordtable import read_lexicon
 
 Alignment = Dict[int, int]  # position of the target word -> position of the source word
 

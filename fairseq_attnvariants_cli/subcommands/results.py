@@ -6,9 +6,6 @@ import sys
 from statistics import mean
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from ..charts import Dial, draw_curves, draw_dial, draw_scores
-from ..files import UserError
-from ..measures import TOKENIZERS
 from ..options import (
     SEARCH,
     add_batch_options,
@@ -19,11 +16,14 @@ from ..options import (
     natural,
     settle_search,
 )
-from ..pictures import check_drawn, picture
-from ..runs import Run, find_runs, systems
-from ..scoring import KNOWN, MEASURES, Place, Scores, evaluate, translated, wanted
-from ..seeds import Estimate, estimate, holm, verdict
-from ..tables import Cell, Interval, Row, add_table_options, table_file, tables
+from ..scores.measures import TOKENIZERS
+from ..scores.of_runs import KNOWN, MEASURES, Place, Scores, evaluate, translated, wanted
+from ..scores.runs import Run, find_runs, systems
+from ..scores.seeds import Estimate, estimate, holm, verdict
+from ..shown.charts import Dial, draw_curves, draw_dial, draw_scores
+from ..shown.pictures import check_drawn, picture
+from ..shown.tables import Cell, Interval, Row, add_table_options, table_file, tables
+from ..text.files import UserError
 
 LESS_IS_BETTER = ("TER",)
 DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline

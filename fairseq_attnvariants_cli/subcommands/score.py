@@ -3,14 +3,14 @@
 import argparse
 import contextlib
 
-from ..bars import draw_groups
-from ..contrasts import Contrast, contrasts
-from ..files import UserError, read_parallel
-from ..groups import add_group_options, check_group_options, find_groups, group_table
-from ..measures import TOKENIZERS, metrics, scores, warn_of_tokenised, within_limits
 from ..options import add_name_option, names, natural, positive
-from ..pictures import add_dark_option, check_drawn, picture
-from ..tables import add_table_options, tables
+from ..scores.contrasts import Contrast, contrasts
+from ..scores.groups import add_group_options, check_group_options, find_groups, group_table
+from ..scores.measures import TOKENIZERS, metrics, scores, warn_of_tokenised, within_limits
+from ..shown.bars import draw_groups
+from ..shown.pictures import add_dark_option, check_drawn, picture
+from ..shown.tables import add_table_options, tables
+from ..text.files import UserError, read_parallel
 
 WORDS = "train_target", "reference_tags", "alignments"  # options whose files the words of one reference are grouped by
 

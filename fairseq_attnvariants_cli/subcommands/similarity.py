@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Sequence
 
 import numpy as np
 
-from ..files import UserError
 from ..options import add_model_options, add_target_options, amount, forced, natural
-from ..pieces import SPACE
-from ..tables import add_table_options, tables
+from ..shown.tables import add_table_options, tables
+from ..text.files import UserError
+from ..text.pieces import SPACE
 
 if TYPE_CHECKING:
-    from ..model import System
+    from ..systems.model import System
 
 LEVELS = "word_attn", "attn"  # weights of words and of characters
 
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
     if options.word_table and not options.words:
         raise UserError("--word-table needs --words")
     with tables(options.json, words=options.word_table, share=options.table) as write:
-        from ..model import decoded, force, limits, load
+        from ..systems.model import decoded, force, limits, load
 
         system = load(options.path, options.data, options.cpu)
         check(system)

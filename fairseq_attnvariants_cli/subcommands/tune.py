@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence
 
 from sacrebleu.metrics import BLEU
 
-from ..files import UserError
-from ..measures import TOKENIZERS, bleu_metric, check_tokenised
 from ..options import add_beam_options, add_model_options, add_pieces_option, penalty, settle_search
-from ..pieces import join_tokens
-from ..tables import add_table_options, tables
+from ..scores.measures import TOKENIZERS, bleu_metric, check_tokenised
+from ..shown.tables import add_table_options, tables
+from ..text.files import UserError
+from ..text.pieces import join_tokens
 
 if TYPE_CHECKING:
-    from ..model import Sentence, System, Text
+    from ..systems.model import Sentence, System, Text
 
 LENGTH_PENALTIES = [0.6, 0.8, 1.0, 1.2, 1.4]
 COVERAGE_PENALTIES = [0.0, 0.1, 0.2, 0.4]
@@ -58,7 +58,7 @@ def check(system: "System", penalties: Sequence[float]) -> None:
 
 def hypotheses(system: "System", text: "Text", options: argparse.Namespace) -> Iterator[List[Hypothesis]]:
     """All finished hypotheses of each sentence."""
-    from ..model import search
+    from ..systems.model import search
 
     for beam in search(system, text, options, lenpen=0):
         texts = (_string(system, each["tokens"], options) for each in beam)
@@ -93,7 +93,7 @@ def settings(system: "System", text: "Text", metric: BLEU, options: argparse.Nam
 
 def run(options: argparse.Namespace) -> None:
     """Load, search, print the table; the best pair goes to standard error."""
-    from ..model import load, read_text
+    from ..systems.model import load, read_text
 
     settle_search(options)
     metric = bleu_metric(options.tokenize)

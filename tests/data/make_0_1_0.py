@@ -119,6 +119,6 @@ def make(names, archive):
 
 
 if __name__ == "__main__":
-    from fairseq_attnvariants.variants import VARIANTS
+    from fairseq_attnvariants.architectures.variants import VARIANTS
 
     make({name: COMPOSITIONS.get(name, [name]) for name in [*VARIANTS, *COMPOSITIONS]}, ARCHIVE)

@@ -151,7 +151,7 @@ CALLS: Dict[str, Callable] = {
         ("joblib.numpy_pickle", "NumpyArrayWrapper", lambda canary: (0,)),
         ("fairseq.checkpoint_utils", "load_checkpoint_to_cpu torch_persistent_save", lambda canary: (str(canary),)),
         ("fairseq.utils", "import_user_module eval", lambda canary: touch(canary)[1:]),
-        ("fairseq_attnvariants.guards.loading", "Stored Torch load", lambda canary: (str(canary),)),
+        ("fairseq_attnvariants.patches.loading.checkpoints", "Stored Torch load", lambda canary: (str(canary),)),
         ("hydra.utils", "instantiate", lambda canary: ({"_target_": "os.mkdir", "path": str(canary)},)),
         ("omegaconf.dictconfig", "DictConfig", lambda canary: ({},)),
     ]

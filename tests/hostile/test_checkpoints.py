@@ -14,12 +14,12 @@ import torch
 from fairseq import hub_utils, utils
 from fairseq.data.data_utils import load_indexed_dataset
 
-from fairseq_attnvariants.guards import loading
-from fairseq_attnvariants.guards.evaluation import evaluate
-from fairseq_attnvariants_cli.averaging import average
-from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants.patches.loading import checkpoints as loading
+from fairseq_attnvariants.patches.loading.evaluation import evaluate
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.model import load, read_checkpoint
+from fairseq_attnvariants_cli.systems.averaging import average
+from fairseq_attnvariants_cli.systems.model import load, read_checkpoint
+from fairseq_attnvariants_cli.text.files import UserError
 
 BIAS = "decoder.output_projection.bias"
 pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many

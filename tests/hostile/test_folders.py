@@ -7,11 +7,11 @@ import os
 import pytest
 import torch
 
-from fairseq_attnvariants.guards import loading
-from fairseq_attnvariants_cli.averaging import best, mean
-from fairseq_attnvariants_cli.heatmaps import LONGEST, Panel, draw
+from fairseq_attnvariants.patches.loading import checkpoints as loading
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.runs import find_files
+from fairseq_attnvariants_cli.scores.runs import find_files
+from fairseq_attnvariants_cli.shown.heatmaps import LONGEST, Panel, draw
+from fairseq_attnvariants_cli.systems.averaging import best, mean
 
 MISSING = object()
 ODD = [MISSING, None, "text", [1], {"a": {"b": [1]}}, math.nan, math.inf, 10**400, b"x", (1, 2)]

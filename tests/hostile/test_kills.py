@@ -14,7 +14,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_attnvariants.guards.damage import is_whole
+from fairseq_attnvariants.patches.loading.damage import is_whole
 
 UPDATES = 24
 SCRIPT = Path(__file__).parents[2] / "examples" / "common" / "train.sh"

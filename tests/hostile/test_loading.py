@@ -21,10 +21,10 @@ from fairseq import checkpoint_utils, hub_utils, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
-from fairseq_attnvariants.guards import loading
 from fairseq_attnvariants.models import AttentionRNNModel
-from fairseq_attnvariants_cli.files import UserError
+from fairseq_attnvariants.patches.loading import checkpoints as loading
 from fairseq_attnvariants_cli.main import parser
+from fairseq_attnvariants_cli.text.files import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
 

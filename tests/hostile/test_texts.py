@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from fairseq_attnvariants_cli.generated import LONGEST as LONGEST_ALIGNED
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.measures import LONGEST_TER
+from fairseq_attnvariants_cli.scores.measures import LONGEST_TER
 from fairseq_attnvariants_cli.subcommands.compare import LONGEST
+from fairseq_attnvariants_cli.text.generated import LONGEST as LONGEST_ALIGNED
 
 ENDLESS = 100_000  # words in a line
 

@@ -9,8 +9,8 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_attnvariants.guards.loading import load
-from fairseq_attnvariants.guards.training import mend_last
+from fairseq_attnvariants.patches.loading.checkpoints import load
+from fairseq_attnvariants.patches.training.resuming import mend_last
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
 

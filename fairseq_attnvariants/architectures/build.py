@@ -1,0 +1,218 @@
+"""From a configuration to composed parts.
+
+The configuration stops here: the parts receive widths and parts.
+"""
+
+from functools import partial
+from typing import Any, Callable, Dict, Optional, Tuple, Union
+
+from torch import Tensor, nn
+
+from ..nn.attention import NORMALIZERS, SCORES, AdditiveAttention, AttentionViaAttention
+from ..nn.bridging import DirectBridge
+from ..nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
+from ..nn.convolutional import ConvolutionalEncoder
+from ..nn.copying import Copying
+from ..nn.decoder import AnyReadout, Decoder, InitialState, InitialStates
+from ..nn.encoder import BidirectionalEncoder, HierarchicalEncoder
+from ..nn.fast.energies import kept_small
+from ..nn.fast.loop import in_loop
+from ..nn.fast.projected import context_readers
+from ..nn.histories import HISTORIES, History
+from ..nn.layers import Layers
+from ..nn.readout import READOUTS, AdaptiveWeighting
+from ..nn.transition import AnyAttention, AnyCell, Condition, Transition
+from ..nn.twins import Loop
+from ..nn.windows import WINDOWS
+from ..registry import Registry, Widths
+from .derived import SourceWidths, bidirectional_layers, filters, histories, layers_inside, source_widths, two_levels
+from .options import least_depth
+from .part_args import part_arguments
+
+AnyEncoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
+
+
+def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
+    """A part of a table with the options that it declares, which takes what it is built from."""
+    kind = table[name]
+    given = {own: getattr(cfg, option) for own, option in kind.flags.items()}
+    given.update(part_arguments(cfg)[name] if kind.options else {})
+    return partial(kind, **given) if given else kind
+
+
+def _cell(cfg, name: str, norm: bool) -> MakeCell:
+    """A kind of cell with its options, and with layer normalisation or without."""
+    kind = _part(cfg, CELLS, name)
+    return partial(kind, norm=True) if norm else kind
+
+
+def speed_up(module: Any) -> Any:
+    """The module, with loops and energies as :mod:`.nn.fast` has them; what it computes is the same."""
+    for part in module.modules():
+        if isinstance(part, Loop):
+            part.in_loop = in_loop
+        if isinstance(part, AdditiveAttention):
+            part.equation = kept_small
+    if isinstance(module, Decoder):
+        context_readers(module)  # refuses now what search would stumble over
+    return module
+
+
+def build_encoder(cfg, dropout: nn.Module) -> AnyEncoder:
+    """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
+    embed, hidden, layers = cfg.encoder_embed_dim, cfg.encoder_hidden_size, cfg.encoder_layers
+    hidden_dropout = cfg.encoder_dropout_hidden
+    if cfg.encoder_type == "hierarchical":
+        cell, width = _cell(cfg, cfg.encoder_char_cell, _encoder_norm(cfg)), cfg.encoder_char_hidden_size
+        characters = Layers(cell, embed, width, 1, depth=cfg.encoder_transition_depth)
+        words = _encoder_layers(cfg, width, layers)
+        return HierarchicalEncoder(characters, words, dropout, cfg.attention_via_words_alone, hidden_dropout)
+    sizes = filters(cfg) if cfg.encoder_type == "convolutional" else []
+    lowest = 1 if cfg.attention_via else layers  # a level of its own
+    rnn = _encoder_layers(cfg, sum(sizes) or embed, lowest)
+    upper = _encoder_layers(cfg, 2 * hidden, layers - 1, below=1) if cfg.attention_via else None
+    encoder = BidirectionalEncoder(rnn, dropout, upper, cfg.bridge_source, hidden_dropout)
+    if not sizes:
+        return encoder
+    return ConvolutionalEncoder(embed, sizes, cfg.encoder_pooling, cfg.encoder_highway_layers, encoder)
+
+
+def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
+    """So many layers above those ``below``, from which directions and residuals are counted."""
+    return Layers(
+        _cell(cfg, cfg.encoder_cell, _encoder_norm(cfg)),
+        input_dim,
+        cfg.encoder_hidden_size,
+        layers,
+        dropout=cfg.encoder_dropout_out,
+        bidirectional=bidirectional_layers(cfg) - below,
+        residuals=max(0, cfg.residuals - below),
+        depth=cfg.encoder_transition_depth,
+        on_layers=below > 0,
+    )
+
+
+def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
+    """The decoder that the configuration describes; ``symbols`` are what source symbols are copied as, by numbers."""
+    target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, source_widths(cfg)
+    initial_source = str(cfg.initial_state)
+    initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
+    own_state = any(history.replaces_query for history in histories(cfg).values())
+    norm, reads_target = _decoder_norm(cfg), cfg.attention_reads_target
+    before, after = _cells(cfg, source)
+    layers, inside = cfg.decoder_layers, layers_inside(cfg)
+    above = layers - inside
+    transition = Transition(
+        before,
+        _attention(cfg, source),
+        after,
+        query_cell=GRUCell({"hidden": hidden, "context": source.context}, hidden, norm) if own_state else None,
+        condition=Condition(target, hidden, source.context, source.final) if cfg.decoder_condition else None,
+        query_word=nn.Linear(target, _score_width(cfg, cfg.attention_dim), bias=False) if reads_target else None,
+    )
+    initial = partial(InitialState, initial_source, initial_dim, norm=norm)
+    width = transition.last.state_dim // inside
+    own = cfg.initial_state_per_layer
+    return Decoder(
+        transition,
+        InitialStates(initial(width) for _ in range(layers)) if own else initial(width, copies=layers),
+        _readout(cfg, source, symbols),
+        initial_query=initial(hidden) if own_state else None,
+        above=_layers_above(cfg, above, source.context) if above else None,
+        recompute_steps=cfg.recompute_steps,
+        hidden_dropout=cfg.decoder_dropout_hidden,
+        reads_all_layers=cfg.readout_all_layers and inside > 1,
+    )
+
+
+def _layers_above(cfg, layers: int, context: int) -> Layers:
+    return Layers(
+        _cell(cfg, cfg.decoder_cell, _decoder_norm(cfg)),
+        cfg.decoder_hidden_size,
+        cfg.decoder_hidden_size,
+        layers,
+        cfg.decoder_dropout_out,
+        residuals=max(0, cfg.residuals - 1),  # counted above the transition's layer
+        beside=context * cfg.context_to_layers,
+        on_layers=True,
+    )
+
+
+def _encoder_norm(cfg) -> bool:
+    return cfg.layer_norm != "none"
+
+
+def _decoder_norm(cfg) -> bool:
+    return cfg.layer_norm == "all"
+
+
+def _cells(cfg, source: SourceWidths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
+    """The cells before and after attention."""
+    kind, hidden, gate = _part(cfg, CELLS, cfg.decoder_cell), cfg.decoder_hidden_size, str(cfg.context_gate)
+    norm, further = _decoder_norm(cfg), cfg.decoder_transition_depth - least_depth(cfg)
+    cell: Any = _cell(cfg, cfg.decoder_cell, norm)
+    reader = cell if gate == "none" else partial(ContextGatedCell, kind, gate, norm=norm)
+    deep = partial(deepened, kind=cell, hidden_dim=hidden, further=further)
+    first = {"target": cfg.decoder_embed_dim}
+    if cfg.input_feed:
+        first["previous_context"] = source.context
+    last = {"context": source.context}
+    if cfg.bridge_target:
+        last["attended"] = cfg.encoder_embed_dim
+    if cfg.decoder_transition == "conditional":
+        reader = ReleasedAdaptiveGRUCell if cfg.adaptive_gru_released else reader
+        return cell(first, hidden), deep(reader(last, hidden))
+    late, inputs = cfg.decoder_transition == "late", {"below": hidden}
+    lowest = deep(cell(first, hidden) if late else reader({**first, **last}, hidden))
+    if cfg.context_to_layers:
+        inputs["context"] = source.context
+    kind_above = reader if cfg.context_to_layers else cell
+    # where attention reads the highest layer's state, all layers step with it
+    above = [kind_above(inputs, hidden) for _ in range(layers_inside(cfg) - 1)]
+    stack = StackedCell([lowest, *above], cfg.decoder_dropout_out, cfg.residuals) if above else lowest
+    return (stack, None) if late else (None, stack)
+
+
+def _score_width(cfg, width: int) -> int:
+    """The width of the query that is scored: one that is not projected is as wide as the state."""
+    return width if SCORES[cfg.attention_score].projects_query else cfg.decoder_hidden_size
+
+
+def _attention(cfg, source: SourceWidths) -> AnyAttention:
+    norm, normalizer = _decoder_norm(cfg), _part(cfg, NORMALIZERS, cfg.attention_normalizer)()
+    make: Any = partial(_part(cfg, SCORES, cfg.attention_score), norm=norm, normalizer=normalizer)
+    width, via_width = (_score_width(cfg, width) for width in (cfg.attention_dim, cfg.attention_via_dim))
+    two = two_levels(cfg)
+    guide = source.upper if two and not cfg.attention_via_unguided else 0
+    lower = Widths(
+        cfg.decoder_hidden_size,
+        source.lower,
+        source.context,
+        via_width if two else width,
+        cfg.decoder_embed_dim,
+        guide,
+    )
+    score = make(lower, _histories(cfg, lower), window=_part(cfg, WINDOWS, cfg.attention_window)(lower))
+    if not two:
+        return score
+    return AttentionViaAttention(make(lower._replace(annotation=source.upper, attention=width, guide=0)), score)
+
+
+def _histories(cfg, widths: Widths) -> Dict[str, History]:
+    return {name: _part(cfg, HISTORIES, name)(widths) for name in histories(cfg)}
+
+
+def build_bridge(cfg) -> Optional[DirectBridge]:
+    """The direct bridge between the embeddings, or None."""
+    kind = str(cfg.bridge_direct)
+    return None if kind == "none" else DirectBridge(cfg.encoder_embed_dim, cfg.decoder_embed_dim, kind == "soft")
+
+
+def _readout(cfg, source: SourceWidths, symbols: Optional[Tensor]) -> AnyReadout:
+    kind, features = READOUTS[cfg.readout], cfg.decoder_out_embed_dim
+    hidden = cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1)
+    widths = Widths(hidden, source.lower, source.context, target=cfg.decoder_embed_dim, features=features)
+    swapped, width = cfg.adaptive_output_swapped, kind.pieces * widths.features
+    weighting = AdaptiveWeighting(widths, width, swapped) if cfg.adaptive_output else None
+    readout = _part(cfg, READOUTS, cfg.readout)(widths, weighting, _decoder_norm(cfg))
+    return readout if symbols is None else Copying(readout, widths, symbols)

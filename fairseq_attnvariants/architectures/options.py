@@ -1,0 +1,495 @@
+"""The options of every model here: each stands once, with its type, bound, help and what ``rnnsearch`` has.
+
+An option left at None is filled from the architecture's row in :mod:`.variants`, so that ``--arch NAME`` and
+hydra's ``model._name=NAME`` give the same model.  Architectures, refusals, ``config/train.yaml`` and the pages read
+what stands here.
+"""
+
+import contextlib
+import dataclasses
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Dict, List, Optional, get_args, get_type_hints
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import II, OmegaConf, open_dict
+
+from ..nn.attention import NORMALIZERS, SCORES
+from ..nn.cells import CELLS
+from ..nn.histories import HISTORIES
+from ..nn.readout import READOUTS
+from ..nn.windows import WINDOWS
+from ..registry import FINITE, Bound, Registry, above, at_least, within
+
+ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
+TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
+CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
+INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
+INIT = ChoiceEnum(["normal", "uniform"])
+LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
+BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
+COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
+SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "int8", "auto"])
+
+ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value: value >= 1 and value % 2 == 1)
+RESIDUALS = Bound(
+    "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is no "
+    "state)",
+    lambda value: value == 0 or value >= 2,
+)
+
+
+def hidden_width(cfg) -> int:
+    """The decoder's hidden width."""
+    return cfg.decoder_hidden_size
+
+
+def annotation_width(cfg) -> int:
+    """The width of ``[→s; ←s]``."""
+    return 2 * cfg.encoder_hidden_size
+
+
+def least_depth(cfg) -> int:
+    """The cells of a decoder step that is not deep."""
+    return 2 if cfg.decoder_transition == "conditional" else 1
+
+
+def maxout_width(cfg) -> int:
+    """Half the decoder's hidden width, or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
+
+
+def relu_width(cfg) -> int:
+    """512 (Zhao and Zhang 2018), or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if tied(cfg) else 512
+
+
+def linear_width(cfg) -> int:
+    """The decoder's hidden width, or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
+
+
+def embedding_width(cfg) -> int:
+    """The target embedding's width."""
+    return cfg.decoder_embed_dim
+
+
+def tied(cfg) -> bool:
+    """Whether the vocabulary layer is the target embedding."""
+    # on the command line, an option that was not given is not there at all
+    return any(getattr(cfg, name, False) for name in ("share_decoder_input_output_embed", "share_all_embeddings"))
+
+
+def option(
+    help: str,
+    default=None,
+    rnnsearch=None,
+    bound: Optional[Bound] = None,
+    names: Optional[Registry] = None,
+    alias: Optional[str] = None,
+) -> Any:
+    """A dataclass field.
+
+    Args:
+        help: for the command line and the pages.
+        default: where no architecture sets it.
+        rnnsearch: what the architecture ``rnnsearch`` has: a value, or a function of the configuration.
+        bound: what a value has to be.
+        names: the table whose names it takes.
+        alias: another flag for it.
+    """
+    said = {"help": help, "rnnsearch": rnnsearch, "bound": bound, "names": names, "argparse_alias": alias}
+    return field(default=default, metadata=said)
+
+
+@dataclass
+class AttentionRNNConfig(FairseqDataclass):
+    """Sizes, parts and regularisation of an attentional recurrent encoder-decoder.
+
+    Flags are named as the stock ``lstm`` names them.
+    """
+
+    def _get_help(self, attribute_name: str) -> Any:
+        """What stock fairseq shows of an option: the help, and all names, or options of parts, that it takes."""
+        names = self._get_meta(attribute_name, "names")
+        text = super()._get_help(attribute_name)
+        if attribute_name == "part_args":
+            return f"{text}; there are {'; '.join(part_options()) or 'none here'}"
+        return text if names is None else f"{text}; there are {', '.join(names)}"
+
+    # sizes
+    encoder_embed_dim: Optional[int] = option("width m of the source embeddings", rnnsearch=620, bound=at_least(1))
+    encoder_hidden_size: Optional[int] = option(
+        "width n of each direction of the encoder", rnnsearch=1000, bound=at_least(1)
+    )
+    encoder_layers: Optional[int] = option(
+        "number of encoder layers; of words, in the hierarchical encoder", rnnsearch=1, bound=at_least(1)
+    )
+    decoder_embed_dim: Optional[int] = option("width m of the target embeddings", rnnsearch=620, bound=at_least(1))
+    decoder_hidden_size: Optional[int] = option("width n of the decoder's state", rnnsearch=1000, bound=at_least(1))
+    decoder_layers: Optional[int] = option(
+        "number of decoder layers; attention belongs to the first, or to all with --decoder-transition late or stacked",
+        rnnsearch=1,
+        bound=at_least(1),
+    )
+    decoder_out_embed_dim: Optional[int] = option(
+        "width of the readout, which the vocabulary layer reads (default: the paper's rule, from the other widths)",
+        rnnsearch=maxout_width,
+        bound=at_least(1),
+    )
+    attention_dim: Optional[int] = option(
+        "width at which attention's score compares, 'dot' and 'bilinear' excepted (default: the paper's rule, from the "
+        "other widths)",
+        rnnsearch=hidden_width,
+        bound=at_least(1),
+    )
+
+    encoder_char_hidden_size: Optional[int] = option(
+        "width of the hierarchical encoder's character RNN", rnnsearch=512, bound=at_least(1)
+    )
+    attention_via_dim: Optional[int] = option(
+        "width of the lower level's score in attention via attention", rnnsearch=128, bound=at_least(1)
+    )
+
+    # parts
+    encoder_type: Optional[ENCODER] = option(  # type: ignore[valid-type]
+        "'bidirectional' over tokens; 'hierarchical': over characters, and over words above them (Zhao and Zhang 2018; "
+        "needs --task char_translation); 'convolutional': over segments of characters, the maxima of convolutions "
+        "(char2char)",
+        rnnsearch="bidirectional",
+    )
+    encoder_filters: Optional[str] = option(
+        "how many filters of width 1, 2, 3, ... the convolutional encoder has, joined by '-'",
+        rnnsearch="200-200-250-250-300-300-300-300",
+    )
+    encoder_pooling: Optional[int] = option(
+        "characters in a segment of the convolutional encoder", rnnsearch=5, bound=at_least(1)
+    )
+    encoder_highway_layers: Optional[int] = option(
+        "highway layers of the convolutional encoder, above its segments", rnnsearch=4, bound=at_least(0, "none")
+    )
+    encoder_char_cell: Optional[str] = option(
+        "cell of the hierarchical encoder's character RNN", rnnsearch="lstm", names=CELLS
+    )
+    attention_via: Optional[bool] = option(
+        "attention via attention: attend to words, or to the upper encoder layers, and guided by that to characters, "
+        "or to the lowest layer",
+        rnnsearch=False,
+    )
+    attention_via_unguided: Optional[bool] = option(
+        "ablation: leave the upper level's context out of the lower one's query, as the authors' code does",
+        rnnsearch=False,
+    )
+    attention_via_words_alone: Optional[bool] = option(
+        "ablation: attend to words only, and not by way of them to characters (with --encoder-type hierarchical)",
+        rnnsearch=False,
+    )
+    encoder_cell: Optional[str] = option(
+        "cell of the encoder; 'adaptive_gru' weighs its input against its history; controls for it are 'doubled_gru', "
+        "whose matrices start doubled, and 'doubled_carry_gru', which doubles what is carried over, too",
+        rnnsearch="gru",
+        names=CELLS,
+    )
+    decoder_cell: Optional[str] = option("cell of the decoder, see the encoder's", rnnsearch="gru", names=CELLS)
+    decoder_transition: Optional[TRANSITION] = option(  # type: ignore[valid-type]
+        "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "
+        "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late' steps all layers "
+        "and then attends from the highest one's state (ava), 'stacked' attends from the highest layer's previous "
+        "state and then steps all layers (char2char; see --context-to-layers)",
+        rnnsearch="simple",
+    )
+    residuals: Optional[int] = option(
+        "from this layer on, 2 or above, a layer's input is added to its output, in the encoder and the decoder; 0 for "
+        "none",
+        rnnsearch=0,
+        bound=RESIDUALS,
+    )
+    encoder_bidirectional_layers: Optional[int] = option(
+        "how many of the encoder's layers, the lowest, have both directions; 0 for all",
+        rnnsearch=0,
+        bound=at_least(0, "all"),
+    )
+    context_to_layers: Optional[bool] = option(
+        "give the context to every decoder layer, not the first alone", rnnsearch=False
+    )
+    encoder_transition_depth: Optional[int] = option(
+        "cells that an encoder layer steps one after another for each token; the further ones read only the state",
+        rnnsearch=1,
+        bound=at_least(1),
+    )
+    decoder_transition_depth: Optional[int] = option(
+        "the same of the decoder's lowest layer, all cells counted: at least 2 with --decoder-transition conditional",
+        rnnsearch=least_depth,
+    )
+    context_gate: Optional[CONTEXT_GATE] = option(  # type: ignore[valid-type]
+        "a gate in the GRU that reads the context scales what it reads of the source ('source'), the word and its "
+        "state ('target'), or the ones up and the others down ('both'); with --context-to-layers every layer's that "
+        "steps with attention has one, and those above (--decoder-transition simple, conditional) read it ungated",
+        rnnsearch="none",
+    )
+    initial_state: Optional[INITIAL_STATE] = option(  # type: ignore[valid-type]
+        "the decoder starts from the backward state at the first word (where the top layer has none, from the forward "
+        "state at the last), through tanh ('first') or not ('linear'), or from the mean annotation ('mean')",
+        rnnsearch="first",
+    )
+    readout: Optional[str] = option(
+        "readout: deep output with maxout, the sum of state, word and context ('linear') or its tanh, or two layers of "
+        "relu",
+        rnnsearch="maxout",
+        names=READOUTS,
+    )
+    adaptive_gru_released: Optional[bool] = option(
+        "ablation: the decoder's second adaptive GRU as in its authors' released code, where 1-g scales the whole "
+        "candidate and biases are not weighed",
+        rnnsearch=False,
+    )
+    adaptive_output: Optional[bool] = option(
+        "weigh the state, the word and the context in the readout's sum", rnnsearch=False
+    )
+    adaptive_output_swapped: Optional[bool] = option(
+        "ablation: in these weights, swap the two sets of projections as the authors' code does", rnnsearch=False
+    )
+    bridge_source: Optional[bool] = option(
+        "annotations carry the source embeddings (source-side bridging)", rnnsearch=False
+    )
+    bridge_target: Optional[bool] = option(
+        "the cell that reads the context reads the embedding of the most attended source word, too (target-side "
+        "bridging)",
+        rnnsearch=False,
+    )
+    bridge_direct: Optional[BRIDGE_DIRECT] = option(  # type: ignore[valid-type]
+        "map source embeddings towards the target's, for --criterion label_smoothed_cross_entropy_with_bridging: of "
+        "the most attended word ('hard'), of the mean weighted by attention ('soft'), or 'none'",
+        rnnsearch="none",
+    )
+    bridge_direct_alone: Optional[bool] = option("allow --bridge-direct without --bridge-source", rnnsearch=False)
+    copying: Optional[bool] = option(  # a configuration's own `copy` is a method
+        "a target word is generated, or it is the source word that is attended to (See et al. 2017): the same symbol, "
+        "or <unk> where the target dictionary lacks it",
+        rnnsearch=False,
+        alias="--copy",
+    )
+    attention_reads_target: Optional[bool] = option(
+        "attention's query, of two levels the upper one's, also reads the previous target word (char2char)",
+        rnnsearch=False,
+    )
+    readout_all_layers: Optional[bool] = option(
+        "the readout reads the states of all decoder layers, not the highest one's alone; needs layers that step with "
+        "attention, as in --decoder-transition late and stacked (char2char)",
+        rnnsearch=False,
+    )
+    initial_state_per_layer: Optional[bool] = option(
+        "every decoder layer starts from an affine map of its own, not all from the same state (char2char)",
+        rnnsearch=False,
+    )
+    input_feed: Optional[bool] = option(
+        "feed the previous context to the decoder's first cell (InputFeed)", rnnsearch=False
+    )
+    attention_score: Optional[str] = option(
+        "how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), q·s ('dot', for equal "
+        "widths), (W q)·(U s) / √width ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by --attention-heads, each "
+        "with its part of --attention-dim and values of its own ('multihead')",
+        rnnsearch="additive",
+        names=SCORES,
+    )
+    attention_heads: Optional[int] = option(
+        "number of heads of --attention-score multihead", rnnsearch=8, bound=at_least(1)
+    )
+    attention_normalizer: Optional[str] = option(
+        "how weights are made of the score's energies: 'softmax', or with exact zeros 'sparsemax' or 'entmax' "
+        "(α = 1.5), which need the package entmax",
+        rnnsearch="softmax",
+        names=NORMALIZERS,
+    )
+    attention_temperature: Optional[float] = option(
+        "number by which energies are divided: below 1 attention is sharper, above it flatter",
+        rnnsearch=1.0,
+        bound=above(0),
+    )
+    attention_window: Optional[str] = option(
+        "look at the whole sentence ('none'), only near position i at step i ('monotone', Luong's local-m), or near a "
+        "position that is predicted from the state, and less the farther from it ('predictive', local-p)",
+        rnnsearch="none",
+        names=WINDOWS,
+    )
+    attention_window_width: Optional[int] = option(
+        "how many positions a window reaches to either side of its centre", rnnsearch=10, bound=at_least(1)
+    )
+    attention_history: Optional[str] = option(
+        "what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), "
+        "'state' (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), 'coverage' (the sum of all earlier "
+        "weights), 'fertility' (that sum over a learned fertility), 'coverage_gru' (a GRU that reads them), or 'none'",
+        rnnsearch="none",
+        names=HISTORIES,
+    )
+    attention_filters: Optional[int] = option(
+        "filters of the convolution over the previous weights (HybridAtt2)", rnnsearch=10, bound=at_least(1)
+    )
+    attention_filter_width: Optional[int] = option("width of these filters, odd (HybridAtt2)", rnnsearch=11, bound=ODD)
+    attention_coverage_dim: Optional[int] = option(
+        "width d of the coverage_gru's states, one a source position", rnnsearch=10, bound=at_least(1)
+    )
+    part_args: Any = option(
+        "options of parts, as JSON: by the name of a part, by the name of an option of its own, such as "
+        '\'{"decay": {"rate": 0.9}}\''
+    )
+    decoder_condition: Optional[bool] = option("add CondDec's condition to the decoder's cell", rnnsearch=False)
+
+    # regularisation
+    dropout: Optional[float] = option("dropout at every place that is not given separately below", bound=within(0, 1))
+    encoder_dropout_in: Optional[float] = option(
+        "dropout after the source embeddings", rnnsearch=0.0, bound=within(0, 1)
+    )
+    encoder_dropout_words: Optional[float] = option(
+        "share of the source words whose whole embedding is dropped in training; not set by --dropout",
+        rnnsearch=0.0,
+        bound=within(0, 1),
+    )
+    encoder_dropout_out: Optional[float] = option(
+        "dropout after the annotations, and between encoder layers", rnnsearch=0.0, bound=within(0, 1)
+    )
+    encoder_dropout_hidden: Optional[float] = option(
+        "dropout within the encoder's recurrences, of the previous state with one mask a sentence; not set by "
+        "--dropout",
+        rnnsearch=0.0,
+        bound=within(0, 1),
+    )
+    decoder_dropout_in: Optional[float] = option(
+        "dropout after the target embeddings", rnnsearch=0.0, bound=within(0, 1)
+    )
+    decoder_dropout_words: Optional[float] = option(
+        "share of the previous target words whose whole embedding is dropped in training; not set by --dropout",
+        rnnsearch=0.0,
+        bound=within(0, 1),
+    )
+    decoder_dropout_out: Optional[float] = option(
+        "dropout after the readout, and between decoder layers", rnnsearch=0.5, bound=within(0, 1)
+    )
+    decoder_dropout_hidden: Optional[float] = option(
+        "the same as the encoder's, within the decoder's recurrences", rnnsearch=0.0, bound=within(0, 1)
+    )
+
+    layer_norm: Optional[LAYER_NORM] = option(  # type: ignore[valid-type]
+        "layer normalisation of nothing ('none'), of the cells of the 'encoder', or of 'all': the decoder's cells, its "
+        "initial state, attention's projected query and keys, and the readout's three maps, too",
+        rnnsearch="none",
+    )
+    gate_bias: Optional[float] = option(
+        "initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start",
+        rnnsearch=0.0,
+        bound=FINITE,
+    )
+    init: Optional[INIT] = option(  # type: ignore[valid-type]
+        "initial values of matrices that are not orthogonal: 'normal', with --init-std, or 'uniform' between "
+        "±√(6 / (in + out)), embeddings between ±0.01",
+        rnnsearch="normal",
+    )
+    init_std: Optional[float] = option(
+        "standard deviation of the initial values of --init normal; the papers' 0.01 suits their widths, smaller "
+        "models learn sooner from 0.05",
+        rnnsearch=0.01,
+        bound=above(0),
+    )
+
+    # embeddings
+    encoder_embed_path: Optional[str] = option(
+        "file of pretrained source embeddings: lines of a word, as the dictionary has it, and its numbers (word2vec, "
+        "fastText, GloVe)"
+    )
+    decoder_embed_path: Optional[str] = option("file of pretrained target embeddings, likewise")
+    encoder_freeze_embed: bool = option("do not train the source embeddings", False)
+    decoder_freeze_embed: bool = option("do not train the target embeddings", False)
+    share_decoder_input_output_embed: Optional[bool] = option(
+        "tie the vocabulary layer to the target embeddings; the readout takes their width", rnnsearch=False
+    )
+    share_all_embeddings: Optional[bool] = option(
+        "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)", rnnsearch=False
+    )
+
+    warm_start: Optional[str] = option(
+        "start from the parameters that are shared with this checkpoint, which may be of another architecture; "
+        "resuming goes on from the own checkpoint all the same"
+    )
+    compute_dtype: COMPUTE_DTYPE = option(  # type: ignore[valid-type]
+        "number type of the matrix products in training; with 'bfloat16' parameters, states and softmax stay float32; "
+        "'auto' times products of the model's sizes at the start and takes bfloat16 if it is at least 1.1 times as "
+        "fast, but on a GPU float32, and a training that goes on keeps it",
+        "float32",
+    )
+    search_dtype: SEARCH_DTYPE = option(  # type: ignore[valid-type]
+        "number type of the decoder's matrix products in search, for --model-overrides: 'float32', 'bfloat16' (on CUDA "
+        "TF32), bfloat16 where it is at least 1.1 times as fast ('auto'), or 'int8', which rounds more and is quicker "
+        "for wide models on some",
+        "float32",
+    )
+    coverage_penalty: float = option(
+        "strength of the coverage penalty in search, for --model-overrides: hypotheses that leave source tokens "
+        "unattended lose (Wu et al. 2016); 0.2 is usual there, tune it together with --lenpen",
+        0.0,
+        bound=at_least(0, "off"),
+    )
+    recompute_steps: int = option(
+        "keep, for the backward pass, the decoder's states of every so many steps only, and compute what is between "
+        "them again: less memory for long texts, and more time; 0 keeps everything",
+        0,
+        bound=at_least(0, "off"),
+    )
+    compile: bool = option(
+        "let torch.compile make fewer and larger kernels of a decoder step in training; needs torch 2.3 and a compiler",
+        False,
+    )
+    max_source_positions: int = II("task.max_source_positions")
+    max_target_positions: int = II("task.max_target_positions")
+
+
+def flag(option: str) -> str:
+    """An option as it is given on the command line."""
+    return "--" + option.replace("_", "-")
+
+
+def described(key: str) -> Dict[str, Any]:
+    """What is said of the options under ``rnnsearch``, ``bound`` or ``names``, by option, where something is."""
+    said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def type_of(name: str) -> Any:
+    """What an option is: a number, a text, a truth value, or one of some choices."""
+    hint = get_type_hints(AttentionRNNConfig)[name]
+    [kind] = {*(get_args(hint) or (hint,))} - {type(None)}
+    return kind
+
+
+def is_of_type(name: str, value: Any) -> bool:
+    """Whether an option can have a value."""
+    kind = type_of(name)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return str(value) in {str(choice.value) for choice in kind}
+    return kind is Any or type(value) in ((int, float) if kind is float else (kind,))
+
+
+def choices(name: str) -> str:
+    """The rest of a sentence that says what an option can be."""
+    kind = type_of(name)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f": it is one of {', '.join(str(choice.value) for choice in kind)}"
+    return f": it is of {kind.__name__}"
+
+
+def part_options() -> List[str]:
+    """The options of all parts' own, each as ``part: option (default): help``, for argparse."""
+    lines = [
+        f"{name}: {own} ({option.default}): {option.help}".replace("%", "%%")
+        for table in described("names").values()
+        for name, part in table.items()
+        for own, option in part.options.items()
+    ]
+    return [*dict.fromkeys(lines)]  # several options share the table of cells
+
+
+def complete(cfg) -> None:
+    """Add the options that the version of this package that saved ``cfg`` did not have yet, at their defaults."""
+    with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
+        for option in dataclasses.fields(AttentionRNNConfig):
+            if not hasattr(cfg, option.name):
+                setattr(cfg, option.name, option.default)

@@ -1,0 +1,71 @@
+"""``--part-args``: what the options of a configuration's parts are given, beside their defaults."""
+
+import json
+from typing import Any, Dict, Optional
+
+from omegaconf import OmegaConf
+
+from ..registry import ConfigurationError, nearest
+from .derived import chosen_parts, history_names
+from .options import described
+
+
+def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
+    """The options of the chosen parts that have any: their defaults, and what ``--part-args`` says otherwise.
+
+    Raises:
+        ConfigurationError: it is no JSON of this form, or names a part or an option that is not there.
+    """
+    having = {name: parts for name, parts in chosen_parts(cfg).items() if any(part.options for part in parts)}
+    given = _given(cfg.part_args)
+    found: Dict[str, Dict[str, Any]] = {name: {} for name in having}
+    for name in given:
+        if name not in having:
+            there = f"{nearest(name, having)}; those that have are {', '.join(having)}" if having else "; none has any"
+            raise ConfigurationError(f"--part-args: the model has no part {name!r} with options{there}")
+    for name, parts in having.items():
+        if len(parts) > 1:
+            raise ConfigurationError(f"--part-args: the model has several parts {name!r}: give one another name")
+        options = parts[0].options
+        for own in given.get(name, {}):
+            if own not in options:
+                raise ConfigurationError(
+                    f"--part-args: {name} has no option {own!r}{nearest(own, options)}; it has {', '.join(options)}"
+                )
+        for own, option in options.items():
+            value = given.get(name, {}).get(own, option.default)
+            found[name][own] = option.read(value, f"--part-args: {name}'s {own}")
+    return found
+
+
+def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
+    """What is ``given`` as ``--part-args``, over what an architecture or a checkpoint has ``below``, option by option.
+
+    Of the latter, what is of parts that the configuration does not name any more is left out.
+
+    Raises:
+        ConfigurationError: one of them is no JSON of this form.
+    """
+    named = history_names(cfg).union(str(getattr(cfg, option)) for option in described("names"))
+    kept = {name: options for name, options in _given(below).items() if name in named}
+    merged = merged_part_args(kept, given)
+    return json.dumps(merged) if merged else None
+
+
+def merged_part_args(below: Any, given: Any) -> Dict[str, Dict[str, Any]]:
+    """Two of ``--part-args`` in one, of which the second decides where both have an option."""
+    first, second = _given(below), _given(given)
+    return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
+
+
+def _given(text: Any) -> Dict[str, Dict[str, Any]]:
+    """``--part-args`` as a dictionary of dictionaries."""
+    value: Any = OmegaConf.to_container(text) if OmegaConf.is_config(text) else text
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+    except json.JSONDecodeError:
+        value = text
+    value = {} if value is None else value
+    if not (isinstance(value, dict) and all(isinstance(options, dict) for options in value.values())):
+        raise ConfigurationError(f"""--part-args: JSON such as '{{"decay": {{"rate": 0.9}}}}' is wanted, not {text}""")
+    return value

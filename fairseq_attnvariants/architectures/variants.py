@@ -1,0 +1,317 @@
+"""The architectures as data: each is a delta over another, at its paper's sizes.
+
+A value may be a function of the configuration: widths that a paper derives from others follow them.
+To read what a part means, see :class:`~.options.AttentionRNNConfig`; for the equations, :mod:`.nn`.
+"""
+
+import dataclasses
+from typing import Any, Dict, NamedTuple, Optional
+
+from ..registry import ConfigurationError, Registry, nearest
+from .options import (
+    AttentionRNNConfig,
+    annotation_width,
+    described,
+    embedding_width,
+    flag,
+    hidden_width,
+    is_of_type,
+    linear_width,
+    relu_width,
+)
+from .part_args import merged_part_args, part_args_over
+
+BASE = "rnnsearch"  # whose options stand where none are given
+
+DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")
+
+
+class Variant(NamedTuple):
+    """A named architecture."""
+
+    paper: str
+    base: Optional[str]
+    delta: Dict[str, Any]
+
+
+VARIANTS: Registry[Variant] = Registry("architecture")
+VARIANTS.taken = frozenset(["none"])
+
+
+def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -> None:
+    """Enter an architecture, for ``--arch NAME`` and hydra's ``model._name=NAME``.
+
+    Args:
+        name: what it is called.
+        base: the architecture from which it differs.
+        paper: where it is described.
+        delta: options that it sets otherwise, each a value or a function of the configuration; ``part_args`` is a
+            dictionary of those options of parts that differ.  What belongs to a training or a search, such as
+            ``compile`` or ``search_dtype``, is given there.
+
+    Raises:
+        ConfigurationError: the name is taken, there is no such base, option or part, the option is no architecture's,
+            or its value is of another type.
+    """
+    known = [*settings(base), "part_args"]
+    elsewhere = {one.name for one in dataclasses.fields(AttentionRNNConfig)}.difference(known, ["_name"])
+    for option in delta:
+        if option in elsewhere:
+            raise ConfigurationError(
+                f"architecture {name!r}: {option!r} is of a training or a search and no part of an architecture: give "
+                f"{flag(option)} to the command, or set it in the configuration"
+            )
+        if option not in known:
+            raise ConfigurationError(f"architecture {name!r}: no option {option!r}{nearest(option, known)} to set")
+        if option != "part_args" and not (callable(delta[option]) or is_of_type(option, delta[option])):
+            raise ConfigurationError(f"architecture {name!r}: {option!r} cannot be {delta[option]!r}, of another type")
+    parts = {part for table in described("names").values() for part, kind in table.items() if kind.options}
+    for part in merged_part_args(delta.get("part_args"), None):
+        if part not in parts:
+            raise ConfigurationError(
+                f"architecture {name!r}: part_args names {part!r}{nearest(part, parts)}, and no part with options that "
+                "was entered before is called so"
+            )
+    VARIANTS.register(name)(Variant(paper, base, delta))
+
+
+def settings(name: str) -> Dict[str, Any]:
+    """All options of an architecture, its bases' included.
+
+    Raises:
+        UnknownName: there is no such architecture.
+    """
+    variant = VARIANTS.pick(name)
+    inherited = {} if variant.base is None else settings(variant.base)
+    parts = merged_part_args(inherited.get("part_args"), variant.delta.get("part_args"))
+    return {**inherited, **variant.delta, **({"part_args": parts} if parts else {})}
+
+
+def fill(cfg, name: str) -> None:
+    """Give every option of ``cfg`` that is still None the architecture's value.
+
+    Filling twice, or a configuration that is complete, changes nothing.
+
+    Args:
+        cfg: an ``argparse.Namespace`` or a ``DictConfig``; changed in place.
+        name: a key of :data:`VARIANTS`.
+    """
+    everywhere = getattr(cfg, "dropout", None)
+    values = settings(name)
+    of_parts = values.pop("part_args", None)
+    # what is derived from other options comes after them
+    for option, value in sorted(values.items(), key=lambda setting: callable(setting[1])):
+        if getattr(cfg, option, None) is None:
+            if option in DROPOUT_PLACES and everywhere is not None:
+                value = everywhere
+            setattr(cfg, option, value(cfg) if callable(value) else value)
+    if of_parts:
+        cfg.part_args = part_args_over(cfg, of_parts, getattr(cfg, "part_args", None))
+
+
+VARIANTS.register("rnnsearch")(
+    Variant("Feng et al. 2016, section 3; Bahdanau et al. 2015", None, described("rnnsearch"))
+)
+register_architecture("inputfeed", base="rnnsearch", paper="Feng et al. 2016, section 6.1", input_feed=True)
+register_architecture(
+    "hybridatt1", base="rnnsearch", paper="Feng et al. 2016, section 6.2", attention_history="distance"
+)
+register_architecture(
+    "hybridatt2", base="rnnsearch", paper="Feng et al. 2016, section 6.3", attention_history="convolution"
+)
+register_architecture("recatt", base="rnnsearch", paper="Feng et al. 2016, section 4.1", attention_history="context")
+register_architecture("rnnatt", base="rnnsearch", paper="Feng et al. 2016, section 4.2", attention_history="state")
+register_architecture("coverage", base="rnnsearch", paper="See et al. 2017, section 2.3", attention_history="coverage")
+register_architecture(
+    "fertility", base="rnnsearch", paper="Tu et al. 2016, linguistic coverage", attention_history="fertility"
+)
+register_architecture(
+    "coverage_gru", base="rnnsearch", paper="Tu et al. 2016, neural coverage", attention_history="coverage_gru"
+)
+# the paper does not say how the decoder starts; its code, and what differs: docs/papers/comparisons.md
+register_architecture(
+    "pointer_generator",
+    base="coverage",
+    paper="See et al. 2017, section 2",
+    copying=True,
+    encoder_embed_dim=128,
+    encoder_hidden_size=256,
+    encoder_cell="lstm",
+    decoder_embed_dim=128,
+    decoder_hidden_size=256,
+    decoder_cell="lstm",
+    decoder_transition="late",
+    decoder_out_embed_dim=linear_width,
+    attention_dim=annotation_width,
+    input_feed=True,
+    readout="linear",
+    init="uniform",
+    decoder_dropout_out=0.0,
+)
+register_architecture("conddec", base="rnnsearch", paper="Feng et al. 2016, section 5", decoder_condition=True)
+register_architecture(
+    "conddec_recatt", base="conddec", paper="Feng et al. 2016, section 8.1", attention_history="context"
+)
+register_architecture(
+    "conddec_rnnatt", base="conddec", paper="Feng et al. 2016, section 8.1", attention_history="state"
+)
+register_architecture(
+    "dl4mt",
+    base="rnnsearch",
+    paper="Li et al. 2018, section 2 (baseNMT)",
+    decoder_transition="conditional",
+    initial_state="mean",
+    readout="tanh",
+    decoder_out_embed_dim=embedding_width,
+    attention_dim=annotation_width,
+)
+register_architecture(
+    "adaptive_gru",
+    base="dl4mt",
+    paper="Li et al. 2018, section 3.2",
+    encoder_cell="adaptive_gru",
+    decoder_cell="adaptive_gru",
+)
+register_architecture("adaptive_output", base="dl4mt", paper="Li et al. 2018, section 3.3", adaptive_output=True)
+register_architecture("adaptive_both", base="adaptive_gru", paper="Li et al. 2018, section 3", adaptive_output=True)
+register_architecture(
+    "rnnsearch_star",
+    base="rnnsearch",
+    paper="Kuang et al. 2018, section 3 (RNNSearch*)",
+    decoder_transition="conditional",
+    initial_state="mean",
+)
+register_architecture(
+    "bridge_source", base="rnnsearch_star", paper="Kuang et al. 2018, section 2.1", bridge_source=True
+)
+register_architecture(
+    "bridge_target", base="rnnsearch_star", paper="Kuang et al. 2018, section 2.2", bridge_target=True
+)
+register_architecture(
+    "bridge_direct", base="bridge_source", paper="Kuang et al. 2018, section 2.3", bridge_direct="hard"
+)
+register_architecture(
+    "context_gate", base="dl4mt", paper="Tu et al. 2017", context_gate="both", attention_dim=hidden_width
+)
+register_architecture(
+    "nematus",
+    base="dl4mt",
+    paper="Miceli Barone et al. 2017 (deep transitions), Sennrich et al. 2017 (Edinburgh's systems)",
+    share_decoder_input_output_embed=True,
+    encoder_embed_dim=512,
+    encoder_hidden_size=1024,
+    encoder_transition_depth=4,
+    decoder_embed_dim=512,
+    decoder_hidden_size=1024,
+    decoder_transition_depth=8,
+    layer_norm="all",
+    decoder_dropout_out=0.0,
+)
+# the paper does not say how the decoder starts, and its top layer is the readout
+register_architecture(
+    "gnmt",
+    base="rnnsearch",
+    paper="Wu et al. 2016, section 3",
+    encoder_embed_dim=1024,
+    encoder_hidden_size=1024,
+    encoder_layers=8,
+    encoder_bidirectional_layers=1,
+    encoder_cell="lstm",
+    decoder_embed_dim=1024,
+    decoder_hidden_size=1024,
+    decoder_layers=8,
+    decoder_cell="lstm",
+    readout="tanh",
+    decoder_out_embed_dim=embedding_width,
+    residuals=3,
+    context_to_layers=True,
+    init="uniform",
+    encoder_dropout_out=0.2,
+    decoder_dropout_out=0.2,
+)
+register_architecture(
+    "ava",
+    base="rnnsearch",
+    paper="Zhao and Zhang 2018, section 3 (shallow, compared with RNNsearch)",
+    encoder_type="hierarchical",
+    encoder_embed_dim=256,
+    encoder_hidden_size=1024,
+    decoder_embed_dim=256,
+    decoder_hidden_size=1024,
+    decoder_transition="late",
+    input_feed=True,
+    attention_via=True,
+    attention_dim=512,
+    initial_state="linear",
+    readout="relu",
+    decoder_out_embed_dim=relu_width,
+    init="uniform",
+    gate_bias=1.0,
+    decoder_dropout_out=0.0,
+)
+register_architecture(
+    "ava_encs",
+    base="ava",
+    paper="Zhao and Zhang 2018, section 4 (shallow, English-Czech)",
+    encoder_cell="lstm",
+    decoder_cell="lstm",
+    encoder_layers=2,
+    attention_dim=1024,
+    attention_via_dim=256,
+)
+register_architecture(
+    "ava_deep",
+    base="ava",
+    paper="Zhao and Zhang 2018, section 4 (deep)",
+    encoder_cell="lstm",
+    decoder_cell="lstm",
+    encoder_layers=4,
+    decoder_layers=2,
+)
+# what Zhao and Zhang 2018 compare with on characters (table 3)
+register_architecture(
+    "character",
+    base="rnnsearch",
+    paper="Luong and Manning 2016 (purely character-based)",
+    encoder_embed_dim=1024,
+    encoder_hidden_size=512,
+    encoder_layers=4,
+    encoder_cell="lstm",
+    decoder_embed_dim=1024,
+    decoder_hidden_size=1024,
+    decoder_layers=4,
+    decoder_cell="lstm",
+    decoder_transition="late",
+    attention_score="bilinear",
+    input_feed=True,
+    initial_state="linear",
+    readout="tanh",
+    decoder_out_embed_dim=embedding_width,
+    init="uniform",
+    encoder_dropout_out=0.2,
+    decoder_dropout_out=0.2,
+)
+register_architecture(
+    "char2char",
+    base="dl4mt",
+    paper="Lee et al. 2017 (characters to characters)",
+    encoder_type="convolutional",
+    encoder_embed_dim=128,
+    encoder_hidden_size=512,
+    decoder_embed_dim=512,
+    decoder_hidden_size=1024,
+    decoder_layers=2,
+    decoder_transition="stacked",
+    context_to_layers=True,
+    attention_reads_target=True,
+    readout_all_layers=True,
+    initial_state_per_layer=True,
+    decoder_dropout_out=0.0,
+)
+register_architecture(
+    "bpe2char",
+    base="char2char",
+    paper="Chung et al. 2016 (subwords to characters, the base decoder)",
+    encoder_type="bidirectional",
+    encoder_embed_dim=512,
+)

@@ -1,0 +1,1 @@
+"""Messages: wrong names and options are refused in one sentence."""

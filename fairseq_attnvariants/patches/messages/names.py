@@ -1,0 +1,74 @@
+"""A name that no architecture has: the answer is the nearest one.  And the help of a training has the model's options.
+
+Stock fairseq lists all of them where ``--arch`` is mistyped, and stumbles over its own message where it is in a
+configuration (``KeyError: "'_name'"``).  It prints help before it has added the options of ``--arch``.
+"""
+
+import argparse
+import functools
+from typing import Sequence
+
+from fairseq import models, options
+
+from ...architectures.variants import BASE
+from ...registry import nearest
+
+MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after it has read --arch
+
+
+def guard_names() -> None:
+    """Let fairseq's parser of ``--arch`` and its ``build_model`` name the nearest architecture; and ``--help`` wait."""
+    build, add = models.build_model, options.add_model_args
+
+    @functools.wraps(build)
+    def build_model(cfg, *args, **options):
+        name = getattr(cfg, "_name", None)
+        known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
+        if name is not None and name not in known:
+            raise ValueError(f"model._name={name}: {no_such(str(name), known)}")
+        return build(cfg, *args, **options)
+
+    @functools.wraps(add)
+    def add_model_args(parser):
+        group = add(parser)
+        for action in group._group_actions:
+            if action.dest == "arch":
+                action.type, action.choices = architecture, None  # argparse would list all 200
+        for action in parser._actions:
+            if isinstance(action, argparse._HelpAction):
+                action.__class__ = LateHelp
+        return group
+
+    models.build_model, options.add_model_args = build_model, add_model_args
+
+
+class LateHelp(argparse._HelpAction):
+    """``--help`` of a parser that is asked twice: it answers once the model's options are there.
+
+    Without ``--arch`` they are those of ``rnnsearch``.
+    """
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        """Print the help and exit, or else let the parser go on to the options."""
+        if any(group.title == MODEL_OPTIONS for group in parser._action_groups):
+            super().__call__(parser, namespace, values, option_string)
+        namespace.arch = namespace.arch or BASE
+
+
+def architecture(name: str) -> str:
+    """The type of ``--arch``.
+
+    Raises:
+        argparse.ArgumentTypeError: there is no such architecture.
+    """
+    if name not in models.ARCH_MODEL_REGISTRY:
+        raise argparse.ArgumentTypeError(f"{name}: {no_such(name, models.ARCH_MODEL_REGISTRY)}")
+    return name
+
+
+def no_such(name: str, known, folders: Sequence[str] = ()) -> str:
+    """What to say of an architecture's name that is not ``known``, after ``folders`` of ``--user-dir``."""
+    more = "if it is your own, or another plugin's, give its --user-dir"
+    if folders:
+        more = f"what the --user-dir {' and '.join(folders)} imports enters none of this name"
+    return f"there is no such architecture here{nearest(name, known)}; {more}"

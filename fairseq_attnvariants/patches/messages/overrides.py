@@ -1,0 +1,48 @@
+"""``--model-overrides`` of options that a checkpoint's version did not have yet, and of single options of parts.
+
+Stock fairseq overrides what a saved configuration has and says nothing of the rest, so it is completed first.  And it
+replaces ``part_args`` as a whole: what is not given would no longer be what the model was trained with.
+"""
+
+import functools
+import logging
+
+from fairseq import checkpoint_utils
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from omegaconf import DictConfig
+
+from ...architectures.options import AttentionRNNConfig, complete
+from ...architectures.part_args import part_args_over
+from ...registry import nearest
+
+logger = logging.getLogger(__name__)
+
+
+def guard_overrides() -> None:
+    """Let fairseq complete this package's configurations before it overrides, and keep what parts were trained with."""
+    overwrite = checkpoint_utils.overwrite_args_by_name
+
+    @functools.wraps(overwrite)
+    def overwrite_args_by_name(cfg, overrides):
+        name = getattr(cfg.get("model"), "_name", None) if isinstance(cfg, DictConfig) else None
+        model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+        ours = getattr(model, "__dataclass", None) is AttentionRNNConfig
+        if ours:
+            complete(cfg.model)
+            warn_of_unknown(cfg, overrides)
+        stored = cfg.model.part_args if ours else None
+        overwrite(cfg, overrides)
+        if ours:
+            cfg.model.part_args = part_args_over(cfg.model, stored, overrides.get("part_args"))
+
+    checkpoint_utils.overwrite_args_by_name = overwrite_args_by_name
+
+
+def warn_of_unknown(cfg, overrides) -> None:
+    """Say which overrides are misspelt, it seems, and override nothing."""
+    known = {str(option) for section in cfg.values() if isinstance(section, DictConfig) for option in section}
+    known |= {str(section) for section in cfg}
+    for name in overrides or {}:
+        meant = "" if name in known else nearest(name, known)
+        if meant:
+            logger.warning(f"there is no option {name!r} to override{meant}")

@@ -1,0 +1,1 @@
+"""Training: a training that is stopped or repeated loses nothing and changes nothing."""

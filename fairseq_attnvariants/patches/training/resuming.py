@@ -1,0 +1,180 @@
+"""A training that was killed, or whose command is repeated: nothing is lost, and nothing is added.
+
+What a model or a criterion of this package refuses is refused before the first batch, and a training that ends early
+ends with its own message: the thread that loads batches is stopped first, which else may bring the interpreter down
+(``terminate called without an active exception``).
+
+Stock fairseq copies ``checkpoint_last.pt`` into place piece by piece, so that a kill can cut it off, and makes one more
+update each time a training that has reached ``--max-update`` is started again.
+"""
+
+import atexit
+import contextlib
+import functools
+import glob
+import logging
+import os
+import queue
+import shutil
+import sys
+import threading
+import time
+from copy import copy as shallow_copy
+from typing import Mapping
+
+from fairseq import checkpoint_utils
+from fairseq.data.iterators import BackgroundConsumer
+from fairseq.file_io import PathManager
+from fairseq.models import BaseFairseqModel
+from fairseq.nan_detector import NanDetector
+
+from ..loading.checkpoints import load_checkpoint as read_checkpoint
+from ..loading.damage import is_whole
+from .plateau import see_last_loss
+
+logger = logging.getLogger(__name__)
+
+
+def guard_training() -> None:
+    """Wrap fairseq's copying of checkpoints and its start of a training."""
+    copy, rename, load = PathManager.copy, PathManager.rename, checkpoint_utils.load_checkpoint
+
+    @functools.wraps(rename)
+    def rename_whole(source: str, target: str) -> None:
+        with open(source, "rb") as stream:
+            os.fsync(stream.fileno())  # else the name may outlive a power cut and the content not
+        rename(source, target)
+
+    @functools.wraps(copy)
+    def copy_whole(source: str, target: str, overwrite: bool = False) -> bool:
+        if not PathManager.supports_rename(target):
+            return copy(source, target, overwrite)
+        shutil.copyfile(source, f"{target}.tmp")
+        rename_whole(f"{target}.tmp", target)
+        return True
+
+    @functools.wraps(load)
+    def load_checkpoint(cfg, trainer, **options):
+        forget_last_training()
+        if cfg.restore_file == "checkpoint_last.pt" and trainer.data_parallel_rank == 0:
+            mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
+        try:
+            state, epochs = load(cfg, trainer, **options)
+        except Exception as error:
+            if isinstance(error.__context__, ValueError):  # a refusal of the model's, which fairseq hides
+                advice = "please ensure that the architectures match."
+                raise ValueError(str(error).replace(advice, str(error.__context__))) from error
+            raise
+        if trainer.data_parallel_rank == 0:
+            compare_part_args(cfg, trainer.get_model(), trainer.checkpoint_suffix)
+        check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
+        without_optimizer(cfg, trainer)
+        see_last_loss(cfg, trainer, state, epochs)
+        optimization = trainer.cfg.optimization
+        if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
+            logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
+            optimization.max_epoch = -1  # fairseq looks at max_update only after an update
+        return state, epochs
+
+    detect = NanDetector.__init__
+
+    @functools.wraps(detect)
+    def detect_forwards(self, model, forward=True, backward=True):
+        packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
+        # hooks for gradients need modules that return tensors, and that are there for as long as the gradients
+        detect(self, model, forward, backward and __name__.partition(".")[0] not in packages)
+
+    NanDetector.__init__ = detect_forwards
+    PathManager.rename = staticmethod(rename_whole)
+    PathManager.copy = staticmethod(copy_whole)
+    checkpoint_utils.load_checkpoint = load_checkpoint
+    atexit.register(stop_loading)
+
+
+def check_parts(model, criterion, device) -> None:
+    """Let a model and a criterion of this package refuse what cannot train, with the data loaded."""
+    with_costs = hasattr(criterion, "check_model")
+    if with_costs:
+        criterion.check_model(model)
+    if hasattr(model, "before_training"):
+        model.before_training(device, with_costs)
+
+
+def compare_part_args(cfg, model, suffix: str = "") -> None:
+    """Warn where a training goes on with other options of parts than its checkpoint has, which load all the same."""
+    now = getattr(getattr(model, "cfg", None), "part_args", None)
+    last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
+    started = [last if cfg.restore_file == "checkpoint_last.pt" else cfg.restore_file, cfg.finetune_from_model]
+    path = next((path for path in started if path and os.path.isfile(path)), None)
+    if now is None or path is None:
+        return
+    stored = (read_checkpoint(path).get("cfg") or {}).get("model")
+    before = stored.get("part_args") if isinstance(stored, Mapping) else getattr(stored, "part_args", None)
+    if before is not None and before != now:
+        logger.warning(
+            f"{path} was trained with --part-args '{before}', and this training goes on with '{now}': give the former "
+            "to go on as before"
+        )
+
+
+def stop_loading(seconds: float = 5) -> None:
+    """End the threads that load batches, each after the batch that it has; one that takes longer is left alone."""
+    loading = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
+    end = time.monotonic() + seconds
+    for thread in loading:
+        thread._max_len = 0
+        while thread.is_alive() and time.monotonic() < end:
+            with contextlib.suppress(queue.Empty):  # what it has may be waiting for a place
+                thread._queue.get(timeout=0.05)
+
+
+def forget_last_training() -> None:
+    """Drop what fairseq keeps of a training before in this process, as in a sweep: best score, patience, batches."""
+    stop_loading()
+    train = sys.modules.get("fairseq_cli.train")
+    for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
+        for name in ("best", "num_runs"):
+            getattr(function, "__dict__", {}).pop(name, None)
+
+
+def without_optimizer(cfg, trainer) -> None:
+    """Count on from a checkpoint of ``--no-save-optimizer-state``, which fairseq takes for one of no updates."""
+    history = trainer._optim_history or [{}]
+    updates = history[-1].get("num_updates", 0)
+    resumed = cfg.restore_file == "checkpoint_last.pt" and not (cfg.finetune_from_model or cfg.reset_optimizer)
+    if resumed and updates > trainer.get_num_updates():
+        logger.warning("checkpoint_last.pt holds no state of the optimizer, which starts anew")
+        trainer.set_num_updates(updates)
+
+
+def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
+    """Put the newest complete checkpoint in the place of a ``checkpoint_last.pt`` that is damaged or cut off.
+
+    Only those count that a training can go on from: of parameters as ``model`` has them, and with an optimizer's state.
+
+    Raises:
+        ValueError: there is no complete one.
+    """
+    last = os.path.join(folder, f"checkpoint_last{suffix}.pt")
+    if not os.path.isfile(last) or is_whole(last):
+        return
+    paths = glob.glob(os.path.join(glob.escape(folder), f"checkpoint*{suffix}.pt"))
+    complete = sorted((path for path in paths if _goes_on(path, model)), key=os.path.getmtime)
+    if not complete:
+        raise ValueError(
+            f"{last} is damaged or cut off, and {folder} has no whole one of this model with the optimizer's state: "
+            "remove it to start anew, or name another by --restore-file"
+        )
+    logger.warning(f"{last} is damaged or cut off: going on from {complete[-1]}, the newest complete checkpoint")
+    PathManager.copy(complete[-1], last, overwrite=True)
+
+
+def _goes_on(path: str, model: BaseFairseqModel) -> bool:
+    try:
+        state = read_checkpoint(path) if is_whole(path) else {}
+        saved = dict(state.get("model", {}))
+        shallow_copy(model).upgrade_state_dict(saved)  # to the names of today; how the model is to start it still knows
+    except Exception:  # noqa: BLE001 - another model's may fail anyhow
+        return False
+    sizes = [{name: value.shape for name, value in values.items()} for values in (saved, model.state_dict())]
+    return bool(state.get("last_optimizer_state")) and sizes[0] == sizes[1]

@@ -1,0 +1,228 @@
+"""Search among the words that can come: a short target vocabulary for each batch.
+
+Jean et al. 2015, section 3.3; L'Hostis et al. 2016.  For a batch of sources the list holds fairseq's special symbols,
+the most frequent target words, and of every source word its likeliest translations.  The models are cut to these rows
+of their target embeddings and of their vocabulary layer, a search runs on the short numbering, and what it found is
+renumbered at the end.  Probabilities are among the words of the list, as in Jean et al.
+"""
+
+import copy
+import os
+from collections import Counter
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor, nn
+
+from ..nn.copying import Copying
+from ..nn.twins import twin
+
+SPECIAL = 4  # <s>, <pad>, </s>, <unk>: they keep their numbers
+LAYERS = "output_projection", "fc_out"  # names of vocabulary layers: of models here and transformers, of the lstm
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    source: str
+    target: str
+    links: int
+    share: float
+
+
+class Shortlist:
+    """Which target words can come, for a batch of sources.
+
+    Args:
+        rows: of the table; words that the dictionaries lack are passed over.
+        source, target: dictionaries.
+        size: how many of a source word's translations, the likeliest, are in its list.
+        frequent: how many of the most frequent words are in every list.  They are counted by links; words without any
+            follow in the dictionary's order.
+
+    Raises:
+        ValueError: the dictionaries have no word of the table.
+    """
+
+    def __init__(self, rows: Iterator[Row], source: Dictionary, target: Dictionary, size: int, frequent: int):
+        candidates: Dict[int, List[Tuple[float, int]]] = {}
+        links: Counter[int] = Counter()
+        for row in rows:
+            if row.source in source.indices and row.target in target.indices:
+                number = target.indices[row.target]
+                candidates.setdefault(source.indices[row.source], []).append((-row.share, number))
+                links[number] += row.links
+        if not candidates:
+            raise ValueError(
+                "no line of the shortlist's table has words of both dictionaries: make it of the text that was given "
+                "to fairseq-preprocess, cut into the same words or subwords"
+            )
+        self.frequent = frequent
+        words = [number for number, _ in links.most_common() if number >= SPECIAL]
+        rest = sorted(set(range(SPECIAL, len(target))) - set(words))
+        self.by_frequency = torch.tensor([*range(SPECIAL), *words, *rest])
+        """all target symbols, the special ones first"""
+        self.candidates = torch.full((len(source), size), target.pad())
+        """of each source symbol, filled up with padding, which is in every list"""
+        for number, found in candidates.items():
+            best = torch.tensor([target for _, target in sorted(found)[:size]])
+            self.candidates[number, : len(best)] = best
+
+    def symbols(self, sources: Tensor, *others: Tensor, least: int = 0) -> Tensor:
+        """The list of a batch: numbers of target symbols, each once and in their order.
+
+        Args:
+            sources: tokens.
+            others: target symbols that are in the list as well.
+            least: how many frequent words there are at least.
+        """
+        always = self.by_frequency[: SPECIAL + max(self.frequent, least)]
+        words = self.candidates[sources.cpu().unique()]
+        parts = (always, words, *(other.cpu() for other in others))
+        return torch.cat([part.flatten() for part in parts]).unique().to(sources.device)
+
+
+def read_table(path: str) -> Iterator[Row]:
+    """Read what ``fairseq-attnvariants lexicon --candidates`` wrote: source, target, count and share, tabs between.
+
+    Raises:
+        ValueError: names the line that is something else, or the file that is not there.
+    """
+    if not os.path.isfile(path):
+        raise ValueError(f"{path}: there is no such file")
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                source, target, links, share = line.rstrip("\n").split("\t")
+                row = Row(source, target, int(links), float(share))
+                valid = row.links >= 0 and 0 <= row.share <= 1
+            except ValueError:
+                valid = False
+            if not valid:
+                raise ValueError(
+                    f"{path}, line {number}: not a source word, a target word, a count and a share of 0 to 1 with tabs "
+                    "between, as fairseq-attnvariants lexicon --candidates writes them"
+                )
+            yield row
+
+
+class ShortlistGenerator:
+    """fairseq's search on short lists.
+
+    Args:
+        generator: of the whole vocabulary; its strategy may be any that does not name symbols beforehand.
+        shortlist: what says which symbols can come.
+
+    Raises:
+        ValueError: a model has no vocabulary layer that can be cut.
+    """
+
+    def __init__(self, generator: SequenceGenerator, shortlist: Shortlist):
+        self.generator = generator
+        self.shortlist = shortlist
+        self.symbols_to_strip_from_output = generator.symbols_to_strip_from_output
+        # a beam needs candidates, those that end among them, and top-k sampling as many as it is told
+        self.least = max(2 * generator.beam_size, getattr(generator.search, "sampling_topk", 0))
+        for model in generator.model.models:
+            vocabulary_layer(model.decoder)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        models: Any,
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> List[List[Dict[str, Tensor]]]:
+        """Translate a batch, as :meth:`fairseq.sequence_generator.SequenceGenerator.generate` does.
+
+        Forced prefixes and constraints are in the list, whatever its table says, and what a model can copy.
+        """
+        sources, whole = sample["net_input"]["src_tokens"], self.generator
+        begin = whole.eos if bos_token is None else bos_token
+        forced = [torch.tensor([whole.eos, begin])]
+        if prefix_tokens is not None:
+            forced.append(prefix_tokens)
+        if constraints is not None:
+            forced.append(constraints[:, 1:])  # before them stands how many there are
+        for model in whole.model.models:
+            forced += [part.symbols[sources.unique()] for part in copying(model)]
+        symbols = self.shortlist.symbols(sources, *forced, least=self.least)
+
+        def short(tokens: Tensor) -> Tensor:
+            return torch.searchsorted(symbols, tokens.contiguous())
+
+        options: Dict[str, Any] = {}
+        if prefix_tokens is not None:
+            options["prefix_tokens"] = short(prefix_tokens)
+        if constraints is not None:
+            options["constraints"] = torch.cat([constraints[:, :1], short(constraints[:, 1:])], dim=1)
+        if bos_token is not None:
+            options["bos_token"] = int(short(symbols.new_tensor([bos_token])))
+        cut_models = [cut(model, symbols) for model in whole.model.models]
+        ensemble = with_parts(whole.model, models=nn.ModuleList(cut_models), single_model=cut_models[0])
+        generator = with_parts(whole, model=ensemble)
+        generator.vocab_size = len(symbols)
+        generator.eos = int(short(symbols.new_tensor([whole.eos])))
+        found = generator.generate(models, sample, **options)
+        for hypotheses in found:
+            for hypothesis in hypotheses:
+                hypothesis["tokens"] = symbols[hypothesis["tokens"]]
+        return found
+
+
+def vocabulary_layer(decoder: nn.Module) -> Optional[str]:
+    """The name of the layer that projects to the vocabulary; None where the embeddings' matrix does.
+
+    Raises:
+        ValueError: there is none that can be cut.
+    """
+    embeddings = getattr(decoder, "embed_tokens", None)
+    if isinstance(embeddings, nn.Embedding) and getattr(decoder, "adaptive_softmax", None) is None:
+        for name in LAYERS:
+            layer = getattr(decoder, name, None)
+            if isinstance(layer, nn.Linear) and layer.out_features == embeddings.num_embeddings:
+                return name
+        if getattr(decoder, "share_input_output_embed", False):
+            return None
+    raise ValueError(
+        f"--shortlist cannot cut the vocabulary of a {type(decoder).__name__}, which has no embeddings and no linear "
+        "layer with a row for each word: leave it out"
+    )
+
+
+def cut(model: Any, symbols: Tensor) -> Any:
+    """A model whose target vocabulary is ``symbols`` alone, in this order; it shares all other parameters."""
+    decoder, name = model.decoder, vocabulary_layer(model.decoder)
+    if len(symbols) == decoder.embed_tokens.num_embeddings:
+        return model
+    embeddings = decoder.embed_tokens.weight[symbols]
+    stand_ins: Dict[nn.Module, nn.Module] = {decoder.embed_tokens: nn.Embedding.from_pretrained(embeddings)}
+    if name is not None:
+        whole = getattr(decoder, name)
+        with torch.device("meta"):
+            layer = nn.Linear(whole.in_features, len(symbols), bias=whole.bias is not None)
+        tied = whole.weight is decoder.embed_tokens.weight
+        layer.weight = nn.Parameter(embeddings if tied else whole.weight[symbols], requires_grad=False)
+        if whole.bias is not None:
+            layer.bias = nn.Parameter(whole.bias[symbols], requires_grad=False)
+        stand_ins[whole] = layer
+    for part in copying(model):
+        stand_ins[part] = copied = copy.copy(part)
+        copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}  # those that it needs are among them
+    return with_parts(model, decoder=twin(decoder, stand_ins.get))
+
+
+def copying(model: Any) -> List[Copying]:
+    """What copies source symbols into the target, if the model does."""
+    return [part for part in model.decoder.modules() if isinstance(part, Copying)]
+
+
+def with_parts(module: Any, **parts: nn.Module) -> Any:
+    """A copy of a module that shares everything with it but these parts."""
+    copied = copy.copy(module)
+    copied._modules = {**module._modules, **parts}
+    return copied

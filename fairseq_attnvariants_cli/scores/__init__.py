@@ -1,0 +1,1 @@
+"""Scores: metrics of translations, and statistics over seeds."""

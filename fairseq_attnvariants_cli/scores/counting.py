@@ -1,0 +1,143 @@
+"""What systems did with a text, counted group by group, and the measures of it.
+
+A word of a translation matches the reference's if that has it, too: its k-th occurrence the k-th one there. Counts are
+an array, ``sentences x groups x counts``: sums of its rows give a measure, and sums of rows drawn with replacement its
+interval.
+"""
+
+from collections import defaultdict
+from typing import Callable, Dict, Iterable, List, Optional, Sequence
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+
+from ..text.alignments import Link
+from .measures import References, bleu_metric, seed
+
+CELLS = 2_000_000  # of an array of resamples
+
+Words = Sequence[Sequence[str]]  # of each sentence
+
+
+def split_lines(lines: Sequence[str], lowercase: bool) -> List[List[str]]:
+    """The words of each line."""
+    return [(line.lower() if lowercase else line).split() for line in lines]
+
+
+def matches(words: Sequence[str], reference: Sequence[str]) -> List[Optional[int]]:
+    """The position in the reference that each word matches, None where there is none (left)."""
+    places: Dict[str, List[int]] = defaultdict(list)
+    for position in range(len(reference) - 1, -1, -1):
+        places[reference[position]].append(position)
+    return [places[word].pop() if places.get(word) else None for word in words]
+
+
+def word_counts(output: Words, reference: Words, ours: Words, theirs: Words, names: Sequence[str]) -> np.ndarray:
+    """Matches, words of the output and of the reference, ``sentences x groups x 3``.
+
+    A word that matches is in the group of the one that it matches.
+
+    Args:
+        output, reference: texts.
+        ours, theirs: the name of the group of each of their words.
+        names: of the groups.
+    """
+    numbers = {name: k for k, name in enumerate(names)}
+    counts = np.zeros((len(output), len(names), 3))
+    for row, words, gold, mine, golden in zip(counts, output, reference, ours, theirs, strict=True):
+        for group, found in zip(mine, matches(words, gold), strict=True):
+            k = numbers[group if found is None else golden[found]]
+            row[k, 0] += found is not None
+            row[k, 1] += 1
+        for group in golden:
+            row[numbers[group], 2] += 1
+    return counts
+
+
+def source_counts(
+    output: Words, reference: Words, links: Sequence[Iterable[Link]], groups: Words, names: Sequence[str]
+) -> np.ndarray:
+    """Source words that came out right, and all of them, ``sentences x groups x 2``.
+
+    One is right if it is linked, and everything that it is linked to in the reference matches.
+
+    Args:
+        output, reference: texts.
+        links: of each source sentence and its reference.
+        groups: the name of the group of each source word.
+        names: of the groups.
+    """
+    numbers = {name: k for k, name in enumerate(names)}
+    counts = np.zeros((len(output), len(names), 2))
+    for row, words, gold, pairs, several in zip(counts, output, reference, links, groups, strict=True):
+        there = set(matches(words, gold))
+        linked = {i for i, _ in pairs}
+        right = linked - {i for i, j in pairs if j not in there}
+        for i, group in enumerate(several):
+            row[numbers[group]] += (i in right, 1)
+    return counts
+
+
+def sentence_counts(statistics: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
+    """The ``sentences x counts`` in the groups, whose numbers are given: ``sentences x groups x counts``."""
+    counts = np.zeros((len(statistics), count, statistics.shape[1]))
+    counts[np.arange(len(statistics)), groups] = statistics
+    return counts
+
+
+# measures: counts ... x K to numbers ..., NaN where there is nothing to count
+
+
+def f_measure(counts: np.ndarray) -> np.ndarray:
+    """The harmonic mean of precision and recall in percent, of what :func:`word_counts` gives."""
+    return _percent(2 * counts[..., 0], counts[..., 1] + counts[..., 2])
+
+
+def accuracy(counts: np.ndarray) -> np.ndarray:
+    """The share in percent, of what :func:`source_counts` gives."""
+    return _percent(counts[..., 0], counts[..., 1])
+
+
+def _percent(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return 100 * np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+
+
+def bleu(counts: np.ndarray) -> np.ndarray:
+    """BLEU with sacrebleu's default smoothing, of what :func:`bleu_counts` gives."""
+    flat = counts.reshape(-1, counts.shape[-1])
+    scores = [_bleu(row, "exp") if row[:2].any() else np.nan for row in flat]
+    return np.array(scores).reshape(counts.shape[:-1])
+
+
+def _bleu(counts: np.ndarray, smoothing: str, value: Optional[float] = None) -> float:
+    ours, theirs, *ngrams = map(int, counts)
+    return BLEU.compute_bleu(ngrams[:4], ngrams[4:], ours, theirs, smoothing, value).score
+
+
+def bleu_counts(
+    lines: Sequence[str], references: References, tokenize: Optional[str] = None, lowercase: bool = False
+) -> np.ndarray:
+    """Lengths of translation and reference, n-grams that match, and all n-grams, ``sentences x 10``."""
+    metric = bleu_metric(tokenize, lowercase=lowercase, effective_order=True)
+    found = [metric.sentence_score(line, gold) for line, *gold in zip(lines, *references, strict=True)]
+    return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found], dtype=float)
+
+
+def sentence_bleu(counts: np.ndarray) -> List[float]:
+    """BLEU of each sentence, where 1 is added to the counts of 2-grams and longer ones (Lin and Och 2004)."""
+    return [_bleu(row, "add-k", 1) for row in counts]
+
+
+def half_widths(counts: np.ndarray, measure: Callable[[np.ndarray], np.ndarray], samples: int) -> List[Optional[float]]:
+    """Half of the width of each group's 95% interval, by a bootstrap over sentences (Koehn 2004).
+
+    Resamples are the same for every system, unless ``SACREBLEU_SEED`` is ``none``. None for a group that is in none.
+    """
+    random = np.random.default_rng(seed())
+    sentences, groups, kinds = counts.shape
+    drawn = []
+    for start in range(0, samples, step := max(1, CELLS // sentences)):
+        chosen = random.multinomial(sentences, [1 / sentences] * sentences, size=min(step, samples - start))
+        drawn.append(measure((chosen.astype(float) @ counts.reshape(sentences, -1)).reshape(-1, groups, kinds)))
+    found = [column[~np.isnan(column)] for column in np.concatenate(drawn).T]
+    return [float(np.ptp(np.percentile(some, (2.5, 97.5)))) / 2 if len(some) else None for some in found]

@@ -1,0 +1,256 @@
+"""Words and sentences in groups, as compare-mt has them (Neubig et al. 2019)."""
+
+import argparse
+from collections import Counter
+from itertools import chain
+from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..options import natural, positive
+from ..shown.tables import Cell, Row
+from ..text.alignments import read_links
+from ..text.files import UserError, read_lines
+from ..text.tagged import read_tags
+from .counting import (
+    Words,
+    accuracy,
+    bleu,
+    bleu_counts,
+    f_measure,
+    half_widths,
+    sentence_bleu,
+    sentence_counts,
+    source_counts,
+    split_lines,
+    word_counts,
+)
+from .measures import References, Systems
+
+LENGTHS = (10, 20, 30, 40, 50)
+FREQUENCIES = (0, 1, 2, 3, 4, 9, 99, 999)
+DIFFERENCES = (-21, -11, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 10, 20)
+TENTHS = tuple(range(10, 100, 10))  # of sentence BLEU
+
+
+class Groups(NamedTuple):
+    """One measure of several systems, group by group."""
+
+    by: str
+    measure: str
+    names: List[str]  # of the groups
+    counts: List[Optional[int]]  # of words or sentences; None where they are the values
+    values: List[List[Optional[float]]]
+    """of each system, one a group; whole numbers are sentences; None of an empty one"""
+    intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
+
+
+def names_up_to(last: Sequence[int], least: Optional[int] = 0) -> List[str]:
+    """Names of groups of whole numbers from ``least`` on: up to each of the ``last``, and over the final one."""
+    names = [f"up to {last[0]}" if least is None else _span(least, last[0])]
+    return [*names, *(_span(low + 1, high) for low, high in zip(last, last[1:])), f"over {last[-1]}"]
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def measured(
+    by: str,
+    measure: str,
+    names: Sequence[str],
+    sizes: Iterable[float],
+    systems: Sequence[np.ndarray],
+    compute: Callable[[np.ndarray], np.ndarray],
+    samples: int,
+) -> Groups:
+    """Groups with the measure that ``compute`` finds in each system's counts."""
+    values = [[None if np.isnan(value) else float(value) for value in compute(counts.sum(0))] for counts in systems]
+    intervals = [half_widths(counts, compute, samples) if samples else [] for counts in systems]
+    return Groups(by, measure, list(names), [int(size) for size in sizes], list(map(list, values)), intervals)
+
+
+def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0) -> None:
+    """Add what :func:`find_groups` reads beside the texts, and ``--ngrams``, which is None where it is not given."""
+    parser.add_argument("--train-target", metavar="FILE", help="training text: words by their frequency in it")
+    parser.add_argument("--reference-tags", metavar="FILE", help="a tag for each word of the reference: words by tag")
+    parser.add_argument("--system-tags", metavar="FILE", action="append", help="and of each system, in their order")
+    parser.add_argument(
+        "--alignments",
+        metavar="FILE",
+        help="i-j pairs, source-reference, people's or a model's: source words by their frequency in --train-source",
+    )
+    parser.add_argument("--train-source", metavar="FILE", help="training text for --alignments")
+    parser.add_argument(
+        "--boundaries",
+        metavar="N",
+        type=positive,
+        nargs="+",
+        help="of the groups by length (default: 10 20 ..50)",
+    )
+    parser.add_argument(
+        "--ngrams",
+        metavar="N",
+        type=natural,
+        help=f"list N n-grams that one system has and another lacks (default: {ngrams})",
+    )
+
+
+def check_group_options(options: argparse.Namespace, source: bool) -> None:
+    """Refuse what does not go together; ``source`` says whether there is a source text.
+
+    Raises:
+        UserError: with the reason.
+    """
+    if options.ngrams and len(options.systems) < 2:
+        raise UserError("--ngrams needs two systems")
+    boundaries = options.boundaries or []
+    if any(low >= high for low, high in zip(boundaries, boundaries[1:])):
+        raise UserError("--boundaries must grow")
+    if boundaries and not (source or options.sentence_groups):
+        raise UserError("--boundaries are of groups by length: give --source or --sentence-groups, too")
+    if bool(options.reference_tags) != bool(options.system_tags):
+        raise UserError("--reference-tags and --system-tags go together")
+    if options.system_tags and len(options.system_tags) != len(options.systems):
+        raise UserError(f"{len(options.system_tags)} --system-tags for {len(options.systems)} systems")
+    if bool(options.alignments) != bool(options.train_source):
+        raise UserError("--alignments and --train-source go together")
+    if options.alignments and not source:
+        raise UserError("--alignments needs --source")
+
+
+def word_groups(
+    options: argparse.Namespace, systems: Systems, reference: Sequence[str], source: Sequence[str], samples: int
+) -> List[Groups]:
+    """The groups of words that the options give files for: by frequency, by tag, and of the source by frequency.
+
+    Raises:
+        UserError: files cannot be read or do not go together.
+    """
+    lowercase = getattr(options, "lowercase", False)
+    outputs = [split_lines(lines, lowercase) for _, lines in systems]
+    gold = split_lines(reference, lowercase)
+    found: List[Groups] = []
+
+    def add(by: str, names: Sequence[str], ours: Sequence[Words], theirs: Words) -> None:
+        counts = [word_counts(output, gold, mine, theirs, names) for output, mine in zip(outputs, ours, strict=True)]
+        found.append(measured(by, "F-measure", names, counts[0][..., 2].sum(0), counts, f_measure, samples))
+
+    if options.train_target:
+        names, group = _by_frequency(options.train_target, lowercase)
+        add("words by frequency in training", names, [group(output) for output in outputs], group(gold))
+    if options.reference_tags:
+        theirs = read_tags(options.reference_tags, gold, "the reference")
+        ours = [
+            read_tags(path, output, name)
+            for path, output, (name, _) in zip(options.system_tags, outputs, systems, strict=True)
+        ]
+        frequent = Counter(chain.from_iterable(chain(theirs, *ours)))
+        add("words by tag", sorted(frequent, key=lambda tag: (-frequent[tag], tag)), ours, theirs)
+    if options.alignments:
+        words = split_lines(source, lowercase)
+        lines = list(read_lines(options.alignments))
+        if len(lines) != len(words):
+            raise UserError(f"{options.alignments} has {len(lines)} lines for {len(words)} sentences")
+        links = read_links(options.alignments, lines, words, gold)
+        names, group = _by_frequency(options.train_source, lowercase)
+        counts = [source_counts(output, gold, links, group(words), names) for output in outputs]
+        by = "source words by frequency in training"
+        found.append(measured(by, "accuracy", names, counts[0][..., 1].sum(0), counts, accuracy, samples))
+    return found
+
+
+def _by_frequency(path: str, lowercase: bool) -> Tuple[List[str], Callable[[Words], List[List[str]]]]:
+    """Names of groups, and a function that gives each word that of its frequency in a training text."""
+    training = (line.lower() if lowercase else line for line in read_lines(path))
+    frequency = Counter(chain.from_iterable(line.split() for line in training))
+    if not frequency:
+        raise UserError(f"{path} is empty")
+    names = names_up_to(FREQUENCIES)
+    group = {word: names[int(np.searchsorted(FREQUENCIES, count))] for word, count in frequency.items()}
+    return names, lambda text: [[group.get(word, names[0]) for word in words] for words in text]
+
+
+def length_groups(
+    side: str, lengths: Sequence[int], boundaries: Sequence[int], systems: Sequence[np.ndarray], samples: int
+) -> Groups:
+    """BLEU of the sentences whose text on a side has up to as many words as each of the boundaries, and of longer ones.
+
+    ``systems`` are what :func:`bleu_counts` gives.
+    """
+    names = names_up_to(boundaries)
+    numbers = np.searchsorted(boundaries, lengths)
+    sizes = np.bincount(numbers, minlength=len(names))
+    counts = [sentence_counts(found, numbers, len(names)) for found in systems]
+    return measured(f"sentences by words in the {side}", "BLEU", names, sizes, counts, bleu, samples)
+
+
+def counted(by: str, names: Sequence[str], numbers: Sequence[np.ndarray]) -> Groups:
+    """How many sentences of each system are in each group, whose numbers are given."""
+    values: List[List[Optional[float]]] = [np.bincount(found, minlength=len(names)).tolist() for found in numbers]
+    return Groups(by, "sentences", list(names), [None] * len(names), values, [[] for _ in numbers])
+
+
+def sentence_groups(
+    systems: Systems, references: References, boundaries: Sequence[int], counts: Sequence[np.ndarray], samples: int
+) -> List[Groups]:
+    """Sentences by length, by difference in length and by BLEU; ``counts`` are what :func:`bleu_counts` gives.
+
+    Lengths are in words between spaces, of the first reference.
+    """
+    lengths = np.array([len(line.split()) for line in references[0]])
+    more = [np.array([len(line.split()) for line in lines]) - lengths for _, lines in systems]
+    tenths = [np.searchsorted(TENTHS, sentence_bleu(found), side="right") for found in counts]
+    names = [f"under {TENTHS[0]}", *(f"{k} to {k + 10}" for k in TENTHS[:-1]), f"{TENTHS[-1]} and over"]
+    return [
+        length_groups("reference", lengths.tolist(), boundaries, counts, samples),
+        counted(
+            "sentences by words more than in the reference",
+            names_up_to(DIFFERENCES, None),
+            [np.searchsorted(DIFFERENCES, found) for found in more],
+        ),
+        counted("sentences by their BLEU", names, tenths),
+    ]
+
+
+def find_groups(
+    options: argparse.Namespace,
+    systems: Systems,
+    references: References,
+    source: Optional[Sequence[str]],
+    sentences: bool,
+    samples: int,
+) -> List[Groups]:
+    """All groups that the options ask for: of words, of sentences by their source, and of ``sentences`` otherwise.
+
+    Raises:
+        UserError: files cannot be read or do not go together.
+    """
+    found = word_groups(options, systems, references[0], source or (), samples)
+    if source or sentences:
+        lowercase = getattr(options, "lowercase", False)
+        counts = [bleu_counts(lines, references, options.tokenize, lowercase) for _, lines in systems]
+        boundaries = options.boundaries or LENGTHS
+        if source:
+            lengths = [len(line.split()) for line in source]
+            found.append(length_groups("source", lengths, boundaries, counts, samples))
+        if sentences:
+            found += sentence_groups(systems, references, boundaries, counts, samples)
+    return found
+
+
+def group_table(found: Iterable[Groups], names: Sequence[str]) -> Tuple[List[str], List[Row]]:
+    """Headers and rows: what is grouped, group, its size, the measure, and each system's value and interval."""
+    found = list(found)
+    resampled = any(chain.from_iterable(groups.intervals for groups in found))
+    rows: List[Row] = []
+    for groups in found:
+        for k, name in enumerate(groups.names):
+            row: List[Cell] = [groups.by, name, groups.counts[k], groups.measure]
+            for values, intervals in zip(groups.values, groups.intervals, strict=True):
+                row.append(values[k])
+                if resampled:
+                    row.append(intervals[k] if intervals else None)
+            rows.append(row)
+    columns = chain.from_iterable((name, f"{name} 95% ±") if resampled else (name,) for name in names)
+    return ["by", "group", "size", "measure", *columns], rows

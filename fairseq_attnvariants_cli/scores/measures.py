@@ -1,0 +1,164 @@
+"""sacrebleu's measures."""
+
+import os
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric, Signature
+from sacrebleu.metrics.base import Score as MetricScore
+from sacrebleu.significance import PairedTest
+
+from ..text.files import UserError, reason
+
+TOKENIZERS = sorted(BLEU.TOKENIZERS)
+TOKENISED = 100  # lines that end in " ." look like a text that was tokenised
+UNKNOWN = "<<unk>>"  # in a reference, so that no translation can have it
+LONGEST_TER = 300  # words; its time grows faster than their square
+
+Systems = Sequence[Tuple[str, Sequence[str]]]  # names and hypotheses
+References = Sequence[Sequence[str]]  # one or several texts
+Measures = Sequence[Tuple[str, Metric]]  # and their names
+
+
+class Score(NamedTuple):
+    """A row of the table."""
+
+    measure: str
+    system: str
+    score: float
+    interval: Optional[float]  # half of the width of the 95% interval of the bootstrap
+    p: Optional[float]  # of the paired bootstrap against the first system
+    signature: str
+
+
+class Accuracy(Metric):
+    """The share of lines that are, without spaces around them, equal to one of their references, in percent."""
+
+    _SIGNATURE_TYPE = Signature
+
+    def __init__(self, lowercase: bool = False):
+        super().__init__()
+        self.lowercase = lowercase
+
+    def get_signature(self) -> Signature:
+        """sacrebleu's, which says whether case counts, too."""
+        signature = super().get_signature()
+        signature.update("case", "lc" if self.lowercase else "mixed")
+        return signature
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return sent.strip().lower() if self.lowercase else sent.strip()
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> Dict[str, Any]:
+        return {"references": refs}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[int]:
+        return [int(hypothesis in ref_kwargs["references"]), 1]
+
+    def _aggregate_and_compute(self, stats: List[List[int]]) -> MetricScore:
+        return self._compute_score_from_stats([sum(column) for column in zip(*stats)])
+
+    def _compute_score_from_stats(self, stats: Sequence[Any]) -> MetricScore:
+        return MetricScore("accuracy", 100 * float(stats[0]) / float(stats[1]))
+
+
+def seed() -> Optional[int]:
+    """Of sacrebleu's resamples: ``SACREBLEU_SEED`` of the environment; None, of chance, if that is ``none``.
+
+    Raises:
+        UserError: it is no number.
+    """
+    given = os.environ.get("SACREBLEU_SEED", "12345")
+    if given.lower() != "none" and not given.isdecimal():
+        raise UserError(f"SACREBLEU_SEED={given} in the environment is neither a number nor none")
+    return None if given.lower() == "none" else int(given)
+
+
+def bleu_metric(tokenize: Optional[str], **options: Any) -> BLEU:
+    """sacrebleu's BLEU with a tokeniser of its own, None its default, and other options of it.
+
+    Raises:
+        UserError: the tokeniser is not there.
+    """
+    try:
+        return BLEU(tokenize=tokenize, force=True, **options)
+    except (ImportError, RuntimeError, OSError) as error:  # some are extras of sacrebleu or want to fetch a model
+        hint = " ".join(str(error).split())
+        raise UserError(f"--tokenize {tokenize}: {hint or reason(error)}") from error
+
+
+def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> Measures:
+    """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
+
+    Raises:
+        UserError: the tokeniser is not there.
+    """
+    options: Dict[str, Any] = dict(lowercase=lowercase, tokenize=tokenize)
+    return [
+        ("BLEU", bleu_metric(**options)),
+        (f"chrF{beta}", CHRF(beta=beta, lowercase=lowercase)),
+        ("TER", TER()),
+        ("1-gram BLEU", bleu_metric(max_ngram_order=1, **options)),
+        ("accuracy", Accuracy(lowercase)),
+    ]
+
+
+def check_tokenised(tokenize: str, references: Sequence[str]) -> None:
+    """Refuse a tokeniser that would cut what fairseq writes for unknown words of a reference.
+
+    Raises:
+        UserError: one has such words.
+    """
+    if tokenize != "none" and any(UNKNOWN in line.split() for line in references):
+        raise UserError(f"--tokenize {tokenize} would cut the reference's {UNKNOWN}: give the text, with --reference")
+
+
+def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:
+    """Say once what sacrebleu says for every measure: these texts look tokenised, and will be tokenised again."""
+    found = [name for name, lines in systems if sum(line.endswith(" .") for line in lines) >= TOKENISED]
+    if found and tokenize != "none":
+        print(f"{', '.join(found)}: tokenised text, it seems; then give --tokenize none", file=sys.stderr)
+
+
+def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
+    """The measures, without TER and with a word about it where a line of the texts is too long for that."""
+    if "TER" not in dict(measures):
+        return measures
+    longest = max((len(line.split()) for lines in texts for line in lines), default=0)
+    if longest <= LONGEST_TER:
+        return measures
+    print(f"TER is left out: a line has {longest} words, over the limit of {LONGEST_TER}", file=sys.stderr)
+    return [(name, metric) for name, metric in measures if name != "TER"]
+
+
+def scores(systems: Systems, references: References, measures: Measures, samples: int = 0) -> List[Score]:
+    """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
+
+    1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU beside the
+    brevity penalty (Kuang et al. 2018, table 6); it is not resampled.
+    """
+    rows = []
+    for name, metric in measures:
+        results = [metric.corpus_score(hypotheses, references) for _, hypotheses in systems]
+        intervals: List[Optional[float]] = [None] * len(systems)
+        ps: List[Optional[float]] = [None] * len(systems)
+        signature = plain = str(metric.get_signature())
+        if samples:
+            seed()  # refused here, before sacrebleu reads it
+            signatures, columns = PairedTest(
+                list(systems), {name: metric}, references, test_type="bs", n_samples=samples
+            )()
+            [(key, resampling)] = signatures.items()
+            signature = str(resampling)
+            resampled: Any = columns[key]
+            intervals = [float(result.ci) for result in resampled]
+            # equal systems get the lowest p of all from sacrebleu: no resample differs more than the text does
+            ps = [None] + [1.0 if result.score == resampled[0].score else result.p_value for result in resampled[1:]]
+        if name == "1-gram BLEU":
+            plain, signature = f"{plain}|n:1", f"{signature}|n:1"  # which sacrebleu leaves out
+            for (system, _), result in zip(systems, results, strict=True):
+                rows.append(Score("1-gram precision", system, result.precisions[0], None, None, plain))
+        for (system, _), result, interval, p in zip(systems, results, intervals, ps, strict=True):
+            rows.append(Score(name, system, result.score, interval, p, signature))
+    return rows

@@ -1,0 +1,154 @@
+"""Trainings in folders, and which of them are one system with several seeds."""
+
+import argparse
+import glob
+import hashlib
+import os
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from ..text.files import UserError
+
+GROUPS = ("task", "criterion", "optimizer", "lr_scheduler", "dataset", "optimization", "model")
+# of other groups, what changes a training
+MORE = {
+    "common": ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16"),
+    "checkpoint": ("finetune_from_model", "best_checkpoint_metric", "maximize_best_checkpoint_metric"),
+    "distributed_training": ("distributed_world_size",),
+}
+# options that do not tell systems apart; for stock models fairseq keeps all options together
+PLACES = re.compile(r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch")
+BUFFERS = ("version", "_float_tensor")  # of fairseq's models, which nothing learns
+
+
+class Run(NamedTuple):
+    """A training."""
+
+    folder: Path
+    checkpoint: Path
+    data: str  # folder
+    seed: int
+    name: str  # given to its system, or else the architecture
+    options: Dict[str, str]  # as "criterion.label_smoothing", and "criterion._name" for which one it is
+    parameters: int
+    updates: int  # of the checkpoint, as are the hours
+    hours: float
+
+
+def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[str]] = None) -> List[Run]:
+    """The runs in or under the folders: whatever has a ``checkpoint`` of that name.
+
+    Args:
+        folders: paths, or patterns of them such as ``sweep/recatt-*``.
+        checkpoint: the name of a file.
+        names: what the systems of each folder are called (default: after their architectures).
+
+    Raises:
+        UserError: a folder has no run, or there are more or fewer names than folders.
+    """
+    from ..systems.model import read_checkpoint
+
+    if names and len(names) != len(folders):
+        raise UserError(f"{len(names)} --name for {len(folders)} folders: give one for each, patterns in quotes")
+    runs = []
+    given: Sequence[Optional[str]] = names or [None] * len(folders)
+    for folder, name in zip(folders, given):
+        places = [folder] if os.path.isdir(folder) else sorted(glob.glob(folder))
+        if not places:
+            raise UserError(f"{folder}: there is no such folder")
+        found = find_files(places, checkpoint)
+        if not found:
+            raise UserError(f"{folder}: there is no {checkpoint} in it or under it")
+        for path in sorted(found):
+            run = read_run(path, read_checkpoint(str(path)))
+            runs.append(run if name is None else run._replace(name=name))
+    return runs
+
+
+def find_files(folders: Sequence[str], name: str) -> List[Path]:
+    """The files of a name, or a pattern, in and under the folders, each folder once whatever links lead to it."""
+    seen, found = set(), []
+    for folder in folders:
+        for place, inner, _ in os.walk(folder, followlinks=True):
+            inner[:] = [] if os.path.realpath(place) in seen else sorted(one for one in inner if one[0] != ".")
+            if os.path.realpath(place) not in seen:
+                found += [Path(place, path) for path in glob.glob(name, root_dir=place)]
+            seen.add(os.path.realpath(place))
+    return found
+
+
+def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
+    """What a checkpoint's content tells of its training.
+
+    Raises:
+        UserError: the content lacks something of that, or has something else in its place.
+    """
+    cfg = {**state["cfg"], "extra_state": state["extra_state"]}
+    groups = {name: vars(group) if isinstance(group, argparse.Namespace) else group for name, group in cfg.items()}
+
+    def told(group: str, option: str, *kinds: Any) -> Any:
+        value = (groups.get(group) or {}).get(option)
+        if not isinstance(value, kinds) or (float in kinds and not 0 <= value <= sys.float_info.max):
+            raise UserError(f"{checkpoint} cannot be listed: its {group}.{option} is {str(value)[:80]!r}")
+        return value
+
+    for name in (*GROUPS, *MORE):
+        if not isinstance(groups.get(name), (dict, type(None))):
+            raise UserError(f"{checkpoint} cannot be listed: its {name} is no mapping of options")
+    options = {
+        f"{name}.{key}": str(group.get(key))
+        for name, group in ((name, groups.get(name) or {}) for name in (*GROUPS, *MORE))
+        for key in MORE.get(name, group)
+        if not PLACES.fullmatch(str(key))
+    }
+    return Run(
+        checkpoint.parent.parent if checkpoint.parent.name == "checkpoints" else checkpoint.parent,
+        checkpoint,
+        told("task", "data", str),
+        told("common", "seed", int),
+        told("model", "_name", str),
+        options,
+        count_parameters(state["model"]),
+        state["optimizer_history"][-1]["num_updates"],
+        told("extra_state", "previous_training_time", int, float) / 3600,
+    )
+
+
+def count_parameters(tensors: Mapping[str, Any]) -> int:
+    """How many numbers a model learns; of tied matrices, of which a checkpoint may have a copy for each name, one."""
+    import torch
+
+    sizes: Dict[Any, int] = {}
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and name.rpartition(".")[2] not in BUFFERS:
+            held: Any = tensor.data_ptr()
+            if tensor.dim() > 1:
+                held = hashlib.sha256(tensor.contiguous().view(torch.uint8).numpy()).digest()
+            sizes[held, tensor.shape] = tensor.numel()
+    return sum(sizes.values())
+
+
+def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:
+    """Runs that differ in nothing but the seed, by name, and by the options in which those of one name differ.
+
+    An option that only one criterion (or task, optimizer, ...) has tells apart the runs with that one.
+    """
+    found: Dict[str, List[Run]] = defaultdict(list)
+    for run in runs:
+        same = [other.options for other in runs if other.name == run.name]
+        words = [run.name]
+        for key in sorted({key for options in same for key in options}, key=lambda key: ("._name" not in key, key)):
+            group, _, option = key.partition(".")
+            kind = f"{group}._name"
+            alike = [options for options in same if key == kind or options.get(kind) == run.options.get(kind)]
+            own = run.options.get(key, "None")
+            if own != "None" and any(options.get(key, "None") != own for options in alike):
+                words.append(f"{group if key == kind else option}={own}")
+        name = " ".join(dict.fromkeys(words))
+        if run.seed in [other.seed for other in found[name]]:
+            raise UserError(f"{run.folder} and another run are both {name} with seed {run.seed}: leave one out")
+        found[name].append(run)
+    return dict(found)

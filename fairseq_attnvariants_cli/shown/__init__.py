@@ -1,0 +1,1 @@
+"""Output: tables and pictures."""

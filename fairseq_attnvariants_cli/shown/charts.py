@@ -1,0 +1,135 @@
+"""Pictures of trainings: learning curves, scores, and curves over what test sets differ in."""
+
+import re
+from collections import defaultdict
+from statistics import mean
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple
+
+from ..scores.of_runs import Place, Scores
+from ..scores.runs import Run
+from ..scores.seeds import estimate
+from ..text.files import UserError, read_lines
+from .pictures import finish, font_families, legend_label
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+VALIDATION = re.compile(r"valid on '([^']+)' subset \| (.*)")  # of fairseq's log
+NUMBER = re.compile(r"(\w+) (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)(?= \||$)")
+
+
+class Dial(NamedTuple):
+    """What the test sets differ in."""
+
+    name: str
+    values: List[str]  # from the easiest to the hardest
+
+
+def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
+    """Updates and a measure of the validations that fairseq's logs in the run's folder tell of.
+
+    Of several validation sets it is the one that was logged first, which is fairseq's first; of several logs the newest
+    counts.
+    """
+    points: Dict[str, Dict[int, float]] = defaultdict(dict)
+    logs = {*run.folder.glob("*.log"), *run.checkpoint.parent.glob("*.log")}
+    for path in sorted(logs, key=lambda path: path.stat().st_mtime_ns):
+        for line in read_lines(str(path)):
+            if match := VALIDATION.search(line):
+                numbers = dict(NUMBER.findall(match[2]))
+                if {measure, "num_updates"} <= numbers.keys():
+                    points[match[1]][int(numbers["num_updates"])] = float(numbers[measure])
+    return sorted(next(iter(points.values()), {}).items())
+
+
+def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
+    """A line for every run, one colour for every system, marked with the number of the seed.
+
+    Raises:
+        UserError: there are no logs, or they do not have the measure.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.6))
+    axes = figure.subplots()
+    drawn = []
+    for k, (name, runs) in enumerate(found.items()):
+        lines = [(run.seed, points) for run in runs if (points := curve(run, measure))]
+        for seed, points in lines:
+            axes.plot(*zip(*points), color=f"C{k}", marker=f"${seed}$", markevery=0.2 if points[1:] else 1, alpha=0.8)
+        if lines:
+            drawn.append(name)
+            axes.plot([], [], color=f"C{k}", label=legend_label(name))
+    if not drawn:
+        raise UserError(f"no *.log of the runs has {measure!r} of a validation: train with --log-format simple")
+    axes.set_xlabel("updates")
+    axes.set_ylabel(f"validation {measure}")
+    finish(axes, "".join(drawn))
+    return figure
+
+
+def drawable(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[str]) -> List[str]:
+    """The measures that all systems have on these test sets.
+
+    Raises:
+        UserError: there are none.
+    """
+    measures = dict.fromkeys(place.measure for place in results)
+    everywhere = [
+        measure for measure in measures
+        if all(Place(name, subset, measure) in results for name in found for subset in subsets)
+    ]  # fmt: skip
+    if not everywhere:
+        raise UserError("--plot: no measure is there for every system and every test set: name one with --measure")
+    return everywhere
+
+
+def draw_scores(found: Dict[str, List[Run]], results: Scores, subset: str) -> "Figure":
+    """For every measure the scores of all seeds on a test set, and their mean as a line.
+
+    Raises:
+        UserError: as :func:`drawable`.
+    """
+    from matplotlib.figure import Figure
+
+    measures = drawable(found, results, [subset])
+    figure = Figure(figsize=(2.4 * len(measures), 0.8 + 0.4 * len(found)))
+    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    for axes, measure in zip(panels, measures):
+        for k, name in enumerate(found):
+            values = results[Place(name, subset, measure)]
+            for seed, value in values.items():
+                axes.plot([value], [k], color=f"C{k}", marker=f"${seed}$")
+            axes.plot([mean(values.values())], [k], "|", color=f"C{k}", markersize=16)
+        axes.set_xlabel(measure)
+        axes.set_yticks(range(len(found)), list(found), parse_math=False, fontfamily=font_families("".join(found)))
+        axes.set_ylim(len(found) - 0.5, -0.5)
+        finish(axes)
+    return figure
+
+
+def draw_dial(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[str], dial: Dial) -> "Figure":
+    """For every measure the means over the dial, a line for every system, with the intervals as bands.
+
+    Raises:
+        UserError: as :func:`drawable`.
+    """
+    from matplotlib.figure import Figure
+
+    measures = drawable(found, results, subsets[-1:])  # of what the easier ones lack, there is no point
+    figure = Figure(figsize=(1.5 + 3.5 * len(measures), 3.6))
+    ticks = range(len(dial.values))
+    for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
+        for k, name in enumerate(found):
+            values = [results.get(Place(name, subset, measure), {}) for subset in subsets]
+            known = [(tick, estimate([*seeds.values()])) for tick, seeds in zip(ticks, values) if seeds]
+            there, means = [tick for tick, _ in known], [one.mean for _, one in known]
+            axes.plot(there, means, "o-", markersize=4, color=f"C{k}", label=legend_label(name))
+            if all(one.margin is not None for _, one in known):
+                ends = [one.low for _, one in known], [one.high for _, one in known]
+                axes.fill_between(there, *ends, color=f"C{k}", alpha=0.15)
+        axes.set_xticks(ticks, dial.values, parse_math=False)
+        axes.set_xlabel(dial.name, parse_math=False)
+        axes.set_ylabel(measure, parse_math=False)
+        finish(axes, "".join(found) if measure == measures[0] else "")
+    return figure

@@ -1,0 +1,131 @@
+"""Heat maps ``T x S`` of what target words have to do with source words, several in a picture."""
+
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..text.pieces import SPACE, join_attention, join_sentence
+from .pictures import font_families
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..systems.model import Forced
+
+WIDTH = 10  # of a picture, in inches
+CELL = 0.24  # of a heat map, in inches
+SMALLEST = 0.1
+GAP = 0.4  # between heat maps
+LONGEST = 60  # characters of a word that are drawn
+
+Drawn = Tuple[Any, Any]  # axes, and the box that they take with their labels
+
+
+class Panel(NamedTuple):
+    """A heat map; ``weights`` are ``T x S``."""
+
+    title: str
+    source: List[str]
+    target: List[str]
+    weights: np.ndarray
+
+
+def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Panel]:
+    """The heat maps of one model, with EOS; with a ``style`` pieces are joined to words.
+
+    Where the model also returns ``word_attn`` (attention via attention), there is one of the higher level
+    before it. Its columns are those of the source, or, above characters, one for each space and for EOS, which are the
+    ends of words. Spaces are drawn as U+2423.
+    """
+    source, columns = join_sentence(pair.source, style)
+    target, rows = join_sentence(pair.target, style)
+    panel = Panel(title, visible(source), visible(target), join_attention(pair.extra["attn"], columns, rows))
+    weights = pair.extra.get("word_attn")
+    if weights is None:
+        return [panel]
+    if weights.shape[1] == len(pair.source):
+        weights = join_attention(weights, columns, rows)
+        return [panel._replace(title=f"{title}, higher level", weights=weights), panel]
+    words = "".join(pair.source).split(SPACE)
+    return [Panel(f"{title}, words", words, visible(pair.target), weights[:, : len(words)]), panel]
+
+
+def visible(symbols: Sequence[str]) -> List[str]:
+    """Symbols as they are drawn: a space as U+2423."""
+    return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
+
+
+def short(words: Sequence[str]) -> List[str]:
+    """Words of at most :data:`LONGEST` characters; the last one of a word that is cut is an ellipsis."""
+    return [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}\u2026" for word in words]
+
+
+def draw(
+    heat_maps: Sequence[Panel], width: float = WIDTH, relative: bool = False, label: str = "attention weight"
+) -> "Figure":
+    """Heat maps in rows: source words above, target words at the left, the background's colour for 0.
+
+    Cells have one size, which is smaller where a long sentence would be wider than ``width``, but not smaller than its
+    words can be read.
+
+    Args:
+        heat_maps: from left to right, and on in the next row.
+        width: of the picture, in inches.
+        relative: scale each row to its largest weight, so that attention on many words can be seen.
+        label: of the scale.
+    """
+    from matplotlib import rcParams
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+    heat_maps = [panel._replace(source=short(panel.source), target=short(panel.target)) for panel in heat_maps]
+    families = font_families("".join("".join([panel.title, *panel.source, *panel.target]) for panel in heat_maps))
+    colours = LinearSegmentedColormap.from_list("weights", [rcParams["figure.facecolor"], rcParams["text.color"]])
+    cell = min(CELL, max(SMALLEST, (width - 1.5) / max(len(panel.source) for panel in heat_maps)))
+    figure = Figure(figsize=(1, 1))  # positions are in inches, and the picture is cut to what is drawn
+    drawn = [_heat_map(figure, panel, cell, colours, families, relative) for panel in heat_maps]
+    lowest = _arrange(drawn, width)
+    scale = figure.add_axes((0, lowest - 0.1, 1.5, 0.1))
+    scale.imshow([[k / 100 for k in range(101)]], cmap=colours, aspect="auto", extent=(0, 1, 0, 1))
+    scale.set_xticks([0, 0.5, 1])
+    scale.set_yticks([])
+    scale.tick_params(labelsize=8, length=2)
+    scale.set_xlabel("weight over the largest of its row" if relative else label, fontsize=8)
+    return figure
+
+
+def _heat_map(figure: "Figure", panel: Panel, cell: float, colours: Any, families: List[str], relative: bool) -> Drawn:
+    text: Dict[str, Any] = dict(fontfamily=families, parse_math=False, fontsize=min(9, 58 * cell))
+    axes = figure.add_axes((0, 0, *(cell * size for size in reversed(panel.weights.shape))))
+    largest = panel.weights.max(axis=1, keepdims=True) if relative else 1
+    scaled = panel.weights / np.where(largest == 0, 1, largest)  # a row of zeros stays one
+    axes.imshow(scaled, cmap=colours, vmin=0, vmax=1, aspect="auto")
+    axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, **text)
+    axes.set_yticks(range(len(panel.target)), panel.target, **text)
+    axes.set_xticks([k - 0.5 for k in range(1, len(panel.source))], minor=True)
+    axes.set_yticks([k - 0.5 for k in range(1, len(panel.target))], minor=True)
+    axes.tick_params(which="both", length=0, labeltop=True, labelbottom=False)
+    axes.grid(which="minor", color=colours(0.1), linewidth=0.5)
+    axes.set_xlabel(panel.title, **{**text, "fontsize": 10})
+    box = axes.get_tightbbox()
+    assert box is not None
+    return axes, box.transformed(figure.dpi_scale_trans.inverted())
+
+
+def _arrange(drawn: Sequence[Drawn], width: float) -> float:
+    """Lay heat maps out in rows, their upper edges level; returns where the next row would begin."""
+    rows: List[List[Drawn]] = [[]]
+    for axes, box in drawn:
+        if rows[-1] and sum(before.width + GAP for _, before in rows[-1]) + box.width > width:
+            rows.append([])
+        rows[-1].append((axes, box))
+    lowest = 0.0
+    for row in rows:
+        top = lowest - max(box.y1 - axes.get_position().height for axes, box in row)
+        left = 0.0
+        for axes, box in row:
+            wide, high = axes.get_position().size
+            axes.set_position((left - box.x0, top - high, wide, high))
+            left += box.width + GAP
+        lowest = top - max(axes.get_position().height - box.y0 for axes, box in row) - GAP
+    return lowest

@@ -1,0 +1,125 @@
+"""Pictures: PNG, SVG or PDF by the file's suffix, in fonts that have every glyph."""
+
+import argparse
+import contextlib
+import unicodedata
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List
+
+from ..text.files import UserError, write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def add_dark_option(parser: argparse.ArgumentParser) -> None:
+    """Add what :func:`picture` reads."""
+    parser.add_argument("--dark", action="store_true", help="draw the picture in light colours on black")
+
+
+def check_drawn(options: argparse.Namespace, *others: str, plot: str = "plot") -> None:
+    """Refuse ``--dark``, and other options of a picture, where ``plot``, the option that names its file, is not given.
+
+    Raises:
+        UserError: that is so.
+    """
+    for name in ("dark", *others):
+        if getattr(options, name, None) and not getattr(options, plot):
+            raise UserError(f"--{name.replace('_', '-')} is of the picture that --{plot} names: give that, too")
+
+
+@contextlib.contextmanager
+def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None]]:
+    """A function that writes a figure to ``path``, cut to what is drawn; what is drawn in the block has its colours.
+
+    That it can be written is found out at the start of the block.
+
+    Raises:
+        UserError: matplotlib is missing, the suffix is none of PNG, SVG and PDF, or the file cannot be written.
+    """
+    try:
+        import matplotlib
+        import matplotlib.style
+    except ImportError as error:
+        raise UserError('matplotlib is missing: pip install "fairseq-attnvariants[plot]" brings it') from error
+    form = path.rpartition(".")[2].lower()
+    if form not in FORMATS:
+        raise UserError(f"{path}: the name of a picture must end in .png, .svg or .pdf")
+    with write_bytes(path) as stream, matplotlib.rc_context():
+        matplotlib.rcdefaults()  # the same picture whatever the user's matplotlibrc says
+        matplotlib.style.use("dark_background" if dark else "default")
+        yield lambda figure: figure.savefig(stream, format=form, dpi=150, bbox_inches="tight")
+
+
+def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
+    """No borders above and at the right, a faint grid, and above it all a legend, if it has ``names``.
+
+    They stand there as they are, whatever characters they have, and cover nothing, however long they are.
+    """
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, alpha=0.3)
+    if names:
+        labels = axes.get_legend_handles_labels()[1]
+        columns = max(1, min(3, len(labels) // 3, 45 // max(map(len, labels))))
+        legend = axes.legend(
+            frameon=False,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=columns,
+            prop={"family": font_families(names)},
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+
+
+def legend_label(name: str) -> str:
+    """A name in a legend: matplotlib leaves out what begins with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
+def font_families(text: str) -> List[str]:
+    """Installed fonts that together have a glyph for every character, for matplotlib's ``fontfamily``.
+
+    Raises:
+        UserError: no font has one of the characters.
+    """
+    from matplotlib.font_manager import FontProperties, findSystemFonts, fontManager, get_font
+
+    missing = {char for char in text if not char.isspace() and unicodedata.category(char) not in ("Cc", "Cf")}
+    families: List[str] = []
+
+    def look(names: List[str]) -> None:
+        for name in names:
+            if not missing:
+                return
+            try:
+                font = get_font(fontManager.findfont(FontProperties(family=name), fallback_to_default=False))
+            except (ValueError, RuntimeError, OSError):  # nothing that matplotlib can draw, such as bitmap emoji
+                continue
+            covered = {char for char in missing if font.get_char_index(ord(char))}
+            if covered:
+                families.append(name)
+                missing.difference_update(covered)
+
+    def installed() -> List[str]:
+        names = {font.name for font in fontManager.ttflist}
+        # boxes for every character, and matplotlib's fonts for formulas, whose glyphs are not the characters'
+        return sorted(name for name in names if not name.startswith(("Last Resort", "cm", "STIXNon", "STIXSize")))
+
+    look(["DejaVu Sans", *installed()])
+    if missing:  # perhaps in a font that is younger than matplotlib's list
+        known = {font.fname for font in fontManager.ttflist}
+        for path in findSystemFonts():
+            if path not in known:
+                with contextlib.suppress(RuntimeError, OSError):
+                    fontManager.addfont(path)
+        look(installed())
+    if missing:
+        shown = ", ".join(f"{char} (U+{ord(char):04X})" for char in sorted(missing)[:5])
+        raise UserError(
+            f"no installed font has {shown}{' and others' if len(missing) > 5 else ''}: install one, such as Noto Sans "
+            "(Debian: fonts-noto-cjk, fonts-noto-core)"
+        )
+    return families or ["DejaVu Sans"]

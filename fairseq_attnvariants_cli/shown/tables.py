@@ -1,0 +1,164 @@
+"""Tables: printed for people or as JSON, written as CSV, JSON, LaTeX or Markdown."""
+
+import argparse
+import contextlib
+import csv
+import json
+import os
+import re
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from tabulate import tabulate
+
+from ..text.files import UserError, standard_output, write_whole
+
+
+class Interval(NamedTuple):
+    """A number and half of the width of its interval: one column for people, two of them in CSV and JSON."""
+
+    value: float
+    margin: Optional[float]
+    signed: bool = False  # a plus before what is not negative
+
+    def text(self, digits: int) -> str:
+        """Such as ``1.25 ± 0.50``."""
+        value = f"{round(self.value, digits) + 0.0:{'+' * self.signed}.{digits}f}"  # no -0.00
+        return value if self.margin is None else f"{value} ± {self.margin:.{digits}f}"
+
+
+Cell = Union[str, int, float, Interval, None]
+Row = Sequence[Cell]
+FORMATS = {".csv": "", ".json": "", ".tex": "latex_booktabs", ".md": "github"}  # tabulate's, where it writes them
+
+
+def add_table_options(parser: argparse.ArgumentParser, *options: str) -> None:
+    """Add ``--json`` and the options that say where tables are written, ``--table`` unless there are others."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON: a list of one object a row"
+        + (", or of several tables an object of such lists" if len(options) > 1 else ""),
+    )
+    for option in options or ("--table",):
+        parser.add_argument(
+            option,
+            metavar="FILE",
+            help=f"write that table as well, as {', '.join(FORMATS)}; in .csv a ' stands before text that a "
+            "spreadsheet would take for a formula, such as -LRB-",
+        )
+
+
+@contextlib.contextmanager
+def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[..., None]]:
+    """A function of a table's name, its headers, its rows and their ``digits``; what it got is printed in the end.
+
+    ``paths`` say of each table where it is written as well, or None. Printed numbers have 2 digits after the point, or
+    as many as ``digits`` says for a header; written ones have all of theirs. CSV has a header. That the files can be
+    written is found out at the start of the block.
+
+    Raises:
+        UserError: a name ends in none of :data:`FORMATS`, or a file cannot be written.
+    """
+    printed: List[str] = []
+    found: Dict[str, Any] = {}
+    with contextlib.ExitStack() as opened:
+        saves = {name: opened.enter_context(table_file(path)) for name, path in paths.items() if path}
+
+        def write(
+            name: str, headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None
+        ) -> None:
+            printed.append(aligned(headers, rows, digits))
+            found[name] = _records(headers, rows)
+            if name in saves:
+                saves[name](headers, rows, digits)
+
+        yield write
+    with standard_output() as output:
+        if as_json:
+            print(json.dumps(found if len(paths) > 1 else next(iter(found.values())), indent=2), file=output)
+        else:
+            print("\n\n".join(printed), file=output)
+
+
+def _not_computed(cell: Any) -> Any:
+    """A cell of CSV that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+
+
+def _visible(cell: Any, form: str) -> Any:
+    """A cell whose control characters are escapes, and where ``form`` is Markdown also what would not be shown."""
+    if not isinstance(cell, str):
+        return cell
+    text = re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], cell)
+    return re.sub(r"[|<]", r"\\\g<0>", text) if form == "github" else text
+
+
+@contextlib.contextmanager
+def table_file(path: str) -> Iterator[Callable[..., None]]:
+    """A function that writes a table's headers and rows, and their ``digits``, as :func:`tables` does, to ``path``.
+
+    Raises:
+        UserError: the name ends in none of :data:`FORMATS`, or the file cannot be written.
+    """
+    form = os.path.splitext(path.lower())[1]
+    if form not in FORMATS:
+        raise UserError(f"{path}: the name of a table must end in .csv or .json, .tex or .md")
+    with write_whole(path) as stream:
+
+        def save(headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None) -> None:
+            if FORMATS[form]:
+                stream.write(aligned(headers, rows, digits, FORMATS[form]) + "\n")
+            elif form == ".json":
+                json.dump(_records(headers, rows), stream, ensure_ascii=False, indent=2)
+                stream.write("\n")
+            else:
+                columns, values = expanded(headers, rows)
+                lines: List[Sequence[Any]] = [columns, *values]
+                csv.writer(stream, lineterminator="\n").writerows([[*map(_not_computed, line)] for line in lines])
+
+        yield save
+
+
+def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell]]:
+    """The rows as JSON has them.
+
+    Raises:
+        UserError: two columns have one name.
+    """
+    columns, values = expanded(headers, rows)
+    for column in columns:
+        if columns.count(column) > 1:
+            raise UserError(f"two columns of the table are called {column!r}: choose other names")
+    return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], List[List[Cell]]]:
+    """The table with two columns, the second one headed by a further ``±``, in the place of one of intervals."""
+    columns: List[str] = []
+    values: List[List[Cell]] = [[] for _ in rows]
+    for header, cells in zip(headers, zip(*rows)):
+        intervals = any(isinstance(cell, Interval) for cell in cells)
+        columns += [header, f"{header} ±"] if intervals else [header]
+        for row, cell in zip(values, cells):
+            if isinstance(cell, Interval):
+                row += [cell.value, cell.margin]
+            else:
+                row += [cell, None] if intervals else [cell]
+    return (columns, values) if rows else ([*headers], [])
+
+
+def aligned(
+    headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None, form: str = "simple"
+) -> str:
+    """The table with aligned columns: text at the left, numbers at the right, nothing for None."""
+    after = [(digits or {}).get(header, 2) for header in headers]
+    cells = [[_printed(cell, digit) for cell, digit in zip(row, after, strict=True)] for row in rows]
+    sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
+    shown = [[_visible(cell, form) for cell in row] for row in (headers, *cells)]
+    return tabulate(shown, headers="firstrow", tablefmt=form, colalign=sides, disable_numparse=True)
+
+
+def _printed(cell: Cell, digits: int) -> Union[str, int, None]:
+    if isinstance(cell, Interval):
+        return cell.text(digits)
+    return f"{cell:.{digits}f}" if isinstance(cell, float) else cell

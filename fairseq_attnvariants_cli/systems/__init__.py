@@ -1,0 +1,1 @@
+"""Systems: trained models that the subcommands load, and what they compute."""

@@ -1,0 +1,160 @@
+"""What each source token adds to the log-probability of each target token, under forced decoding.
+
+Both methods are of source embeddings ``x``, ``S x m``, without what is added to them, such as positions. Input times
+gradient (Denil et al. 2014) is ``a_ij = x_j · ∂ log p(y_i) / ∂ x_j``. Integrated gradients (Sundararajan et al. 2017,
+eq. 1) takes the mean gradient along the line from the baseline 0 to ``x`` instead. It is complete: the sum over the
+source is ``log p(y_i)`` less what it is where all source embeddings are 0.
+"""
+
+import contextlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from .model import Limits, System, Text, run_batches, symbols
+
+# isort: split
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairseq_attnvariants.nn.layer_norm import at_least_float32
+
+from ..text.files import UserError
+
+Nodes = List[Tuple[float, float]]  # how far from the baseline to the input, from 0 to 1, and the weight of the gradient
+
+INPUT_X_GRADIENT: Nodes = [(1.0, 1.0)]
+
+
+def integrated(steps: int) -> Nodes:
+    """The nodes of Gauss-Legendre quadrature on the line from 0 to 1."""
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    return [(float(node), float(weight)) for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True)]
+
+
+class Attribution(NamedTuple):
+    """What the source tokens of one sentence add to its target tokens."""
+
+    number: int  # of the sentence, from 0
+    source: List[str]  # S tokens, EOS last
+    target: List[str]  # T tokens, EOS last
+    values: np.ndarray  # T x S
+    attention: Optional[np.ndarray]  # T x S, if the model returns it
+    difference: np.ndarray  # T: the log-probabilities, less those where all source embeddings are 0
+
+
+class Scaled(nn.Module):
+    """Stands in for an embedding: what it gives can be scaled row by row, and asked for its gradient."""
+
+    def __init__(self, embedding: nn.Module):
+        super().__init__()
+        self.embedding = embedding
+        self.scale: Optional[Tensor] = None  # B
+        self.given = torch.empty(0)  # B x S x m
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Embed ``B x S`` tokens."""
+        embedded = self.embedding(tokens).detach()
+        if self.scale is not None:
+            embedded = embedded * self.scale.to(embedded.dtype)[:, None, None]
+        self.given = embedded.requires_grad_(torch.is_grad_enabled())
+        return self.given
+
+
+@contextlib.contextmanager
+def source_embeddings(model: Any, path: str) -> Iterator[Scaled]:
+    """The stand-in for the model's source embeddings within the block, where parameters have no gradients.
+
+    Raises:
+        UserError: the model's encoder has none, or its decoder gives no logits; ``path`` is for the message.
+    """
+    encoder: Any = getattr(model, "encoder", None)
+    original = getattr(encoder, "embed_tokens", None)
+    if not isinstance(original, nn.Module):
+        raise UserError(f"{path}: the model has no source embeddings (encoder.embed_tokens)")
+    if getattr(model.decoder, "adaptive_softmax", None) is not None:
+        raise UserError(f"{path}: the model has an adaptive softmax, and so no logits of all words")
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    encoder.embed_tokens = standing_in = Scaled(original)
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        with torch.backends.cudnn.flags(enabled=False):  # whose recurrent layers have gradients in training only
+            yield standing_in
+    finally:
+        encoder.embed_tokens = original
+        for parameter in trained:
+            parameter.requires_grad_(True)
+
+
+def log_probabilities(logits: Tensor, target: Tensor) -> Tensor:
+    """Log-probabilities of target tokens ``B x T``, in float32 at least."""
+    return at_least_float32(logits).log_softmax(-1).gather(-1, target[..., None])[..., 0]
+
+
+def attribute(model: Any, embeddings: Scaled, sample: Dict[str, Any], nodes: Nodes, pad: int, limit: Limits) -> Tensor:
+    """Attributions of a batch, ``B x T x S``, 0 where there is padding.
+
+    Among sources there may be padding only if the model leaves it where it is, as the stock ``lstm`` does not.
+
+    A pair of a target token and a node is a row of a batch of its own, so that one backward pass serves many. Rows are
+    decoded up to the last token that one of them asks for.
+    """
+    net_input, target = sample["net_input"], sample["target"]
+    source = net_input["src_tokens"]
+    places, scales = torch.tensor(nodes, dtype=torch.float64, device=source.device).T
+    real = target.ne(pad).T.nonzero().flip(1)  # of each target token, by position: sentence and position
+    with torch.no_grad():
+        embedded = embeddings.embedding(source)
+    values = embedded.new_zeros(*target.shape, source.size(1))
+    for rows in torch.arange(len(real) * len(nodes), device=source.device).split(
+        max(1, min(limit.sentences, limit.tokens // max(source.size(1), target.size(1))))
+    ):
+        pair, node = rows // len(nodes), rows % len(nodes)
+        sentence, position = real[pair].T
+        last = int(position.max()) + 1
+        embeddings.scale = places[node]
+        with torch.enable_grad():
+            logits = model(**_select(net_input, sentence, last))[0]
+            found = log_probabilities(logits, target[sentence, :last])
+            asked = found.gather(1, position[:, None]).sum()
+            (gradient,) = torch.autograd.grad(asked, embeddings.given)
+        shares = (gradient * embedded[sentence]).sum(-1) * scales[node, None].to(embedded.dtype)
+        values.index_put_((sentence, position), shares, accumulate=True)
+    embeddings.scale = None
+    return values.masked_fill(source.eq(pad)[:, None], 0)
+
+
+def _select(net_input: Dict[str, Any], rows: Tensor, last: int) -> Dict[str, Any]:
+    chosen = {name: value[rows] if torch.is_tensor(value) else value for name, value in net_input.items()}
+    return {**chosen, "prev_output_tokens": chosen["prev_output_tokens"][:, :last]}
+
+
+def attributions(system: System, text: Text, nodes: Nodes, limit: Limits) -> Iterator[Attribution]:
+    """Attributions sentence by sentence, in the order of :func:`~.model.run_batches`.
+
+    Raises:
+        UserError: the system is an ensemble, or its model has no source embeddings.
+    """
+    model, pad = system.model, system.task.target_dictionary.pad()
+    sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
+    with source_embeddings(model, system.path) as embeddings:
+        for sample, [(logits, extra)] in run_batches(system, text, limit):
+            target = sample["target"]
+            with torch.no_grad():
+                embeddings.scale = torch.zeros(len(target), device=target.device)
+                baseline = model(**sample["net_input"])[0]
+                difference = log_probabilities(logits, target) - log_probabilities(baseline, target)
+                embeddings.scale = None
+            values = attribute(model, embeddings, sample, nodes, pad, limit).cpu().numpy()
+            weights = (extra.get("attn") or [None])[0]
+            for row, number in enumerate(sample["id"].tolist()):
+                item, source_line, target_line = sentences[number]
+                steps = len(item["target"])
+                yield Attribution(
+                    number,
+                    symbols(system.task.source_dictionary, sample["net_input"]["src_tokens"][row], source_line),
+                    symbols(system.task.target_dictionary, item["target"], target_line),
+                    values[row, :steps],
+                    None if weights is None else weights[row, :steps].detach().float().cpu().numpy(),
+                    difference[row, :steps].cpu().numpy(),
+                )

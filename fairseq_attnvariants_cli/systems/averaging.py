@@ -1,0 +1,154 @@
+"""One checkpoint with the mean parameters of several."""
+
+import argparse
+import glob
+import os
+import sys
+from typing import Any, BinaryIO, Dict, List, Sequence
+
+import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
+
+# isort: split
+import torch
+from fairseq.checkpoint_utils import checkpoint_paths
+from torch import Tensor
+from tqdm import tqdm
+
+from fairseq_attnvariants.models.fingerprint import NAME as FINGERPRINT
+from fairseq_attnvariants.models.fingerprint import current
+
+from ..text.files import UserError
+from .model import read_checkpoint
+
+Checkpoint = Dict[str, Any]
+
+# options of how a model is trained and computed, not of what it computes; dropouts are others
+HOW = {
+    "coverage_penalty", "compile", "compute_dtype", "decoder_embed_path", "decoder_freeze_embed", "encoder_embed_path",
+    "encoder_freeze_embed", "gate_bias", "init", "init_std", "kernels", "recompute_steps", "search_dtype", "warm_start",
+}  # fmt: skip
+PATTERNS = {"epochs": r"checkpoint(\d+)\.pt", "updates": r"checkpoint_\d+_(\d+)\.pt"}
+
+
+def architecture(state: Checkpoint) -> Dict[str, Any]:
+    """What makes the model what it is: its options but for :data:`HOW`; one without a dataclass has its name alone."""
+    model = state["cfg"]["model"]
+    if isinstance(model, argparse.Namespace):
+        return {"arch": getattr(model, "arch", None)}
+    return {name: value for name, value in model.items() if "dropout" not in name and name not in HOW}
+
+
+def difference(first: Checkpoint, second: Checkpoint) -> str:
+    """In what two checkpoints differ that cannot be averaged; empty if in nothing."""
+    ours, theirs = architecture(first), architecture(second)
+    for name in sorted(ours.keys() | theirs.keys(), key=str):
+        if str(ours.get(name)) != str(theirs.get(name)):
+            return f"the model's option {name} is {ours.get(name)!r} in one and {theirs.get(name)!r} in the other"
+    one, other = first["model"], second["model"]
+    for name in sorted(one.keys() ^ other.keys()):
+        return f"only one has the parameter {name}"
+    for name, tensor in one.items():
+        if tensor.shape != other[name].shape:
+            return f"{name} is {tuple(tensor.shape)} in one and {tuple(other[name].shape)} in the other"
+        if is_number(tensor) != is_number(other[name]) or tensor.is_complex() != other[name].is_complex():
+            return f"{name} is of {tensor.dtype} in one and of {other[name].dtype} in the other"
+        if name.endswith(FINGERPRINT) and not torch.equal(tensor, other[name]):
+            return f"they were trained with different dictionaries ({name.partition('.')[0]})"
+    return ""
+
+
+def is_number(tensor: Tensor) -> bool:
+    """Whether it has a mean: integers and truth values have none."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def mean(states: Sequence[Dict[str, Tensor]]) -> Dict[str, Tensor]:
+    """The mean of each parameter, computed in float64; integers and truth values are taken from the last.
+
+    What is tied in the last stays tied.
+    """
+    result = dict(states[-1])
+    means: Dict[Any, Tensor] = {}
+    for name, last in states[-1].items():
+        if not is_number(last):
+            continue
+        held = last.data_ptr(), last.shape, last.stride(), last.dtype
+        if held not in means:
+            total = torch.zeros_like(last, dtype=torch.promote_types(last.dtype, torch.float64))
+            for state in states:
+                total += state[name]
+            means[held] = (total / len(states)).to(last.dtype)
+        result[name] = means[held]
+    return result
+
+
+def average(paths: Sequence[str]) -> Checkpoint:
+    """The newest of the checkpoints, with the mean parameters of all and without the optimizer's state.
+
+    Raises:
+        UserError: one cannot be read, or they differ in architecture, dictionaries or parameters.
+    """
+    states = [read_checkpoint(path) for path in tqdm(paths, desc="loading", disable=None)]
+    for path, state in zip(paths, states, strict=True):
+        marks = {name: current(tensor) for name, tensor in state["model"].items() if name.endswith(FINGERPRINT)}
+        state["model"].update(marks)
+        if found := difference(states[0], state):
+            raise UserError(f"{paths[0]} and {path} cannot be averaged: {found}")
+    states.sort(key=updates)
+    newest = states[-1]
+    # the scores are those of the newest alone
+    extra = {name: value for name, value in newest["extra_state"].items() if name not in ("val_loss", "best")}
+    return {**newest, "model": mean([state["model"] for state in states]), "extra_state": extra}
+
+
+def save(paths: Sequence[str], stream: BinaryIO) -> None:
+    """Write what :func:`average` makes of checkpoints."""
+    torch.save(average(paths), stream)
+
+
+def updates(state: Checkpoint) -> int:
+    """How many updates a checkpoint has seen."""
+    return state["optimizer_history"][-1]["num_updates"]
+
+
+def last(folder: str, count: int, kind: str) -> List[str]:
+    """The paths of the last checkpoints that were saved after epochs, or after numbers of updates.
+
+    Raises:
+        UserError: there are fewer.
+    """
+    paths = checkpoint_paths(folder, PATTERNS[kind]) if os.path.isdir(folder) else []
+    return _first(paths, count, f"{folder} has {len(paths)} checkpoints saved by {kind}")
+
+
+def best(folder: str, count: int) -> List[str]:
+    """The paths of the checkpoints with the best value of the run's ``--best-checkpoint-metric``, the best first.
+
+    Raises:
+        UserError: there are fewer with a value, or their metrics differ.
+    """
+    values: Dict[int, Any] = {}  # by number of updates: checkpoint_best.pt and others are copies
+    metrics = set()
+    for path in tqdm(sorted(glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt"))), disable=None):
+        state = read_checkpoint(path)
+        value = state["extra_state"].get("val_loss")
+        if isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
+            options = state["cfg"].get("checkpoint")
+            if not isinstance(options, dict) or not isinstance(options.get("best_checkpoint_metric"), str):
+                raise UserError(f"{path} does not say which metric is best: name those to be averaged")
+            metric, sign = (
+                options["best_checkpoint_metric"],
+                -1 if options.get("maximize_best_checkpoint_metric") else 1,
+            )
+            metrics.add((metric, sign))
+            values.setdefault(updates(state), (sign * value, path))
+    if len(metrics) > 1:
+        raise UserError(f"{folder} has checkpoints of runs with different metrics: name those to be averaged")
+    paths = [path for _, path in sorted(values.values())]
+    return _first(paths, count, f"{folder} has {len(paths)} different checkpoints with a validation score")
+
+
+def _first(paths: List[str], count: int, message: str) -> List[str]:
+    if count < 1 or len(paths) < count:
+        raise UserError(f"{message}, and {count} are asked for")
+    return paths[:count]

@@ -1,0 +1,151 @@
+"""What the gates of a model weigh while it decodes a text: those of Li et al., Tu et al. and Feng et al."""
+
+import contextlib
+from collections import defaultdict
+from itertools import zip_longest
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+
+from .model import Limits, System, Text, run_batches, symbols
+
+# isort: split
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairseq_attnvariants.criterions.losses import norms
+from fairseq_attnvariants.nn.cells import ContextGatedCell, DeepCell, StackedCell
+from fairseq_attnvariants.nn.decoder import Decoded, Decoder
+from fairseq_attnvariants.nn.layers import Layer
+from fairseq_attnvariants.nn.readout import AdaptiveWeighting
+
+from ..text.files import UserError
+
+GIVEN_BY = {
+    "source": "gates in the encoder's cells (--arch adaptive_gru or adaptive_both)",
+    "target": "gates in the decoder's cells (--arch adaptive_gru, adaptive_both or context_gate), an adaptive output "
+    "(--arch adaptive_output or adaptive_both) or a condition (--arch conddec)",
+}
+"""What a model has that gives gates of a side, for messages."""
+
+
+class Gates(NamedTuple):
+    """What a module gives for each token of a side, when it is called once for every step or for several at once."""
+
+    side: str
+    names: Sequence[str]
+    module: nn.Module
+    read: Callable[[Any], Tensor]
+    """of what a call gives, of sentences of which none is padded, ``gates x B x steps x width``"""
+    backward: bool = False
+    """the first call is of the last token"""
+
+
+def weight(gate: Tensor) -> Tensor:
+    """``g`` (Li et al. 2018 eq. 13) or ``z`` (Tu et al. 2017) of one step, ``B x n``."""
+    return gate[None, :, None]
+
+
+def weights(alpha: Tensor) -> Tensor:
+    """``α_s, α_y, α_c`` (Li et al. 2018 eq. 21)."""
+    return alpha
+
+
+def remainder(decoded: Decoded) -> Tensor:
+    """``||sd_i|| / ||sd_0||`` (Feng et al. 2016 §5)."""
+    assert decoded.conditions is not None
+    lengths = norms(decoded.conditions)  # B x (T+1)
+    return (lengths[:, 1:] / lengths[:, :1])[None, ..., None]
+
+
+def cell_gates(side: str, layers: Sequence[Mapping[str, Any]]) -> Iterator[Gates]:
+    """Those of the cells of layers, which are counted from the lowest if there are several, by place."""
+    for number, cells in enumerate(layers, start=1):
+        for place, cell in cells.items():
+            backward = place == "backward"
+            where = place if len(layers) == 1 else f"{place}, layer {number}"
+            cell = cell.cells[0] if isinstance(cell, DeepCell) else cell  # the others read only the state
+            if isinstance(cell, ContextGatedCell):
+                yield Gates(side, [f"z {where}"], cell.share, weight, backward)
+                cell = cell.cell
+            if isinstance(getattr(cell, "share", None), nn.Module):
+                yield Gates(side, [f"g {where}"], cell.share, weight, backward)
+
+
+def encoder_gates(encoder: nn.Module) -> Iterator[Gates]:
+    """Those of the encoder."""
+    layers = [module for module in encoder.modules() if isinstance(module, Layer)]
+    yield from cell_gates("source", [dict(zip(("forward", "backward"), layer.cells)) for layer in layers])
+
+
+def decoder_gates(decoder: Decoder) -> Iterator[Gates]:
+    """Those of the decoder's cells, of its readout, and of its condition."""
+    transition, above = decoder.transition, decoder.above
+    both: Any = transition.before, transition.after
+    before, after = (list(cell.cells) if isinstance(cell, StackedCell) else [cell] for cell in both)
+    layers: Any = () if above is None else above.layers
+    after += [layer.cells[0] for layer in layers]
+    pairs = zip_longest(before, after)
+    yield from cell_gates("target", [{"before attention": one, "after attention": other} for one, other in pairs])
+    for module in decoder.modules():
+        if isinstance(module, AdaptiveWeighting):
+            yield Gates("target", ("alpha_s", "alpha_y", "alpha_c"), module, weights)
+    if transition.condition is not None:
+        yield Gates("target", ("condition left",), decoder, remainder)
+
+
+def gates_of(system: System) -> List[Gates]:
+    """All that the model has.
+
+    Raises:
+        UserError: there are none, they are not of single tokens, or the system is an ensemble.
+    """
+    model = system.model
+    source = [*encoder_gates(model.encoder)]
+    target = [one for part in model.decoder.modules() if isinstance(part, Decoder) for one in decoder_gates(part)]
+    if not source + target:
+        raise UserError(f"{system.path}: the model has neither {GIVEN_BY['source']} nor {GIVEN_BY['target']}")
+    encoder = str(model.cfg.encoder_type)
+    if source and encoder != "bidirectional":
+        raise UserError(f"{system.path}: the gates of a {encoder} encoder are not those of its tokens")
+    return source + target
+
+
+def gate_names(gates: Sequence[Gates]) -> Dict[str, List[str]]:
+    """What :func:`read_gates` gives of each side."""
+    names: Dict[str, List[str]] = defaultdict(list)
+    for one in gates:
+        names[one.side] += one.names
+    return dict(names)
+
+
+def tokens_of(system: System, text: Text, side: str) -> List[List[str]]:
+    """One side of each sentence, EOS last."""
+    dictionary = getattr(system.task, f"{side}_dictionary")
+    return [symbols(dictionary, sentence.item[side], getattr(sentence, f"{side}_line")) for sentence in text.sentences]
+
+
+def read_gates(
+    system: System, gates: Sequence[Gates], text: Text, limit: Limits
+) -> Iterator[Tuple[int, Dict[str, np.ndarray]]]:
+    """Forced decoding of the targets, in the order of :func:`~.model.run_batches`.
+
+    Yields:
+        the number of a sentence, from 0, and for each side the gates of its tokens, ``gates x tokens``, in percent.
+    """
+    caught: List[List[Tensor]] = [[] for _ in gates]  # of a batch, call by call
+
+    def catch(one: Gates, calls: List[Tensor]) -> Callable[[nn.Module, Any, Any], None]:
+        return lambda module, arguments, given: calls.append(100 * one.read(given).float().mean(-1))
+
+    items = {sentence.item["id"]: sentence.item for sentence in text.sentences}
+    with contextlib.ExitStack() as hooked:
+        for one, calls in zip(gates, caught):
+            hooked.enter_context(one.module.register_forward_hook(catch(one, calls)))
+        for sample, _ in run_batches(system, text, limit):
+            sides: Dict[str, List[Tensor]] = defaultdict(list)
+            for one, calls in zip(gates, caught):
+                sides[one.side].append(torch.cat(calls[::-1] if one.backward else calls, dim=2))
+                calls.clear()
+            values = {side: torch.cat(several).cpu().numpy() for side, several in sides.items()}
+            for row, number in enumerate(sample["id"].tolist()):
+                yield number, {side: found[:, row, : len(items[number][side])] for side, found in values.items()}

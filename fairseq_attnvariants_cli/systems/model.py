@@ -1,0 +1,417 @@
+"""How every subcommand reads a model and its data, and runs one on the other.
+
+:func:`load` gives a :class:`System`, :func:`read_text` a :class:`Text` that its task can read. :func:`generate` is beam
+search; :func:`force` decodes known targets and gives what the models return beside the logits, sentence by sentence,
+and :func:`run_batches` the same before anything is cut out of the batch.
+
+The sources of a batch are equally long. So there is no padding among them, and what a model returns is in the columns
+of its source even where the model does not keep track of padding, as the stock ``lstm`` does not.
+"""
+
+import argparse
+import itertools
+import os
+import traceback
+from collections.abc import Mapping
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
+
+# isort: split
+import numpy as np
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.tokenizer import tokenize_line
+from torch import Tensor
+from tqdm import tqdm
+
+from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
+from fairseq_attnvariants.registry import ConfigurationError
+from fairseq_attnvariants.tasks import CharacterDictionary
+from fairseq_attnvariants.tasks.characters import to_characters
+
+from ..text.files import UserError, read_lines, read_parallel, reason
+
+ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
+Extra = Dict[str, List[Optional[Tensor]]]  # what a model returns beside the logits
+
+
+class System(NamedTuple):
+    """A model, or several as an ensemble, with the task that is stored in the first one's checkpoint."""
+
+    path: str
+    task: Any
+    models: List[Any]
+    device: torch.device
+
+    @property
+    def model(self) -> Any:
+        """The one model, for what an ensemble has no mean of.
+
+        Raises:
+            UserError: there are several.
+        """
+        if len(self.models) > 1:
+            raise UserError(f"{self.path} is an ensemble: give one checkpoint")
+        return self.models[0]
+
+
+class Sentence(NamedTuple):
+    """A sentence, or a pair, as the task reads it and as it stands in the files."""
+
+    item: Dict[str, Any]  # of the task's dataset: id (the number of the line, from 0), source and target, with EOS
+    source_line: str  # empty for binarised data, from which unknown words are gone
+    target_line: str  # empty also where the target is generated
+
+
+class Text(NamedTuple):
+    """Sentences, and how the task collates them."""
+
+    name: str  # for messages
+    sentences: List[Sentence]
+    collate: Callable[[List[Dict[str, Any]]], Dict[str, Any]]
+
+    def select(self, number: int) -> "Text":
+        """The text of one sentence, whose number is from 0.
+
+        Raises:
+            UserError: there is no such sentence.
+        """
+        if not 0 <= number < len(self.sentences):
+            raise UserError(f"{self.name} has lines 1 to {len(self.sentences)}, and no line {number + 1}")
+        return self._replace(sentences=[self.sentences[number]])
+
+    def with_targets(self, targets: Sequence[Optional[Tensor]]) -> "Text":
+        """The same sources with other targets, or with none."""
+        pairs = zip(self.sentences, targets, strict=True)
+        sentences = [
+            Sentence({**sentence.item, "target": target}, sentence.source_line, "") for sentence, target in pairs
+        ]
+        return self._replace(sentences=sentences)
+
+
+class Limits(NamedTuple):
+    """How large a batch may be."""
+
+    sentences: int
+    tokens: int  # of the longer side, padding included
+
+
+class Batch(NamedTuple):
+    """What the models made of a batch."""
+
+    sample: Dict[str, Any]  # as the task collates it; sample["id"] are the numbers of the sentences
+    outputs: List[Tuple[Tensor, Extra]]  # of each model: logits B x T x V, and the rest
+
+
+class Forced(NamedTuple):
+    """What the models returned for one sentence pair."""
+
+    number: int  # of the sentence, from 0
+    source: List[str]  # S tokens, EOS last; an unknown word stands as it does in the text
+    target: List[str]  # T tokens, EOS last
+    extra: Dict[str, np.ndarray]  # T x ..., float32, mean of the models; "attn" is T x S
+
+
+def limits(options: argparse.Namespace) -> Limits:
+    """The size of batches that the options ask for."""
+    return Limits(options.batch_size, options.max_tokens)
+
+
+def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> System:
+    """Load a checkpoint, or an ensemble with colons between or as a list, with the task that is stored in it.
+
+    fairseq's own loading is used, which loads tensors and plain data only.
+
+    Raises:
+        UserError: a file is missing, not a checkpoint, or does not go with the data.
+    """
+    # what these name may have moved since the training, and nothing here needs it
+    unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
+    overrides = {"data": data, "eval_bleu": False, **unneeded}
+    task = None
+    models: List[Any] = []
+    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+    paths = utils.split_paths(path) if isinstance(path, str) else path
+    for name in paths:
+        try:
+            state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
+            _check(name, state)
+            loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task, state=state)
+        except UserError:
+            raise
+        except Exception as error:  # fairseq raises bare Exceptions, too
+            raise _refusal(name, f" with the data folder {data}", error) from error
+        models += [model.to(device).eval() for model in loaded]
+    return System(os.pathsep.join(paths), task, models, device)
+
+
+def import_user_dirs(folders: Sequence[str]) -> None:
+    """Import folders of ``--user-dir``, which enter their parts and architectures.
+
+    Raises:
+        UserError: one is not there, or does not import.
+    """
+    for folder in folders:
+        if os.path.isfile(folder):
+            raise UserError(f"--user-dir {folder}: this is a file, give its folder {os.path.dirname(folder) or '.'}")
+        if os.path.isdir(folder) and not any(os.path.exists(os.path.join(folder, name)) for name in ENTRIES):
+            raise UserError(f"--user-dir {folder} enters nothing: it has no __init__.py, which would be imported")
+        try:
+            utils.import_user_module(argparse.Namespace(user_dir=folder))
+        except Exception as error:  # whatever is written there
+            why = f"{reason(error)}{place(error)}"
+            if isinstance(error, FileNotFoundError) and not os.path.exists(folder):
+                why = "there is no such folder"
+            raise UserError(f"--user-dir {folder}: {why}") from error
+
+
+def user_dirs() -> List[str]:
+    """The folders of ``--user-dir`` that fairseq has imported, without this package's own."""
+    own = os.path.dirname(fairseq_attnvariants.__file__)
+    return sorted(folder for folder in getattr(utils.import_user_module, "memo", ()) if folder != own)
+
+
+def place(error: Exception) -> str:
+    """The innermost line of an error that is in a folder of ``--user-dir``, in parentheses; nothing if none is."""
+    if isinstance(error, SyntaxError):  # whose message says it
+        return ""
+    places = (
+        in_user_dir(frame.filename, frame.lineno) for frame in reversed(traceback.extract_tb(error.__traceback__))
+    )
+    return next(filter(None, places), "")
+
+
+def in_user_dir(path: str, line: Optional[int]) -> str:
+    """A line of a file, in parentheses, if it is in a folder of ``--user-dir``; nothing if not."""
+    for folder in user_dirs():
+        if path.startswith(os.path.join(folder, "")):
+            return f" ({os.path.relpath(path, os.path.dirname(folder))}, line {line})"
+    return ""
+
+
+def read_checkpoint(path: str) -> Dict[str, Any]:
+    """The content of a checkpoint without the optimizer's state.
+
+    Raises:
+        UserError: the file cannot be read, or is no checkpoint.
+    """
+    try:
+        state = load_checkpoint(path)
+    except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
+        raise _refusal(path, "", error) from error
+    _check(path, state)
+    state.pop("last_optimizer_state", None)
+    return state
+
+
+def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
+    why = reason(error)
+    if why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
+        return UserError(why)
+    too_little = (AttributeError, LookupError, TypeError)
+    if isinstance(error, too_little) and not isinstance(error, ConfigurationError):
+        why = f"it is not a checkpoint of fairseq 0.12, or damaged ({why})"
+    return UserError(f"{path} cannot be loaded{circumstances}: {why}")
+
+
+def _check(path: str, state: Any) -> None:
+    """Refuse what has not the structure of a checkpoint, or no numbers in it.
+
+    Raises:
+        UserError: with what is wrong.
+    """
+    try:
+        tensors, cfg = state["model"], state["cfg"]
+        fits = all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in tensors.items())
+        fits &= all(isinstance(cfg[part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
+        fits &= isinstance(state["optimizer_history"][-1]["num_updates"], int)
+        fits &= isinstance(state["extra_state"], dict)
+        diverged = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    except (AttributeError, LookupError, TypeError, RuntimeError):
+        fits, diverged = False, []
+    if not fits:
+        raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
+    if diverged:
+        raise UserError(f"{path}: {diverged[0]} holds NaN or infinity: the training diverged, use an earlier one")
+
+
+def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:
+    """The text that the options name: ``--source`` and, where it is needed, ``--reference``, or ``--gen-subset``.
+
+    Raises:
+        UserError: files cannot be read, are empty or have unequal lengths, or the reference is missing.
+    """
+    task = system.task
+    if options.source is None:
+        if getattr(options, "reference", None):
+            raise UserError("--reference needs --source")
+        return _read_subset(options.gen_subset, task, reference)
+    target: List[str] = []
+    if not reference:
+        source = list(read_lines(options.source))
+    elif options.reference is None:
+        raise UserError("--source needs --reference")
+    else:
+        source, target = ([pair[side] for pair in read_parallel(options.source, options.reference)] for side in (0, 1))
+    if not source:
+        raise UserError(f"{options.source} is empty")
+    tokens = [_encode(task.source_dictionary, line) for line in source]
+    dataset = task.build_dataset_for_inference(tokens, [len(sentence) for sentence in tokens])
+    sentences = []
+    for k, line in enumerate(source):
+        item = dict(dataset[k])
+        if reference:
+            item["target"] = _encode(task.target_dictionary, target[k])
+        sentences.append(Sentence(item, line, target[k] if reference else ""))
+    return Text(options.source, sentences, dataset.collater)
+
+
+def _read_subset(name: str, task, reference: bool) -> Text:
+    try:
+        task.load_dataset(name)
+        dataset = task.dataset(name)
+        sentences = [Sentence(dataset[k], "", "") for k in range(len(dataset))]
+    except Exception as error:  # whatever fairseq's readers make of a damaged file
+        raise UserError(f"split {name!r} cannot be loaded: {reason(error)}") from error
+    if not sentences:
+        raise UserError(f"split {name!r} is empty")
+    if reference and any(sentence.item.get("target") is None for sentence in sentences):
+        raise UserError(f"split {name!r} has no target side")
+    for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
+        for number, (item, *_) in enumerate(sentences, start=1):
+            tokens = item.get(side)
+            if tokens is not None and not all(0 <= token < len(dictionary) for token in tokens.tolist()):
+                raise UserError(
+                    f"split {name!r}, line {number}: {side} symbols that the dictionary has not: the data is "
+                    "damaged, or of another dictionary"
+                )
+    return Text(f"split {name!r}", sentences, dataset.collater)
+
+
+def _encode(dictionary, line: str) -> Tensor:
+    return dictionary.encode_line(line, add_if_not_exist=False, append_eos=True).long()
+
+
+def batches(lengths: Sequence[Tuple[int, int]], limit: Limits) -> Iterator[List[int]]:
+    """Positions of ``lengths`` (source, target) in groups with one source length, none larger than ``limit``.
+
+    A sentence that is longer than the limit by itself comes alone.
+    """
+    order = sorted(range(len(lengths)), key=lambda k: lengths[k])
+    for _, group in itertools.groupby(order, key=lambda k: lengths[k][0]):
+        batch: List[int] = []
+        for k in group:  # target lengths grow
+            if batch and (len(batch) == limit.sentences or (len(batch) + 1) * max(lengths[k]) > limit.tokens):
+                yield batch
+                batch = []
+            batch.append(k)
+        yield batch
+
+
+def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[Dict[str, Any]]:
+    """Collated batches on the system's device, with a bar on standard error that says what is being done.
+
+    Raises:
+        UserError: a sentence is longer than the model reads.
+    """
+    items = [sentence.item for sentence in text.sentences]
+    lengths = [(len(item["source"]), 0 if item.get("target") is None else len(item["target"])) for item in items]
+    longest = utils.resolve_max_positions(*(model.max_positions() for model in system.models))
+    for item, pair in zip(items, lengths, strict=True):
+        for side, length, most in zip(("source", "target"), pair, longest, strict=True):
+            if length > most:
+                raise UserError(
+                    f"{text.name}, line {item['id'] + 1}: {length} {side} tokens, EOS included, "
+                    f"but {system.path} reads at most {most}"
+                )
+    with tqdm(total=len(items), desc=doing, unit="sentence", disable=None) as bar:
+        for positions in batches(lengths, limit):
+            sample = text.collate([items[k] for k in positions])
+            yield utils.apply_to_sample(lambda tensor: tensor.to(system.device), sample)
+            bar.update(len(positions))
+
+
+def decoded(system: System, options: argparse.Namespace, given: bool, line: Optional[int] = None) -> Text:
+    """The text that the options name, or its ``line`` from 1 alone, with the ``given`` targets or the system's own.
+
+    Raises:
+        UserError: as :func:`read_text`, or there is no such line.
+    """
+    text = read_text(options, system, reference=given)
+    if line is not None:
+        text = text.select(line - 1)
+    return text if given else generate(system, text, options)
+
+
+@torch.no_grad()
+def search(system: System, text: Text, options: argparse.Namespace, lenpen: float) -> List[List[Dict[str, Tensor]]]:
+    """All hypotheses of each sentence, the best first, by beam search through the task's generator."""
+    asked = argparse.Namespace(
+        beam=options.beam, lenpen=lenpen, max_len_a=options.max_len_a, max_len_b=options.max_len_b
+    )
+    generator = system.task.build_generator(system.models, asked)
+    found: Dict[int, List[Dict[str, Tensor]]] = {}
+    sources = text.with_targets([None] * len(text.sentences))
+    for sample in samples(system, sources, limits(options), "translating"):
+        beams = system.task.inference_step(generator, system.models, sample)
+        for number, beam in zip(sample["id"].tolist(), beams, strict=True):
+            found[number] = utils.apply_to_sample(lambda tensor: tensor.cpu(), beam)
+    return [found[sentence.item["id"]] for sentence in text.sentences]
+
+
+def generate(system: System, text: Text, options: argparse.Namespace) -> Text:
+    """The sources with the best hypothesis as target."""
+    return text.with_targets([beam[0]["tokens"] for beam in search(system, text, options, options.lenpen)])
+
+
+@torch.no_grad()
+def run_batches(system: System, text: Text, limit: Limits) -> Iterator[Batch]:
+    """Forced decoding of the targets; batches come in the order of their sources' lengths."""
+    for sample in samples(system, text, limit, "reading"):
+        outputs = []
+        for model in system.models:
+            logits, extra = model(**sample["net_input"])[:2]
+            outputs.append((logits, extra if isinstance(extra, dict) else {"attn": [extra]}))  # lstm: a bare tensor
+        yield Batch(sample, outputs)
+
+
+def force(
+    system: System, text: Text, limit: Limits, needed: Sequence[str] = ("attn",), welcome: Sequence[str] = ()
+) -> Iterator[Forced]:
+    """Forced decoding of the targets, sentence by sentence, in the order of :func:`run_batches`.
+
+    ``needed`` and ``welcome`` are keys of what the models return beside the logits, tensors ``B x T x ...``.
+
+    Raises:
+        UserError: a model does not return what is needed.
+    """
+    sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
+    for sample, outputs in run_batches(system, text, limit):
+        means: Dict[str, np.ndarray] = {}
+        for name in (*needed, *welcome):
+            values = [(extra.get(name) or [None])[0] for _, extra in outputs]
+            if all(value is not None for value in values):
+                means[name] = (
+                    torch.stack([value.float() for value in values if value is not None]).mean(0).cpu().numpy()
+                )
+            elif name in needed:
+                raise UserError(f"{system.path}: the model returns no {name!r} beside the logits")
+        for row, number in enumerate(sample["id"].tolist()):
+            item, source_line, target_line = sentences[number]
+            yield Forced(
+                number,
+                symbols(system.task.source_dictionary, sample["net_input"]["src_tokens"][row], source_line),
+                symbols(system.task.target_dictionary, item["target"], target_line),
+                {name: value[row, : len(item["target"])] for name, value in means.items()},
+            )
+
+
+def symbols(dictionary, tokens: Tensor, line: str = "") -> List[str]:
+    """Tokens as text; each UNK is the unknown word, or character, that stands there in ``line``, where there is one."""
+    split = to_characters if isinstance(dictionary, CharacterDictionary) else tokenize_line
+    unknown = iter([word for word in split(line) if dictionary.index(word) == dictionary.unk()])
+    return [
+        next(unknown, dictionary[token]) if token == dictionary.unk() else dictionary[token]
+        for token in tokens.tolist()
+    ]

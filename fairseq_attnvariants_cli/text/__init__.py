@@ -1,0 +1,1 @@
+"""Text: the files that the subcommands read and write."""
