@@ -1,12 +1,12 @@
-"""Tables of named parts, and what a part declares of itself.
+"""Tables of named components, and what a component declares.
 
-A part enters its table by a decorator, the package's own as well as those of a user's ``--user-dir``::
+A decorator registers a component, the package's own as well as those of a user's ``--user-dir``::
 
     @register_history("decay")
     class Decay(History):
-        options = {"rate": Option(0.5, "what stays of the sum at each step", within(0, 1))}
+        def __init__(self, widths, *, rate: Annotated[float, within(0, 1)] = 0.5): ...
 
-The tables stand beside the classes that the parts extend: :mod:`.nn.attention`, :mod:`.nn.histories`,
+Each table is next to the class that its components extend: :mod:`.nn.attention`, :mod:`.nn.histories`,
 :mod:`.nn.windows`, :mod:`.nn.cells` and :mod:`.nn.readout`.
 """
 
@@ -14,8 +14,12 @@ import difflib
 import inspect
 import json
 import math
+import re
+import warnings
 from collections.abc import Container, Mapping
+from functools import cache
 from typing import (
+    Annotated,
     Any,
     Callable,
     ClassVar,
@@ -28,6 +32,9 @@ from typing import (
     Optional,
     Tuple,
     TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
 )
 
 
@@ -68,7 +75,7 @@ def within(least: float, limit: float) -> Bound:
 
 
 class Option(NamedTuple):
-    """A number, a text or a truth value that a part is built with; ``--part-args`` gives it another value."""
+    """A number, a text or a truth value that a component is built with; ``--part-args`` sets it."""
 
     default: Any
     help: str = ""
@@ -78,7 +85,7 @@ class Option(NamedTuple):
         """The value, of the default's type.
 
         Raises:
-            ConfigurationError: it is of another type, or out of bounds; ``name`` is what it is called there.
+            ConfigurationError: it is of another type, or out of bounds; ``name`` is what the message calls it.
         """
         kind = type(self.default)
         if kind is float and type(value) is int:
@@ -91,13 +98,68 @@ class Option(NamedTuple):
         return value
 
 
-class Part:
-    """What a part declares, beside what it computes."""
+PLAIN = (int, float, str, bool)  # types of options
 
-    options: ClassVar[Dict[str, Option]] = {}
-    """its own, which its constructor takes by these names"""
+
+def described_arguments(text: Optional[str]) -> Dict[str, str]:
+    """What the section ``Args:`` of a docstring says of each argument, without its marks of code."""
+    _, _, section = inspect.cleandoc(text or "").partition("\nArgs:\n")
+    section = re.split(r"\n(?=\S)", section)[0]
+    entries = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
+    plain = ((names.split(", "), " ".join(said.replace("``", "").split())) for names, said in entries)
+    return {name: said.rstrip(".") for names, said in plain for name in names}
+
+
+@cache
+def constructor_options(kind: type) -> Dict[str, Option]:
+    """The options of a component: parameters of its constructor that are keyword-only or annotated with a bound.
+
+    The annotation is the type, or ``Annotated[type, bound]``; the help is in the section ``Args:`` of the docstring.
+    Where a constructor hands on ``**more``, the options of the class that it extends are options, too; otherwise those
+    of which it has a parameter of the same name.
+
+    Raises:
+        ConfigurationError: a parameter has no default, or is of another type than :data:`PLAIN`.
+    """
+    found: Dict[str, Option] = dict(getattr(kind, "options", {}))  # the deprecated form
+    help: Dict[str, str] = {}
+    handed_on, everything = set(found), True
+    for base in kind.__mro__:
+        help = {**described_arguments(base.__doc__), **help}
+        if "__init__" not in vars(base) or not (everything or handed_on):
+            continue
+        hints = get_type_hints(base.__init__, include_extras=True)  # type: ignore[misc]
+        parameters = inspect.signature(base.__init__).parameters.values()  # type: ignore[misc]
+        for parameter in parameters:
+            name, hint = parameter.name, hints.get(parameter.name)
+            if parameter.kind is not parameter.KEYWORD_ONLY and get_origin(hint) is not Annotated:
+                handed_on.add(name)
+            elif name not in found and (everything or name in handed_on):
+                found[name] = _option(parameter, hint, help.get(name, ""))
+        everything = everything and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return found
+
+
+def _option(parameter: inspect.Parameter, hint: Any, help: str) -> Option:
+    kind, *bounds = get_args(hint) if get_origin(hint) is Annotated else [hint]
+    default, name = parameter.default, parameter.name
+    kind = type(default) if kind is None else kind
+    default = float(default) if kind is float and type(default) is int else default
+    if type(default) is not kind or kind not in PLAIN:
+        raise ConfigurationError(
+            f"its option {name!r} needs a type and a default, such as {name}: float = 0.5, of int, float, str or bool"
+        )
+    return Option(default, help, next((bound for bound in bounds if isinstance(bound, Bound)), None))
+
+
+class Part:
+    """What a component declares, beside what it computes.
+
+    Its options are parameters of the constructor, see :func:`constructor_options`.
+    """
+
     flags: ClassVar[Dict[str, str]] = {}
-    """options of the model that its constructor takes: its name for each, and the model's"""
+    """deprecated: options of the model that the constructor takes, by their names there."""
 
     reads_context: ClassVar[Optional[Tuple[str, ...]]] = None
     """names of its own linear maps by which alone it reads a context or a memory's values; None where it does not say.
@@ -109,26 +171,32 @@ class Part:
     """methods of its kind that are given no context"""
 
     @classmethod
-    def check_declaration(cls, what: str, handed: Container[str]) -> None:
-        """Refuse a part that declares what cannot be meant, when it is entered.
+    def own_options(cls) -> Dict[str, Option]:
+        """Its options, by name."""
+        return constructor_options(cls)  # type: ignore[arg-type]  # mypy doubts that a class has a hash
+
+    @classmethod
+    def check_declaration(cls, what: str) -> None:
+        """Refuse a component that declares what cannot be meant, when it is registered.
 
         Args:
-            what: the part, for the message.
-            handed: what parts of its kind are built with.
+            what: the component, for the message.
 
         Raises:
-            ConfigurationError: an option is none, its default is out of its bounds, or its name is taken.
+            ConfigurationError: an option has no default, or one out of its bounds.
         """
-        for name, option in cls.options.items():
-            if not isinstance(option, Option):
-                raise ConfigurationError(
-                    f"{what}: its option {name!r} must be Option(default, help, bound), not {option!r}"
-                )
-            if not (isinstance(option.help, str) and isinstance(option.bound, (Bound, type(None)))):
-                raise ConfigurationError(f"{what}: {name!r} must have a text for help and then a bound, if any")
-            if name in handed:
-                raise ConfigurationError(f"{what}: it is handed {name!r} already, call its own option otherwise")
-            option.read(option.default, f"{what}: the default of {name!r}")
+        if "options" in vars(cls) or "flags" in vars(cls):
+            warnings.warn(
+                f"{what}: 'options' and 'flags' of a class are deprecated: write keyword-only parameters of the "
+                "constructor, such as def __init__(self, widths, *, rate: float = 0.5)",
+                FutureWarning,
+                stacklevel=4,
+            )
+        try:
+            for name, option in cls.own_options().items():
+                option.read(option.default, f"the default of {name!r}")
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{what}: {error}") from None
 
     def lacks(self, what: str) -> NotImplementedError:
         """The error of a part that lacks a method."""
@@ -191,13 +259,15 @@ class Registry(Mapping[str, Entry]):
                 )
             if name in self.taken:
                 raise ConfigurationError(f"{self.noun} {name!r}: this name has another meaning, give another one")
-            if name in self.entries:
+            known = name in self.entries
+            if known and origin(self.entries[name]) != origin(entry):
                 raise ConfigurationError(f"the {self.noun} {name!r} is there already: give the other one another name")
             if isinstance(entry, type) and issubclass(entry, Part):
-                entry.check_declaration(f"{self.noun} {name!r}", inspect.signature(self.base or entry).parameters)
+                entry.check_declaration(f"{self.noun} {name!r}")
             self.entries[name] = entry
-            for tell in self.followers:
-                tell(name)
+            if not known:
+                for tell in self.followers:
+                    tell(name)
             return entry
 
         return enter
@@ -237,6 +307,11 @@ class Registry(Mapping[str, Entry]):
     def __len__(self) -> int:
         """How many there are."""
         return len(self.entries)
+
+
+def origin(entry: Any) -> Any:
+    """Where an entry was defined: the same place that is run again, as a cell of a notebook is, replaces it."""
+    return entry.origin if hasattr(entry, "origin") else (entry.__module__, entry.__qualname__)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

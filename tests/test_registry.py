@@ -1,10 +1,12 @@
 """Parts and architectures from outside: they do what those of the package do, or are refused by name."""
 
+import inspect
 import json
 import math
 import re
 import shutil
 from pathlib import Path
+from typing import Annotated, Tuple
 
 import pytest
 import torch
@@ -15,11 +17,14 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 
 from fairseq_attnvariants.architectures import make_yaml as make
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig, custom_options, flags_of
 from fairseq_attnvariants.architectures.variants import VARIANTS, fill, register_architecture, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import cells, histories
 from fairseq_attnvariants.nn.fast import deferred
+from fairseq_attnvariants.nn.histories import HISTORIES
 from fairseq_attnvariants.nn.state import each
+from fairseq_attnvariants.nn.windows import WINDOWS
 from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, above
 from fairseq_attnvariants_cli.checks import DEMANDS
 
@@ -158,7 +163,7 @@ def test_refuses_to_register():
     table = Registry("part", torch.nn.Module)
     table.register("one")(torch.nn.Linear)
     for name, part, message in (
-        ("one", torch.nn.Linear, "the part 'one' is there already"),
+        ("one", torch.nn.Bilinear, "the part 'one' is there already"),
         ("two", int, "part 'two' must be a class that extends torch.nn"),
         ("one+two", torch.nn.Linear, "letters, digits and underscores"),
     ):
@@ -189,11 +194,11 @@ def test_refuses_to_register():
     with pytest.raises(ConfigurationError, match=r"part_args names 'decy' \(did you mean decay\?\)"):
         register_architecture("other", base="mine", part_args={"decy": {"rate": 0.5}})
     for declared, message in (
-        (dict(options={"rate": 0.5}), r"'rate' must be Option\(default, help, bound\), not 0.5"),
-        (dict(options={"rate": Option(0.5, above(0))}), "'rate' must have a text for help and then a bound"),
-        (dict(options={"rate": Option(0.5, "r", 1)}), "'rate' must have a text for help and then a bound"),
-        (dict(options={"rate": Option(-0.5, "r", above(0))}), "the default of 'rate' must be above 0, not -0.5"),
-        (dict(options={"widths": Option(1, "r")}), "it is handed 'widths' already"),
+        (with_rate(), "its option 'rate' needs a type and a default"),
+        (with_rate(default=[1]), "its option 'rate' needs a type and a default"),
+        (with_rate(Tuple[int, int], (1, 2)), "its option 'rate' needs a type and a default"),
+        (with_rate(float, "much"), "its option 'rate' needs a type and a default"),
+        (with_rate(Annotated[float, above(0)], -0.5), "the default of 'rate' must be above 0, not -0.5"),
         ({}, "defines none of query_term, key_features, energy_term"),
     ):
         with pytest.raises(ConfigurationError, match=f"attention history 'other'.* {message}"):
@@ -211,18 +216,85 @@ def test_refuses_to_register():
             option.read(value, "x")
 
 
+def with_rate(hint=inspect.Parameter.empty, default=inspect.Parameter.empty):
+    """A class with a constructor that has the option ``rate``."""
+
+    def __init__(self, widths, *, rate):
+        pass
+
+    __init__.__annotations__ = {} if hint is inspect.Parameter.empty else {"rate": hint}
+    __init__.__kwdefaults__ = None if default is inspect.Parameter.empty else {"rate": default}
+    return {"__init__": __init__}
+
+
+def test_options_are_read_off_constructors():
+    """Of the class and of those that it hands the rest on to, with help, type and bound."""
+
+    class Faster(HISTORIES["decay"]):
+        """Another.
+
+        Args:
+            speed, haste: how fast ``v`` is,
+                as a number.
+
+        Returns:
+            rate: nothing.
+        """
+
+        def __init__(self, *parts, speed: Annotated[float, above(1)] = 2, haste: bool = False, **more):
+            super().__init__(*parts, **more)
+
+    found = Faster.own_options()
+    assert {name: (option.default, option.help) for name, option in found.items()} == {
+        "speed": (2.0, "how fast v is, as a number"),
+        "haste": (False, "how fast v is, as a number"),
+        "rate": (0.5, "what remains of the sum at each step"),
+    }
+    assert type(found["speed"].default) is float and not found["speed"].bound.holds(1)
+    assert {name: WINDOWS[name].own_options().keys() for name in ("none", "monotone")} == {
+        "none": set(), "monotone": {"width"},
+    }  # fmt: skip
+    assert AttentionRNNConfig()._get_help("attention_window_width") == WINDOWS["monotone"].own_options()["width"].help
+
+
+def test_a_notebook_cell_that_is_run_again_replaces_what_it_registered(monkeypatch):
+    monkeypatch.setattr(VARIANTS, "entries", {**VARIANTS.entries})
+    monkeypatch.setattr(VARIANTS, "followers", [])
+    table, told = Registry("part", torch.nn.Module), []
+    table.follow(told.append)
+    for size in (1, 2):
+        exec(f"class Cell(torch.nn.Module):\n    size = {size}", space := {"torch": torch, "__name__": "__main__"})
+        table.register("again")(space["Cell"])
+        assert table["again"].size == size
+    assert told == ["again"]
+    for history in ("decay", "coverage"):
+        register_architecture("again", base="mine", attention_history=history)
+        assert settings("again")["attention_history"] == history
+    with pytest.raises(ConfigurationError, match="the architecture 'again' is there already"):
+        exec('register("again", base="mine")', {"register": register_architecture, "__name__": "another"})
+
+
+def test_options_in_the_form_of_earlier_versions_work_and_warn():
+    declared = {"options": {"rate": Option(0.5, "r")}, "flags": {"size": "attention_coverage_dim"}}
+    old = type("Old", (histories.CoverageHistory,), declared)
+    with pytest.warns(FutureWarning, match="attention history 'old': 'options' and 'flags' of a class are deprecated"):
+        histories.register_history("old")(old)
+    try:
+        assert flags_of(old) == {"size": "attention_coverage_dim"} and [*custom_options(old)] == ["rate"]
+    finally:
+        del histories.HISTORIES.entries["old"]
+
+
 def test_a_name_is_known_by_every_table_that_shows_it():
     """An architecture of a user's is filled like the package's own, and help names its parts."""
     assert settings("mine")["attention_score"] == "cosine" and settings("mine")["readout"] == "tanh"
-    from fairseq_attnvariants.architectures.options import AttentionRNNConfig
-
     cfg = AttentionRNNConfig()
     fill(cfg, "mine_slow")
     assert (cfg.init_std, cfg.share_all_embeddings, cfg.input_feed) == (0.05, False, False)
     for option, name in (("attention_score", "cosine"), ("attention_history", "decay"), ("decoder_cell", "minimal")):
         assert name in AttentionRNNConfig()._get_help(option)
     own = AttentionRNNConfig()._get_help("part_args")
-    assert "decay: rate (0.5): what stays of the sum at each step" in own
+    assert "decay: rate (0.5): what remains of the sum at each step" in own
     assert own.count("minimal: constant (1.0): in the gate's sum") == 1
 
 
@@ -232,7 +304,7 @@ def test_help_has_the_options_of_models(given):
     shown = run("fairseq-train", "data", "--user-dir", MINE, *given, environment={"COLUMNS": "2000"})
     options = shown.stdout.partition("\nModel-specific configuration:\n")[2]
     assert re.search(r"^  --attention-score .*\n.*multihead, cosine$", options, re.MULTILINE)
-    assert re.search(r"^  --part-args .*\n.* decay: rate \(0.5\): what stays of the sum", options, re.MULTILINE)
+    assert re.search(r"^  --part-args .*\n.* decay: rate \(0.5\): what remains of the sum", options, re.MULTILINE)
 
 
 def test_help_of_an_unknown_architecture():

@@ -9,17 +9,17 @@ import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Dict, List, Optional, get_args, get_type_hints
+from typing import Any, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
 
-from ..nn.attention import NORMALIZERS, SCORES
+from ..nn.attention import NORMALIZERS, SCORES, MultiHeadAttention, Normalizer
 from ..nn.cells import CELLS
-from ..nn.histories import HISTORIES
+from ..nn.histories import HISTORIES, ConvolutionHistory, CoverageGRUHistory
 from ..nn.readout import READOUTS
-from ..nn.windows import WINDOWS
-from ..registry import FINITE, Bound, Registry, above, at_least, within
+from ..nn.windows import WINDOWS, Window
+from ..registry import FINITE, Bound, Option, Part, Registry, above, at_least, within
 
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
@@ -31,7 +31,6 @@ BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
 SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "int8", "auto"])
 
-ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value: value >= 1 and value % 2 == 1)
 RESIDUALS = Bound(
     "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is no "
     "state)",
@@ -87,6 +86,7 @@ def option(
     bound: Optional[Bound] = None,
     names: Optional[Registry] = None,
     alias: Optional[str] = None,
+    sets: Optional[Tuple[Type[Part], str]] = None,
 ) -> Any:
     """A dataclass field.
 
@@ -97,9 +97,16 @@ def option(
         bound: what a value has to be.
         names: the table whose names it takes.
         alias: another flag for it.
+        sets: the component, and the option of its constructor, that it sets.
     """
     said = {"help": help, "rnnsearch": rnnsearch, "bound": bound, "names": names, "argparse_alias": alias}
-    return field(default=default, metadata=said)
+    return field(default=default, metadata={**said, "sets": sets})
+
+
+def option_of(component: Type[Part], name: str) -> Any:
+    """A dataclass field that sets an option of a component, with the default, bound and help of that."""
+    declared = component.own_options()[name]
+    return option(declared.help, rnnsearch=declared.default, bound=declared.bound, sets=(component, name))
 
 
 @dataclass
@@ -292,29 +299,21 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch="additive",
         names=SCORES,
     )
-    attention_heads: Optional[int] = option(
-        "number of heads of --attention-score multihead", rnnsearch=8, bound=at_least(1)
-    )
+    attention_heads: Optional[int] = option_of(MultiHeadAttention, "heads")
     attention_normalizer: Optional[str] = option(
         "how weights are made of the score's energies: 'softmax', or with exact zeros 'sparsemax' or 'entmax' "
         "(α = 1.5), which need the package entmax",
         rnnsearch="softmax",
         names=NORMALIZERS,
     )
-    attention_temperature: Optional[float] = option(
-        "number by which energies are divided: below 1 attention is sharper, above it flatter",
-        rnnsearch=1.0,
-        bound=above(0),
-    )
+    attention_temperature: Optional[float] = option_of(Normalizer, "temperature")
     attention_window: Optional[str] = option(
         "look at the whole sentence ('none'), only near position i at step i ('monotone', Luong's local-m), or near a "
         "position that is predicted from the state, and less the farther from it ('predictive', local-p)",
         rnnsearch="none",
         names=WINDOWS,
     )
-    attention_window_width: Optional[int] = option(
-        "how many positions a window reaches to either side of its centre", rnnsearch=10, bound=at_least(1)
-    )
+    attention_window_width: Optional[int] = option_of(Window, "width")
     attention_history: Optional[str] = option(
         "what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), "
         "'state' (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), 'coverage' (the sum of all earlier "
@@ -322,13 +321,9 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch="none",
         names=HISTORIES,
     )
-    attention_filters: Optional[int] = option(
-        "filters of the convolution over the previous weights (HybridAtt2)", rnnsearch=10, bound=at_least(1)
-    )
-    attention_filter_width: Optional[int] = option("width of these filters, odd (HybridAtt2)", rnnsearch=11, bound=ODD)
-    attention_coverage_dim: Optional[int] = option(
-        "width d of the coverage_gru's states, one a source position", rnnsearch=10, bound=at_least(1)
-    )
+    attention_filters: Optional[int] = option_of(ConvolutionHistory, "filters")
+    attention_filter_width: Optional[int] = option_of(ConvolutionHistory, "width")
+    attention_coverage_dim: Optional[int] = option_of(CoverageGRUHistory, "width")
     part_args: Any = option(
         "options of parts, as JSON: by the name of a part, by the name of an option of its own, such as "
         '\'{"decay": {"rate": 0.9}}\''
@@ -453,6 +448,23 @@ def described(key: str) -> Dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
+def flags_of(component: Type[Part]) -> Dict[str, str]:
+    """The options of the model that set options of a component, by the names of the latter."""
+    own = component.own_options()
+    setting = {
+        name: option
+        for option, (owner, name) in described("sets").items()
+        if issubclass(component, owner) and name in own
+    }
+    return {**setting, **component.flags}
+
+
+def custom_options(component: Type[Part]) -> Dict[str, Option]:
+    """The options of a component that no option of the model sets: ``--part-args`` does."""
+    flags = flags_of(component)
+    return {name: option for name, option in component.own_options().items() if name not in flags}
+
+
 def type_of(name: str) -> Any:
     """What an option is: a number, a text, a truth value, or one of some choices."""
     hint = get_type_hints(AttentionRNNConfig)[name]
@@ -482,7 +494,7 @@ def part_options() -> List[str]:
         f"{name}: {own} ({option.default}): {option.help}".replace("%", "%%")
         for table in described("names").values()
         for name, part in table.items()
-        for own, option in part.options.items()
+        for own, option in custom_options(part).items()
     ]
     return [*dict.fromkeys(lines)]  # several options share the table of cells
 

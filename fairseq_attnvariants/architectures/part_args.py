@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from ..registry import ConfigurationError, nearest
 from .derived import chosen_parts, history_names
-from .options import described
+from .options import custom_options, described
 
 
 def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
@@ -16,7 +16,7 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
     Raises:
         ConfigurationError: it is no JSON of this form, or names a part or an option that is not there.
     """
-    having = {name: parts for name, parts in chosen_parts(cfg).items() if any(part.options for part in parts)}
+    having = {name: parts for name, parts in chosen_parts(cfg).items() if any(map(custom_options, parts))}
     given = _given(cfg.part_args)
     found: Dict[str, Dict[str, Any]] = {name: {} for name in having}
     for name in given:
@@ -26,7 +26,7 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
     for name, parts in having.items():
         if len(parts) > 1:
             raise ConfigurationError(f"--part-args: the model has several parts {name!r}: give one another name")
-        options = parts[0].options
+        options = custom_options(parts[0])
         for own in given.get(name, {}):
             if own not in options:
                 raise ConfigurationError(

@@ -1,18 +1,19 @@
-"""Options that cannot work, or not together: each is refused by its name, with the reason."""
+"""Options that cannot work, or not together.  Each sentence names the options, the reason and what to do.
+
+A function here is about one subject and yields its sentences.  What a single component cannot be built with, its own
+constructor in :mod:`..nn` refuses.
+"""
 
 import dataclasses
-import enum
 import importlib.util
 import os
 import shutil
-from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List
 
 import torch
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
-from ..nn.attention import NORMALIZERS, SCORES
 from ..nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell, GRUCell
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
@@ -23,237 +24,238 @@ from .derived import (
     filters,
     histories,
     layers_inside,
-    source_widths,
     two_levels,
 )
-from .options import AttentionRNNConfig, choices, described, flag, is_of_type, least_depth, tied
+from .options import AttentionRNNConfig, choices, described, flag, flags_of, is_of_type, least_depth, tied
 from .part_args import part_arguments
 from .variants import VARIANTS
 
 
-class Refusal(NamedTuple):
-    """A combination that makes no sense."""
-
-    found: Callable[[Any], Any]
-    """of the options, and what they imply, as :func:`check` gives them"""
-    reason: str
-    """with the options in braces"""
+def first_set(o: AttentionRNNConfig, *options: str) -> str:
+    """The flag of the first of some options that is set; nothing if none is."""
+    return next((flag(option) for option in options if getattr(o, option) and str(getattr(o, option)) != "none"), "")
 
 
-REFUSALS = [
-    Refusal(lambda o: o.idle, "{idle}, or leave it out"),
-    Refusal(
-        lambda o: o.decoder_transition_depth < o.least_depth,
-        "--decoder-transition-depth must be at least {least_depth} with --decoder-transition {decoder_transition}, "
-        "which has as many cells, not {decoder_transition_depth}",
-    ),
-    Refusal(
-        lambda o: o.tied and o.decoder_out_embed_dim != o.decoder_embed_dim,
-        "tied embeddings need --decoder-out-embed-dim ({decoder_out_embed_dim}) equal to --decoder-embed-dim "
-        "({decoder_embed_dim}); leave it out and it follows",
-    ),
-    Refusal(
-        lambda o: o.share_all_embeddings and o.encoder_embed_dim != o.decoder_embed_dim,
-        "--share-all-embeddings needs --encoder-embed-dim ({encoder_embed_dim}) equal to --decoder-embed-dim "
-        "({decoder_embed_dim})",
-    ),
-    Refusal(
-        lambda o: (
-            o.share_all_embeddings
-            and (
-                (o.encoder_embed_path or None) != (o.decoder_embed_path or None)
-                or o.encoder_freeze_embed != o.decoder_freeze_embed
-            )
-        ),
-        "--share-all-embeddings has one matrix: give both sides the same --encoder-embed-path and "
-        "--decoder-embed-path, and freeze both or neither",
-    ),
-    # scores
-    Refusal(
-        lambda o: o.unprojected and {o.widths.lower, o.widths.top} != {o.decoder_hidden_size},
-        "--attention-score {attention_score} multiplies the decoder's state by annotations, so they must be "
-        "equally wide, not {decoder_hidden_size} and {unequal}: set --decoder-hidden-size (an annotation is twice as "
-        "wide as --encoder-hidden-size, and --bridge-source adds an embedding), or use --attention-score bilinear",
-    ),
-    Refusal(
-        lambda o: o.unprojected and o.two_levels and not o.attention_via_unguided,
-        "--attention-via guides the lower level by what it adds to a projected query, and --attention-score "
-        "{attention_score} has none; use scaled, or add --attention-via-unguided",
-    ),
-    Refusal(
-        lambda o: o.headed and o.attention_dim % o.attention_heads,
-        "--attention-heads {attention_heads} must divide --attention-dim, which is {attention_dim}",
-    ),
-    Refusal(
-        lambda o: o.headed and o.two_levels and o.attention_via_dim % o.attention_heads,
-        "--attention-heads {attention_heads} must divide --attention-via-dim, which is {attention_via_dim}",
-    ),
-    Refusal(
-        lambda o: o.package and importlib.util.find_spec(o.package) is None,
-        "--attention-normalizer {attention_normalizer} needs the package {package}: pip install {package}",
-    ),
-    Refusal(
-        lambda o: o.same_units and o.unequal_units,
-        "--attention-window {attention_window} looks near source position i at target position i, and the source of "
-        "{unequal_units}: use --attention-window predictive, or none",
-    ),
-    # cells
-    Refusal(
-        lambda o: o.decoder_condition and o.beside_state,
-        "--decoder-condition adds to a GRU's state (Feng et al. 2016, section 5) and is not defined for --decoder-cell "
-        "{decoder_cell}; use --decoder-cell {one_state}",
-    ),
-    Refusal(
-        lambda o: o.context_gate != "none" and o.beside_state,
-        "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell "
-        "{decoder_cell}, which has a memory beside its state; use --decoder-cell {one_state}",
-    ),
-    Refusal(
-        lambda o: o.doubled,
-        "{doubled} is a control for how large adaptive_gru's sums are at the start, which {scaling} changes as well: "
-        "leave one of them out",
-    ),
-    Refusal(
-        lambda o: o.adaptive_gru_released and not (o.adaptive_decoder and o.decoder_transition == "conditional"),
-        "--adaptive-gru-released changes the second cell of --decoder-transition conditional with --decoder-cell "
-        "adaptive_gru: add both (--arch adaptive_gru has them), or leave it out",
-    ),
-    Refusal(
-        lambda o: o.adaptive_gru_released and o.scaling_decoder,
-        "--adaptive-gru-released leaves biases unweighed, which {scaling_decoder} makes part of what is weighed: leave "
-        "one of them out",
-    ),
-    # attention via attention
-    Refusal(
-        lambda o: o.encoder_type == "hierarchical" and not o.attention_via,
-        "--encoder-type hierarchical has annotations of words and of characters, and only --attention-via attends to "
-        "both: add it",
-    ),
-    Refusal(
-        lambda o: o.attention_via and o.encoder_type != "hierarchical" and o.encoder_layers < 2,
-        "--attention-via needs two levels of annotations: --encoder-layers 2 (or more), or --encoder-type hierarchical",
-    ),
-    Refusal(
-        lambda o: o.attention_via_words_alone and not (o.attention_via and o.encoder_type == "hierarchical"),
-        "--attention-via-words-alone leaves characters out of --attention-via with --encoder-type hierarchical: add "
-        "both (--arch ava has them), or leave it out",
-    ),
-    Refusal(
-        lambda o: o.attention_via_words_alone and o.attention_via_unguided,
-        "--attention-via-unguided changes attention to characters, of which --attention-via-words-alone has none: "
-        "leave one of them out",
-    ),
-    Refusal(
-        lambda o: o.attention_via_unguided and not o.attention_via,
-        "--attention-via-unguided changes --attention-via, which is not given: add it",
-    ),
-    Refusal(
-        lambda o: o.copying and o.unequal_units,
-        "--copying writes the source symbol that is attended to, and the source of {unequal_units}: leave it out",
-    ),
-    # layers
-    Refusal(
-        lambda o: o.encoder_bidirectional_layers > o.encoder_layers,
-        "--encoder-bidirectional-layers {encoder_bidirectional_layers}: there are --encoder-layers {encoder_layers}; "
-        "use 0 for all",
-    ),
-    Refusal(
-        lambda o: o.one_direction <= o.encoder_layers and 0 < o.residuals <= o.one_direction,
-        "--residuals {residuals} adds inputs to outputs from that layer on, and with --encoder-bidirectional-layers "
-        "{encoder_bidirectional_layers} the input of encoder layer {one_direction} is twice as wide as its output; use "
-        "{above} or above",
-    ),
-    Refusal(
-        lambda o: o.residuals > max(o.encoder_layers, o.decoder_layers),
-        "--residuals {residuals} begins above the highest layer: there are --encoder-layers {encoder_layers} and "
-        "--decoder-layers {decoder_layers}; use 0, or a layer that is there",
-    ),
-    Refusal(
-        lambda o: o.one_layer,
-        "{one_layer} is about the decoder's layers above the first, and with --decoder-layers 1 there is none: use 2 "
-        "or more, or leave it out",
-    ),
-    Refusal(
-        lambda o: o.readout_all_layers and o.inside < o.decoder_layers,
-        "--readout-all-layers reads layers that step with attention, and with --decoder-transition "
-        "{decoder_transition} only the lowest one does; use late or stacked",
-    ),
-    Refusal(
-        lambda o: o.context_to_layers and o.decoder_transition == "late",
-        "--context-to-layers gives the layers above the first the context that it attended to, and with "
-        "--decoder-transition late attention comes after all layers; use simple, conditional or stacked",
-    ),
-    Refusal(
-        lambda o: o.decoder_transition == "late" and o.reader,
-        "{reader} changes the cell that reads the context, and with --decoder-transition late there is none after "
-        "attention; use simple or conditional",
-    ),
-    Refusal(
-        lambda o: o.decoder_transition == "stacked" and o.decoder_condition,
-        "--decoder-condition adds to the state of one cell, and with --decoder-transition stacked every layer has one; "
-        "use simple or conditional",
-    ),
-    # bridges
-    Refusal(
-        lambda o: (
-            o.encoder_type != "bidirectional" and (o.bridge_source or o.bridge_target or o.bridge_direct != "none")
-        ),
-        "--bridge-source, --bridge-target and --bridge-direct bridge the embeddings of words, and --encoder-type "
-        "{encoder_type} has embeddings of characters only; use --encoder-type bidirectional",
-    ),
-    Refusal(
-        lambda o: o.bridge_direct != "none" and not (o.bridge_source or o.bridge_direct_alone),
-        "--bridge-direct without --bridge-source consistently worsened translation (Kuang et al. 2018, section 2.3: "
-        "a plain model's embeddings are too heterogeneous to be constrained); add --bridge-source, or "
-        "--bridge-direct-alone to do it nevertheless",
-    ),
-    Refusal(
-        lambda o: o.bridge_direct_alone and o.bridge_direct == "none",
-        "--bridge-direct-alone allows --bridge-direct, which is not given: add it",
-    ),
-    Refusal(
-        lambda o: o.adaptive_output_swapped and not o.adaptive_output,
-        "--adaptive-output-swapped changes --adaptive-output, which is not given: add it",
-    ),
-]
-
-
-def idle(cfg) -> str:
-    """The beginning of a sentence about an option of parts that was set though none of them is there; or nothing."""
-    read = {option for parts in chosen_parts(cfg).values() for part in parts for option in part.flags.values()}
+def idle(o: AttentionRNNConfig) -> Iterator[str]:
+    """Options of components that are not chosen."""
+    read = {option for parts in chosen_parts(o).values() for part in parts for option in flags_of(part).values()}
     for choice, table in described("names").items():
         readers: Dict[str, List[str]] = {}
         for name, part in table.items():
-            for option in part.flags.values():
+            for option in flags_of(part).values():
                 readers.setdefault(option, []).append(name)
         for option, names in readers.items():
-            value = getattr(cfg, option)
+            value = getattr(o, option)
             if option not in read and value not in usual(option):
-                return f"{flag(option)} {value} is of {flag(choice)} {' or '.join(names)} alone: add that"
-    return ""
+                alone = f"{flag(choice)} {' or '.join(names)} alone"
+                yield f"{flag(option)} {value} is of {alone}: add that, or leave it out"
 
 
-def unread(cfg) -> List[str]:
-    """A sentence for each option that has a value which no architecture gives it, though nothing reads it.
+def embeddings(o: AttentionRNNConfig) -> Iterator[str]:
+    """Embeddings that are shared or tied."""
+    if tied(o) and o.decoder_out_embed_dim != o.decoder_embed_dim:
+        yield (
+            f"tied embeddings need --decoder-out-embed-dim ({o.decoder_out_embed_dim}) equal to --decoder-embed-dim "
+            f"({o.decoder_embed_dim}); leave it out and it follows"
+        )
+    if o.share_all_embeddings and o.encoder_embed_dim != o.decoder_embed_dim:
+        yield (
+            f"--share-all-embeddings needs --encoder-embed-dim ({o.encoder_embed_dim}) equal to --decoder-embed-dim "
+            f"({o.decoder_embed_dim})"
+        )
+    files = o.encoder_embed_path or None, o.decoder_embed_path or None
+    if o.share_all_embeddings and (files[0] != files[1] or o.encoder_freeze_embed != o.decoder_freeze_embed):
+        yield (
+            "--share-all-embeddings has one matrix: give both sides the same --encoder-embed-path and "
+            "--decoder-embed-path, and freeze both or neither"
+        )
 
-    It is not refused, as checkpoints may have such.
+
+def units(o: AttentionRNNConfig) -> Iterator[str]:
+    """Options for which the decoder has to attend to the source's tokens one by one."""
+    attended = "--attention-via-words-alone is words" if o.attention_via_words_alone else ""
+    if o.encoder_type == "convolutional":
+        attended = "--encoder-type convolutional is segments"
+    if attended and WINDOWS[o.attention_window].same_units:
+        yield (
+            f"--attention-window {o.attention_window} looks near source position i at target position i, and the "
+            f"source of {attended}: use --attention-window predictive, or none"
+        )
+    if attended and o.copying:
+        yield f"--copying writes the source symbol that is attended to, and the source of {attended}: leave it out"
+
+
+def cells(o: AttentionRNNConfig) -> Iterator[str]:
+    """Cells, and what is added to them."""
+    if o.decoder_transition_depth < least_depth(o):
+        yield (
+            f"--decoder-transition-depth must be at least {least_depth(o)} with --decoder-transition "
+            f"{o.decoder_transition}, which has as many cells, not {o.decoder_transition_depth}"
+        )
+    one_state = " or ".join(name for name, cell in CELLS.items() if cell.vectors == 1)
+    several = CELLS[o.decoder_cell].vectors > 1
+    if several and o.decoder_condition:
+        yield (
+            "--decoder-condition adds to a GRU's state (Feng et al. 2016, section 5) and is not defined for "
+            f"--decoder-cell {o.decoder_cell}; use --decoder-cell {one_state}"
+        )
+    if several and o.context_gate != "none":
+        yield (
+            "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell "
+            f"{o.decoder_cell}, which has a memory beside its state; use --decoder-cell {one_state}"
+        )
+    scaling = "--layer-norm" if o.layer_norm == "all" else first_set(o, "context_gate")
+    for option in cell_options(o):
+        changes = scaling if option == "decoder_cell" else first_set(o, "layer_norm")
+        if changes and issubclass(CELLS[getattr(o, option)], DoubledGRUCell):
+            yield (
+                f"{flag(option)} {getattr(o, option)} is a control for how large adaptive_gru's sums are at the start, "
+                f"which {changes} changes as well: leave one of them out"
+            )
+    adaptive = CELLS[o.decoder_cell] is AdaptiveGRUCell and o.decoder_transition == "conditional"
+    if o.adaptive_gru_released and not adaptive:
+        yield (
+            "--adaptive-gru-released changes the second cell of --decoder-transition conditional with --decoder-cell "
+            "adaptive_gru: add both (--arch adaptive_gru has them), or leave it out"
+        )
+    if o.adaptive_gru_released and scaling:
+        yield (
+            f"--adaptive-gru-released leaves biases unweighed, which {scaling} makes part of what is weighed: leave "
+            "one of them out"
+        )
+
+
+def levels(o: AttentionRNNConfig) -> Iterator[str]:
+    """Attention to two levels (Zhao and Zhang 2018)."""
+    hierarchical = o.encoder_type == "hierarchical"
+    if hierarchical and not o.attention_via:
+        yield (
+            "--encoder-type hierarchical has annotations of words and of characters, and only --attention-via attends "
+            "to both: add it"
+        )
+    if o.attention_via and not hierarchical and o.encoder_layers < 2:
+        yield (
+            "--attention-via needs two levels of annotations: --encoder-layers 2 (or more), or --encoder-type "
+            "hierarchical"
+        )
+    if o.attention_via_words_alone and not (o.attention_via and hierarchical):
+        yield (
+            "--attention-via-words-alone leaves characters out of --attention-via with --encoder-type hierarchical: "
+            "add both (--arch ava has them), or leave it out"
+        )
+    if o.attention_via_words_alone and o.attention_via_unguided:
+        yield (
+            "--attention-via-unguided changes attention to characters, of which --attention-via-words-alone has none: "
+            "leave one of them out"
+        )
+    if o.attention_via_unguided and not o.attention_via:
+        yield "--attention-via-unguided changes --attention-via, which is not given: add it"
+
+
+def layers(o: AttentionRNNConfig) -> Iterator[str]:
+    """Numbers of layers, their directions and residuals, and what they read."""
+    if o.encoder_bidirectional_layers > o.encoder_layers:
+        yield (
+            f"--encoder-bidirectional-layers {o.encoder_bidirectional_layers}: there are --encoder-layers "
+            f"{o.encoder_layers}; use 0 for all"
+        )
+    lowest = bidirectional_layers(o) + 1  # layer of one direction
+    if lowest <= o.encoder_layers and 0 < o.residuals <= lowest:
+        yield (
+            f"--residuals {o.residuals} adds inputs to outputs from that layer on, and with "
+            f"--encoder-bidirectional-layers {o.encoder_bidirectional_layers} the input of encoder layer {lowest} is "
+            f"twice as wide as its output; use {lowest + 1} or above"
+        )
+    if o.residuals > max(o.encoder_layers, o.decoder_layers):
+        yield (
+            f"--residuals {o.residuals} begins above the highest layer: there are --encoder-layers {o.encoder_layers} "
+            f"and --decoder-layers {o.decoder_layers}; use 0, or a layer that is there"
+        )
+    upper = first_set(o, "context_to_layers", "readout_all_layers", "initial_state_per_layer")
+    if upper and o.decoder_layers == 1:
+        yield (
+            f"{upper} is about the decoder's layers above the first, and with --decoder-layers 1 there is none: use 2 "
+            "or more, or leave it out"
+        )
+    if o.readout_all_layers and layers_inside(o) < o.decoder_layers:
+        yield (
+            "--readout-all-layers reads layers that step with attention, and with --decoder-transition "
+            f"{o.decoder_transition} only the lowest one does; use late or stacked"
+        )
+    if o.context_to_layers and o.decoder_transition == "late":
+        yield (
+            "--context-to-layers gives the layers above the first the context that it attended to, and with "
+            "--decoder-transition late attention comes after all layers; use simple, conditional or stacked"
+        )
+    reader = first_set(o, "decoder_condition", "bridge_target", "context_gate")
+    if reader and o.decoder_transition == "late":
+        yield (
+            f"{reader} changes the cell that reads the context, and with --decoder-transition late there is none after "
+            "attention; use simple or conditional"
+        )
+    if o.decoder_condition and o.decoder_transition == "stacked":
+        yield (
+            "--decoder-condition adds to the state of one cell, and with --decoder-transition stacked every layer has "
+            "one; use simple or conditional"
+        )
+
+
+def bridges(o: AttentionRNNConfig) -> Iterator[str]:
+    """Bridging (Kuang et al. 2018)."""
+    if o.encoder_type != "bidirectional" and first_set(o, "bridge_source", "bridge_target", "bridge_direct"):
+        yield (
+            "--bridge-source, --bridge-target and --bridge-direct bridge the embeddings of words, and --encoder-type "
+            f"{o.encoder_type} has embeddings of characters only; use --encoder-type bidirectional"
+        )
+    if o.bridge_direct != "none" and not (o.bridge_source or o.bridge_direct_alone):
+        yield (
+            "--bridge-direct without --bridge-source consistently worsened translation (Kuang et al. 2018, section "
+            "2.3: a plain model's embeddings are too heterogeneous to be constrained); add --bridge-source, or "
+            "--bridge-direct-alone to do it nevertheless"
+        )
+    if o.bridge_direct_alone and o.bridge_direct == "none":
+        yield "--bridge-direct-alone allows --bridge-direct, which is not given: add it"
+
+
+def adaptive_output(o: AttentionRNNConfig) -> Iterator[str]:
+    """The readout's weights (Li et al. 2018)."""
+    if o.adaptive_output_swapped and not o.adaptive_output:
+        yield "--adaptive-output-swapped changes --adaptive-output, which is not given: add it"
+
+
+REFUSALS: List[Callable[[AttentionRNNConfig], Iterator[str]]] = [
+    idle,
+    embeddings,
+    units,
+    cells,
+    levels,
+    layers,
+    bridges,
+    adaptive_output,
+]
+
+
+def unread(o: AttentionRNNConfig) -> List[str]:
+    """A sentence for each option with a value that no architecture gives it, though nothing reads it.
+
+    It is not refused, because checkpoints may have such.
     """
-    cells = [CELLS[getattr(cfg, option)] for option in cell_options(cfg)]
-    in_histories = not {"state", "coverage_gru"}.isdisjoint(histories(cfg))
+    cells = [CELLS[getattr(o, option)] for option in cell_options(o)]
+    in_histories = not {"state", "coverage_gru"}.isdisjoint(histories(o))
     convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
     hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
     readers = [
-        ("--encoder-type convolutional", cfg.encoder_type == "convolutional", convolutional),
-        ("--encoder-type hierarchical", cfg.encoder_type == "hierarchical", hierarchical),
-        ("attention to two levels", two_levels(cfg), ("attention_via_dim",)),
+        ("--encoder-type convolutional", o.encoder_type == "convolutional", convolutional),
+        ("--encoder-type hierarchical", o.encoder_type == "hierarchical", hierarchical),
+        ("attention to two levels", two_levels(o), ("attention_via_dim",)),
         ("a GRU", in_histories or any(issubclass(cell, GRUCell) for cell in cells), ("gate_bias",)),
-        ("--init normal", cfg.init == "normal", ("init_std",)),
+        ("--init normal", o.init == "normal", ("init_std",)),
     ]
     return [
-        f"{flag(option)} {getattr(cfg, option)} changes nothing without {reader}"
+        f"{flag(option)} {getattr(o, option)} changes nothing without {reader}"
         for reader, there, options in readers
         for option in options
-        if not there and getattr(cfg, option) not in usual(option)
+        if not there and getattr(o, option) not in usual(option)
     ]
 
 
@@ -262,72 +264,24 @@ def usual(option: str) -> List[Any]:
     return [row.delta[option] for row in VARIANTS.values() if option in row.delta]
 
 
-def check(cfg) -> None:
-    """Refuse what cannot work.
+def check(o: AttentionRNNConfig) -> None:
+    """Refuse complete options that cannot work.
 
     Raises:
         ConfigurationError: names the option and says what to do.
     """
     for field in dataclasses.fields(AttentionRNNConfig):
-        value = getattr(cfg, field.name)
+        value = getattr(o, field.name)
         if value is not None and not is_of_type(field.name, value):
             raise ConfigurationError(f"{flag(field.name)} cannot be {value!r}{choices(field.name)}")
     for option, bound in described("bound").items():
-        if getattr(cfg, option) is not None and not bound.holds(getattr(cfg, option)):
-            raise ConfigurationError(f"{flag(option)} must {bound.text}, not {getattr(cfg, option)}")
-    part_arguments(cfg)
-    filters(cfg)
-    options = _with_implied(cfg)
-    for refusal in REFUSALS:
-        if refusal.found(options):
-            raise ConfigurationError(refusal.reason.format(**vars(options)))
-
-
-def _with_implied(cfg) -> SimpleNamespace:
-    """The options, choices as strings, and what follows from them."""
-    given = {option.name: getattr(cfg, option.name) for option in dataclasses.fields(AttentionRNNConfig)}
-    read = {name: str(value) if isinstance(value, enum.Enum) else value for name, value in given.items()}
-    directions, found, hidden = bidirectional_layers(cfg), source_widths(cfg), cfg.decoder_hidden_size
-
-    def first(*options: str) -> str:
-        """The first of some options that is set."""
-        return next((flag(option) for option in options if read[option] not in (False, "none")), "")
-
-    of_layers = "context_to_layers", "readout_all_layers", "initial_state_per_layer"
-    scaling_decoder = "--layer-norm" if read["layer_norm"] == "all" else first("context_gate")
-    scaling = {option: first("layer_norm") for option in cell_options(cfg)} | {"decoder_cell": scaling_decoder}
-    controls = (option for option in scaling if issubclass(CELLS[read[option]], DoubledGRUCell))
-    doubled = next((option for option in controls if scaling[option]), "")
-    score = SCORES[read["attention_score"]]
-    units = {
-        "--encoder-type convolutional is segments": read["encoder_type"] == "convolutional",
-        "--attention-via-words-alone is words": cfg.attention_via_words_alone,
-    }
-    return SimpleNamespace(
-        **read,
-        tied=tied(cfg),
-        idle=idle(cfg),
-        least_depth=least_depth(cfg),
-        inside=layers_inside(cfg),
-        two_levels=two_levels(cfg),
-        doubled=doubled and f"{flag(doubled)} {read[doubled]}",
-        scaling=scaling.get(doubled),
-        scaling_decoder=scaling_decoder,
-        adaptive_decoder=CELLS[read["decoder_cell"]] is AdaptiveGRUCell,
-        one_layer="" if cfg.decoder_layers > 1 else first(*of_layers),
-        reader=first("decoder_condition", "bridge_target", "context_gate"),
-        one_direction=directions + 1,  # the lowest such layer, if there is one
-        above=directions + 2,
-        widths=found,
-        unequal=found.lower if found.lower != hidden else found.top,
-        unprojected=not (score.projects_query or score.projects_keys),
-        headed="attention_heads" in score.flags.values(),
-        package=NORMALIZERS[read["attention_normalizer"]].package,
-        same_units=WINDOWS[read["attention_window"]].same_units,
-        beside_state=CELLS[read["decoder_cell"]].vectors > 1,
-        one_state=" or ".join(name for name, cell in CELLS.items() if cell.vectors == 1),
-        unequal_units=next((text for text, there in units.items() if there), ""),
-    )
+        if getattr(o, option) is not None and not bound.holds(getattr(o, option)):
+            raise ConfigurationError(f"{flag(option)} must {bound.text}, not {getattr(o, option)}")
+    part_arguments(o)
+    filters(o)
+    for sentences in REFUSALS:
+        for sentence in sentences(o):
+            raise ConfigurationError(sentence)
 
 
 def check_task(name: Any) -> None:

@@ -5,12 +5,14 @@ To read what a part means, see :class:`~.options.AttentionRNNConfig`; for the eq
 """
 
 import dataclasses
+import sys
 from typing import Any, Dict, NamedTuple, Optional
 
 from ..registry import ConfigurationError, Registry, nearest
 from .options import (
     AttentionRNNConfig,
     annotation_width,
+    custom_options,
     described,
     embedding_width,
     flag,
@@ -32,6 +34,8 @@ class Variant(NamedTuple):
     paper: str
     base: Optional[str]
     delta: Dict[str, Any]
+    origin: str = __name__
+    """the module that registered it; when it registers it again, it replaces it."""
 
 
 VARIANTS: Registry[Variant] = Registry("architecture")
@@ -65,14 +69,14 @@ def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -
             raise ConfigurationError(f"architecture {name!r}: no option {option!r}{nearest(option, known)} to set")
         if option != "part_args" and not (callable(delta[option]) or is_of_type(option, delta[option])):
             raise ConfigurationError(f"architecture {name!r}: {option!r} cannot be {delta[option]!r}, of another type")
-    parts = {part for table in described("names").values() for part, kind in table.items() if kind.options}
+    parts = {part for table in described("names").values() for part, kind in table.items() if custom_options(kind)}
     for part in merged_part_args(delta.get("part_args"), None):
         if part not in parts:
             raise ConfigurationError(
                 f"architecture {name!r}: part_args names {part!r}{nearest(part, parts)}, and no part with options that "
                 "was entered before is called so"
             )
-    VARIANTS.register(name)(Variant(paper, base, delta))
+    VARIANTS.register(name)(Variant(paper, base, delta, sys._getframe(1).f_globals["__name__"]))
 
 
 def settings(name: str) -> Dict[str, Any]:

@@ -7,12 +7,13 @@ may look, and a normalizer makes weights of the energies there.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional
+import importlib.util
+from typing import Annotated, Any, Callable, ClassVar, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
 
-from ..registry import Part, Registry, Widths
+from ..registry import ConfigurationError, Part, Registry, Widths, above, at_least
 from .additive import KeyFeatures, additive_energies
 from .cells import plus
 from .histories import Histories, History
@@ -30,17 +31,20 @@ class Normalizer(Part, nn.Module):
     """From energies to weights that are not negative and add up to 1.
 
     Args:
-        temperature: ``τ``, by which energies are divided; below 1 weights are sharper, above it flatter.
+        temperature: number by which energies are divided: below 1 attention is sharper, above it flatter.
     """
 
-    flags = {"temperature": "attention_temperature"}
     reads_context = ()
     without_context = Part.without_context | {"normalize"}
     package: ClassVar[str] = ""
     """what has to be installed for it"""
 
-    def __init__(self, temperature: float = 1.0):
+    def __init__(self, temperature: Annotated[float, above(0)] = 1.0):
         super().__init__()
+        if self.package and importlib.util.find_spec(self.package) is None:
+            raise ConfigurationError(
+                f"--attention-normalizer: this one needs the package {self.package}: pip install {self.package}"
+            )
         self.temperature = temperature
 
     def normalize(self, energies: Tensor) -> Tensor:
@@ -151,6 +155,17 @@ class Attention(Part, nn.Module):
     ):
         super().__init__()
         query, keys = self.projects_query, self.projects_keys
+        if not (query or keys) and widths.hidden != widths.annotation:
+            raise ConfigurationError(
+                "--attention-score: this one multiplies the decoder's state by annotations, so they must be equally "
+                f"wide, not {widths.hidden} and {widths.annotation}: set --decoder-hidden-size (an annotation is twice "
+                "as wide as --encoder-hidden-size, and --bridge-source adds an embedding), or use bilinear"
+            )
+        if not (query or keys) and widths.guide:
+            raise ConfigurationError(
+                "--attention-via guides the lower level by what it adds to a projected query, and this "
+                "--attention-score has none; use scaled, or add --attention-via-unguided"
+            )
         self.query = nn.Linear(widths.hidden, widths.attention, bias=False) if query else nn.Identity()
         self.guide = nn.Linear(widths.guide, widths.attention, bias=False) if widths.guide else None
         self.key = nn.Linear(widths.annotation, widths.attention, bias=self.key_bias) if keys else nn.Identity()
@@ -276,12 +291,19 @@ class MultiHeadAttention(ScaledAttention):
     (Vaswani et al. 2017 §3.2.2.)  The keys of all heads together have width ``A``, and so have the values; the context
     is as wide as an annotation.  The weights are the heads' mean, which is what histories read; what they add to the
     energies they add to every head's.
+
+    Args:
+        heads: number of heads of --attention-score multihead.
     """
 
-    flags = {"heads": "attention_heads"}
     reads_context = ()
 
-    def __init__(self, widths: Widths, *parts: Any, heads: int = 1, **options: Any):
+    def __init__(self, widths: Widths, *parts: Any, heads: Annotated[int, at_least(1)] = 8, **options: Any):
+        if widths.attention % heads:
+            raise ConfigurationError(
+                f"--attention-heads {heads} must divide the width at which attention compares, which is "
+                f"{widths.attention}: set --attention-dim, or --attention-via-dim for the lower level"
+            )
         self.heads = heads
         super().__init__(widths, *parts, **options)
         self.value = nn.Linear(widths.annotation, widths.attention, bias=False)

@@ -5,7 +5,7 @@ target embeddings) is projected once, before the loop, and only what depends on 
 it.  A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Any, Callable, Container, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -67,8 +67,8 @@ class Cell(Part, nn.Module):
         self.recurrent_norm = layer_norm(norm, *parts)
 
     @classmethod
-    def check_declaration(cls, what: str, handed: Container[str]) -> None:
-        super().check_declaration(what, handed)
+    def check_declaration(cls, what: str) -> None:
+        super().check_declaration(what)
         gates, normalised = getattr(cls, "gates", None), getattr(cls, "normalised", None)
         if not (isinstance(normalised, tuple) and sum(normalised) == gates):
             raise ConfigurationError(

@@ -7,17 +7,19 @@ A history extends :class:`History` and is entered by :data:`register_history`.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Any, Container, Dict, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..registry import ConfigurationError, Part, Registry, Widths
+from ..registry import Bound, ConfigurationError, Part, Registry, Widths, at_least
 from .additive import KeyFeatures
 from .cells import GRUCell
 from .layer_norm import at_least_float32
 from .state import Memory, State, grouped
+
+ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value: value >= 1 and value % 2 == 1)
 
 
 class Past(NamedTuple):
@@ -50,8 +52,8 @@ class History(Part, nn.Module):
         super().__init__()
 
     @classmethod
-    def check_declaration(cls, what: str, handed: Container[str]) -> None:
-        super().check_declaration(what, handed)
+    def check_declaration(cls, what: str) -> None:
+        super().check_declaration(what)
         terms = ("query_term", "key_features", "energy_term")
         if not cls.replaces_query and all(getattr(cls, term) is getattr(History, term) for term in terms):
             raise ConfigurationError(f"{what} defines none of {', '.join(terms)}, so it would change nothing")
@@ -154,14 +156,17 @@ class DistanceHistory(History):
 class ConvolutionHistory(History):
     """HybridAtt2 (Feng et al. 2016 §6.3): the score reads the previous weights around ``j``, ``+ L (Q * w_{i-1})_j``.
 
-    ``filters`` filters of ``width`` (odd) weights, centred, zero-padded, without bias; ``w_0`` is uniform over real
-    positions.  Gradients flow through the weights, which it carries.
+    The filters are centred, zero-padded and without bias; ``w_0`` is uniform over real positions.  Gradients flow
+    through the weights, which it carries.
+
+    Args:
+        filters: filters of the convolution over the previous weights (HybridAtt2).
+        width: width of these filters, odd (HybridAtt2).
     """
 
-    flags = {"filters": "attention_filters", "width": "attention_filter_width"}
     reads_context = ()
 
-    def __init__(self, widths: Widths, filters: int, width: int):
+    def __init__(self, widths: Widths, *, filters: Annotated[int, at_least(1)] = 10, width: Annotated[int, ODD] = 11):
         super().__init__(widths)
         self.margin = width // 2
         self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product: S stays free for --compile
@@ -234,12 +239,14 @@ class CoverageGRUHistory(History):
 
     It carries ``C_{i-1,j}``, ``N x S x d``, ``C_0j = 0``, which training keeps of every step; ``W s_j + b`` of its GRU,
     ``B x S x 3d``, is known before.
+
+    Args:
+        width: width d of the coverage_gru's states, one per source position.
     """
 
-    flags = {"width": "attention_coverage_dim"}
     reads_context = ()
 
-    def __init__(self, widths: Widths, width: int):
+    def __init__(self, widths: Widths, *, width: Annotated[int, at_least(1)] = 10):
         super().__init__(widths)
         self.cell = GRUCell({"annotation": widths.annotation, "hidden": widths.hidden, "weight": 1}, width)
         self.projection = nn.Linear(width, widths.attention, bias=False)

@@ -4,12 +4,12 @@ Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`
 hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import ClassVar, Optional, Tuple
+from typing import Annotated, Any, ClassVar, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from ..registry import Part, Registry, Widths
+from ..registry import Part, Registry, Widths, at_least
 from .layer_norm import at_least_float32
 from .state import Memory, State, grouped
 
@@ -19,15 +19,14 @@ class Window(Part, nn.Module):
 
     Args:
         widths: of the query (``hidden``).
-        width: ``D``, how far from its centre a window reaches.
+        width: how many positions a window reaches to either side of its centre.
     """
 
-    flags = {"width": "attention_window_width"}
     reads_context = ()
     same_units: ClassVar[bool] = False
     """whether step ``i`` looks near source position ``i``, so that both sides have to count the same units"""
 
-    def __init__(self, widths: Widths, width: int = 1):
+    def __init__(self, widths: Widths, width: Annotated[int, at_least(1)] = 10):
         super().__init__()
         self.width = width
 
@@ -45,9 +44,10 @@ register_window = WINDOWS.register
 
 @register_window("none")
 class NoWindow(Window):
-    """The whole sentence, and nothing to be set."""
+    """The whole sentence."""
 
-    flags = {}
+    def __init__(self, widths: Widths):
+        super().__init__(widths)
 
 
 @register_window("monotone")
@@ -82,8 +82,8 @@ class PredictiveWindow(MonotoneWindow):
     reads_context = ()
     same_units = False
 
-    def __init__(self, widths: Widths, width: int = 1):
-        super().__init__(widths, width)
+    def __init__(self, widths: Widths, **options: Any):
+        super().__init__(widths, **options)
         self.query = nn.Linear(widths.hidden, widths.hidden, bias=False)
         self.vector = nn.Parameter(torch.empty(widths.hidden))
 

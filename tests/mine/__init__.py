@@ -1,5 +1,7 @@
 """Parts and architectures as a user writes them, in a folder for ``--user-dir``."""
 
+from typing import Annotated
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -24,11 +26,14 @@ from fairseq_attnvariants.registry import Option, above, within
 
 @register_score("cosine")
 class Cosine(Attention):
-    """``e = κ cos(W q, U s + Σ features)``."""
+    """``e = κ cos(W q, U s + Σ features)``.
 
-    options = {"sharpness": Option(8.0, "what the cosine is multiplied by", above(0))}
+    Args:
+        sharpness: ``κ``, by which the
+            cosine is multiplied.
+    """
 
-    def __init__(self, *parts, sharpness, **more):
+    def __init__(self, *parts, sharpness: Annotated[float, above(0)] = 8, **more):
         super().__init__(*parts, **more)
         self.sharpness = sharpness
 
@@ -39,11 +44,13 @@ class Cosine(Attention):
 
 @register_history("decay")
 class Decay(History):
-    """The sum of earlier weights, of which a part is forgotten at each step."""
+    """The sum of earlier weights, of which a part is forgotten at each step.
 
-    options = {"rate": Option(0.5, "what stays of the sum at each step", within(0, 1))}
+    Args:
+        rate: what remains of the sum at each step.
+    """
 
-    def __init__(self, widths, rate):
+    def __init__(self, widths, *, rate: Annotated[float, within(0, 1)] = 0.5):
         super().__init__(widths)
         self.rate = rate
         self.projection = nn.Linear(1, widths.attention, bias=False)
@@ -93,6 +100,7 @@ class Minimal(Cell):
 
     gates = 2
     normalised = 1, 1
+    # the form of 0.3.0, which is deprecated
     options = {"constant": Option(1.0, "in the gate's sum")}
 
     def __init__(self, *parts, constant, **more):

@@ -1,5 +1,7 @@
 """A score and a history of one's own, and an architecture that has both."""
 
+from typing import Annotated
+
 import torch
 from torch import nn
 from torch.nn.functional import cosine_similarity, linear
@@ -9,16 +11,18 @@ from fairseq_attnvariants.nn.attention import Attention
 from fairseq_attnvariants.nn.histories import History
 from fairseq_attnvariants.nn.layer_norm import at_least_float32
 from fairseq_attnvariants.nn.state import grouped
-from fairseq_attnvariants.registry import Option, above, within
+from fairseq_attnvariants.registry import above, within
 
 
 @register_score("cosine")
 class Cosine(Attention):
-    """``e_ij = κ cos(W q, U s_j + what histories add)``."""
+    """``e_ij = κ cos(W q, U s_j + what histories add)``.
 
-    options = {"sharpness": Option(8.0, "κ, what the cosine is multiplied by", above(0))}
+    Args:
+        sharpness: κ, by which the cosine is multiplied.
+    """
 
-    def __init__(self, *parts, sharpness, **more):
+    def __init__(self, *parts, sharpness: Annotated[float, above(0)] = 8.0, **more):
         super().__init__(*parts, **more)
         self.sharpness = sharpness
 
@@ -30,11 +34,13 @@ class Cosine(Attention):
 
 @register_history("decay")
 class Decay(History):
-    """``d_ij = r d_{i-1,j} + w_ij``, which the keys read: ``+ v d_{i-1,j}``."""
+    """``d_ij = r d_{i-1,j} + w_ij``, which the keys read: ``+ v d_{i-1,j}``.
 
-    options = {"rate": Option(0.5, "r, what stays of the sum at each step", within(0, 1))}
+    Args:
+        rate: r, what remains of the sum at each step.
+    """
 
-    def __init__(self, widths, rate):
+    def __init__(self, widths, *, rate: Annotated[float, within(0, 1)] = 0.5):
         super().__init__(widths)
         self.rate, self.projection = rate, nn.Linear(1, widths.attention, bias=False)
 

@@ -1,6 +1,7 @@
 """Exact hard attention: a word is made from one source position, and its probability sums over all that this may be."""
 
 from functools import partial
+from typing import Annotated
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from fairseq_attnvariants.nn.attention import Attention
 from fairseq_attnvariants.nn.layer_norm import at_least_float32
 from fairseq_attnvariants.nn.readout import Prediction, TanhReadout
 from fairseq_attnvariants.nn.state import grouped
-from fairseq_attnvariants.registry import ConfigurationError, Option, at_least
+from fairseq_attnvariants.registry import ConfigurationError, at_least
 
 NEVER = -1e30  # the logarithm of a probability of 0; finite, so that no gradient becomes NaN
 
@@ -83,12 +84,14 @@ class HardMonotone(HardAttention):
     In the place of attention stands ``P(a_i = j | y_{<i}) = Σ_k P(a_i = j | a_{i-1} = k) P(a_{i-1} = k | y_{<i})``.
     The last factor is ``P(a_{i-1} = k | y_{<i-1}) P(y_{i-1} | a_{i-1} = k)``, scaled to add up to 1.  In search a step
     hands on these two, the second for every word: only the next step knows which came.
+
+    Args:
+        reach: D, how far the alignment may move in one step.
     """
 
-    options = {"reach": Option(5, "D, how far the alignment may go on at once", at_least(1))}
     order = 1
 
-    def __init__(self, widths, *parts, reach, **more):
+    def __init__(self, widths, *parts, reach: Annotated[int, at_least(1)] = 5, **more):
         super().__init__(widths, *parts, **more)
         self.jump = nn.Linear(widths.hidden, reach + 1)
         self.jump_from = nn.Linear(widths.annotation, reach + 1, bias=False)
