@@ -191,7 +191,7 @@ def test_rdrop_by_hydra(data, tmp_path):
 
 def test_fertility_criterion_trains_validates_and_selects(data, tmp_path):
     arguments = train_arguments(
-        data, tmp_path, "--max-epoch", "2", "--criterion", "label_smoothed_cross_entropy_with_fertility",
+        data, tmp_path, "--max-epoch", "2", "--criterion", "label_smoothed_cross_entropy_with_costs",
         "--label-smoothing", "0.1", "--best-checkpoint-metric", "decay_loss", arch="conddec",
     )  # fmt: skip
     process = run("fairseq-train", *arguments)
@@ -258,7 +258,7 @@ def test_bridging_criterion_from_a_warm_start(data, trained, tmp_path):
     baseline = tmp_path / "baseline.pt"
     shutil.copy(trained / "checkpoint_best.pt", baseline)
     options = ["--bridge-source", "--bridge-direct", "hard", "--warm-start", baseline, "--lr", "1e-9"]
-    criterion = ["--criterion", "label_smoothed_cross_entropy_with_bridging"]
+    criterion = ["--criterion", "label_smoothed_cross_entropy_with_costs"]
     arguments = train_arguments(data, tmp_path, *options, *criterion, "--no-epoch-checkpoints")
     log = run("fairseq-train", *arguments, "--max-update", "2").stdout
     assert "not taken   decoder.bridge.projection.weight (not in the checkpoint)" in log
@@ -283,7 +283,7 @@ class TestBadInput:
         return process.stderr.strip().splitlines()[-1]
 
     def test_fertility_without_a_condition(self, data, tmp_path):
-        more = ["--criterion", "label_smoothed_cross_entropy_with_fertility", "--step-decay-weight", "2"]
+        more = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--step-decay-weight", "2"]
         process = run("fairseq-train", *train_arguments(data, tmp_path, *more), check=False)
         assert "needs a model with a condition, such as --arch conddec" in self.failure(process)
         assert process.returncode == 1 and "Start iterating over samples" not in process.stdout + process.stderr

@@ -27,8 +27,8 @@ def torchrun(processes, *arguments):
 @pytest.mark.parametrize("processes,arch,more", [
     (4, "rnnsearch", COSTS),
     (2, "rnnsearch", ["--criterion", SMOOTHED]),
-    (2, "conddec_rnnatt", ["--criterion", f"{SMOOTHED}_with_fertility"]),
-    (2, "bridge_direct", ["--criterion", f"{SMOOTHED}_with_bridging"]),
+    (2, "conddec_rnnatt", ["--criterion", f"{SMOOTHED}_with_costs"]),
+    (2, "bridge_direct", ["--criterion", f"{SMOOTHED}_with_costs"]),
     (2, "bridge_direct", ["--criterion", SMOOTHED]),
 ])  # fmt: skip
 def test_processes_agree_with_one(processes, arch, more, data, tmp_path):

@@ -35,7 +35,7 @@ LINES = {
     "stock": ["--arch lstm"],
     "plugin": [
         "--arch rnnsearch",
-        *(f"--arch rnnsearch {SMOOTHED}{more}" for more in ("", "_with_costs", "_with_bridging", "_with_fertility")),
+        *(f"--arch rnnsearch {SMOOTHED}{more}" for more in ("", "_with_costs")),
         f"--arch rnnsearch {SMOOTHED} --lr-scheduler polynomial_decay --total-num-update 1",
         f"--arch ava --task char_translation {SMOOTHED}",
     ],

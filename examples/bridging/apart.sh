@@ -21,7 +21,7 @@ set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: apart.sh PREPARED OUT GOLD SOURCE TARGET" >&2; exit 2; fi
 prepared=$1 out=$2 gold=$3 source=$4 target=$5 here=$(dirname "$0")
 base=(--init-std 0.1 --dropout 0.1 --batch-size 24)
-loss=(--criterion label_smoothed_cross_entropy_with_bridging)
+loss=(--criterion label_smoothed_cross_entropy_with_costs)
 declare -A systems=(
   [control]="rnnsearch_star"
   [source]="bridge_source"

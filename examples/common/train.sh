@@ -9,8 +9,7 @@ data=$1 out=$2 arch=$3
 shift 3
 criterion=label_smoothed_cross_entropy
 case $arch in
-  conddec*) criterion+=_with_fertility ;;
-  bridge_direct) criterion+=_with_bridging ;;
+  conddec* | bridge_direct) criterion+=_with_costs ;;
 esac
 case $arch in
   lstm* | transformer*) ;; # stock fairseq's

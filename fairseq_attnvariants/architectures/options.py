@@ -265,7 +265,7 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch=False,
     )
     bridge_direct: Optional[BRIDGE_DIRECT] = option(  # type: ignore[valid-type]
-        "map source embeddings towards the target's, for --criterion label_smoothed_cross_entropy_with_bridging: of "
+        "map source embeddings towards the target's, for --criterion label_smoothed_cross_entropy_with_costs: of "
         "the most attended word ('hard'), of the mean weighted by attention ('soft'), or 'none'",
         rnnsearch="none",
     )

@@ -1,5 +1,6 @@
 """Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`.losses`."""
 
+import logging
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
@@ -18,6 +19,9 @@ from torch import Tensor
 from ..architectures.options import flag
 from . import losses
 
+logger = logging.getLogger(__name__)
+
+NAME = "label_smoothed_cross_entropy_with_costs"
 NORM = ChoiceEnum(["squared", "plain"])
 CONDITION = "a model with a condition, such as --arch conddec or --decoder-condition"
 BRIDGE = "a model with a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
@@ -57,21 +61,6 @@ class CostsConfig(LabelSmoothedCrossEntropyCriterionConfig):
     rdrop_weight: float = weight(
         "R-Drop, ½ (KL(P‖Q) + KL(Q‖P)) between two passes with other dropout, for any architecture (Liang et al. 2021)"
     )
-
-
-@dataclass
-class FertilityConfig(CostsConfig):
-    """With CondDec's costs alone."""
-
-    bridging_weight: Optional[float] = weight("the embedding loss, Σ ||W x - e(y)||²")
-
-
-@dataclass
-class BridgingConfig(CostsConfig):
-    """With the direct bridge's cost alone."""
-
-    step_decay_weight: Optional[float] = weight("the step-decay cost, 1/T Σ ||Δsd||")
-    left_over_weight: Optional[float] = weight("the left-over cost, ||sd_T||")
 
 
 class Batch(NamedTuple):
@@ -143,7 +132,7 @@ COSTS = {
 RDROP = "rdrop_loss"
 
 
-@register_criterion("label_smoothed_cross_entropy_with_costs", dataclass=CostsConfig)
+@register_criterion(NAME, dataclass=CostsConfig)
 class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     """Sums the tokens' loss and costs; the costs are a training loss only.
 
@@ -154,9 +143,6 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
     The loss is half of their equation 4, so that the tokens' loss and the costs count as they do without: the mean of
     both, and half the weight times the divergence of the predictions.
     """
-
-    term: Optional[str] = None
-    """what a model has to make, of the costs of which alone a criterion is"""
 
     def __init__(self, cfg: CostsConfig, task):  # fairseq hands out what is named in the signature
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
@@ -170,11 +156,11 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                 raise ValueError(f"{flag(name)} must be 0 or above, not {given}")
 
     def check_model(self, model) -> None:
-        """Refuse options of costs for which the model or the data have nothing, and a criterion of such costs alone.
+        """Refuse options of costs for which the model or the data have nothing.
 
         Raises:
             ValueError: a weight that was given is above 0, or a setting is not the default, and what the cost is made
-                of is not there; or nothing is there of which the criterion's own costs are made.
+                of is not there.
         """
         own = getattr(model, "cost_terms", None)
         for cost in COSTS.values():
@@ -192,12 +178,6 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                     )
                 if not self._linked(model.training):
                     raise _refusal(cost.weight, given, ALIGNMENTS)
-        if self.term and self.term not in (own or ()):
-            needs = next(cost.needs for cost in COSTS.values() if cost.term == self.term)
-            raise ValueError(
-                f"this criterion is the label smoothed cross entropy with the costs of {needs}, which this one is not: "
-                "use label_smoothed_cross_entropy, or label_smoothed_cross_entropy_with_costs, which has those of any"
-            )
         self.checked = True
 
     def forward(self, model, sample, reduce=True):
@@ -307,15 +287,19 @@ def _refusal(option: str, value: Any, needs: str) -> ValueError:
     return ValueError(f"{given} needs {needs}; {INSTEAD}")
 
 
-@register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=FertilityConfig)
-class LabelSmoothedCrossEntropyWithFertility(LabelSmoothedCrossEntropyWithCosts):
-    """With CondDec's step-decay and left-over costs (Feng et al. 2016 §5) alone."""
+class DeprecatedName(LabelSmoothedCrossEntropyWithCosts):
+    """A name that the criterion had until 0.3.0."""
 
-    term = "conditions"
+    def __init__(self, cfg: CostsConfig, task):
+        super().__init__(cfg, task)
+        logger.warning(f"this name of the criterion is deprecated: use --criterion {NAME}, which does the same")
 
 
-@register_criterion("label_smoothed_cross_entropy_with_bridging", dataclass=BridgingConfig)
-class LabelSmoothedCrossEntropyWithBridging(LabelSmoothedCrossEntropyWithCosts):
-    """With the direct bridge's embedding loss (Kuang et al. 2018 §2.3) alone."""
+@register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=CostsConfig)
+class LabelSmoothedCrossEntropyWithFertility(DeprecatedName):
+    """With CondDec's costs (Feng et al. 2016 §5)."""
 
-    term = "bridged"
+
+@register_criterion("label_smoothed_cross_entropy_with_bridging", dataclass=CostsConfig)
+class LabelSmoothedCrossEntropyWithBridging(DeprecatedName):
+    """With the direct bridge's embedding loss (Kuang et al. 2018 §2.3)."""
