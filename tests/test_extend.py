@@ -27,7 +27,7 @@ HARD_ARCHS = "hard_attention", "hard_monotone"
 def test_the_page_shows_the_whole_file(folder):
     code = (folder / "__init__.py").read_text()
     assert f"```python\n{code}```" in (ROOT / "docs" / "extend.md").read_text()
-    assert len([line for line in code.splitlines() if line]) < 40
+    assert len([line for line in code.splitlines() if line]) < 50
 
 
 def test_what_the_examples_import_stays():

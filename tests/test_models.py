@@ -811,7 +811,10 @@ REFUSED = [
     (dict(attention_filter_width=4), "--attention-filter-width"),
     (dict(attention_score="dot"), "equally wide, not 7 and 16.*bilinear"),
     (dict(attention_score="dot", decoder_hidden_size=16, attention_via=True, encoder_layers=2), "-via-unguided"),
-    (dict(attention_score="multihead", attention_heads=3), "--attention-heads 3 must divide --attention-dim.*7"),
+    (
+        dict(attention_score="multihead", attention_heads=3),
+        "--attention-heads 3 must divide .* which is 7: set --attention-dim",
+    ),
     (dict(attention_temperature=0.0), "--attention-temperature must be above 0"),
     (dict(attention_window="monotone", attention_window_width=0), "--attention-window-width"),
     (dict(decoder_hidden_size=0), "--decoder-hidden-size"),
@@ -949,7 +952,7 @@ def test_an_option_that_changes_nothing_is_told_once(caplog):
 
 def test_refuses_a_normaliser_without_its_package(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match="--attention-normalizer sparsemax.*pip install entmax"):
+    with pytest.raises(ConfigurationError, match="--attention-normalizer: Sparsemax needs the package entmax"):
         build("rnnsearch", attention_normalizer="sparsemax")
 
 

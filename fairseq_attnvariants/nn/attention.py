@@ -43,7 +43,7 @@ class Normalizer(Part, nn.Module):
         super().__init__()
         if self.package and importlib.util.find_spec(self.package) is None:
             raise ConfigurationError(
-                f"--attention-normalizer: this one needs the package {self.package}: pip install {self.package}"
+                f"--attention-normalizer: {type(self).__name__} needs the package {self.package}; pip install it"
             )
         self.temperature = temperature
 

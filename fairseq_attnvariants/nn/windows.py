@@ -82,8 +82,8 @@ class PredictiveWindow(MonotoneWindow):
     reads_context = ()
     same_units = False
 
-    def __init__(self, widths: Widths, **options: Any):
-        super().__init__(widths, **options)
+    def __init__(self, widths: Widths, *parts: Any, **options: Any):
+        super().__init__(widths, *parts, **options)
         self.query = nn.Linear(widths.hidden, widths.hidden, bias=False)
         self.vector = nn.Parameter(torch.empty(widths.hidden))
 
