@@ -17,7 +17,7 @@ from sacrebleu import corpus_bleu
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.of_runs import Place
 from fairseq_attnvariants_cli.scores.runs import Run, count_parameters, find_runs, systems
-from fairseq_attnvariants_cli.scores.seeds import Estimate, estimate, holm, verdict
+from fairseq_attnvariants_cli.scores.seeds import estimate, holm
 from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw_dial, draw_scores
 from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
 from fairseq_attnvariants_cli.subcommands.results import summary
@@ -74,9 +74,7 @@ def test_means_and_paired_differences(sweep, tmp_path, capfd):
         assert row["seeds"] == 2 and row["parameters"] > 1000 and row["updates"] > 0
     row = rows["recatt"]
     assert row["BLEU difference"] == pytest.approx(rows["recatt"]["BLEU"] - rows["rnnsearch"]["BLEU"])
-    assert row["pairs"] == 2 and row["BLEU verdict"] in ("open", "shown", "refuted")
-    alone = stats.ttest_rel(scores["recatt"], scores["rnnsearch"]).pvalue
-    assert row["BLEU p"] >= min(1, alone) - 1e-9  # of three tests
+    assert (row["pairs"], row["BLEU p"], row["BLEU verdict"]) == (2, None, "open")  # too few seeds
     assert rows["rnnsearch"]["BLEU p"] is rows["rnnsearch"]["BLEU difference"] is None
     assert "rnnsearch" in capfd.readouterr().out
 
@@ -142,35 +140,10 @@ def test_intervals_and_p_are_those_of_scipy(seeds):
     assert (estimate(one).low, estimate(one).high) == pytest.approx(interval)
 
 
-def test_one_seed_and_equal_seeds():
-    assert estimate([3.0]) == Estimate(1, 3.0, None, None) and verdict([estimate([3.0])], 5) is None
-    assert estimate([2.0, 2.0]) == Estimate(2, 2.0, None, None) and verdict([estimate([2.0, 2.0])], 5) is None
-    assert estimate([0.1 + 0.2, 0.3]).p is None and estimate([0.1 + 0.2, *[0.3] * 4]).margin == 0
-    assert estimate([2.0] * 4) == Estimate(4, 2.0, None, None)
-    assert estimate([0.0] * 5) == Estimate(5, 0.0, 0.0, 1.0) and estimate([2.0] * 5) == Estimate(5, 2.0, 0.0, 0.0)
-    assert estimate([1e-10, 2e-10, 3e-10]).p > 0.05  # small, and not equal
-
-
 def test_holm():
     """Holm's own definition, one p after the other: the smallest is multiplied by all, the next by one fewer."""
     assert holm([0.03, None, 0.01, 0.04]) == pytest.approx([0.06, None, 0.03, 0.06])
     assert holm([0.9, 0.8]) == [1, 1] and holm([]) == []
-
-
-@pytest.mark.parametrize("gains,margin,expected", [
-    ([(4, 3)], None, "shown"),
-    ([(4, 3)], 8, "shown"),
-    ([(-4, 3)], 8, "refuted"),
-    ([(1, 3)], 4, "level"),
-    ([(1, 3.5)], 4, "open"),
-    ([(1, 3)], None, "open"),
-    ([(1, 1), (4, 3)], None, "shown"),
-    ([(5, 1), (4, 3)], None, "open"),  # does not grow
-    ([(5, 1), (4, 3)], 7, "level"),
-    ([(5, 1), (4, None)], 7, None),  # a single seed at the hardest
-])  # fmt: skip
-def test_verdicts(gains, margin, expected):
-    assert verdict([Estimate(1 if half is None else 5, mean, half, 0.5) for mean, half in gains], margin) == expected
 
 
 def made(scores, **options):
@@ -194,24 +167,52 @@ EASY, HARD = [50.0, 52.0, 54.0], [10.0, 20.0, 30.0]
 SCORES = {"a": {"easy": EASY, "hard": HARD}, "b": {"easy": [50.0, 52.0, 55.0], "hard": [30.0, 41.0, 50.0]}}
 
 
+DIAL = Dial("distance", ["0", "16"])
+
+
 def test_the_verdict_over_a_dial_is_at_its_hardest_value():
-    dial = Dial("distance", ["0", "16"])
-    rows = made(SCORES, dial=dial)
+    rows = made(SCORES, dial=DIAL)
     assert [row["distance"] for row in rows] == ["0", "16"] * 2
     assert [row["X verdict"] for row in rows] == [None, None, None, "shown"]
     assert rows[3]["X difference"] == pytest.approx(61 / 3) and rows[3]["pairs"] == 3
     swapped = {"a": SCORES["b"], "b": SCORES["a"]}
-    assert made(swapped, dial=dial)[3]["X verdict"] == "refuted"
+    assert made(swapped, dial=DIAL)[3]["X verdict"] == "refuted"
     for options in (dict(less_is_better=["X"]), dict(measure=["TER"])):
-        assert made(swapped, dial=dial, **options)[3]["TER verdict" if "measure" in options else "X verdict"] == "shown"
-    assert [row["X verdict"] for row in made(SCORES, margin=2)] == [None, None, "level", "shown"]
+        assert made(swapped, dial=DIAL, **options)[3]["TER verdict" if "measure" in options else "X verdict"] == "shown"
+    assert [row["X verdict"] for row in made(SCORES, margin=2)] == [None, None, "no relevant difference", "shown"]
 
 
-def test_p_is_adjusted_for_the_whole_table():
+@pytest.mark.parametrize("easy", [{}, {"easy": [50.0]}, {"easy": [50.0, 52.0]}], ids=["no", "one", "two"])
+def test_nothing_is_shown_to_grow_from_a_test_set_that_is_not_measured_with_every_seed(easy):
+    """The easiest test set lacks some seeds, of the system or, so that nothing grows at all, of the baseline too."""
+    hard = {"hard": SCORES["b"]["hard"]}
+    assert made({"a": SCORES["a"], "b": {**easy, **hard}}, dial=DIAL)[-1]["X verdict"] == "open"
+    assert made({"a": {**easy, "hard": HARD}, "b": {**SCORES["b"], **hard}}, dial=DIAL)[-1]["X verdict"] == "open"
+    assert made({"a": {"hard": HARD}, "b": hard}, dial=DIAL)[-1]["X verdict"] == "open"
+
+
+def test_a_dial_begins_where_the_measure_does():
+    """Nobody has a score where a text has nothing to measure, such as cognates; there the next value is the easiest."""
+    dial, subsets = Dial("distance", ["0", "8", "16"]), ["none", "easy", "hard"]
+    assert made(SCORES, dial=dial, gen_subset=subsets)[-1]["X verdict"] == "shown"
+    falls = {"a": SCORES["a"], "b": {"easy": [90.0, 92.0, 95.0], "hard": SCORES["b"]["hard"]}}
+    assert made(falls, dial=dial, gen_subset=subsets)[-1]["X verdict"] == "open"
+
+
+def test_five_equal_differences_show_nothing():
+    for seeds, verdict in ((2, "open"), (3, "open"), (5, "open"), (6, "shown")):
+        row = made({"a": {"hard": [1.0] * seeds}, "b": {"hard": [2.0] * seeds}}, gen_subset=["hard"])[1]
+        assert row["X verdict"] == verdict and row["X p"] == (2 ** (1 - seeds) if seeds > 2 else None)
+        row = made({"a": {"hard": [1.0] * seeds}, "b": {"hard": [1.0] * seeds}}, gen_subset=["hard"], margin=1)[1]
+        assert row["X verdict"] == ("no relevant difference" if seeds > 5 else "open")
+
+
+def test_p_is_adjusted_for_all_verdicts_of_the_table():
     stats = pytest.importorskip("scipy.stats")
     ps = [stats.ttest_rel(SCORES["b"][subset], SCORES["a"][subset]).pvalue for subset in ("easy", "hard")]
     assert ps[1] < ps[0]
     assert [row["X p"] for row in made(SCORES)] == [None, None, *map(pytest.approx, (max(ps[0], 2 * ps[1]), 2 * ps[1]))]
+    assert [row["X p"] for row in made(SCORES, dial=DIAL)] == [None, None, None, pytest.approx(ps[1])]
 
 
 def test_a_row_for_every_seed(sweep, tmp_path):
@@ -233,7 +234,8 @@ def test_pairs_are_of_seeds_that_both_have():
     scores = {"a": SCORES["a"], "b": {"easy": EASY[:1], "hard": [14.0, 25.0]}}
     rows = made(scores)
     assert [row["pairs"] for row in rows] == [None, None, 2, 2]
-    assert (rows[2]["X ±"], rows[2]["X difference ±"], rows[2]["X p"], rows[2]["X verdict"]) == (None,) * 4
+    assert (rows[2]["X ±"], rows[2]["X difference ±"], rows[2]["X p"]) == (None,) * 3
+    assert [row["X verdict"] for row in rows] == [None, None, "open", "open"]
     assert rows[3]["X difference"] == 4.5 and rows[3]["X difference ±"] == pytest.approx(0.5 * 12.7062, rel=1e-4)
 
 

@@ -1,12 +1,19 @@
-"""What several seeds tell: means and paired differences with their 95 % intervals, Holm's p, and verdicts."""
+"""Means and paired differences over seeds with their 95 % intervals, Holm's p, and the rule of the verdicts.
+
+``docs/methods.md`` has the rule and its reasons.
+"""
 
 import math
 from statistics import mean
-from typing import List, NamedTuple, Optional, Sequence
+from typing import List, Mapping, NamedTuple, Optional, Sequence
 
-CONFIDENCE = 0.95
+ALPHA = 0.05  # of the tests, after Holm's adjustment, and of the intervals
 ROUNDING = 1e-12  # differences below are of arithmetic
-EQUAL = 5  # so many values that are all equal tell something
+FEWEST = 3  # seeds that a verdict needs
+POWER = 0.8
+
+SHOWN, REFUTED, OPEN, NOT_TESTED = "shown", "refuted", "open", "not tested"
+NO_RELEVANT_DIFFERENCE = "no relevant difference"
 
 
 class Estimate(NamedTuple):
@@ -14,33 +21,37 @@ class Estimate(NamedTuple):
 
     n: int
     mean: float
-    margin: Optional[float]  # half of the width of the 95 % interval by Student's t; None where nothing tells it
-    p: Optional[float]  # of the t-test that the mean is 0, on both sides; None with it
+    margin: Optional[float]  # half of the width of the 95 % interval; None if it has no ends
+    p: Optional[float]  # of the two-sided test that the mean is 0; None for one value
 
     @property
     def low(self) -> float:
-        """The lower end of the interval, minus infinity where nothing tells it."""
+        """The lower end of the interval, or minus infinity."""
         return -math.inf if self.margin is None else self.mean - self.margin
 
     @property
     def high(self) -> float:
-        """The upper end of the interval, infinity where nothing tells it."""
+        """The upper end of the interval, or infinity."""
         return math.inf if self.margin is None else self.mean + self.margin
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The mean of one value a seed; of differences paired by seed, its p is that of the paired t-test.
+    """The mean of one value per seed, with its interval by Student's t and the p of the t-test.
 
-    Values that are all equal, as shares of few sentences often are, do not tell how far another would lie: fewer than
-    five are like one. Of five and more the interval has no width, and p is 1 for zeros and 0 for anything else.
+    Of differences paired by seed this is the paired t-test. Equal values have no spread to divide by: their p is that
+    of the exact sign-flip test, 2 ** (1 - n), or 1 for zeros. The interval, that test's too, has no ends with fewer
+    than six equal values and no width with six or more.
     """
     n, centre = len(values), mean(values)
+    if n == 1:
+        return Estimate(n, centre, None, None)
     if all(abs(value - centre) < ROUNDING for value in values):
-        return Estimate(n, centre, None, None) if n < EQUAL else Estimate(n, centre, 0.0, float(abs(centre) < ROUNDING))
+        smallest = 2.0 ** (1 - n)
+        return Estimate(n, centre, 0.0 if smallest <= ALPHA else None, 1.0 if abs(centre) < ROUNDING else smallest)
     from scipy.stats import ttest_1samp
 
     test = ttest_1samp(values, 0)
-    low, high = test.confidence_interval(CONFIDENCE)
+    low, high = test.confidence_interval(1 - ALPHA)
     return Estimate(n, centre, float(high - low) / 2, float(test.pvalue))
 
 
@@ -55,20 +66,67 @@ def holm(ps: Sequence[Optional[float]]) -> List[Optional[float]]:
     return adjusted
 
 
-def verdict(gains: Sequence[Estimate], margin: Optional[float] = None) -> Optional[str]:
-    """What the gains over a baseline tell, those over a dial from its easiest to its hardest value, or a single one.
+class Comparison(NamedTuple):
+    """A system's gain over the baseline, more being better, and what the rule demands of it."""
 
-    "shown": at the hardest value the interval lies above 0, and the gain is larger than at the easiest; "refuted": it
-    lies below 0; "level": it lies within ``margin`` to both sides of 0; "open": anything else. None where there is no
-    interval.
+    gain: Optional[Estimate]  # None if nothing was measured
+    margin: Optional[float] = None  # gains and losses up to it do not matter
+    grows: bool = True  # over a dial: the gain is larger at the hardest value than at the easiest
+
+
+class Verdict(NamedTuple):
+    """A word of the rule, and Holm's p; None with too few seeds."""
+
+    word: str
+    p: Optional[float]
+
+
+def verdicts(family: Sequence[Comparison]) -> List[Verdict]:
+    """The verdict of each comparison; Holm's p is adjusted for all of the family that have three seeds or more."""
+    tested = [gain.p if gain is not None and gain.n >= FEWEST else None for gain, *_ in family]
+    return [Verdict(_word(comparison, p), p) for comparison, p in zip(family, holm(tested))]
+
+
+def _word(comparison: Comparison, p: Optional[float]) -> str:
+    """The first word that fits."""
+    gain, margin, grows = comparison
+    if gain is None:
+        return NOT_TESTED
+    if p is None:
+        return OPEN
+    if margin is not None and -margin <= gain.low and gain.high <= margin:
+        return NO_RELEVANT_DIFFERENCE
+    if p < ALPHA and gain.mean > 0 and grows:
+        return SHOWN
+    if p < ALPHA and gain.mean < 0:
+        return REFUTED
+    return OPEN
+
+
+def larger(hardest: Mapping[int, float], easiest: Mapping[int, float]) -> bool:
+    """Whether the mean gain over seeds is larger at a dial's hardest value; never if a seed lacks the easiest."""
+    return hardest.keys() <= easiest.keys() and mean(hardest.values()) > mean(easiest[seed] for seed in hardest)
+
+
+def seeds_to_decide(difference: Estimate, margin: float) -> Optional[int]:
+    """The fewest seeds with which an interval lies within the margin with 80 % power, if the true difference is 0.
+
+    The spread over seeds is that of ``difference``; None if its interval has no ends or no width, or the margin is 0.
     """
-    hardest = gains[-1]
-    if hardest.margin is None:
+    if not difference.margin or not margin:
         return None
-    if hardest.low > 0 and (len(gains) == 1 or hardest.mean > gains[0].mean):
-        return "shown"
-    if hardest.high < 0:
-        return "refuted"
-    if margin is not None and -margin <= hardest.low and hardest.high <= margin:
-        return "level"
-    return "open"
+    import numpy as np
+    from scipy.special import chdtri, ndtr, stdtrit
+
+    deviation = difference.margin * math.sqrt(difference.n) / stdtrit(difference.n - 1, 1 - ALPHA / 2)
+    shares = (np.arange(1000) + 0.5) / 1000
+
+    def power(n: int) -> float:
+        spread = np.sqrt(chdtri(n - 1, shares) / (n - 1))  # quantiles of the estimated deviation over the true one
+        room = margin * math.sqrt(n) / deviation - stdtrit(n - 1, 1 - ALPHA / 2) * spread
+        return float(np.maximum(2 * ndtr(room) - 1, 0).mean())
+
+    n = FEWEST
+    while power(n) < POWER:
+        n += 1
+    return n

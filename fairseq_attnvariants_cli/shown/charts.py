@@ -1,5 +1,6 @@
 """Pictures of trainings: learning curves, scores, and curves over what test sets differ in."""
 
+import math
 import re
 from collections import defaultdict
 from statistics import mean
@@ -125,9 +126,9 @@ def draw_dial(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[st
             known = [(tick, estimate([*seeds.values()])) for tick, seeds in zip(ticks, values) if seeds]
             there, means = [tick for tick, _ in known], [one.mean for _, one in known]
             axes.plot(there, means, "o-", markersize=4, color=f"C{k}", label=legend_label(name))
-            if all(one.margin is not None for _, one in known):
-                ends = [one.low for _, one in known], [one.high for _, one in known]
-                axes.fill_between(there, *ends, color=f"C{k}", alpha=0.15)
+            halves = [math.nan if one.margin is None else one.margin for _, one in known]  # a gap in the band
+            ends = ([centre + side * half for centre, half in zip(means, halves)] for side in (-1, 1))
+            axes.fill_between(there, *ends, color=f"C{k}", alpha=0.15)
         axes.set_xticks(ticks, dial.values, parse_math=False)
         axes.set_xlabel(dial.name, parse_math=False)
         axes.set_ylabel(measure, parse_math=False)

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import sys
 from statistics import mean
 from typing import Dict, List, Mapping, Optional, Tuple
@@ -19,7 +20,7 @@ from ..options import (
 from ..scores.measures import TOKENIZERS
 from ..scores.of_runs import KNOWN, MEASURES, Place, Scores, evaluate, translated, wanted
 from ..scores.runs import Run, find_runs, systems
-from ..scores.seeds import Estimate, estimate, holm, verdict
+from ..scores.seeds import Comparison, Estimate, Verdict, estimate, larger, verdicts
 from ..shown.charts import Dial, draw_curves, draw_dial, draw_scores
 from ..shown.pictures import check_drawn, picture
 from ..shown.tables import Cell, Interval, Row, add_table_options, table_file, tables
@@ -29,30 +30,38 @@ LESS_IS_BETTER = ("TER",)
 DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline
 
 
-def differences(results: Scores, baseline: str) -> Dict[Place, Estimate]:
-    """The differences to the baseline, paired by seed, of all that have a seed of it."""
+def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]:
+    """The differences to the baseline by seed, of all that have a seed of it."""
     found = {}
     for place, values in results.items():
-        beside = results.get(place._replace(system=baseline), {})
-        pairs = [values[seed] - beside[seed] for seed in sorted(values) if seed in beside]
-        if pairs and place.system != baseline:
-            found[place] = estimate(pairs)
+        base = results.get(place._replace(system=baseline), {})
+        paired = {seed: values[seed] - base[seed] for seed in sorted(values) if seed in base}
+        if paired and place.system != baseline:
+            found[place] = paired
     return found
 
 
-def verdicts(found: Mapping[Place, Estimate], options: argparse.Namespace) -> Dict[Place, Optional[str]]:
-    """What the differences tell; over a dial, at its hardest value alone."""
-    told = {}
+def decide(
+    found: Mapping[Place, Mapping[int, float]], results: Scores, options: argparse.Namespace
+) -> Dict[Place, Verdict]:
+    """The verdicts on the differences, one family; over a dial at its hardest value alone."""
     subsets = options.gen_subset
-    for place, difference in found.items():
-        if options.dial and place.subset != subsets[-1]:
-            continue
-        easier = [found.get(place._replace(subset=subset)) for subset in subsets[:-1]] if options.dial else []
-        gains = [*filter(None, easier), difference]
-        if place.measure in (*LESS_IS_BETTER, *options.less_is_better):
-            gains = [gain._replace(mean=-gain.mean) for gain in gains]
-        told[place] = verdict(gains, options.margin)
-    return told
+    less = (*LESS_IS_BETTER, *options.less_is_better)
+    gains = {
+        place: {seed: -difference if place.measure in less else difference for seed, difference in paired.items()}
+        for place, paired in found.items()
+    }
+    decisive = subsets[-1:] if options.dial else subsets
+    systems = dict.fromkeys(place.system for place in results if place.system != options.baseline)
+    family = {}
+    for place in itertools.starmap(Place, itertools.product(systems, decisive, wanted(options))):
+        gain, grows = gains.get(place), True
+        if gain and options.dial:
+            base = place._replace(system=options.baseline)
+            easiest = next(subset for subset in subsets if base._replace(subset=subset) in results)
+            grows = larger(gain, gains.get(place._replace(subset=easiest), {}))
+        family[place] = Comparison(estimate([*gain.values()]) if gain else None, options.margin, grows)
+    return dict(zip(family, verdicts([*family.values()])))
 
 
 def summary(
@@ -73,16 +82,15 @@ def summary(
             rows[-1] += [runs[0].parameters, round(mean(run.updates for run in runs))]
             rows[-1] += [mean(run.hours for run in runs)]
     compared = differences(results, options.baseline) if options.baseline else {}
-    ps = dict(zip(compared, holm([difference.p for difference in compared.values()])))
-    told = verdicts(compared, options)
+    decided = decide(compared, results, options) if options.baseline and options.gen_subset else {}
     for measure in wanted(options) if options.gen_subset else []:
         headers += [measure, *([f"{measure} {what}" for what in DIFFERENCES] if options.baseline else [])]
         places = [Place(name, subset, measure) for name in found for subset in subsets]
         for place, row in zip(places, rows):
             row.append(_interval(estimate([*results[place].values()]) if place in results else None))
             if options.baseline:
-                difference = compared.get(place)
-                row += [_interval(difference, signed=True), ps.get(place), told.get(place)]
+                difference = estimate([*compared[place].values()]) if place in compared else None
+                row += [_interval(difference, signed=True), *decided.get(place, (None, None))[::-1]]
     return headers, rows
 
 
@@ -208,9 +216,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "differ only in the seed are one system; systems are named after their architecture and the options in which "
         "those of one architecture differ. Translations are kept in the runs' folders, and made again only for a new "
         "checkpoint, other data or another search. With --baseline also the differences to it, paired by seed, with "
-        "their intervals, p of the paired t-test adjusted by Holm for all tests in the table, and a verdict: shown "
-        "(better: the interval, which is not adjusted, lies on that side of 0), refuted (on the other), level (within "
-        "--margin to both sides), or open. A single seed has neither interval nor verdict."
+        "their intervals, p of the paired t-test adjusted by Holm for all verdicts in the table, and a verdict, the "
+        "first that fits: not tested (nothing is measured), open (fewer than three seeds), no relevant difference (the "
+        "interval lies within --margin to both sides of 0), shown (better, p below 0.05), refuted (worse, p below "
+        "0.05), open."
     )
     parser.epilog = (
         "example: fairseq-attnvariants results sweep --remove-bpe --reference test.de --baseline rnnsearch "
@@ -232,7 +241,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=V1,V2,...",
         type=dial,
         help="what the splits differ in, from the easiest to the hardest: --plot draws curves over it, and there is a "
-        "verdict at the hardest one, which is shown only if the gain is larger there than at the easiest",
+        "verdict at the hardest one, which is shown only if the gain is larger there than at the easiest that the "
+        "baseline has a score for",
     )
     parser.add_argument(
         "--reference", metavar="FILE", nargs="+", help="of each split, in words (default: the split's, with <<unk>>)"
@@ -255,7 +265,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--less-is-better", metavar="NAME", nargs="+", default=[], help="of which measures, for the verdict; TER is one"
     )
     parser.add_argument("--baseline", metavar="SYSTEM", help="the system to compare with, by its name in the table")
-    parser.add_argument("--margin", metavar="X", type=amount, help="differences within ±X do not matter, and are level")
+    parser.add_argument(
+        "--margin", metavar="X", type=amount, help="differences within ±X are not relevant, for the verdict"
+    )
     add_table_options(parser)
     parser.add_argument(
         "--digits",
