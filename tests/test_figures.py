@@ -13,10 +13,20 @@ import pytest
 import yaml
 from scipy import stats
 
+from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, seeds_to_decide, verdicts
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 RECIPES = sorted((ROOT / "examples").glob("*/README.md"))
-MARGINS = {"BLEU": 0.5, "TER": 0.5, "1-gram precision": 0.5, "AER": 0.02, "SAER": 0.02, "accuracy": 5}
+MARGINS = {
+    "BLEU": 0.5,
+    "TER": 0.5,
+    "1-gram precision": 0.5,
+    "1-gram BLEU": 0.5,
+    "AER": 0.02,
+    "SAER": 0.02,
+    "accuracy": 5,
+}
 LESS_IS_BETTER = {"TER", "AER", "SAER", "words translated twice, %", "%", "g forward, %", "g backward, %"}
 MARK = re.compile(r"([\d.,]+(?: ± [\d.,]+)?(?: %)?)\**<!--=([a-z0-9-]+)-->")
 
@@ -34,14 +44,6 @@ def number(cell):
     return match and (float(match[0]), 10.0 ** -len(match[1] or ""))
 
 
-def holm(ps):
-    """Each p adjusted for there being so many (Holm 1979)."""
-    adjusted, largest = [0.0] * len(ps), 0.0
-    for rank, k in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        adjusted[k] = largest = max(largest, min(1.0, (len(ps) - rank) * ps[k]))
-    return adjusted
-
-
 def test_marked_figures_agree():
     places = defaultdict(dict)
     for page in PAGES:
@@ -56,55 +58,58 @@ def test_marked_figures_agree():
         assert sum(map(len, figures.values())) > 1, f"{name} stands in one place only"
 
 
+VERDICT = re.compile(r"\**(shown|refuted|no relevant difference|open|not tested)\b\**(?: \((\d+) seeds\))?")
+FINDINGS = ROOT / "examples" / "FINDINGS.md"
+
+
+def claims():
+    """The rows of the findings' tables of claims, under what heading each is."""
+    for paper, section in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## )", FINDINGS.read_text(), re.M | re.S):
+        for head, *rows in tables(section):
+            if head[0] == "claim":
+                yield from ([paper, *row] for row in rows)
+
+
 def test_findings_of_three_seeds():
-    page = ROOT / "examples" / "FINDINGS.md"
-    (table,) = [rows for rows in tables(page.read_text()) if rows[0][-2:] == ["Holm's p", "from"]]
-    claims = [row for rows in tables(page.read_text()) if "verdict" in rows[0][4:] for row in rows[1:]]
-    tested = []
-    for _, measure, system, baseline, difference, interval, p, adjusted, source in table[1:]:
-        pairs = [[float(seed) for seed in cell.split(", ")] for cell in (system, baseline)]
-        test = stats.ttest_rel(*pairs)
-        low, high = test.confidence_interval()
-        mean = statistics.mean(one - other for one, other in zip(*pairs))
+    """What the recorded seeds make by the rule is what the tables of claims say."""
+    text = FINDINGS.read_text()
+    (table,) = [rows for rows in tables(text) if rows[0][-2:] == ["Holm's p", "from"]]
+    pairs = [[[float(seed) for seed in cell.split(", ")] for cell in row[2:4]] for row in table[1:]]
+    gains = [
+        [other - one if row[1] in LESS_IS_BETTER else one - other for one, other in zip(*pair)]
+        for row, pair in zip(table[1:], pairs)
+    ]
+    family = [Comparison(estimate(gain), MARGINS.get(row[1])) for gain, row in zip(gains, table[1:])]
+    for row, pair, (gain, margin, _), (word, adjusted) in zip(table[1:], pairs, family, verdicts(family), strict=True):
+        _, measure, system, baseline, difference, interval, p, printed, source = row
+        low, high = stats.ttest_rel(*pair).confidence_interval()
         decimals = len(difference.split(".")[1])
-        assert difference == f"{mean:+.{decimals}f}", measure
+        assert difference == f"{statistics.mean(pair[0]) - statistics.mean(pair[1]):+.{decimals}f}", measure
         assert interval == f"{low:+.{decimals}f} to {high:+.{decimals}f}", measure
-        tested.append((test.pvalue, p, adjusted))
-        significant = low * high > 0 and float(adjusted) < 0.05
-        level = max(-low, high) <= MARGINS.get(measure, 0)
-        gains = (mean < 0) == (measure in LESS_IS_BETTER)
-        rule = ("shown" if gains else "refuted") if significant else "level" if level else "open"
-        verdicts = [row[4].strip("*") for row in claims if f"{difference} ({interval})" in row[3]]
-        assert verdicts and all(verdict.startswith(rule) for verdict in verdicts), (
-            f"{difference}: {verdicts}, not {rule}"
-        )
-        recipe = (page.parent / re.search(r"\((.*?)#", source)[1]).read_text()
+        assert float(p) == pytest.approx(gain.p, rel=0.06, abs=0.006)
+        assert float(printed) == pytest.approx(adjusted, rel=0.06, abs=0.006)
+        said = {VERDICT.match(row[5]).groups() for row in claims() if f"{difference} ({interval})" in row[4]}
+        seeds = seeds_to_decide(gain, margin) if word == "open" and margin else None
+        assert said == {(word, seeds and str(seeds))}, difference
+        recipe = (FINDINGS.parent / re.search(r"\((.*?)#", source)[1]).read_text()
         figures = [figure for figure in f"{system}, {baseline}".split(", ") if figure != "0"]
         missing = [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", recipe)]
         assert not missing, f"{measure}: {missing} are not in {source}"
-    told = Counter(re.match(r"\**(shown|refuted|level|open|not tested)", row[4])[1] for row in claims)
+
+
+def test_findings_are_counted():
+    told = Counter(VERDICT.match(row[5])[1] for row in claims())
     counted = (
-        r"(\d+) rows (\d+) are shown, (\d+) level and (\d+) refuted; (\d+) are open, (\d+) of them for want of three "
-        r"seeds and (\d+) by what three or more say, and (\d+) were not tested"
+        r"(\d+) rows (\d+) are shown, (\d+) show no relevant difference and (\d+) are refuted; (\d+) are open, (\d+) "
+        r"of them for want of three seeds and (\d+) by what three or more say, and (\d+) were not tested"
     )
-    printed = [int(figure) for figure in re.search(counted, " ".join(page.read_text().split())).groups()]
-    several = sum(bool(re.search(r", [3-9]\b[^,]*$", row[3])) for row in claims if row[4].startswith("open"))
-    seeds = told["open"] - several, several
-    assert printed == [
-        len(claims),
-        told["shown"],
-        told["level"],
-        told["refuted"],
-        told["open"],
-        *seeds,
-        told["not tested"],
-    ]
-    for row in claims:  # a verdict needs an interval over three seeds
-        if row[4].strip("*").startswith(("shown", "refuted", "level")):
-            assert re.search(r"\(\S+ to \S+\), [3-9]$", row[3]), row
-    for (value, p, printed), adjusted in zip(tested, holm([value for value, *_ in tested])):
-        assert float(p) == pytest.approx(value, rel=0.06, abs=0.006)
-        assert float(printed) == pytest.approx(adjusted, rel=0.06, abs=0.006)
+    printed = [int(figure) for figure in re.search(counted, " ".join(FINDINGS.read_text().split())).groups()]
+    several = sum(bool(re.search(r", [3-9]\b[^,]*$", row[4])) for row in claims() if row[5].startswith("open"))
+    words = [told[word] for word in ("shown", "no relevant difference", "refuted", "open")]
+    assert printed == [told.total(), *words, told["open"] - several, several, told["not tested"]]
+    for row in claims():  # a verdict needs an interval over three seeds
+        if VERDICT.match(row[5])[1] in ("shown", "refuted", "no relevant difference"):
+            assert re.search(r"\(\S+ to \S+\), [3-9]$", row[4]), row
 
 
 SEEDED = [path for path in RECIPES if re.search(r"\| mean \|.* ± ", path.read_text())]
@@ -150,7 +155,8 @@ def test_attribution():
             printed = [float(figure) for figure in re.findall(r"[-+]\d\.\d+", row[-3])]
             assert printed == pytest.approx([(low + high) / 2, low, high], abs=0.0021), row[0]
             assert float(row[-2]) == pytest.approx(test.pvalue, rel=0.2, abs=0.0051), row[0]
-            assert row[-1] == ("level" if max(-low, high) <= 0.05 else "open")
+        family = [Comparison(estimate([a - b for a, b in zip(own, scores[0])]), 0.05) for own in scores[1:]]
+        assert [row[-1] for row in rows[1:]] == [word for word, _ in verdicts(family)]
 
 
 def laboratory():
@@ -163,7 +169,7 @@ def laboratory():
         measured[task] = {
             row[0].split("`")[1]: (
                 [float(mean) if mean else None for mean in row[first:-3]],  # None where nothing is measured
-                *(map(float, row[-3].split(" ± ")) if row[-3] else (None, None)),
+                *[*(float(figure) for figure in row[-3].split(" ± ") if figure), None, None][:2],  # or no interval
                 float(row[-2]) if row[-2] else None,
                 row[-1],
             )
@@ -175,38 +181,46 @@ def laboratory():
 SEEDS = sorted((ROOT / "examples" / "laboratory" / "seeds").glob("*.csv"))
 
 
-@pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
-def test_laboratory_seeds(path):
-    """What the recorded seeds of a task make is what its table says."""
-    (_, dial, _, measure), *rows = [row[:4] for row in csv.reader(path.read_text().splitlines())]
+def described(task):
+    """A task's file."""
+    return yaml.safe_load((ROOT / "examples" / "laboratory" / "tasks" / f"{task}.yaml").read_text())
+
+
+def recorded_comparisons(path):
+    """A task's recorded scores, by system, value and seed, and by system what the rule compares."""
+    _, *rows = [row[:4] for row in csv.reader(path.read_text().splitlines())]
     scores = defaultdict(lambda: defaultdict(dict))
     for system, value, seed, score in rows:
         if score:
-            scores[system][value][seed] = float(score)
-    described = yaml.safe_load((ROOT / "examples" / "laboratory" / "tasks" / f"{path.stem}.yaml").read_text())
-    base, values = scores[described["baseline"]], described["dial"].split("=")[1].split(",")
-    assert (dial, measure) == (described["dial"].split("=")[0], described["measure"])
-    tested = {}
+            scores[system][value][int(seed)] = float(score)
+    task = described(path.stem)
+    base = scores[task["baseline"]]
+    easiest, *_, hardest = [value for value in task["dial"].split("=")[1].split(",") if value in base]
+    family = {}
     for system, own in scores.items():
-        for value in own if own is not base else ():
-            gains = [score - base[value][seed] for seed, score in own[value].items()]
-            mean, half, p = statistics.mean(gains), 0.0, float(not any(gains))  # where all are equal
-            if statistics.stdev(gains):
-                test = stats.ttest_1samp(gains, 0)
-                low, high = test.confidence_interval()
-                half, p = (high - low) / 2, test.pvalue
-            tested[system, value] = mean, half, p
-    adjusted = dict(zip(tested, holm([p for *_, p in tested.values()])))
+        if own is not base:
+            easy, hard = ({k: own[value][k] - base[value][k] for k in own[value]} for value in (easiest, hardest))
+            family[system] = Comparison(estimate([*hard.values()]), task["margin"], larger(hard, easy))
+    return scores, family
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
+def test_laboratory_seeds(path):
+    """What the recorded seeds of a task make is what its table says."""
+    task, head = described(path.stem), path.read_text().splitlines()[0].split(",")
+    dial, values = task["dial"].split("=")
+    assert head[:4] == ["system", dial, "seed", task["measure"]]
+    scores, family = recorded_comparisons(path)
     recorded = laboratory()[path.stem]
     assert [*recorded] == [*scores]
-    for system, (means, difference, half, p, _) in recorded.items():
+    for system, (means, *_) in recorded.items():
         own = scores[system]
-        expected = [statistics.mean(own[value].values()) if value in own else None for value in values]
+        expected = [statistics.mean(own[value].values()) if value in own else None for value in values.split(",")]
         assert means == pytest.approx(expected, abs=0.051)
-        if difference is not None:
-            hardest = system, values[-1]
-            assert (difference, half) == pytest.approx(tested[hardest][:2], abs=0.051), system
-            assert p == pytest.approx(adjusted[hardest], abs=0.00051), system
+    for (system, (gain, *_)), (word, adjusted) in zip(family.items(), verdicts([*family.values()])):
+        _, difference, half, p, verdict = recorded[system]
+        assert (difference, half) == pytest.approx((gain.mean, gain.margin), abs=0.051), system
+        assert (p, verdict) == (pytest.approx(adjusted, abs=0.00051), word), system
 
 
 def test_laboratory_directions():
@@ -245,25 +259,26 @@ def test_laboratory_gates():
 
 
 def test_laboratory_verdicts():
+    """Also of the tasks whose seeds are not recorded: p follows from the mean and the interval, over five seeds."""
     measured = laboratory()
     recorded_tasks = {path.stem for path in SEEDS}
     for task, systems in measured.items():
-        described = yaml.safe_load((ROOT / "examples" / "laboratory" / "tasks" / f"{task}.yaml").read_text())
-        assert [*systems] == [described["baseline"], *(name for name in described["systems"] if name in [*systems][1:])]
-        base, *_ = systems[described["baseline"]]
-        for name, (means, difference, half, _, verdict) in systems.items():
-            if difference is None:
-                continue
-            if task not in recorded_tasks:  # there some systems may have more seeds than others
-                assert difference == pytest.approx(means[-1] - base[-1], abs=0.11), (task, name)
-            first = next(k for k, mean in enumerate(base) if mean is not None)
-            grows = difference > means[first] - base[first]
-            level = abs(difference) + half <= described["margin"]
-            shown, refuted = difference - half > 0 and grows, difference + half < 0
-            rule = "shown" if shown else "refuted" if refuted else "level" if level else "open"
-            assert verdict == rule, (task, name)
-    findings = (ROOT / "examples" / "FINDINGS.md").read_text()
-    recorded = re.findall(r"\[(\w+)\]\(laboratory/README\.md#\1\): (\w+), ([+-][\d.]+ ± [\d.]+)", findings)
+        named = described(task)
+        assert [*systems] == [named["baseline"], *(name for name in named["systems"] if name in [*systems][1:])]
+        if task in recorded_tasks:
+            continue
+        (base, *_), *others = systems.values()
+        family = []
+        for means, difference, half, *_ in others:
+            assert difference == pytest.approx(means[-1] - base[-1], abs=0.11), task
+            p = 2 * stats.t.sf(abs(difference) / half * stats.t.ppf(0.975, 4), 4)
+            grows = difference > means[0] - base[0]
+            family.append(Comparison(Estimate(5, difference, half, float(p)), named["margin"], grows))
+        for (word, adjusted), (*_, p, verdict) in zip(verdicts(family), others, strict=True):
+            assert (p, verdict) == (pytest.approx(adjusted, abs=0.00051), word), task
+    recorded = re.findall(
+        r"\[(\w+)\]\(laboratory/README\.md#\1\): ([\w ]+), ([+-][\d.]+ ± [\d.]+)", FINDINGS.read_text()
+    )
     assert {task for task, *_ in recorded} <= {*measured}
     said = {"behind": "refuted", "ahead": "shown"}  # where what is claimed is no gain
     for task, word, difference in recorded:

@@ -12,11 +12,12 @@
 #   direct   has a lower AER and SAER, and ends more often where the source does (Kuang et al. 2018, tables 2 and 4), but not
 #            than source, if annotations with embeddings make that gain, nor more than alone, if the loss does
 #   alone    is worse than direct, and than control (section 2.3: the loss alone hurts)
-#   soft     is level with direct, by 0.02 AER (section 2.3)
+#   soft     makes no relevant difference from direct, by 0.02 AER (section 2.3)
 #   unit     has the gain of direct, too, if that is no matter of short target embeddings
 # Writes OUT/SYSTEM/SEED/, in it what is measured: aer, saer, eos (beam 5) and repeated (greedy), both in %, and loss (bits a
 # token, validation); OUT/links.md and OUT/rest.md with the differences to control, OUT/direct.md with those of AER and SAER to
-# direct; differences of these two are level within 0.02. In the recipe the sentences of GOLD stand in the training text, too.
+# direct; differences of these two within 0.02 are not relevant. In the recipe the sentences of GOLD stand in the training text,
+# too.
 set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: apart.sh PREPARED OUT GOLD SOURCE TARGET" >&2; exit 2; fi
 prepared=$1 out=$2 gold=$3 source=$4 target=$5 here=$(dirname "$0")
