@@ -3,6 +3,7 @@
 import argparse
 import ast
 import functools
+import json
 import logging
 import os
 import pickle
@@ -291,6 +292,52 @@ def test_names_are_those_of_the_registries(refusal, monkeypatch, kind, name):
     assert refusal(in_args(**{kind: name})) == message
     if kind in ("bpe", "tokenizer", "scoring", "task"):
         assert refusal(lambda found: found["cfg"].update({kind: {"_name": name}})) == message
+
+
+NESTED = {  # a Namespace in a model's options, which fairseq converts once more (`w2v_args`), and what is like it
+    "Namespace": lambda **options: argparse.Namespace(**options),
+    "mapping": lambda **options: options,
+    "list of a mapping": lambda **options: [{"x": (options,)}],
+    "literal": lambda **options: repr(options),
+    "JSON": lambda **options: json.dumps({"x": True, "y": [options]}),
+    "literal in JSON": lambda **options: json.dumps([repr(options)]),
+}
+
+
+@pytest.mark.parametrize("wrap", NESTED.values(), ids=NESTED)
+@pytest.mark.parametrize("form", ["args", "cfg"])
+def test_nested_configurations_are_checked_at_every_depth(refusal, environment, monkeypatch, form, wrap):
+    """hydra would read the YAML file that is named, and put ``HOME`` into what it says of it."""
+    monkeypatch.setattr(checkpoint_utils, "convert_namespace_to_omegaconf", None)
+
+    def nested(**options):
+        if form == "args":
+            return refusal(in_args(w2v_args=wrap(**options)))
+        return refusal(lambda found: vars(found["cfg"]["model"]).update(w2v_args=wrap(**options)))
+
+    for name in ("../../../x", "nothing"):
+        assert f" needs the bpe {name!r}, which neither" in nested(bpe=name)
+        assert f" needs the task {name!r}, which neither" in nested(task={"_name": name})
+        assert f" needs the tokenizer {name!r}, which neither" in nested(cfg={"x": {"tokenizer": name}})
+    assert " needs the optimizer '../x', which neither" in nested(optimizer="../x")
+    for text in (r"$\{oc.env:HOME\}", r"a/$\\{oc.env:HOME}", "${oc.env:HOME}"):
+        refused = [nested(x=text), nested(**{text: "x"}), nested(x={"y": [{text: 1}]})]
+        assert all(message.endswith("a checkpoint holds values, no interpolations") for message in refused)
+
+
+def test_what_nested_configurations_legally_hold_is_read(runs, tmp_path):
+    """Names of criteria and the like may be of another plugin, which a translation does not need."""
+    state = loading.load(runs.lstm / "checkpoint_last.pt")
+    inner = {"task": {"_name": "translation"}, "criterion": "mine", "bpe": None, "model": {"_name": "lstm"}}
+    vars(state["cfg"]["model"]).update(w2v_args=argparse.Namespace(arch="lstm", **inner), x=json.dumps({"price": "$5"}))
+    torch.save(state, tmp_path / "x.pt")
+    found = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "x.pt"))
+    assert found["cfg"]["model"].w2v_args.criterion == "mine"
+
+
+def test_an_option_that_is_nested_without_an_end_is_refused(refusal):
+    for text in ("[" * 50_000 + "'x'", '{"a":' * 50_000):
+        assert refusal(in_args(x=text)).endswith("a configuration that is nested too deeply")
 
 
 @pytest.mark.parametrize("cfg", ["model: {_name: lstm}", ["x"], 3, "x: &x [1]\ny: [*x, *x]"])

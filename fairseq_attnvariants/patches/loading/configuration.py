@@ -1,11 +1,14 @@
 """A stored configuration is plain values: it names no variable of the environment, no file to compose, no pipe.
 
 fairseq gives an old checkpoint's ``args`` to hydra, which resolves ``${...}`` and reads a YAML file for every name of a
-registry.  So both forms, ``args`` and ``cfg``, are looked through before.
+registry; models do the same with the ``args`` in their options.  So both forms, ``args`` and ``cfg``, are checked
+before, at every depth.
 """
 
 import argparse
 import ast
+import contextlib
+import json
 import os
 import re
 import stat
@@ -17,12 +20,16 @@ from fairseq.tasks import TASK_REGISTRY
 
 MOST = 100_000  # values of a configuration
 TRAINING = ("criterion", "optimizer", "lr_scheduler")  # may be of a plugin that translation does not need
+INTERPOLATION = re.compile(r"""\$[\\'"\s]*\{""")  # also with the escapes that hydra takes away
 
 origins: Dict[str, str] = {}  # strings of the checkpoints read so far, and where they stand, for messages
 
 
 def check_configuration(path: str, state: Mapping[str, Any]) -> None:
     """Refuse the ``args`` and ``cfg`` of a checkpoint where they are anything but plain values, known names, files.
+
+    Every mapping and ``Namespace`` at every depth is checked, because models give theirs to hydra once more
+    (``w2v_args``), and so is what fairseq parses of a string.
 
     Raises:
         ValueError: one sentence that names the file ``path`` and the option.
@@ -32,31 +39,40 @@ def check_configuration(path: str, state: Mapping[str, Any]) -> None:
         raise ValueError(f"{path} is not a checkpoint of fairseq 0.12: its args are {type(args).__name__}")
     if not isinstance(cfg, (dict, type(None))):
         raise ValueError(f"{path} is not a checkpoint of fairseq 0.12: its cfg is {type(cfg).__name__}")
+    mappings = []
     try:
         for part in (args, cfg):
             for count, (option, value) in enumerate(_values(part)):
-                place = f"{path}: option {option}"
                 if count > MOST:
                     raise ValueError(f"{path}: a configuration of more than {MOST} values")
-                _check_value(place, value)
+                if isinstance(value, (dict, argparse.Namespace)):
+                    mappings.append(value)
+                else:
+                    _check_value(f"{path}: option {option}", value)
     except RecursionError:
         raise ValueError(f"{path}: a configuration that is nested too deeply") from None
-    _check_names(path, args, cfg)
+    for mapping in mappings:
+        _check_names(path, mapping, strict=mapping is args)
 
 
 def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
-    """The values of a nested configuration, and the names of their options."""
-    if isinstance(part, argparse.Namespace):
-        part = vars(part)
-    if isinstance(part, dict):
-        for key, value in part.items():
-            yield from _values(value, f"{name}.{key}" if name else str(key))
+    """Yield the mappings, keys and values of a nested configuration, and what its strings hold, with their options."""
+    yield name, None if isinstance(part, (list, tuple)) else part
+    if isinstance(part, (dict, argparse.Namespace)):
+        for key, value in _as_dict(part).items():
+            option = f"{name}.{key}" if name else str(key)
+            yield option, key
+            yield from _values(value, option)
     elif isinstance(part, (list, tuple)):
-        yield name, None
         for value in part:
             yield from _values(value, name)
-    else:
-        yield name, part
+    elif isinstance(part, str):
+        for value in _parsed(part):
+            yield from _values(value, name)
+
+
+def _as_dict(part: Any) -> Any:
+    return vars(part) if isinstance(part, argparse.Namespace) else part
 
 
 def _check_value(place: str, value: Any) -> None:
@@ -65,20 +81,22 @@ def _check_value(place: str, value: Any) -> None:
     if not isinstance(value, str):
         return
     origins[value] = place
-    if any("${" in text for text in (value, *_literals(value))):
+    if INTERPOLATION.search(value):
         raise ValueError(f"{place} is {value[:200]!r}: a checkpoint holds values, no interpolations")
     if not place.endswith("log_file") and _is_special(value):
         raise ValueError(f"{place} is {value[:200]!r}, which is no file, but a pipe or a device")
 
 
-def _literals(text: str) -> Iterator[str]:
-    """The strings in what fairseq makes of a string: it evaluates literals in the place of numbers and lists."""
+def _parsed(text: str) -> Iterator[Any]:
+    """Yield what fairseq makes of a string with strings in it, which it parses as a literal or as JSON.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+    """
     if "'" in text or '"' in text:
-        try:
-            value = ast.literal_eval(text)
-        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-            return
-        yield from (part for _, part in _values(value) if isinstance(part, str))
+        for parse in (ast.literal_eval, json.loads):
+            with contextlib.suppress(SyntaxError, ValueError, TypeError, MemoryError):
+                yield parse(text)
 
 
 def _is_special(text: str) -> bool:
@@ -96,20 +114,24 @@ def registries() -> Dict[str, Any]:
     return {**known, "task": TASK_REGISTRY, "model": models}
 
 
-def _check_names(path: str, args: Any, cfg: Any) -> None:
+def _check_names(path: str, part: Any, strict: bool) -> None:
+    """Refuse the names of components that are not registered.
+
+    Args:
+        path: the checkpoint.
+        part: a mapping or a ``Namespace`` of its configuration.
+        strict: also those of :data:`TRAINING`, which otherwise may be of another plugin.
+    """
     for kind, known in registries().items():
-        key = "arch" if kind == "model" else kind
-        found = [getattr(args, key, None)]
-        part = (cfg or {}).get(kind)
-        if isinstance(part, argparse.Namespace):
-            part = vars(part)
-        if isinstance(part, dict):
-            part = next((part[name] for name in ("_name", key) if part.get(name) is not None), None)
-        if kind not in TRAINING or not re.fullmatch(r"[\w-]+", str(part)):
-            found.append(part)
-        for name in found:
-            if name is not None and not (isinstance(name, str) and name in known):
-                raise ValueError(
-                    f"{path} needs the {kind} {name!r}, which neither fairseq nor this package has: give the "
-                    "--user-dir of the folder that has it"
-                )
+        legacy = "arch" if kind == "model" else kind
+        name = _as_dict(part).get(legacy if isinstance(part, argparse.Namespace) else kind)
+        if isinstance(name, (dict, argparse.Namespace)):
+            options = _as_dict(name)
+            name = next((options[key] for key in ("_name", legacy) if options.get(key) is not None), None)
+        if kind in TRAINING and not strict and re.fullmatch(r"[\w-]+", str(name)):
+            continue
+        if name is not None and not (isinstance(name, str) and name in known):
+            raise ValueError(
+                f"{path} needs the {kind} {name!r}, which neither fairseq nor this package has: give the "
+                "--user-dir of the folder that has it"
+            )
