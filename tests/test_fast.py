@@ -147,6 +147,17 @@ def test_reduced_products_are_float32_and_end_with_an_error():
     assert torch.get_float32_matmul_precision() == "highest"
 
 
+def test_searches_that_overlap_put_the_precision_back():
+    """In threads, of which the one that began last may end last."""
+    before, first, second = torch.get_float32_matmul_precision(), reduced_products(), reduced_products()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert torch.get_float32_matmul_precision() == "medium"
+    second.__exit__(None, None, None)
+    assert torch.get_float32_matmul_precision() == before != "medium"
+
+
 def test_what_stands_for_a_linear_map_in_a_loop_is_used_as_one():
     own = torch.nn.Linear(3, 2).double()
     for shape in ((3,), (4, 3), (2, 4, 3)):
