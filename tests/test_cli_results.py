@@ -246,7 +246,7 @@ def test_intervals_in_one_column_for_people_and_two_for_programs():
         lines = aligned(headers, rows, form=form)
         assert "+1.25 ± 0.50" in lines and "-2.00" in lines and "X ±" not in lines
     assert Interval(-0.004, 0.001, True).text(2) == "+0.00 ± 0.00"
-    assert r"a \<unk> \| b" in aligned(["n-gram"], [["a <unk> | b"]], form="github")
+    assert "a &#60;unk&#62; &#124; b" in aligned(["n-gram"], [["a <unk> | b"]], form="github")
 
 
 def test_only_what_is_new_is_translated(sweep, tmp_path):
@@ -256,6 +256,21 @@ def test_only_what_is_new_is_translated(sweep, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in sweep.glob("*/translations/test-*")} == made
     results(sweep, "--lenpen", "0.5")
     assert len(list(sweep.glob("*/translations/test-*"))) == 2 * len(made)
+
+
+def test_translations_replace_links_and_are_not_written_through_them(runs, tmp_path):
+    """Somebody else's folder of runs may have links to files of whoever reads them."""
+    [one, _] = sorted(runs.iterdir())
+    results(one)
+    paths = [next(one.glob(f"translations/test-*.{side}.txt")) for side in ("hypothesis", "reference")]
+    texts = [path.read_text() for path in paths]
+    (tmp_path / "mine").write_text("mine")
+    for path, target in zip(paths, ("mine", "none")):
+        path.unlink()
+        path.symlink_to(tmp_path / target)
+    results(one)
+    assert (tmp_path / "mine").read_text() == "mine" and not (tmp_path / "none").exists()
+    assert [path.read_text() for path in paths] == texts and not any(path.is_symlink() for path in paths)
 
 
 def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):

@@ -55,7 +55,7 @@ def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[st
         text = read_text(argparse.Namespace(source=None, reference=None, gen_subset=subset), system)
         stem.parent.mkdir(exist_ok=True)
         for path, side, escape in zip(paths, (generate(system, text, options), text), (False, True)):
-            with write_whole(path) as stream:
+            with write_whole(path, links=False) as stream:
                 for sentence in side.sentences:
                     line = system.task.target_dictionary.string(sentence.item["target"], options.remove_bpe, escape)
                     stream.write(f"{line}\n")

@@ -15,8 +15,22 @@ _targets: Set[str] = set()  # files that are being written
 _taken: List[TextIO] = []  # standard input, once it is read
 
 
+# control characters, line separators and those that turn the direction of writing: they forge what is shown
+UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
 class UserError(Exception):
     """What the user can mend, told in one sentence."""
+
+
+def visible(text: str) -> str:
+    """The text with escapes instead of characters that a terminal obeys, and that a name or a word has no need of."""
+    return UNSEEN.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def say(message: str) -> None:
+    """Print a sentence about what was done, or why not, as one line on standard error."""
+    print(visible(message.replace("\n", " ")), file=sys.stderr)
 
 
 def reason(error: Exception) -> str:
@@ -73,22 +87,27 @@ def read_parallel(*paths: str) -> List[Tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def write_whole(path: Optional[str] = None) -> Iterator[TextIO]:
+def write_whole(path: Optional[str] = None, links: bool = True) -> Iterator[TextIO]:
     """A text stream whose content arrives at ``path`` as UTF-8, whole and only if the block ends without an error.
 
     Bytes of file names that are no UTF-8 become escapes. See :func:`write_bytes`.
     """
-    with write_bytes(path) as stream:
+    with write_bytes(path, links) as stream:
         text = io.StringIO()
         yield text
         stream.write(text.getvalue().encode("utf-8", errors="backslashreplace"))
 
 
 @contextlib.contextmanager
-def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
+def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[BinaryIO]:
     """A binary stream whose content arrives at ``path`` whole, once the block ends, or not at all.
 
     That ``path`` can be written is found out at the start of the block. None and ``-`` stand for standard output.
+
+    Args:
+        path: the file.
+        links: whether a link, a pipe or a device of this name is written to, as where the user has given the name.
+            Without, a file replaces it.
 
     Raises:
         UserError: the file cannot be written.
@@ -102,9 +121,9 @@ def write_bytes(path: Optional[str] = None) -> Iterator[BinaryIO]:
             output.buffer.write(content.getbuffer())
         return
 
-    target = os.path.realpath(path)  # a link stays a link
+    target = os.path.realpath(path) if links else os.path.abspath(path)
     opened = OPEN.fullmatch(os.path.abspath(path))
-    if opened or os.path.exists(path) and not os.path.isfile(path):  # such as /dev/null or a pipe: nothing to replace
+    if links and (opened or os.path.exists(path) and not os.path.isfile(path)):  # such as /dev/null or a pipe
         with _writing(path):
             # what is open is written to where it stands
             stream = open(os.dup(int(opened[1] or 2)) if opened else path, "wb")  # noqa: SIM115
@@ -132,20 +151,25 @@ def _only_output(target: str, path: str) -> Iterator[None]:
 
 
 def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]:
-    scratch = f"{target}.{os.getpid()}.tmp"
+    """Write to a new file of a name that nobody can foresee, since a link of that name would lead elsewhere."""
+    scratch = f"{target}.{os.urandom(4).hex()}.tmp"
+    exists = os.path.isfile(target) and not os.path.islink(target)
+    with _writing(path):
+        if exists and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        stream = open(scratch, "xb")  # noqa: SIM115
     try:
         with _writing(path):
-            if os.path.exists(path) and not os.access(path, os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            open(scratch, "wb").close()
-            if os.path.exists(target):
+            if exists:
                 shutil.copymode(target, scratch)
         yield content
         with _writing(path):
-            with open(scratch, "wb") as stream:  # a full disk may refuse only when it is closed
+            with stream:  # a full disk may refuse only when it is closed
                 stream.write(content.getbuffer())
             os.replace(scratch, target)
     except BaseException:
+        with contextlib.suppress(OSError):
+            stream.close()
         with contextlib.suppress(OSError):
             os.unlink(scratch)
         raise

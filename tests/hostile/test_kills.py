@@ -13,6 +13,7 @@ import fairseq_cli.train
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
 
 from fairseq_attnvariants.patches.loading.damage import is_whole
 
@@ -137,15 +138,28 @@ def test_a_copy_that_is_cut_off_does_not_arrive(data, tmp_path, monkeypatch):
     """As a kill in the middle of writing checkpoint_last.pt does it, at the moment that hurts."""
 
     def cut(source, target):
-        with open(source, "rb") as whole, open(target, "wb") as part:
-            part.write(whole.read(1000))
+        target.write(source.read(1000))
+        target.flush()
         os._exit(9)
 
-    monkeypatch.setattr(shutil, "copyfile", cut)
+    monkeypatch.setattr(shutil, "copyfileobj", cut)
     process = train(data, tmp_path / "run", "--max-update", "2")
     process.join()
     monkeypatch.undo()
     assert process.exitcode == 9 and not (tmp_path / "run" / "checkpoint_last.pt").exists()
+
+
+def test_checkpoints_are_not_written_through_links(tmp_path):
+    """In a folder of somebody else's, whose scratch files have names that can be foreseen."""
+    (tmp_path / "mine").write_text("mine")
+    for name in ("saved.pt", "copied.pt"):
+        (tmp_path / f"{name}.tmp").symlink_to("mine")
+    checkpoint_utils.torch_persistent_save({"x": 1}, str(tmp_path / "saved.pt"))
+    PathManager.copy(str(tmp_path / "saved.pt"), str(tmp_path / "copied.pt"), overwrite=True)
+    assert (tmp_path / "mine").read_text() == "mine"
+    for name in ("saved.pt", "copied.pt"):
+        assert torch.load(tmp_path / name, weights_only=True) == {"x": 1} and not (tmp_path / name).is_symlink()
+    assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_a_cut_off_last_checkpoint_is_replaced_by_the_newest_complete_one(data, whole, tmp_path):

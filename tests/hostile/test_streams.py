@@ -1,7 +1,9 @@
 """Full disks, closed pipes, signals, and names that are not text: one sentence, and nothing half-written."""
 
+import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -98,6 +100,60 @@ def refused(process, message):
     assert process.returncode == 2 and error.count("\n") == 1 and error.endswith(message), error
 
 
+# ---- links
+
+
+def test_no_output_is_written_through_a_link_of_a_name_that_can_be_foreseen(folder):
+    """As `out.PID.tmp` was, which is opened before the output has its name."""
+    (folder / "mine").write_text("mine")
+    for name in ("out.tmp", f"out.{os.getpid()}.tmp"):
+        os.symlink("mine", name)
+    before = set(os.listdir(folder))
+    assert main(["links", "generated", "--output", "out"]) == 0
+    assert (folder / "mine").read_text() == "mine" and set(os.listdir(folder)) == before | {"out"}
+
+
+def test_a_new_output_may_be_read_as_any_new_file(folder):
+    (folder / "new").touch()
+    assert main(["links", "generated", "--output", "out"]) == 0
+    assert os.stat("out").st_mode == os.stat("new").st_mode
+
+
+OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
+    "fairseq_attnvariants_cli/files.py": "it is there",
+    "fairseq_attnvariants_cli/main.py": "to os.devnull",
+    "fairseq_attnvariants_cli/averaging.py": "to a stream of it",
+    "fairseq_attnvariants_cli/pictures.py": "to a stream of it",
+    "fairseq_attnvariants/config/make.py": "the package's own file, for its developers",
+    "fairseq_attnvariants/guards/training.py": "scratch files of fairseq's names",
+    "hydra_plugins/fairseq_attnvariants.py": "in a folder of a random name, which it makes",
+}
+
+
+def writes(node):
+    """Whether a node of a syntax tree opens a file to write to it."""
+    if not isinstance(node, ast.Call):
+        return False
+    function = ast.unparse(node.func)
+    modes = [*node.args[1:2], *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
+    opens = any(isinstance(mode, ast.Constant) and {*"wax+"} & {*str(mode.value)} for mode in modes)
+    return (
+        function.rpartition(".")[2].startswith("open")
+        and opens
+        or function.endswith((".write_text", ".write_bytes", ".savefig", ".mkstemp"))
+        or function in ("torch.save", "np.save", "numpy.save", "shutil.copy", "shutil.copy2", "shutil.copyfile")
+    )
+
+
+def test_one_function_writes_all_outputs():
+    root, found = Path(PACKAGES), set()
+    for folder in ("fairseq_attnvariants", "fairseq_attnvariants_cli", "hydra_plugins"):
+        for path in (root / folder).rglob("*.py"):
+            if any(map(writes, ast.walk(ast.parse(path.read_text())))):
+                found.add(str(path.relative_to(root)))
+    assert found == set(OTHERS)
+
+
 # ---- a full disk
 
 
@@ -157,7 +213,7 @@ def test_a_signal_leaves_nothing(folder, number, status, message):
         time.sleep(0.2)
         process.send_signal(number)
         error = process.communicate(timeout=20)[1]
-    assert begun == [f"out.{process.pid}.tmp"]
+    assert len(begun) == 1 and re.fullmatch(r"out\.[0-9a-f]{8}\.tmp", begun[0])
     assert (process.returncode, error) == (status, message)
     assert not [name for name in os.listdir(folder) if name.startswith("out")]
 

@@ -38,6 +38,15 @@ logger = logging.getLogger(__name__)
 def guard_training() -> None:
     """Wrap fairseq's copying of checkpoints and its start of a training."""
     copy, rename, load = PathManager.copy, PathManager.rename, checkpoint_utils.load_checkpoint
+    open_any = PathManager.open
+
+    @functools.wraps(open_any)
+    def open_new(path: str, mode: str = "r", *args, **options):
+        if str(path).endswith(".tmp") and mode == "wb" and PathManager.supports_rename(path):
+            with contextlib.suppress(FileNotFoundError):  # a link, which would lead elsewhere, or what a kill has left
+                os.unlink(path)
+            mode = "xb"
+        return open_any(path, mode, *args, **options)
 
     @functools.wraps(rename)
     def rename_whole(source: str, target: str) -> None:
@@ -49,7 +58,8 @@ def guard_training() -> None:
     def copy_whole(source: str, target: str, overwrite: bool = False) -> bool:
         if not PathManager.supports_rename(target):
             return copy(source, target, overwrite)
-        shutil.copyfile(source, f"{target}.tmp")
+        with open(source, "rb") as content, open_new(f"{target}.tmp", "wb") as stream:
+            shutil.copyfileobj(content, stream)
         rename_whole(f"{target}.tmp", target)
         return True
 
@@ -85,6 +95,7 @@ def guard_training() -> None:
         detect(self, model, forward, backward and __name__.partition(".")[0] not in packages)
 
     NanDetector.__init__ = detect_forwards
+    PathManager.open = staticmethod(open_new)
     PathManager.rename = staticmethod(rename_whole)
     PathManager.copy = staticmethod(copy_whole)
     checkpoint_utils.load_checkpoint = load_checkpoint
@@ -112,7 +123,7 @@ def compare_part_args(cfg, model, suffix: str = "") -> None:
     before = stored.get("part_args") if isinstance(stored, Mapping) else getattr(stored, "part_args", None)
     if before is not None and before != now:
         logger.warning(
-            f"{path} was trained with --part-args '{before}', and this training goes on with '{now}': give the former "
+            f"{path} was trained with --part-args {before!r}, and this training goes on with {now!r}: give the former "
             "to go on as before"
         )
 
