@@ -13,6 +13,7 @@ Each table is next to the class that its components extend: :mod:`.nn.attention`
 import difflib
 import inspect
 import json
+import keyword
 import math
 import re
 import warnings
@@ -36,6 +37,9 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+# what YAML and hydra read as a value and not as a name, in capitals too
+VALUES = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
 
 
 class ConfigurationError(ValueError):
@@ -249,8 +253,14 @@ class Registry(Mapping[str, Entry]):
         """
         if not isinstance(name, str):
             raise ConfigurationError(f'the decorator of {self.noun} {name!r} takes a name, as in @register("mine")')
-        if not name.isidentifier():
-            raise ConfigurationError(f"{self.noun} {name!r}: a name has letters, digits and underscores")
+        if not (name.isascii() and name.isidentifier()) or name.startswith("__"):
+            raise ConfigurationError(
+                f"{self.noun} {name!a}: a name has letters from a to z, digits and underscores, a letter first"
+            )
+        if name.lower() in VALUES or keyword.iskeyword(name):
+            raise ConfigurationError(
+                f"{self.noun} {name!r}: Python or YAML has another meaning for it, give another one"
+            )
 
         def enter(entry: Entry) -> Entry:
             if self.base is not None and not (isinstance(entry, type) and issubclass(entry, self.base)):

@@ -16,6 +16,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 
+import fairseq_attnvariants
 from fairseq_attnvariants.architectures import make_yaml as make
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig, custom_options, flags_of
 from fairseq_attnvariants.architectures.variants import VARIANTS, fill, register_architecture, settings
@@ -137,6 +138,8 @@ def test_overrides_keep_the_trained_options(overrides, kept):
         ),
         (dict(attention_history="context+deca"), "--attention-history.*'deca'.*mean decay.*--user-dir"),
         (dict(encoder_cell="minimall"), "--encoder-cell: unknown cell 'minimall'.*minimal"),
+        (dict(part_args="[" * 50_000), "^--part-args: JSON such as .{,300}$"),
+        (dict(part_args='{"a": ' * 50_000), "^--part-args: JSON such as .{,300}$"),
         (dict(part_args='{"dekay": {"rate": 0.9}}'), "--part-args: the model has no part 'dekay'.*decay"),
         (dict(part_args='{"decay": {"rat": 0.9}}'), "--part-args: decay has no option 'rat'.*rate"),
         (dict(part_args='{"decay": {"rate": 1.5}}'), r"--part-args: decay's rate must lie in \[0, 1\), not 1.5"),
@@ -159,13 +162,19 @@ def test_a_window_of_equal_units_is_refused_where_a_subword_has_several_characte
     build("mine", Task(Dictionary(), dictionary()), attention_window="predictive")
 
 
+# letters that look like others, and what Python has a meaning for
+NO_NAMES = ["one+two", "", "1st", "a b", "a\n", "dl4m\u0442", "\uff4f\uff4e\uff45", "größer", "__init__", "__main__"]
+TAKEN_NAMES = ["null", "NULL", "true", "No", "off", "y", "nan", "None", "class", "lambda"]
+
+
 def test_refuses_to_register():
     table = Registry("part", torch.nn.Module)
     table.register("one")(torch.nn.Linear)
     for name, part, message in (
         ("one", torch.nn.Bilinear, "the part 'one' is there already"),
         ("two", int, "part 'two' must be a class that extends torch.nn"),
-        ("one+two", torch.nn.Linear, "letters, digits and underscores"),
+        *((name, torch.nn.Linear, "letters from a to z, digits and underscores") for name in NO_NAMES),
+        *((name, torch.nn.Linear, "Python or YAML has another meaning") for name in TAKEN_NAMES),
     ):
         with pytest.raises(ConfigurationError, match=message):
             table.register(name)(part)
@@ -183,6 +192,12 @@ def test_refuses_to_register():
         histories.register_history("none")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):
         register_architecture("none", base="dl4mt")
+    for name in (*NO_NAMES, *TAKEN_NAMES):
+        for kind in ("cell", "history", "normalizer", "readout", "score", "window"):
+            with pytest.raises(ConfigurationError, match="a name has|another meaning"):
+                getattr(fairseq_attnvariants, f"register_{kind}")(name)
+        with pytest.raises(ConfigurationError, match="a name has|another meaning"):
+            register_architecture(name, base="dl4mt")
     with pytest.raises(ConfigurationError, match="the decorator of part 3 takes a name"):
         table.register(3)(torch.nn.Linear)
     with pytest.raises(ConfigurationError, match=r"the decorator of part <class .*> takes a name"):

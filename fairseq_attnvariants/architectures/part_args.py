@@ -63,9 +63,11 @@ def _given(text: Any) -> Dict[str, Dict[str, Any]]:
     value: Any = OmegaConf.to_container(text) if OmegaConf.is_config(text) else text
     try:
         value = json.loads(value) if isinstance(value, str) else value
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         value = text
     value = {} if value is None else value
     if not (isinstance(value, dict) and all(isinstance(options, dict) for options in value.values())):
-        raise ConfigurationError(f"""--part-args: JSON such as '{{"decay": {{"rate": 0.9}}}}' is wanted, not {text}""")
+        raise ConfigurationError(
+            f"""--part-args: JSON such as '{{"decay": {{"rate": 0.9}}}}' is wanted, not {str(text)[:200]}"""
+        )
     return value
