@@ -9,12 +9,13 @@ import re
 import signal
 import sys
 import textwrap
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, List, NoReturn, Optional, Sequence
 
 from .installed import installed
-from .text.files import UserError, reason, standard_output
+from .text.files import UserError, reason, say, standard_output
 
 PROGRAM = "fairseq-attnvariants"
 LARGE = ("--batch-size", "--max-tokens", "--bootstrap")  # options that take memory
@@ -61,6 +62,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             signal.signal(number, lambda number, _: sys.exit(128 + number))  # by way of every clean-up
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="backslashreplace")
+    warnings.filterwarnings("ignore", "Detected pickle protocol|'torch.load' received")  # a refusal says enough
     for name, level in (("fairseq", "WARNING"), ("sacrebleu", "WARNING"), ("matplotlib.font_manager", "ERROR")):
         logging.getLogger(name).setLevel(level)
     try:
@@ -75,7 +77,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
         return 1
     except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted", file=sys.stderr)
+        say(f"{PROGRAM}: interrupted")
         return 128 + signal.SIGINT
     except (UserError, ImportError, OSError) as error:
         return refuse(arguments, str(error))
@@ -87,7 +89,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 def refuse(arguments: Sequence[str], why: str) -> int:
     """Say on standard error, in one line, why a subcommand was not run to its end; returns the exit status."""
-    print(f"{' '.join([PROGRAM, *arguments[:1]])}: {why}".replace("\n", " "), file=sys.stderr)
+    say(f"{' '.join([PROGRAM, *arguments[:1]])}: {why}")
     return 2
 
 

@@ -1,7 +1,6 @@
 """sacrebleu's measures."""
 
 import os
-import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -9,7 +8,7 @@ from sacrebleu.metrics.base import Metric, Signature
 from sacrebleu.metrics.base import Score as MetricScore
 from sacrebleu.significance import PairedTest
 
-from ..text.files import UserError, reason
+from ..text.files import UserError, reason, say
 
 TOKENIZERS = sorted(BLEU.TOKENIZERS)
 TOKENISED = 100  # lines that end in " ." look like a text that was tokenised
@@ -118,7 +117,7 @@ def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:
     """Say once what sacrebleu says for every measure: these texts look tokenised, and will be tokenised again."""
     found = [name for name, lines in systems if sum(line.endswith(" .") for line in lines) >= TOKENISED]
     if found and tokenize != "none":
-        print(f"{', '.join(found)}: tokenised text, it seems; then give --tokenize none", file=sys.stderr)
+        say(f"{', '.join(found)}: tokenised text, it seems; then give --tokenize none")
 
 
 def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
@@ -128,7 +127,7 @@ def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
     longest = max((len(line.split()) for lines in texts for line in lines), default=0)
     if longest <= LONGEST_TER:
         return measures
-    print(f"TER is left out: a line has {longest} words, over the limit of {LONGEST_TER}", file=sys.stderr)
+    say(f"TER is left out: a line has {longest} words, over the limit of {LONGEST_TER}")
     return [(name, metric) for name, metric in measures if name != "TER"]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from tabulate import tabulate
 
-from ..text.files import UserError, standard_output, write_whole
+from ..text.files import UserError, standard_output, visible, write_whole
 
 
 class Interval(NamedTuple):
@@ -28,6 +28,8 @@ class Interval(NamedTuple):
 
 Cell = Union[str, int, float, Interval, None]
 Row = Sequence[Cell]
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
+MARKDOWN = "\\`|<>[]&"  # Markdown has no escape for some of them, so all become entities
 FORMATS = {".csv": "", ".json": "", ".tex": "latex_booktabs", ".md": "github"}  # tabulate's, where it writes them
 
 
@@ -81,16 +83,18 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
 
 
 def _not_computed(cell: Any) -> Any:
-    """A cell of CSV that no spreadsheet takes for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+    """A cell of CSV that no spreadsheet takes for a formula, nor for several rows."""
+    if not isinstance(cell, str):
+        return cell
+    return visible(f"'{cell}" if cell.startswith(FORMULA) else cell)
 
 
 def _visible(cell: Any, form: str) -> Any:
-    """A cell whose control characters are escapes, and where ``form`` is Markdown also what would not be shown."""
+    """A cell whose control characters are escapes, and where ``form`` is Markdown also what Markdown would obey."""
     if not isinstance(cell, str):
         return cell
-    text = re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: repr(match[0])[1:-1], cell)
-    return re.sub(r"[|<]", r"\\\g<0>", text) if form == "github" else text
+    text = visible(cell)
+    return "".join(f"&#{ord(c)};" if c in MARKDOWN else c for c in text) if form == "github" else text
 
 
 @contextlib.contextmanager
@@ -155,7 +159,9 @@ def aligned(
     cells = [[_printed(cell, digit) for cell, digit in zip(row, after, strict=True)] for row in rows]
     sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
     shown = [[_visible(cell, form) for cell in row] for row in (headers, *cells)]
-    return tabulate(shown, headers="firstrow", tablefmt=form, colalign=sides, disable_numparse=True)
+    text = tabulate(shown, headers="firstrow", tablefmt=form, colalign=sides, disable_numparse=True)
+    # LaTeX would take these for what its end of a row may be followed by
+    return re.sub(r"^( *)([*\[])", r"\1{}\2", text, flags=re.MULTILINE) if form.startswith("latex") else text
 
 
 def _printed(cell: Cell, digits: int) -> Union[str, int, None]:

@@ -1,10 +1,9 @@
 """``fairseq-attnvariants average``: one checkpoint with the mean parameters of several."""
 
 import argparse
-import sys
 
 from ..options import add_user_dir_option, positive
-from ..text.files import UserError, write_bytes
+from ..text.files import UserError, say, write_bytes
 
 
 def run(options: argparse.Namespace) -> None:
@@ -26,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
         else:
             paths = best(options.folder, options.best)
         save(paths, stream)
-    print(f"the mean of {', '.join(paths)}", file=sys.stderr)
+    say(f"the mean of {', '.join(paths)}")
 
 
 def add(parser: argparse.ArgumentParser) -> None:

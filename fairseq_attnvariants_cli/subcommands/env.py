@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Iterator, Tuple
 
 from ..installed import installed
-from ..text.files import reason, standard_output
+from ..text.files import reason, standard_output, visible
 
 LIBRARIES = ("numpy", "hydra-core", "omegaconf", "sacrebleu", "subword-nmt", "matplotlib", "entmax", "eflomal")
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")  # names of Linux
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> None:
     """Print a line for each fact."""
     with standard_output() as output:
         for name, value in facts():
-            print(f"{name:<22}{value}", file=output)
+            print(visible(f"{name:<22}{value}"), file=output)
 
 
 def add(parser: argparse.ArgumentParser) -> None:

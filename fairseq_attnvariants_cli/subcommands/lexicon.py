@@ -10,14 +10,13 @@ import argparse
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from typing import Dict, Iterator, List, Sequence, Set
 
 from ..options import positive
 from ..text.alignments import Link, count_links, format_links, parse_links, read_links
-from ..text.files import UserError, read_parallel, write_whole
+from ..text.files import UserError, read_parallel, say, write_whole
 from ..text.wordtable import Entry, write_lexicon
 
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -110,10 +109,9 @@ def run(options: argparse.Namespace) -> None:
         write_lexicon(most_frequent(counts, options.candidates), table)
         if saved:
             saved.writelines(format_links(links) + "\n" for links in alignments)
-    print(
+    say(
         f"{len(rows)} sentence pairs with {sum(map(len, alignments))} links: {len(counts)} of "
-        f"{len({word for words in source for word in words})} source words have a translation",
-        file=sys.stderr,
+        f"{len({word for words in source for word in words})} source words have a translation"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Container, Dict, Iterator, List, Mapping, NamedTuple, Optiona
 import numpy as np
 
 from ..text.alignments import hard_links
-from ..text.files import UserError, read_lines, write_whole
+from ..text.files import UserError, read_lines, say, visible, write_whole
 from ..text.generated import Hypothesis, Sentence, read_generated
 from ..text.wordtable import read_lexicon
 
@@ -188,7 +188,7 @@ def run(options: argparse.Namespace) -> None:
                 output.write("\n")
     if options.detailed:
         sys.stderr.writelines(details(results, source))
-    print(report(results, len(source)), file=sys.stderr)
+    say(report(results, len(source)))
 
 
 def details(results: Mapping[int, Sequence[Replaced]], source: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -198,7 +198,7 @@ def details(results: Mapping[int, Sequence[Replaced]], source: Sequence[Sequence
             for position, chosen, word, rule, neighbour in hypothesis.replacements:
                 place = ("", "") if chosen is None else (chosen, source[sample_id][chosen])
                 fields = (sample_id, rank, position, *place, word, f"{rule}-neighbour" if neighbour else rule)
-                yield "\t".join(map(str, fields)) + "\n"
+                yield "\t".join(visible(str(field)) for field in fields) + "\n"
 
 
 def report(results: Mapping[int, Sequence[Replaced]], sentences: int) -> str:

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import itertools
-import sys
 from statistics import mean
 from typing import Dict, List, Mapping, Optional, Tuple
 
@@ -24,7 +23,7 @@ from ..scores.seeds import Comparison, Estimate, Verdict, estimate, larger, verd
 from ..shown.charts import Dial, draw_curves, draw_dial, draw_scores
 from ..shown.pictures import check_drawn, picture
 from ..shown.tables import Cell, Interval, Row, add_table_options, table_file, tables
-from ..text.files import UserError
+from ..text.files import UserError, say
 
 LESS_IS_BETTER = ("TER",)
 DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline
@@ -166,7 +165,7 @@ def warn_of_missing(found: Dict[str, List[Run]], results: Scores) -> None:
         if missing:
             seeds = ", ".join(map(str, missing))
             where = f"{place.measure} of {place.system} on {place.subset!r}"
-            print(f"{where} is of {len(values)} seeds: nothing to measure with seed {seeds}", file=sys.stderr)
+            say(f"{where} is of {len(values)} seeds: nothing to measure with seed {seeds}")
 
 
 def run(options: argparse.Namespace) -> None:

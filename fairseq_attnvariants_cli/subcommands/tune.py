@@ -5,7 +5,6 @@ finishes the same hypotheses with any, and ranks them in the end, which is done 
 """
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence
 
 from sacrebleu.metrics import BLEU
@@ -13,7 +12,7 @@ from sacrebleu.metrics import BLEU
 from ..options import add_beam_options, add_model_options, add_pieces_option, penalty, settle_search
 from ..scores.measures import TOKENIZERS, bleu_metric, check_tokenised
 from ..shown.tables import add_table_options, tables
-from ..text.files import UserError
+from ..text.files import UserError, say
 from ..text.pieces import join_tokens
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def run(options: argparse.Namespace) -> None:
     first = max(rows, key=lambda row: row.bleu)
     penalised = any(hasattr(model.decoder, "coverage_penalty") for model in system.models)
     more = f" --model-overrides \"{{'coverage_penalty': {first.coverage_penalty:g}}}\"" * penalised
-    print(f"BLEU {first.bleu:.2f}: --lenpen {first.lenpen:g}{more}", file=sys.stderr)
+    say(f"BLEU {first.bleu:.2f}: --lenpen {first.lenpen:g}{more}")
 
 
 def add(parser: argparse.ArgumentParser) -> None:

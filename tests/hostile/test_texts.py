@@ -1,13 +1,18 @@
 """Texts that no corpus should have: endless lines, lines of nothing, bytes of everything."""
 
+import csv
+import html
+import io
 import os
 import random
+import re
 import shutil
 
 import pytest
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.measures import LONGEST_TER
+from fairseq_attnvariants_cli.shown.tables import table_file
 from fairseq_attnvariants_cli.subcommands.compare import LONGEST
 from fairseq_attnvariants_cli.text.generated import LONGEST as LONGEST_ALIGNED
 
@@ -150,8 +155,69 @@ def test_names_break_no_table_and_are_no_formulas(folder, capfd):
         assert main(["score", *arguments]) == 0
         assert "\x1b" not in capfd.readouterr().out
     lines = (folder / "t.md").read_text().splitlines()
-    assert len({line.replace(r"\|", "").count("|") for line in lines}) == 1 and "\x1b" not in "".join(lines)
+    assert len({line.count("|") for line in lines}) == 1 and "\x1b" not in "".join(lines)
     assert ",'=1+1|" in (folder / "t.csv").read_text()
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\uff1d1+1", "\uff0b1", "a\r=1+1", "a\n=1+1", "\r=1+1", "\t=1+1"]
+
+
+def spreadsheet(text):
+    """The cells as they are read by what takes a bare carriage return for the end of a row, too."""
+    return [cell for row in csv.reader(io.StringIO(text.replace("\r", "\n"))) for cell in row]
+
+
+@pytest.mark.parametrize("cell", FORMULAS)
+def test_no_cell_of_csv_is_a_formula(folder, cell):
+    with table_file("t.csv") as save:
+        save(["n-gram", cell], [[cell, "x"], ["y", cell]])
+    cells = spreadsheet((folder / "t.csv").read_bytes().decode())
+    assert len(cells) == 6 and not any(one[0] in "=+-@\uff1d\uff0b\t" for one in cells)
+
+
+MARKUP = ["a|b", r"a\|b", r"\<img src=x>", "[a](javascript:alert(1))", "![a](http://x)", "<http://x>", "&lt;b", "`a"]
+
+
+@pytest.mark.parametrize("cell", MARKUP)
+def test_cells_of_markdown_are_shown_as_they_are(folder, cell):
+    """Three cells a row, nothing live, and after entities are read the text again."""
+    with table_file("t.md") as save:
+        save(["n-gram", "b", "c"], [[cell, cell, "x"]])
+    text = (folder / "t.md").read_text()
+    row = text.splitlines()[-1]
+    assert row.count("|") == 4 and not re.search(r"[\[\]<>`\\]", text)
+    assert html.unescape(row.split("|")[1].strip()) == cell
+
+
+@pytest.mark.parametrize("cell", [r"\input{x}", "[x", "*x", "a & b \\\\ c", "$x$ % #", "^^5cinput"])
+def test_cells_of_latex_are_text(folder, cell):
+    """Escaped, and at the beginning of a row not what a row's end reads."""
+    with table_file("t.tex") as save:
+        save([cell, "b"], [[cell, "x"]])
+    rows = [line.strip() for line in (folder / "t.tex").read_text().splitlines() if " & " in line]
+    assert len(rows) == 2
+    for row in rows:
+        assert row.endswith(r"\\") and row[0] not in "[*" and len(re.findall(r"(?<!\\)&", row)) == 1
+        assert not re.search(r"\\input|(?<!\\)[$%#]|\^\^", row)
+
+
+TERMINAL = "\x1b]0;x\x07\x1b[2J\r\nfairseq-attnvariants: all is well\u202e\u2028\x9b"
+
+
+def test_what_is_printed_holds_nothing_that_a_terminal_obeys(folder, monkeypatch, capfd):
+    """Neither in a refusal, which is one line, nor in reports, tables, or the facts for a bug report."""
+    monkeypatch.setenv("PYTHONPATH", TERMINAL)
+    (folder / "text").write_text("a b .\n" * 200)
+    (folder / "generated").write_text("S-0\ta\nT-0\tx\nH-0\t-1\t<unk>\nP-0\t-1 -1\nA-0\t0-0\n")
+    (folder / "source").write_bytes(b"a\x1b[2J\n")
+    score = ["score", "text", "--reference", "text", "--name", TERMINAL]
+    replaced = ["replace-unk", "generated", "--source", "source", "--unk", "<unk>", "--detailed", "--output", "out"]
+    for line in (score, [*score, "--json"], ["score", TERMINAL], ["score", "text", "--reference", TERMINAL], replaced,
+                 ["env"], ["results", TERMINAL], ["average", TERMINAL, "--output", "x"], [TERMINAL]):  # fmt: skip
+        main(line)
+        out, error = capfd.readouterr()
+        assert out + error and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e]", out + error), line
+        assert not re.search("^fairseq-attnvariants: all is well", out + error, re.MULTILINE)
 
 
 def test_a_closed_standard_input_is_refused(folder, monkeypatch, capfd):
