@@ -9,7 +9,10 @@ import os
 import pickle
 import sys
 import tarfile
+import threading
 import traceback
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import corpus
@@ -123,6 +126,48 @@ def test_loading_elsewhere_stays_as_it_is(tmp_path):
         assert torch.load(tmp_path / "x.pt", weights_only=True) is Path
         with pytest.raises(ValueError, match="x.pt: not loaded, it asks for pathlib.Path"):
             loading.load(tmp_path / "x.pt")
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(list(before))
+
+
+class Mine:
+    """A class that another part of the process has allowed."""
+
+
+def test_loading_in_threads_leaves_the_others_alone(tmp_path):
+    """Four threads load, and a fifth loads what it allowed itself: neither has the other's classes, then or later."""
+    torch.save({"x": argparse.Namespace(x=numpy.arange(3))}, tmp_path / "ours.pt")
+    torch.save(Mine(), tmp_path / "theirs.pt")
+    before, filters = set(torch.serialization.get_safe_globals()), list(warnings.filters)
+    torch.serialization.add_safe_globals([Mine])
+    ended = threading.Event()
+
+    def ours(_):
+        for _ in range(200):
+            assert loading.load(tmp_path / "ours.pt")["x"].x.tolist() == [0, 1, 2]
+            with pytest.raises(ValueError, match="it asks for .*Mine"):
+                loading.load(tmp_path / "theirs.pt")
+
+    def theirs():
+        count = 0
+        while not ended.is_set() or not count:
+            assert type(torch.load(tmp_path / "theirs.pt", weights_only=True)) is Mine
+            with pytest.raises(pickle.UnpicklingError):
+                torch.load(tmp_path / "ours.pt", weights_only=True)
+            count += 1
+        return count
+
+    try:
+        with ThreadPoolExecutor(5) as pool:
+            fifth = pool.submit(theirs)
+            try:
+                list(pool.map(ours, range(4)))
+            finally:
+                ended.set()
+            assert fifth.result() > 1
+        assert set(torch.serialization.get_safe_globals()) == before | {Mine} and list(warnings.filters) == filters
+        assert type(torch.load(tmp_path / "theirs.pt", weights_only=True)) is Mine
     finally:
         torch.serialization.clear_safe_globals()
         torch.serialization.add_safe_globals(list(before))
@@ -338,6 +383,19 @@ def test_what_nested_configurations_legally_hold_is_read(runs, tmp_path):
 def test_an_option_that_is_nested_without_an_end_is_refused(refusal):
     for text in ("[" * 50_000 + "'x'", '{"a":' * 50_000):
         assert refusal(in_args(x=text)).endswith("a configuration that is nested too deeply")
+
+
+@pytest.mark.parametrize("name", ["x\x1b[2J", "x\nForged: line", "x\r", "\u202ex", "x\x00"])
+def test_names_that_cannot_be_printed_are_refused(refusal, name):
+    """Else every message that names an option or a parameter, also fairseq's and torch's, would hold them."""
+    for change in (
+        in_args(**{name: 1}),
+        in_args(w2v_args={"x": [{name: 1}]}),
+        lambda found: vars(found["cfg"]["model"]).update({name: "${x}"}),
+        lambda found: found["model"].update({name: torch.zeros(1)}),
+    ):
+        message = refusal(change)
+        assert message.endswith("has a name that cannot be printed") and message.isprintable()
 
 
 @pytest.mark.parametrize("cfg", ["model: {_name: lstm}", ["x"], 3, "x: &x [1]\ny: [*x, *x]"])

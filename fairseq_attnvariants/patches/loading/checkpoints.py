@@ -3,7 +3,8 @@
 Stock fairseq calls ``torch.load`` with its defaults, which ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1`` turns into one that
 runs what the file asks for; so would a ``weights_only=False`` of a changed fairseq.  In fairseq's modules that load,
 ``torch`` is therefore :class:`Torch`, whose ``load`` is :func:`load`: ``weights_only=True`` without exception.
-Everybody else's ``torch.load`` stays as it is, and so do the classes that others have allowed.
+Everybody else's ``torch.load`` stays as it is, and so do the classes that others have allowed, in other threads too:
+torch asks for its list of them by a function, which answers with ours while :func:`load` reads a file in that thread.
 
 Beside tensors, stock fairseq writes ``argparse.Namespace`` (for every component without a dataclass) and, with
 ``--eval-bleu``, numpy arrays of numbers.  numpy's own functions are never called with what a file says, because they
@@ -12,6 +13,7 @@ make objects of addresses that it names: :class:`Array` and :class:`DType` take 
 
 import argparse
 import contextlib
+import contextvars
 import functools
 import importlib
 import logging
@@ -20,8 +22,7 @@ import os
 import re
 import tarfile
 import types
-import warnings
-from typing import Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterator, Optional, Sequence
 
 import numpy
 import torch
@@ -119,20 +120,20 @@ ALLOWED += [_named(Array, f"numpy.{core}.multiarray._reconstruct") for core in (
 ALLOWED += [_named(Scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
 
 
+_allowed: contextvars.ContextVar[Optional[Dict[str, type]]] = contextvars.ContextVar("allowed", default=None)
+
+
 @contextlib.contextmanager
 def allowed(kinds: Sequence[type]) -> Iterator[None]:
-    """Let torch make objects of ``kinds`` in the block, and of no others that were allowed before."""
-    if not can_allow():
-        yield
-        return
-    before = torch.serialization.get_safe_globals()
-    torch.serialization.clear_safe_globals()
-    torch.serialization.add_safe_globals(list(kinds))
+    """Let torch make objects of ``kinds`` in the block, in this thread, and of no others that somebody has allowed.
+
+    torch's own list is of the whole process and stays as it is.
+    """
+    token = _allowed.set({f"{kind.__module__}.{kind.__qualname__}": kind for kind in kinds} if can_allow() else {})
     try:
         yield
     finally:
-        torch.serialization.clear_safe_globals()
-        torch.serialization.add_safe_globals(before)
+        _allowed.reset(token)
 
 
 def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
@@ -155,8 +156,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
         if _is_tar(path):
             raise ValueError(f"{path}: not loaded, it is an archive of tar's, as torch wrote them before 0.1.10")
     try:
-        with allowed(ALLOWED), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with allowed(ALLOWED):
             content = torch.load(file, map_location=map_location, weights_only=True)
         return _checked(content, {})
     except OSError:
@@ -176,6 +176,9 @@ def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dic
     path = file if isinstance(file, str) else getattr(file, "name", "the checkpoint")
     if not _is_checkpoint(state):
         raise ValueError(f"{path} is not a checkpoint of fairseq 0.12")
+    for name in state["model"]:
+        if not name.isprintable():
+            raise ValueError(f"{path}: the parameter {name[:200]!a} has a name that cannot be printed")
     check_configuration(path, state)
     return state
 
@@ -274,6 +277,16 @@ def guard_loading() -> None:
         importlib.import_module(name).torch = Torch(load)  # type: ignore[attr-defined]
     importlib.import_module(CHECKPOINTS).torch = Torch(load_checkpoint)  # type: ignore[attr-defined]
     distributed.torch = Torch(load_broadcast)
+
+    get = getattr(torch._weights_only_unpickler, "_get_user_allowed_globals", None)
+    if get is not None:  # from 2.4 on
+
+        @functools.wraps(get)
+        def get_user_allowed_globals():
+            mine = _allowed.get()
+            return get() if mine is None else mine
+
+        torch._weights_only_unpickler._get_user_allowed_globals = get_user_allowed_globals
 
     split = distributed._split_tensors_from_obj
 

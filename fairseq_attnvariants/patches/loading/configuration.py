@@ -45,6 +45,8 @@ def check_configuration(path: str, state: Mapping[str, Any]) -> None:
             for count, (option, value) in enumerate(_values(part)):
                 if count > MOST:
                     raise ValueError(f"{path}: a configuration of more than {MOST} values")
+                if not option.isprintable():
+                    raise ValueError(f"{path}: the option {option[:200]!a} has a name that cannot be printed")
                 if isinstance(value, (dict, argparse.Namespace)):
                     mappings.append(value)
                 else:
