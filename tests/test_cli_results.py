@@ -236,6 +236,8 @@ def test_pairs_are_of_seeds_that_both_have():
     assert [row["pairs"] for row in rows] == [None, None, 2, 2]
     assert (rows[2]["X ±"], rows[2]["X difference ±"], rows[2]["X p"]) == (None,) * 3
     assert [row["X verdict"] for row in rows] == [None, None, "open", "open"]
+    del scores["b"]["easy"]
+    assert [row["X verdict"] for row in made(scores)] == [None, None, "not tested", "open"]
     assert rows[3]["X difference"] == 4.5 and rows[3]["X difference ±"] == pytest.approx(0.5 * 12.7062, rel=1e-4)
 
 
