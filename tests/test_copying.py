@@ -202,6 +202,9 @@ def test_a_checkpoint_in_another_task_and_from_python(named):
     hub = AttentionRNNModel.from_pretrained(named / "run", "checkpoint_best.pt", str(named / "bin"))
     sentences = (named / "test.xx").read_text().splitlines()
     whole = hub.translate(sentences, beam=2)
+    filled = " ".join(hub.translate(sentences, beam=2, replace_unk=True)).split()
+    copied = [word for word in filled if word not in hub.tgt_dict.indices]
+    assert len(copied) >= " ".join(whole).count("<unk>") > 3 and {*copied} <= {*" ".join(sentences).split()}
     assert hub.models[0].decoder.network.readout.symbols.ne(UNK).any()
     (named / "table").write_text("a\ta\t3\t1.0\n")
     task = {"_name": "shortlist_translation", "shortlist": str(named / "table"), "shortlist_frequent": 1000}

@@ -1,6 +1,8 @@
 """Models from Python: translations with attention, and names that no architecture has."""
 
 import argparse
+import dataclasses
+import math
 import re
 
 import pytest
@@ -8,9 +10,15 @@ import torch
 from conftest import Task
 from corpus import USER_DIR, run
 from fairseq import options
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import build_model
 
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.models.hub import INSTEAD
+
+SENTENCES = ["ant bee cat dog", "elk yak", "jay"]
+READ = "beam max_len_a max_len_b min_len match_source_len unnormalized lenpen unkpen no_repeat_ngram_size sampling "
+READ += "sampling_topk sampling_topp temperature diverse_beam_groups diverse_beam_strength diversity_rate"
 
 
 def test_translation_with_attention(runs):
@@ -57,6 +65,142 @@ def test_an_option_that_search_does_not_have(runs):
     for translate in (hub.translate, hub.sample):
         with pytest.raises(TypeError, match=r"no option 'beem' \(did you mean beam\?\)"):
             translate("ant", beem=5)
+
+
+@pytest.fixture(scope="module")
+def hub(runs):
+    return AttentionRNNModel.from_pretrained(runs.rnnsearch, "checkpoint_best.pt", runs.data)
+
+
+def test_prefixes(hub):
+    """A text for all, or one for each sentence, whatever batches the sentences are sorted into."""
+    found = hub.translate(SENTENCES, prefix="hen jay")
+    assert [text.split()[:2] for text in found] == [["hen", "jay"]] * 3
+    first, second, third = hub.translate(SENTENCES, prefix=["ant", "", "hen fox gnu"])
+    assert first.startswith("ant") and second == hub.translate(SENTENCES[1]) and third.startswith("hen fox gnu")
+    assert hub.translate(SENTENCES[0], prefix="ant") == first
+
+
+def test_constraints(hub):
+    """The words of a phrase stay together; the order of phrases is that of the list, or free."""
+    first, second, third = hub.translate(SENTENCES, beam=4, constraints=[["gnu"], [], ["fox hen", "ant"]])
+    assert "gnu" in first.split() and second == hub.translate(SENTENCES[1], beam=4)
+    assert re.search("fox hen.*ant", third)
+    assert hub.translate("jay", beam=4, constraints=["fox hen", "ant"]) == third
+    free = hub.translate("jay", beam=4, constraints=["fox hen", "ant"], ordered=False)
+    assert "fox hen" in free and "ant" in free
+    best = hub.translate("jay", beam=4, prefix="ant", constraints=["gnu"])
+    assert best.startswith("ant") and "gnu" in best
+
+
+def test_forced_text_is_cut_into_tokens_as_the_source_is(hub, monkeypatch):
+    class Lower:
+        encode, decode = staticmethod(str.lower), staticmethod(str.upper)
+
+    monkeypatch.setattr(hub, "bpe", Lower)
+    assert hub.translate("JAY", prefix="HEN", constraints=["GNU"]).startswith("HEN")
+    assert hub.score("JAY", "HEN").tokens == ["hen", "</s>"]
+
+
+def test_several_translations(hub):
+    found = hub.translate(SENTENCES, beam=4, nbest=3)
+    assert [texts[0] for texts in found] == hub.translate(SENTENCES, beam=4)
+    assert all(len({*texts}) == 3 for texts in found) and hub.translate(SENTENCES[1], beam=4, nbest=3) == found[1]
+    told = hub.translate(SENTENCES[1], beam=4, nbest=2, attention=True)
+    assert [one.text for one in told] == found[1][:2] and not told[0].attention.equal(told[1].attention)
+    assert hub.translate([]) == hub.translate([], prefix="ant", constraints=[]) == []
+
+
+def test_a_source_word_for_each_unknown_one(hub):
+    """The one that has the highest weight, never the end of the sentence; or its translation."""
+    given = dict(unkpen=-30, attention=True)
+    [plain] = hub.translate(["yak elk ant"], **given)
+    assert "<unk>" in plain.target
+    places = plain.attention[:-1, :-1].argmax(1).tolist()
+    words = [["yak", "elk", "ant"][k] if word == "<unk>" else word for word, k in zip(plain.target, places)]
+    assert hub.translate("yak elk ant", replace_unk=True, **given).text == " ".join(words)
+    table = {"yak": "horse", "elk": "moose", "ant": "fourmi"}
+    table_words = [table[word] if one == "<unk>" else word for one, word in zip(plain.target, words)]
+    assert hub.translate("yak elk ant", replace_unk=table, **given).text == " ".join(table_words)
+    assert hub.translate("yak elk ant", unkpen=-30) == plain.text
+
+
+def test_scores_of_given_translations(runs):
+    """They are those of fairseq-generate --score-reference, of an ensemble, too."""
+    names = ["checkpoint1.pt", "checkpoint2.pt"]
+    hub = AttentionRNNModel.from_pretrained(runs.rnnsearch, ":".join(names), runs.data)
+    paths = ":".join(str(runs.rnnsearch / name) for name in names)
+    command = ["fairseq-generate", runs.data, "--user-dir", USER_DIR, "--path", paths, "--cpu", "--score-reference"]
+    printed = dict(re.findall(r"^P-(\d+)\t(.*)$", run(*command).stdout, re.MULTILINE))
+    sources, targets = ((runs.text / f"test.{side}").read_text().splitlines() for side in ("xx", "yy"))
+    for number, score in enumerate(hub.score(sources, targets)):
+        expected = [float(value) * math.log(2) for value in printed[str(number)].split()]
+        assert score.log_probabilities.tolist() == pytest.approx(expected, abs=1e-4)
+        assert score.total == pytest.approx(sum(expected), abs=1e-3) and len(score.tokens) == len(expected)
+    alone = hub.score(sources[0], targets[0])
+    assert alone.total == pytest.approx(hub.score(sources, targets)[0].total, abs=1e-4)
+    assert alone.tokens == [*targets[0].split(), "</s>"]
+
+
+def test_forced_text_on_characters(characters):
+    hub = AttentionRNNModel.from_pretrained(characters.ava.parent, characters.ava.name, str(characters.data))
+    assert hub.translate(["ant bee", "cat"], prefix="do", max_len_b=9)[1].startswith("do")
+    assert "gn" in hub.translate("ant bee", constraints=["gn"], max_len_b=9)
+    assert hub.score("ant", "tna").tokens == ["t", "n", "a", "</s>"]
+
+
+def test_every_option_of_fairseq_is_read_or_refused(hub, runs):
+    """Stock fairseq's interface ignores the latter, or dies of them."""
+    fields = {field.name: field for field in dataclasses.fields(GenerationConfig)}
+    assert {*READ.split(), "print_alignment", *INSTEAD} == fields.keys()
+    for option in INSTEAD:
+        other = 2 if fields[option].default != 2 else 3
+        with pytest.raises(ValueError, match=option):
+            hub.translate(SENTENCES, **{option: other})
+        with pytest.raises(ValueError, match=f"{option} has no effect here: "):
+            hub.generate([hub.encode("ant")], **{option: other})
+        if "retain_dropout" not in option:
+            with pytest.raises(ValueError, match=f"{option} has no effect here: "):
+                AttentionRNNModel.from_pretrained(runs.rnnsearch, "checkpoint_best.pt", runs.data, **{option: other})
+    with pytest.raises(ValueError, match="print_alignment has no effect here: give attention=True"):
+        hub.translate("ant", print_alignment="hard")
+    assert hub.generate(hub.encode("ant"), print_alignment="hard")[0]["alignment"]
+
+
+def test_what_generate_takes_translate_takes(hub):
+    """Sentences that are too long may be left out, and a function may say which tokens are allowed."""
+    long = " ".join(["ant"] * 2000)
+    shown = hub.translate([long, "jay"], skip_invalid_size_inputs=True, attention=True)
+    assert [one.source for one in shown] == [["jay", "</s>"]]
+    allowed = [hub.tgt_dict.index("gnu"), hub.tgt_dict.eos()]
+    assert {*hub.translate("jay", prefix_allowed_tokens_fn=lambda batch, tokens: allowed).split()} == {"gnu"}
+    prefixes = torch.tensor([[hub.tgt_dict.index(word)] for word in ("hen", "fox", "gnu")])
+    found = hub.translate(SENTENCES, inference_step_args={"prefix_tokens": prefixes})
+    assert [text.split()[0] for text in found] == ["hen", "fox", "gnu"]
+
+
+@pytest.mark.parametrize("given,message", [
+    (dict(nbest=6), "nbest=6: give a number from 1 to the width of the search, which is beam=5"),
+    (dict(prefix=["ant"]), "prefix has 1 entries for 3 sentences"),
+    (dict(prefix="zebra"), "prefix: the target dictionary lacks a word of 'zebra'"),
+    (dict(prefix="ant bee cat", max_len_b=2), "prefix: 3 tokens, where max_len_a and max_len_b allow 2"),
+    (dict(constraints=[["ant bee cat"], [], []], max_len_b=2), "constraints: 3 tokens, where max_len_a and max_len_b"),
+    (dict(constraints="ordered"), "constraints has 7 entries for 3 sentences"),
+    (dict(constraints=["ant"] * 3), "constraints are a list of words and phrases for each sentence, and not 'ant'"),
+    (dict(constraints=[[""], [], []]), r"constraints are a list of words .* and not \[''\]"),
+    (dict(constraints=[["zebra"], [], []]), "constraints: the target dictionary lacks a word of 'zebra'"),
+    (dict(constraints=[[]] * 3, sampling=True), "constraints need beam search, and sampling is another search"),
+    (dict(replace_unk="@@ "), "replace_unk='@@ ': give True, or a dictionary of words"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(hub, given, message):
+    with pytest.raises(ValueError, match=message):
+        hub.translate(SENTENCES, **given)
+
+
+def test_scores_need_a_translation_for_each_sentence(hub):
+    for targets in ("ant", ["ant"]):
+        with pytest.raises(ValueError, match="score takes a translation for each sentence"):
+            hub.score(SENTENCES, targets)
 
 
 @pytest.mark.parametrize("folder,name,text,message", [

@@ -1,17 +1,53 @@
 """Translation from Python, with attention."""
 
+import copy
 import dataclasses
 import glob
 import inspect
+import logging
 import os
-from typing import List, NamedTuple
+import re
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
+from fairseq.token_generation_constraints import pack_constraints
+from fairseq.tokenizer import tokenize_line
+from omegaconf import open_dict
 from torch import Tensor
 
 from ..registry import nearest
+from ..tasks.character_dictionary import CharacterDictionary
+from ..tasks.characters import to_characters
+
+logger = logging.getLogger(__name__)
+
+HOLE = "\uffff"  # a noncharacter that marks <unk> in a text
+COMMANDS = "use fairseq-generate or fairseq-interactive"
+LOADING = "give it to from_pretrained"
+UNREAD = "beam search does not read it, leave it out"
+INSTEAD = {
+    "nbest": "give it to translate; generate returns all hypotheses of the beam",
+    "replace_unk": "give it to translate, True or a dictionary of words",
+    "constraints": "give translate the words",
+    "prefix_size": "give translate the text, as prefix",
+    "score_reference": "use score(sources, targets)",
+    "lm_path": COMMANDS,
+    "lm_weight": COMMANDS,
+    "retain_dropout": LOADING,
+    "retain_dropout_modules": LOADING,
+    **dict.fromkeys(("no_early_stop", "no_beamable_mm", "sacrebleu", "print_step", "no_seed_provided"), UNREAD),
+    **dict.fromkeys(("decoding_format", "eos_token", "retain_iter_history", "iter_decode_eos_penalty"), UNREAD),
+    **dict.fromkeys(("iter_decode_max_iter", "iter_decode_force_max_iter", "iter_decode_with_beam"), UNREAD),
+    "iter_decode_with_external_reranker": UNREAD,
+}
+"""What to do instead of giving an option that fairseq's interface ignores, or fails with."""
+OTHER_SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len"
 
 
 class Translation(NamedTuple):
@@ -23,44 +59,268 @@ class Translation(NamedTuple):
     attention: Tensor  # T x S, rows sum to 1
 
 
-class Hub(GeneratorHubInterface):
-    """What ``from_pretrained`` returns: fairseq's interface, whose ``translate`` also gives attention."""
+class Score(NamedTuple):
+    """The log-probability (natural logarithm) of a given translation."""
 
-    def translate(self, sentences, beam: int = 5, verbose: bool = False, attention: bool = False, **options):
-        """The best translation of a sentence, or of each of several.
+    total: float  # the sum over the tokens
+    tokens: List[str]  # T tokens, EOS last
+    log_probabilities: Tensor  # T
+
+
+class Hub(GeneratorHubInterface):
+    """What ``from_pretrained`` returns: fairseq's interface for translation."""
+
+    def translate(
+        self,
+        sentences: Union[str, Sequence[str]],
+        beam: int = 5,
+        verbose: bool = False,
+        attention: bool = False,
+        *,
+        nbest: Optional[int] = None,
+        prefix: Union[None, str, Sequence[str]] = None,
+        constraints: Optional[Sequence[Any]] = None,
+        ordered: bool = True,
+        replace_unk: Union[bool, Mapping[str, str]] = False,
+        **options: Any,
+    ) -> Any:
+        """Translate a sentence, or each of several.
 
         Args:
-            sentences: a string or a list of strings.
+            sentences: a string, or a list of strings.
             beam: width of the search.
             verbose: log what is translated.
             attention: return a :class:`Translation` instead of a string.
+            nbest: return a list of this many translations of each sentence, the best first.
+            prefix: text that the translations begin with, or a list with one for each sentence.
+            constraints: words and phrases that the translation contains; for several sentences a list of such lists.
+            ordered: whether the constraints come in the given order.
+            replace_unk: replace each ``<unk>`` by the source word with the highest attention weight; a dictionary holds
+                translations of source words.
             options: of fairseq's generator, such as ``lenpen``.
 
         Raises:
             TypeError: there is no such option.
+            ValueError: an option has no effect here, a list is not as long as that of the sentences, or a prefix or
+                constraint has a word that the target dictionary lacks, or more tokens than a translation may have.
         """
-        if not attention:
-            return super().translate(sentences, beam, verbose, **options)
-        if not isinstance(sentences, str):
-            return [self.translate(sentence, beam, verbose, True, **options) for sentence in sentences]
-        tokens = self.encode(sentences)
-        best = self.generate(tokens, beam, verbose, **options)[0]
-        read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]  # as the model gets it
-        source = [self.src_dict[token] for token in read.tolist()]
-        target = [self.tgt_dict[token] for token in best["tokens"].tolist()]
-        return Translation(self.decode(best["tokens"]), source, target, best["attention"].T.cpu())
+        check_options(options, self._known(), {**INSTEAD, "print_alignment": "give attention=True"})
+        more: Dict[str, Any] = dict(nbest=nbest, ordered=ordered, replace_unk=replace_unk, **options)
+        if isinstance(sentences, str):
+            constraints = None if constraints is None else [constraints]
+            [one] = self.translate(
+                [sentences], beam, verbose, attention, prefix=prefix, constraints=constraints, **more
+            )
+            return one
+        if nbest is not None and not 1 <= nbest <= beam:
+            raise ValueError(f"nbest={nbest}: give a number from 1 to the width of the search, which is beam={beam}")
+        if not isinstance(replace_unk, (bool, Mapping)):
+            raise ValueError(f"replace_unk={replace_unk!r}: give True, or a dictionary of words")
+        prefixes = [prefix] * len(sentences) if isinstance(prefix, str) else prefix
+        for name, given in (("prefix", prefixes), ("constraints", constraints)):
+            if given is not None and len(given) != len(sentences):
+                raise ValueError(f"{name} has {len(given)} entries for {len(sentences)} sentences")
+        forced: Dict[str, Any] = dict(options.pop("inference_step_args", None) or {})
+        if sentences and prefixes is not None:
+            forced["prefix_tokens"] = collate_tokens(
+                [self._forced(text, "prefix") for text in prefixes], self.tgt_dict.pad()
+            )
+        if sentences and constraints is not None:
+            for option in OTHER_SEARCHES:
+                if options.get(option, -1) not in (False, -1):
+                    raise ValueError(f"constraints need beam search, and {option} is another search: choose one")
+            forced["constraints"] = pack_constraints([self._phrases(phrases) for phrases in constraints])
+            options["constraints"] = "ordered" if ordered else "unordered"
+        found = self._search([self.encode(sentence) for sentence in sentences], beam, verbose, forced, **options)
+        translations = []
+        for number, hypotheses in found.items():
+            best: List[Any] = hypotheses[: nbest or 1]
+            if attention or replace_unk is not False:
+                best = [self._translation(sentences[number], one, replace_unk) for one in best]
+                best = best if attention else [one.text for one in best]
+            else:
+                best = [self.decode(one["tokens"]) for one in best]
+            translations.append(best[0] if nbest is None else best)
+        return translations
 
-    def generate(self, tokenized_sentences, *args, **options):
+    def score(self, sources: Union[str, Sequence[str]], targets: Union[str, Sequence[str]]) -> Any:
+        """The :class:`Score` of a given translation of a sentence, or of each of several.
+
+        Args:
+            sources: a string, or a list of strings.
+            targets: their translations.
+
+        Raises:
+            ValueError: there are more or fewer translations than sentences.
+        """
+        if isinstance(sources, str) and isinstance(targets, str):
+            return self.score([sources], [targets])[0]
+        if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
+            raise ValueError("score takes a translation for each sentence: two strings, or two lists of equal length")
+        read = [self.encode(source) for source in sources]
+        given = [self._encode_target(target, append_eos=True) for target in targets]
+        dataset = self.task.build_dataset_for_inference(read, [len(tokens) for tokens in read])
+        scorer = self.task.build_generator(self.models, self._settings(score_reference=True))
+        found: Dict[int, Score] = {}
+        for batch in self._build_batches(read, False):
+            pairs = [{**dataset[k], "target": given[k]} for k in batch["id"].tolist()]
+            sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), dataset.collater(pairs))
+            scores = self.task.inference_step(scorer, self.models, sample)
+            for number, [one] in zip(sample["id"].tolist(), scores, strict=True):
+                values, tokens = one["positional_scores"].cpu(), [self.tgt_dict[token] for token in given[number]]
+                found[number] = Score(values.sum().item(), tokens, values)
+        return [found[number] for number in range(len(sources))]
+
+    def generate(
+        self,
+        tokenized_sentences: Any,
+        beam: int = 5,
+        verbose: bool = False,
+        skip_invalid_size_inputs: bool = False,
+        inference_step_args: Optional[Mapping[str, Any]] = None,
+        prefix_allowed_tokens_fn: Any = None,
+        **options: Any,
+    ) -> Any:
         """The hypotheses for sentences that :meth:`encode` made; see ``fairseq.hub_utils.GeneratorHubInterface``.
+
+        Tensors in ``inference_step_args`` have a row for each sentence.
 
         Raises:
             TypeError: there is no such option, which stock fairseq takes for one that it does not need.
+            ValueError: an option has no effect here; the message says what to use.
         """
-        known = {field.name for field in dataclasses.fields(GenerationConfig)}
-        known |= inspect.signature(super().generate).parameters.keys()
-        for option in options.keys() - known:
+        forced = dict(inference_step_args or {})
+        check_options(options, self._known(), {k: why for k, why in INSTEAD.items() if k not in forced})
+        one = torch.is_tensor(tokenized_sentences) and tokenized_sentences.dim() == 1
+        sentences = [tokenized_sentences] if one else tokenized_sentences
+        more = skip_invalid_size_inputs, prefix_allowed_tokens_fn
+        found = [*self._search(sentences, beam, verbose, forced, *more, **options).values()]
+        return found[0] if one else found
+
+    def _search(
+        self,
+        sentences: Sequence[Tensor],
+        beam: int,
+        verbose: bool,
+        forced: Mapping[str, Any],
+        skip_invalid_size_inputs: bool = False,
+        prefix_allowed_tokens_fn: Any = None,
+        **options: Any,
+    ) -> Dict[int, List[Dict[str, Tensor]]]:
+        """The hypotheses of each sentence, by its number; a tensor of ``forced`` has a row for each sentence."""
+        settings = self._settings(beam=beam, **options)
+        generator = self.task.build_generator(self.models, settings, prefix_allowed_tokens_fn=prefix_allowed_tokens_fn)
+        found: Dict[int, List[Dict[str, Tensor]]] = {}
+        for batch in self._build_batches(sentences, skip_invalid_size_inputs) if len(sentences) else ():
+            rows = {name: given[batch["id"]] if torch.is_tensor(given) else given for name, given in forced.items()}
+            batch, rows = utils.apply_to_sample(lambda tensor: tensor.to(self.device), [batch, rows])
+            self._check_length(getattr(generator, "generator", generator), batch["net_input"]["src_tokens"], rows)
+            beams = self.task.inference_step(generator, self.models, batch, **rows)
+            found.update(zip(batch["id"].tolist(), beams, strict=True))
+        found = dict(sorted(found.items()))
+        for number, hypotheses in found.items() if verbose else ():
+            logger.info(f"S\t{self.src_dict.string(sentences[number])}")
+            for one in hypotheses:
+                logger.info(f"H\t{one['score']}\t{self.decode(one['tokens'])}")
+                logger.info("P\t" + " ".join(f"{score:.4f}" for score in one["positional_scores"].tolist()))
+        return found
+
+    def _check_length(self, generator: Any, sources: Tensor, rows: Mapping[str, Any]) -> None:
+        """Refuse a prefix or constraints that are longer than a translation can be."""
+        most = int(generator.max_len_a * sources.size(1) + generator.max_len_b)
+        none = sources[:, :0]
+        prefixes, constraints = rows.get("prefix_tokens", none), rows.get("constraints", none)
+        lengths = {
+            "prefix": int(prefixes.ne(self.tgt_dict.pad()).sum(1).max()),
+            "constraints": int(constraints[:, 1:].ne(0).sum(1).max()),  # their number comes first
+        }
+        for option, length in lengths.items():
+            if length > most:
+                raise ValueError(f"{option}: {length} tokens, where max_len_a and max_len_b allow {most}")
+
+    def _settings(self, **options: Any) -> Any:
+        """The options of the checkpoint's generation with others."""
+        settings = copy.deepcopy(self.cfg.generation)
+        with open_dict(settings):
+            settings.update(options)
+        return settings
+
+    def _known(self) -> List[str]:
+        """The names of all options of a translation."""
+        methods = inspect.signature(self.translate), inspect.signature(self.generate)
+        names = [field.name for field in dataclasses.fields(GenerationConfig)]
+        return names + [name for method in methods for name in method.parameters]
+
+    def _encode_target(self, text: str, append_eos: bool = False) -> Tensor:
+        line = self.apply_bpe(self.tokenize(text))
+        return self.tgt_dict.encode_line(line, add_if_not_exist=False, append_eos=append_eos).long()
+
+    def _forced(self, text: str, option: str) -> Tensor:
+        """The tokens of a text that translations hold."""
+        tokens = self._encode_target(text)
+        if self.tgt_dict.unk() in tokens:
+            raise ValueError(f"{option}: the target dictionary lacks a word of {text!r}")
+        return tokens
+
+    def _phrases(self, phrases: Sequence[str]) -> List[Tensor]:
+        """The tokens of the constraints of one sentence."""
+        if isinstance(phrases, str) or not all(isinstance(phrase, str) and phrase.strip() for phrase in phrases):
+            raise ValueError(f"constraints are a list of words and phrases for each sentence, and not {phrases!r}")
+        return [self._forced(phrase, "constraints") for phrase in phrases]
+
+    def _translation(
+        self, sentence: str, hypothesis: Mapping[str, Tensor], replace_unk: Union[bool, Mapping[str, str]]
+    ) -> Translation:
+        tokens = self.encode(sentence)
+        read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]  # as the model gets it
+        weights = hypothesis["attention"][-len(read) :].T.cpu()  # the padding is on the left
+        target = hypothesis["tokens"].cpu()
+        text, source = self.decode(target), symbols(self.src_dict, read)
+        if replace_unk is not False:
+            words = symbols(self.src_dict, read, self.apply_bpe(self.tokenize(sentence)))
+            table = replace_unk if isinstance(replace_unk, Mapping) else {}
+            places = self._places(target, weights[:, :-1], source[:-1])
+            chosen = (self.tgt_dict.unk_string() if k is None else table.get(words[k], words[k]) for k in places)
+            filled = re.sub(HOLE, lambda _: next(chosen), self.tgt_dict.string(target, unk_string=HOLE))
+            text = self.detokenize(self.remove_bpe(filled))
+        return Translation(text, source, symbols(self.tgt_dict, target), weights)
+
+    def _places(self, target: Tensor, weights: Tensor, source: Sequence[str]) -> Iterator[Optional[int]]:
+        """The place of the most attended source word of each ``<unk>``; None if no word is attended to.
+
+        A model that copies has copied a word that the target dictionary lacks.
+        """
+        lacking = torch.tensor([self.tgt_dict.index(word) == self.tgt_dict.unk() for word in source])
+        copies = any(getattr(model.cfg, "copying", False) for model in self.models)
+        for row in weights[target == self.tgt_dict.unk()]:
+            copied = row * lacking if copies else row
+            row = copied if copied.any() else row
+            yield int(row.argmax()) if row.any() else None
+
+
+def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> List[str]:
+    """Tokens as text; each UNK is the unknown word, or character, of ``line`` at this place, if there is a line."""
+    split = to_characters if isinstance(dictionary, CharacterDictionary) else tokenize_line
+    unknown = iter([word for word in split(line) if dictionary.index(word) == dictionary.unk()])
+    return [
+        next(unknown, dictionary[token]) if token == dictionary.unk() else dictionary[token]
+        for token in tokens.tolist()
+    ]
+
+
+def check_options(options: Mapping[str, Any], known: Sequence[str], instead: Mapping[str, str]) -> None:
+    """Refuse options that fairseq's interface would ignore.
+
+    Raises:
+        TypeError: there is no such option.
+        ValueError: it has no effect; the message says what to do instead.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(GenerationConfig)}
+    for option, value in options.items():
+        if option not in known:
             raise TypeError(f"translation has no option {option!r}{nearest(option, known)}")
-        return super().generate(tokenized_sentences, *args, **options)
+        if option in instead and value != defaults[option]:
+            raise ValueError(f"{option} has no effect here: {instead[option]}")
 
 
 class Pretrained:
@@ -77,8 +337,11 @@ class Pretrained:
             options: that take the place of the checkpoint's.
 
         Raises:
-            ValueError: one of these is not there, as the message says, or the model is of several pairs of languages.
+            ValueError: one of these is not there, as the message says, an option has no effect in translation from
+                Python, or the model is of several pairs of languages.
         """
+        asked = {name: value for name, value in options.items() if name in INSTEAD and INSTEAD[name] != LOADING}
+        check_options(asked, [*INSTEAD], INSTEAD)
         folder, data = os.fspath(model_name_or_path), os.fspath(data_name_or_path)
         check_paths(folder, checkpoint_file, data)
         loaded = super().from_pretrained(folder, checkpoint_file, data, **options)  # type: ignore[misc]
