@@ -35,6 +35,7 @@ def saved(model, runs, path):
         ("initial_state", "first", "linear", {}),
         ("readout", "linear", "tanh", {}),
         ("adaptive_output_swapped", True, False, dict(adaptive_output=True)),
+        ("attention_heads", 2, 4, dict(attention_score="multihead", attention_dim=8)),
     ],
 )
 def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here, more):
@@ -48,6 +49,37 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     for name, parameter in started.named_parameters():
         expected = other if name in strange else donor
         assert parameter.equal(expected.get_parameter(name)), name
+
+
+@pytest.mark.parametrize(
+    "option,there,here,more,strange",
+    [
+        ("layer_norm", "none", "encoder", HIERARCHY, ["encoder.network."]),
+        ("layer_norm", "all", "encoder", {}, ["transition.after.", "transition.attention.", ".initial.", "readout."]),
+        ("encoder_bidirectional_layers", 0, 1, dict(encoder_layers=2), [".initial."]),
+        ("attention_history", "none", "state", {}, ["transition.attention."]),
+        ("decoder_transition", "simple", "stacked", dict(decoder_layers=2), ["transition.attention."]),
+    ],
+)
+def test_parameters_that_read_something_else_are_not_taken(runs, tmp_path, option, there, here, more, strange):
+    """Where they, or others of the same part, have the same sizes."""
+    path = saved(build("rnnsearch", **more, **{option: there}), runs, tmp_path / "donor.pt")
+    started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path)
+    found = {name for name, why in started.warm_started.other.items() if why == f"of another {option} there"}
+    names = {name for name, _ in started.named_parameters()}
+    expected = {name for name in names if any(part in name for part in strange)}
+    assert expected <= found and not any("embed_tokens" in name for name in found)
+    other = build("rnnsearch", seed=1, **more, **{option: here})
+    assert all(started.get_parameter(name).equal(other.get_parameter(name)) for name in found)
+
+
+def test_a_matrix_grows_by_the_embedding_of_a_bridge_alone(runs, tmp_path):
+    """Not where both have the bridge, and the annotations have grown by as much."""
+    path = saved(build("rnnsearch", bridge_source=True), runs, tmp_path / "donor.pt")
+    started = build("rnnsearch", bridge_source=True, encoder_hidden_size=11, warm_start=path).warm_started
+    assert started.taken and not started.grown
+    path = saved(build("rnnsearch"), runs, tmp_path / "donor.pt")
+    assert build("rnnsearch", bridge_source=True, warm_start=path).warm_started.grown
 
 
 def test_projections_of_another_score_are_not_taken(runs, tmp_path):

@@ -4,36 +4,62 @@ What both have is taken, what has grown keeps its random values in the additiona
 was initialised.
 """
 
+import argparse
 import os
-from typing import Any, Dict, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
 
 import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
+from ..architectures.derived import bidirectional_layers, history_names, layers_inside
 from ..architectures.variants import BASE, settings
 from ..arithmetic.choice import match_choice
 from ..registry import ConfigurationError
 from .fingerprint import check_fingerprint
 from .renamed import rename
 
+CELLS = "decoder.network.transition.before.", "decoder.network.transition.after."
+ATTENTION = ("decoder.network.transition.attention.",)
+INITIAL = ("decoder.network.initial",)
+READOUT = "decoder.network.readout.", "decoder.output_projection."
 PARTS: Dict[str, Tuple[str, ...]] = {
     "encoder_type": ("encoder.network.",),
     "encoder_char_cell": ("encoder.network.characters.",),
     "encoder_cell": ("encoder.network.",),
-    "decoder_cell": (
-        "decoder.network.transition.before.",
-        "decoder.network.transition.after.",
-        "decoder.network.above.",
-    ),
-    "context_gate": ("decoder.network.transition.before.", "decoder.network.transition.after."),
+    "decoder_cell": (*CELLS, "decoder.network.above."),
+    "context_gate": CELLS,
     "adaptive_gru_released": ("decoder.network.transition.after.",),
-    "attention_score": ("decoder.network.transition.attention.",),
+    "attention_score": ATTENTION,
+    "attention_heads": ATTENTION,
     "adaptive_output_swapped": ("decoder.network.readout.weighting.",),
-    "initial_state": ("decoder.network.initial",),
-    "readout": ("decoder.network.readout.", "decoder.output_projection."),
+    "initial_state": INITIAL,
+    "readout": READOUT,
 }
 """Options under whose values parameters of one name mean different things."""
+
+
+class Meaning(NamedTuple):
+    """What else decides on the meaning of parameters, beyond the value of one option."""
+
+    option: str  # for the log
+    read: Callable[[Any], Any]  # of a configuration
+    prefixes: Tuple[str, ...]
+
+
+MEANINGS = [
+    Meaning("layer_norm", lambda cfg: str(cfg.layer_norm) != "none", ("encoder.network.",)),
+    Meaning(
+        "layer_norm",
+        lambda cfg: str(cfg.layer_norm) == "all",
+        (*CELLS, "decoder.network.above.", "decoder.network.transition.query_cell.", *ATTENTION, *INITIAL, *READOUT),
+    ),
+    # the state at the first word, or at the last
+    Meaning("encoder_bidirectional_layers", lambda cfg: bidirectional_layers(cfg) == cfg.encoder_layers, INITIAL),
+    # which state attention's query is: its own cell's, the lowest layer's or the highest one's
+    Meaning("attention_history", lambda cfg: "state" in history_names(cfg), ATTENTION),
+    Meaning("decoder_transition", layers_inside, ATTENTION),
+]
 
 
 class WarmStart(NamedTuple):
@@ -80,12 +106,15 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     cfg: Any = model.cfg
     there = state["cfg"]["model"]
     saved = _with_copying(saved, getattr(there, "copying", False), cfg.copying)
-    strange = {
-        prefix: f"of another {option} there"
+    donor = argparse.Namespace(**{option: getattr(there, option, value) for option, value in settings(BASE).items()})
+    differing = [
+        (option, prefixes)
         for option, prefixes in PARTS.items()
-        for prefix in prefixes
-        if str(getattr(there, option, settings(BASE)[option])) != str(getattr(cfg, option))
-    }
+        if str(getattr(donor, option)) != str(getattr(cfg, option))
+    ]
+    differing += [(one.option, one.prefixes) for one in MEANINGS if one.read(donor) != one.read(cfg)]
+    strange = {prefix: f"of another {option} there" for option, prefixes in differing for prefix in prefixes}
+    source_bridge = cfg.encoder_embed_dim * (cfg.bridge_source and not donor.bridge_source)
     for side, language in (("encoder", "source"), ("decoder", "target")):
         check_fingerprint(getattr(model, side), saved, side, language)
     grown, other, taken, matrices = {}, {}, 0, 0
@@ -103,10 +132,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
             taken += 1
             matrices += value.dim() > 1
             _copy(parameter, value)
-        elif value.dim() == 2 and parameter.shape == (
-            len(value),
-            value.size(1) + cfg.bridge_source * cfg.encoder_embed_dim,
-        ):
+        elif value.dim() == 2 and parameter.shape == (len(value), value.size(1) + source_bridge):
             grown[name] = f"{value.size(1)} of {parameter.size(1)} columns taken"
             _copy(parameter[:, : value.size(1)], value)
         else:
