@@ -525,6 +525,19 @@ def test_a_log_that_was_cut_off(sweep, tmp_path):
     assert curve(run._replace(folder=tmp_path, checkpoint=tmp_path / "x"), "ppl") == [(7, 1e6)]
 
 
+def test_a_log_of_a_long_training_that_diverged(sweep, tmp_path):
+    """fairseq logs numbers of updates as it logs measures; what is no number is no point."""
+    logged = [("9.5", "999999"), ("9.25", "1e+06"), ("inf", "1.1e+06"), ("nan", "1.2e+06"), ("9", "1.23457e+06")]
+    lines = [f"valid | epoch 001 | valid on 'valid' subset | ppl {ppl} | num_updates {n}" for ppl, n in logged]
+    (tmp_path / "train.log").write_text("\n".join(lines))
+    run = find_runs([str(sweep)], "checkpoint_best.pt")[0]._replace(folder=tmp_path, checkpoint=tmp_path / "x")
+    assert curve(run, "ppl") == [(999_999, 9.5), (1_000_000, 9.25), (1_234_570, 9)]
+    pytest.importorskip("matplotlib")
+    (tmp_path / "train.log").write_text("\n".join(lines[2:4]))
+    with pytest.raises(UserError, match="'ppl' of a validation, or none that is finite"):
+        draw_curves({"rnnsearch": [run]}, "ppl")
+
+
 def test_the_same_run_twice(sweep, capfd):
     assert main(["results", str(sweep), str(sweep), *SEARCH]) == 2
     assert "leave one out" in capfd.readouterr().err

@@ -30,7 +30,8 @@ def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
     """Updates and a measure of the validations that fairseq's logs in the run's folder tell of.
 
     Of several validation sets it is the one that was logged first, which is fairseq's first; of several logs the newest
-    counts.
+    counts.  A measure that is nan or infinite is left out.  From a million updates on, fairseq logs six digits of their
+    number, such as 1.25e+06.
     """
     points: Dict[str, Dict[int, float]] = defaultdict(dict)
     logs = {*run.folder.glob("*.log"), *run.checkpoint.parent.glob("*.log")}
@@ -38,8 +39,9 @@ def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
         for line in read_lines(str(path)):
             if match := VALIDATION.search(line):
                 numbers = dict(NUMBER.findall(match[2]))
-                if {measure, "num_updates"} <= numbers.keys():
-                    points[match[1]][int(numbers["num_updates"])] = float(numbers[measure])
+                value = float(numbers.get(measure, math.nan))
+                if math.isfinite(value) and "num_updates" in numbers:
+                    points[match[1]][round(float(numbers["num_updates"]))] = value
     return sorted(next(iter(points.values()), {}).items())
 
 
@@ -62,7 +64,10 @@ def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
             drawn.append(name)
             axes.plot([], [], color=f"C{k}", label=legend_label(name))
     if not drawn:
-        raise UserError(f"no *.log of the runs has {measure!r} of a validation: train with --log-format simple")
+        raise UserError(
+            f"no *.log of the runs has {measure!r} of a validation, or none that is finite: train with --log-format "
+            "simple"
+        )
     axes.set_xlabel("updates")
     axes.set_ylabel(f"validation {measure}")
     finish(axes, "".join(drawn))
