@@ -55,8 +55,8 @@ def parse_soft(line: str) -> np.ndarray:
 
 
 def format_soft(weights: np.ndarray) -> str:
-    """The inverse of :func:`parse_soft`."""
-    return " ".join(",".join(f"{weight:.6f}" for weight in row) for row in weights.tolist())
+    """The inverse of :func:`parse_soft`; a sum of rounded weights may be a little above 1, and is written as 1."""
+    return " ".join(",".join(f"{weight:.6f}" for weight in row) for row in weights.clip(0, 1).tolist())
 
 
 def hard_links(weights: np.ndarray) -> List[Link]:
