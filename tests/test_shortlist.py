@@ -1,6 +1,7 @@
 """Search among the words that can come, against the stock search of a model that gives the others no probability."""
 
 import argparse
+import os
 
 import pytest
 import torch
@@ -226,6 +227,17 @@ def test_a_table_that_is_none(tmp_path, line):
     (tmp_path / "table").write_text(f"w0\tv0\t1\t0.5\n{line}\n")
     with pytest.raises(ValueError, match="table, line 2: not a source word, a target word, a count and a share"):
         list(read_table(tmp_path / "table"))
+
+
+def test_a_table_may_be_a_stream(tmp_path):
+    """Such as ``<(zcat shortlist.tsv.gz)``; a folder or nothing is named."""
+    reading, writing = os.pipe()
+    os.write(writing, b"w0\tv0\t1\t0.5\n")
+    os.close(writing)
+    assert list(read_table(f"/dev/fd/{reading}")) == [Row("w0", "v0", 1, 0.5)]
+    for path, message in ((tmp_path, "Is a directory"), (tmp_path / "none", "there is no such file")):
+        with pytest.raises(ValueError, match=message):
+            list(read_table(path))
 
 
 def test_a_table_of_other_words():

@@ -90,9 +90,11 @@ def read_table(path: str) -> Iterator[Row]:
     Raises:
         ValueError: names the line that is something else, or the file that is not there.
     """
-    if not os.path.isfile(path):
-        raise ValueError(f"{path}: there is no such file")
-    with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
+    try:
+        stream = open(path, encoding="utf-8", errors="replace", newline="\n")  # noqa: SIM115 - it may be a pipe
+    except OSError as error:
+        raise ValueError(f"{path}: {'there is no such file' if not os.path.exists(path) else error.strerror}") from None
+    with stream as lines:
         for number, line in enumerate(lines, start=1):
             try:
                 source, target, links, share = line.rstrip("\n").split("\t")
