@@ -1,3 +1,4 @@
+import io
 import json
 import os
 
@@ -86,3 +87,34 @@ def test_bad_input_is_refused(runs, tmp_path, capfd, more, message):
     error = capfd.readouterr().err
     assert error.startswith("fairseq-attnvariants eos: ") and error.count("\n") == 1 and message in error
     assert os.listdir(tmp_path) == []
+
+
+READERS = {  # of --source and --reference: models, where there can be several two, and what else they need
+    "eos": (2, []),
+    "attention": (2, ["--output", "a.png"]),
+    "attribute": (2, ["--method", "input-x-gradient"]),
+    "align": (1, []),
+    "tune": (1, ["--beam", "1", "--max-len-b", "3"]),
+}
+
+
+def stream(text):
+    """The path of a pipe that holds a text, which can be read once."""
+    reading, writing = os.pipe()
+    os.write(writing, text)
+    os.close(writing)
+    return f"/dev/fd/{reading}"
+
+
+@pytest.mark.parametrize("subcommand", READERS)
+@pytest.mark.parametrize("piped,other", [("--source", "--reference"), ("--reference", "--source")])
+def test_a_text_may_be_a_stream(runs, tmp_path, monkeypatch, capfd, subcommand, piped, other):
+    """One is standard input, the other ``<(...)``, and several models read them."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    text = b"ant bee\ncat\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    count, more = READERS[subcommand]
+    paths = [part for k in range(count) for part in ("--path", str(runs.rnnsearch / f"checkpoint{k + 1}.pt"))]
+    line = [subcommand, str(runs.data), *paths, "--cpu", piped, "-", other, stream(text), *more]
+    assert main(line) == 0, capfd.readouterr().err

@@ -12,12 +12,10 @@ def run(options: argparse.Namespace) -> None:
     """Decode one sentence with each model, draw."""
     given, systems = forced(options), names(options, options.path)
     with picture(options.output, options.dark) as save:
-        from ..systems.model import decoded, force, limits, load
+        from ..systems.model import decoded, force, limits
 
         heat_maps: List[Panel] = []
-        for name, path in zip(systems, options.path, strict=True):
-            system = load(path, options.data, options.cpu)
-            text = decoded(system, options, given, options.line)
+        for name, (system, text) in zip(systems, decoded(options, given, options.line), strict=True):
             for pair in force(system, text, limits(options), welcome=("word_attn",)):
                 heat_maps += panels(name, pair, options.remove_bpe)
         save(draw(heat_maps, options.width, options.scale_rows))

@@ -138,13 +138,11 @@ def run(options: argparse.Namespace) -> None:
         browser = outputs.enter_context(write_whole(options.html)) if options.html else None
         save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
         from ..systems.attribution import INPUT_X_GRADIENT, attributions, integrated
-        from ..systems.model import decoded, limits, load
+        from ..systems.model import decoded, limits
 
         nodes = integrated(options.steps or 32) if complete else INPUT_X_GRADIENT
         systems: List[List[InWords]] = []
-        for path in options.path:
-            system = load(path, options.data, options.cpu)
-            text = decoded(system, options, given, options.line)
+        for system, text in decoded(options, given, options.line):
             found = [in_words(one, options.remove_bpe) for one in attributions(system, text, nodes, limits(options))]
             systems.append(sorted(found, key=lambda sentence: sentence.line))
         if values:

@@ -21,12 +21,10 @@ def run(options: argparse.Namespace) -> None:
     """Translate, or decode the reference, with each model; count, print the table."""
     given, systems = forced(options), names(options, options.path)
     with tables(options.json, systems=options.table) as write:
-        from ..systems.model import decoded, force, limits, load
+        from ..systems.model import decoded, force, limits
 
         rows: List[Row] = []
-        for name, path in zip(systems, options.path, strict=True):
-            system = load(path, options.data, options.cpu)
-            text = decoded(system, options, given)
+        for name, (system, text) in zip(systems, decoded(options, given), strict=True):
             found = count_ends(force(system, text, limits(options)))
             rows.append((name, len(text.sentences), found, 100 * found / len(text.sentences)))
         write("systems", HEADERS, rows)

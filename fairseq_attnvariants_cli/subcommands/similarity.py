@@ -80,11 +80,9 @@ def run(options: argparse.Namespace) -> None:
     if options.word_table and not options.words:
         raise UserError("--word-table needs --words")
     with tables(options.json, words=options.word_table, share=options.table) as write:
-        from ..systems.model import decoded, force, limits, load
+        from ..systems.model import decoded, force, limits
 
-        system = load(options.path, options.data, options.cpu)
-        check(system)
-        text = decoded(system, options, given)
+        [(system, text)] = decoded(options, given, check=check)
         pairs = sorted(force(system, text, limits(options), LEVELS), key=lambda pair: pair.number)
         words = [
             word

@@ -21,16 +21,14 @@ import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what o
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
-from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 from tqdm import tqdm
 
+from fairseq_attnvariants.models.hub import symbols
 from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.tasks import CharacterDictionary
-from fairseq_attnvariants.tasks.characters import to_characters
 
-from ..text.files import UserError, read_lines, read_parallel, reason
+from ..text.files import UserError, read_parallel, reason
 
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
 Extra = Dict[str, List[Optional[Tensor]]]  # what a model returns beside the logits
@@ -215,20 +213,19 @@ def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
     return UserError(f"{path} cannot be loaded{circumstances}: {why}")
 
 
-def _check(path: str, state: Any) -> None:
-    """Refuse what has not the structure of a checkpoint, or no numbers in it.
+def _check(path: str, state: Dict[str, Any]) -> None:
+    """Refuse a checkpoint that lacks what subcommands read, or whose parameters are not finite.
+
+    That it is a checkpoint at all, with tensors by name, :func:`load_checkpoint` has made sure of.
 
     Raises:
         UserError: with what is wrong.
     """
     try:
-        tensors, cfg = state["model"], state["cfg"]
-        fits = all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in tensors.items())
-        fits &= all(isinstance(cfg[part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
-        fits &= isinstance(state["optimizer_history"][-1]["num_updates"], int)
-        fits &= isinstance(state["extra_state"], dict)
-        diverged = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
-    except (AttributeError, LookupError, TypeError, RuntimeError):
+        fits = all(isinstance(state["cfg"][part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
+        fits &= isinstance(state["optimizer_history"][-1]["num_updates"], int) and "extra_state" in state
+        diverged = [name for name, tensor in state["model"].items() if not tensor.isfinite().all()]
+    except (LookupError, TypeError, RuntimeError):
         fits, diverged = False, []
     if not fits:
         raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
@@ -236,34 +233,49 @@ def _check(path: str, state: Any) -> None:
         raise UserError(f"{path}: {diverged[0]} holds NaN or infinity: the training diverged, use an earlier one")
 
 
-def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:
-    """The text that the options name: ``--source`` and, where it is needed, ``--reference``, or ``--gen-subset``.
+def read_files(options: argparse.Namespace, reference: bool = True) -> Optional[List[Tuple[str, ...]]]:
+    """The lines of ``--source`` and, where it is needed, ``--reference``; None for ``--gen-subset``.
 
     Raises:
         UserError: files cannot be read, are empty or have unequal lengths, or the reference is missing.
     """
-    task = system.task
     if options.source is None:
         if getattr(options, "reference", None):
             raise UserError("--reference needs --source")
-        return _read_subset(options.gen_subset, task, reference)
-    target: List[str] = []
-    if not reference:
-        source = list(read_lines(options.source))
-    elif options.reference is None:
+        return None
+    if reference and options.reference is None:
         raise UserError("--source needs --reference")
-    else:
-        source, target = ([pair[side] for pair in read_parallel(options.source, options.reference)] for side in (0, 1))
-    if not source:
-        raise UserError(f"{options.source} is empty")
-    tokens = [_encode(task.source_dictionary, line) for line in source]
+    return read_parallel(options.source, *([options.reference] if reference else []))
+
+
+def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:
+    """The text that the options name: ``--source`` and, where it is needed, ``--reference``, or ``--gen-subset``.
+
+    Raises:
+        UserError: as :func:`read_files`, or the split cannot be loaded.
+    """
+    return make_text(read_files(options, reference), options, system, reference)
+
+
+def make_text(
+    lines: Optional[List[Tuple[str, ...]]], options: argparse.Namespace, system: System, reference: bool
+) -> Text:
+    """What :func:`read_files` has read, or else ``--gen-subset``, as the system's task has it.
+
+    Raises:
+        UserError: the split cannot be loaded.
+    """
+    task = system.task
+    if lines is None:
+        return _read_subset(options.gen_subset, task, reference)
+    tokens = [_encode(task.source_dictionary, source) for source, *_ in lines]
     dataset = task.build_dataset_for_inference(tokens, [len(sentence) for sentence in tokens])
     sentences = []
-    for k, line in enumerate(source):
+    for k, (source, *target) in enumerate(lines):
         item = dict(dataset[k])
         if reference:
-            item["target"] = _encode(task.target_dictionary, target[k])
-        sentences.append(Sentence(item, line, target[k] if reference else ""))
+            item["target"] = _encode(task.target_dictionary, target[0])
+        sentences.append(Sentence(item, source, target[0] if reference else ""))
     return Text(options.source, sentences, dataset.collater)
 
 
@@ -332,16 +344,31 @@ def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[D
             bar.update(len(positions))
 
 
-def decoded(system: System, options: argparse.Namespace, given: bool, line: Optional[int] = None) -> Text:
-    """The text that the options name, or its ``line`` from 1 alone, with the ``given`` targets or the system's own.
+def decoded(
+    options: argparse.Namespace,
+    given: bool,
+    line: Optional[int] = None,
+    check: Callable[[System], None] = lambda system: None,
+) -> Iterator[Tuple[System, Text]]:
+    """Each system that the options name, with their text, which is read once: it may be a stream.
+
+    Args:
+        options: of the subcommand.
+        given: whether the targets are those of the text, and not what the system generates.
+        line: the number of the one sentence to decode, from 1; None for all.
+        check: what refuses a system before it generates.
 
     Raises:
-        UserError: as :func:`read_text`, or there is no such line.
+        UserError: as :func:`load` and :func:`read_text`, or there is no such line.
     """
-    text = read_text(options, system, reference=given)
-    if line is not None:
-        text = text.select(line - 1)
-    return text if given else generate(system, text, options)
+    lines = read_files(options, given)
+    for path in [options.path] if isinstance(options.path, str) else options.path:
+        system = load(path, options.data, options.cpu)
+        check(system)
+        text = make_text(lines, options, system, given)
+        if line is not None:
+            text = text.select(line - 1)
+        yield system, text if given else generate(system, text, options)
 
 
 @torch.no_grad()
@@ -405,13 +432,3 @@ def force(
                 symbols(system.task.target_dictionary, item["target"], target_line),
                 {name: value[row, : len(item["target"])] for name, value in means.items()},
             )
-
-
-def symbols(dictionary, tokens: Tensor, line: str = "") -> List[str]:
-    """Tokens as text; each UNK is the unknown word, or character, that stands there in ``line``, where there is one."""
-    split = to_characters if isinstance(dictionary, CharacterDictionary) else tokenize_line
-    unknown = iter([word for word in split(line) if dictionary.index(word) == dictionary.unk()])
-    return [
-        next(unknown, dictionary[token]) if token == dictionary.unk() else dictionary[token]
-        for token in tokens.tolist()
-    ]
