@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data.data_utils import post_process
+from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +88,13 @@ def test_an_empty_sentence_has_no_links(shape):
 def test_weights_survive_a_round_trip(rows):
     weights = np.array(rows)
     np.testing.assert_allclose(parse_soft(format_soft(weights)), weights, rtol=0, atol=5e-7)
+
+
+def test_sums_of_rounded_weights_are_read_again():
+    """The pieces of a word together may weigh a little more than 1; nothing weighs less than 0."""
+    weights = np.array([[1.000001, -1e-6], [0.25, 0.75]])
+    line = format_soft(weights)
+    assert line == "1.000000,0.000000 0.250000,0.750000" and parse_soft(line).max() == 1
 
 
 @given(st.text(st.sampled_from("0.1,2 -en")))
@@ -261,3 +269,19 @@ class TestBadInput:
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", "--soft", tmp_path / "no" / "soft")
         assert "soft cannot be written" in self.refused(line, capfd)
         assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("side,name", [("xx", "source"), ("yy", "target")])
+def test_a_sentence_without_an_end_is_refused(runs, tmp_path, capfd, side, name):
+    """As other programs write an empty line to an index; every subcommand reads a split in the same way."""
+    shutil.copytree(runs.data, tmp_path / "bin")
+    path = str(tmp_path / "bin" / f"test.xx-yy.{side}")
+    sentences = [*MMapIndexedDataset(str(runs.data / f"test.xx-yy.{side}"))]
+    builder = MMapIndexedDatasetBuilder(f"{path}.bin", dtype=np.uint16)
+    for number, sentence in enumerate(sentences):
+        builder.add_item(sentence[:0] if number == 2 else sentence)
+    builder.finalize(f"{path}.idx")
+    paths = ["--path", str(runs.rnnsearch / "checkpoint_best.pt"), "--cpu"]
+    for command in (["align"], ["eos", "--forced"], ["tune", "--gen-subset", "test"]):
+        assert main([*command, str(tmp_path / "bin"), *paths]) == 2
+        assert f"split 'test', line 3: the {name} has no end of sentence" in capfd.readouterr().err

@@ -293,6 +293,11 @@ def _read_subset(name: str, task, reference: bool) -> Text:
     for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
         for number, (item, *_) in enumerate(sentences, start=1):
             tokens = item.get(side)
+            if tokens is not None and dictionary.eos() not in tokens:
+                raise UserError(
+                    f"split {name!r}, line {number}: the {side} has no end of sentence, which even an empty line has: "
+                    "the data is damaged, run fairseq-preprocess again"
+                )
             if tokens is not None and not all(0 <= token < len(dictionary) for token in tokens.tolist()):
                 raise UserError(
                     f"split {name!r}, line {number}: {side} symbols that the dictionary has not: the data is "
