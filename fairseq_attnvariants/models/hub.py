@@ -12,7 +12,6 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary
-from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
@@ -121,19 +120,25 @@ class Hub(GeneratorHubInterface):
             if given is not None and len(given) != len(sentences):
                 raise ValueError(f"{name} has {len(given)} entries for {len(sentences)} sentences")
         forced: Dict[str, Any] = dict(options.pop("inference_step_args", None) or {})
-        if sentences and prefixes is not None:
-            forced["prefix_tokens"] = collate_tokens(
-                [self._forced(text, "prefix") for text in prefixes], self.tgt_dict.pad()
-            )
         if sentences and constraints is not None:
             for option in OTHER_SEARCHES:
                 if options.get(option, -1) not in (False, -1):
                     raise ValueError(f"constraints need beam search, and {option} is another search: choose one")
             forced["constraints"] = pack_constraints([self._phrases(phrases) for phrases in constraints])
             options["constraints"] = "ordered" if ordered else "unordered"
-        found = self._search([self.encode(sentence) for sentence in sentences], beam, verbose, forced, **options)
+        found: Dict[int, List[Dict[str, Tensor]]] = {}
+        # fairseq lets a translation be empty as long as a prefix beside it goes on, so each length is searched alone
+        texts = [torch.empty(0) if prefixes is None else self._forced(text, "prefix") for text in prefixes or sentences]
+        for length in {len(tokens) for tokens in texts}:
+            numbers = [number for number, tokens in enumerate(texts) if len(tokens) == length]
+            rows = {name: given[numbers] if torch.is_tensor(given) else given for name, given in forced.items()}
+            if length:
+                rows["prefix_tokens"] = torch.stack([texts[number] for number in numbers])
+            read = [self.encode(sentences[number]) for number in numbers]
+            beams = self._search(read, beam, verbose, rows, **options)
+            found.update((numbers[position], hypotheses) for position, hypotheses in beams.items())
         translations = []
-        for number, hypotheses in found.items():
+        for number, hypotheses in sorted(found.items()):
             best: List[Any] = hypotheses[: nbest or 1]
             if attention or replace_unk is not False:
                 best = [self._translation(sentences[number], one, replace_unk) for one in best]
