@@ -155,8 +155,9 @@ def test_every_option_of_fairseq_is_read_or_refused(hub, runs):
     assert {*READ.split(), "print_alignment", *INSTEAD} == fields.keys()
     for option in INSTEAD:
         other = 2 if fields[option].default != 2 else 3
-        with pytest.raises(ValueError, match=option):
-            hub.translate(SENTENCES, **{option: other})
+        if option not in ("nbest", "replace_unk", "constraints"):  # which translate takes
+            with pytest.raises(ValueError, match=f"{option} has no effect here: "):
+                hub.translate(SENTENCES, **{option: other})
         with pytest.raises(ValueError, match=f"{option} has no effect here: "):
             hub.generate([hub.encode("ant")], **{option: other})
         if "retain_dropout" not in option:
