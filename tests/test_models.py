@@ -687,7 +687,7 @@ def test_tied_embeddings():
     assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
 
 
-def test_pretrained_embeddings(tmp_path):
+def test_pretrained_embeddings(tmp_path, caplog):
     path = tmp_path / "vectors.txt"
     path.write_text("2 6\nw3 1 2 3 4 5 6\nabsent 0 0 0 0 0 0\n")
     model = build("rnnsearch", encoder_embed_path=str(path), encoder_freeze_embed=True)
@@ -699,6 +699,11 @@ def test_pretrained_embeddings(tmp_path):
         ("W3 1 2 3 4 5 6\n", "has none of the .* words of the dictionary: are they written alike"),
         ("w3 1 2 3 4 5 6\nw4 1 2 x 4 5 6\n", "line 2: not a word and 6 numbers with spaces between"),
         ("", "has none of the"),
+        ("w3 1 2 3 4 5 nan\n", "line 1: a number that is NaN, infinite or too large for float32"),
+        ("w3 1 2 3 4 5 6\nw4 -inf 2 3 4 5 6\n", "line 2: a number that is NaN"),
+        ("absent 1 2 3 4 5 1e39\n", "line 1: a number that is NaN"),
+        (f"2 {'9' * 5000}\n", "has vectors of width 99999999999999999999, but"),
+        (f"{'9' * 5000} 6\nw3 1 2 3 4 5\n", "line 2: not a word and 6 numbers"),
     ):
         (tmp_path / "wrong").write_text(text)
         wrong = build("rnnsearch", encoder_embed_path=str(tmp_path / "wrong"))
@@ -706,6 +711,10 @@ def test_pretrained_embeddings(tmp_path):
             wrong.train()(*batch())
         wrong.load_state_dict(build("rnnsearch").state_dict())  # of a checkpoint the file is not needed
         wrong(*batch())
+    (tmp_path / "short").write_text("0003 06\nw3 1 2 3 4 5 6\n")
+    build("rnnsearch", encoder_embed_path=str(tmp_path / "short"))
+    assert caplog.text.count("short has 1 vectors, and 3 by its first line: is it cut off?") == 1
+    assert caplog.text.count("is it cut off?") == 1
     (tmp_path / "bare").write_text("New York 1 2 3 4 5 6\nw3 1 2 3 4 5 6\n")  # as GloVe's, without a header
     bare = build("rnnsearch", encoder_embed_path=str(tmp_path / "bare"))
     assert bare.encoder.embed_tokens.weight[model.encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6]

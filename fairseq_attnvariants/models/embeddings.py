@@ -33,6 +33,8 @@ def load_embeddings(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRN
         vectors = read_vectors(path, dictionary, layer.embedding_dim)
     except ConfigurationError as error:
         return f"{option} {path}{error}"
+    except OSError as error:
+        return f"{option} {path} cannot be read: {error.strerror}"
     words = len(dictionary) - dictionary.nspecial
     if not vectors:
         return f"{option} {path} has none of the {words} words of the dictionary: are they written alike?"
@@ -50,14 +52,17 @@ def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
 
     Raises:
         ConfigurationError: the rest of a sentence that says which line is something else, or of which width they are.
+        OSError: the file cannot be read.
     """
-    found = {}
+    found: Dict[int, Tensor] = {}
+    count, number = "", 0
     with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):
             first = line.split() if number == 1 else []
             if width > 1 and len(first) == 2 and all(map(str.isdecimal, first)):
-                if int(first[1]) != width:
-                    raise ConfigurationError(f" has vectors of width {first[1]}, but the model's is {width}")
+                count = first[0].lstrip("0")
+                if first[1].lstrip("0") != str(width):  # as texts: Python reads no number of thousands of digits
+                    raise ConfigurationError(f" has vectors of width {first[1][:20]}, but the model's is {width}")
                 continue
             word, *values = line.rstrip().rsplit(" ", width)
             symbol = dictionary.index(word)
@@ -69,6 +74,10 @@ def read_vectors(path: str, dictionary, width: int) -> Dict[int, Tensor]:
                 if first:
                     raise ConfigurationError(f" has vectors of width {len(first) - 1}, but the model's is {width}")
                 raise ConfigurationError(f", line {number}: not a word and {width} numbers with spaces between")
+            if not vector.isfinite().all():
+                raise ConfigurationError(f", line {number}: a number that is NaN, infinite or too large for float32")
             if symbol != dictionary.unk():
                 found[symbol] = vector
+    if count and count != str(number - 1):
+        logger.warning(f"{path} has {number - 1} vectors, and {count[:20]} by its first line: is it cut off?")
     return found

@@ -11,6 +11,8 @@ def patch_fairseq() -> None:
     from .loading.archives import guard_archives
     from .loading.checkpoints import guard_loading
     from .loading.evaluation import guard_evaluation
+    from .messages.arguments import guard_arguments
+    from .messages.data import guard_data
     from .messages.names import guard_names
     from .messages.overrides import guard_overrides
     from .messages.sampling import guard_sampling
@@ -24,6 +26,8 @@ def patch_fairseq() -> None:
     guard_loading()
     guard_alignments()
     guard_archives()
+    guard_arguments()
+    guard_data()
     guard_evaluation()
     guard_names()
     guard_overrides()

@@ -1,5 +1,6 @@
 """Checks of the installed fairseq and torch."""
 
+import os
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from typing import NoReturn, Tuple
 
@@ -13,9 +14,15 @@ OLDEST_TORCH = (2, 1)
 def check_environment() -> None:
     """Refuse a missing or wrong fairseq, one that another distribution lies over, and a missing or old torch.
 
+    Also a working directory that was deleted, in which torch cannot find its own libraries.
+
     Raises:
         ImportError: with the command that puts it right.
     """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ImportError("the folder in which this was started has been deleted: cd to another one") from None
     _check_fairseq()
     found, oldest = _version("torch"), ".".join(map(str, OLDEST_TORCH))
     if not found or _release(found) < OLDEST_TORCH:

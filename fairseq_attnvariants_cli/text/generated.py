@@ -78,7 +78,10 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
     except Outside as error:
         joined = {number: _sentence(number, labels, aligned, joined=True) for number, labels in found.items()}
         if all(_fits(labels, k) for labels in found.values() for k in range(len(labels["H"]))):
-            raise UserError(f"{error}; did fairseq-generate --remove-bpe join them?") from error
+            raise UserError(
+                f"{error}; did fairseq-generate --remove-bpe join them, or has the source text a <s>, </s> or <pad>, "
+                "which fairseq does not print?"
+            ) from error
         return joined
 
 

@@ -30,6 +30,7 @@ from fairseq.nan_detector import NanDetector
 
 from ..loading.checkpoints import load_checkpoint as read_checkpoint
 from ..loading.damage import is_whole
+from ..messages.data import check_texts
 from .plateau import see_last_loss
 
 logger = logging.getLogger(__name__)
@@ -77,7 +78,9 @@ def guard_training() -> None:
             raise
         if trainer.data_parallel_rank == 0:
             compare_part_args(cfg, trainer.get_model(), trainer.checkpoint_suffix)
+        check_texts(trainer)
         check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
+        forget_absent_best(cfg.save_dir, trainer.checkpoint_suffix)
         without_optimizer(cfg, trainer)
         see_last_loss(cfg, trainer, state, epochs)
         optimization = trainer.cfg.optimization
@@ -146,6 +149,15 @@ def forget_last_training() -> None:
     for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
         for name in ("best", "num_runs"):
             getattr(function, "__dict__", {}).pop(name, None)
+
+
+def forget_absent_best(folder: str, suffix: str = "") -> None:
+    """Drop the best score so far where its checkpoint is not there, so that the next best one of this folder is kept.
+
+    fairseq takes it from a ``--restore-file`` of another folder, and there may never be a better one.
+    """
+    if not PathManager.exists(os.path.join(folder, f"checkpoint_best{suffix}.pt")):
+        vars(checkpoint_utils.save_checkpoint).pop("best", None)
 
 
 def without_optimizer(cfg, trainer) -> None:

@@ -1,0 +1,77 @@
+"""What a command line lacks is found, or asked for by name; and a refusal is a sentence, without a traceback.
+
+Stock fairseq gives what is not there to hydra, which ends in a traceback of the configuration's.
+"""
+
+import argparse
+import dataclasses
+import functools
+import os
+import re
+import sys
+
+from fairseq import options, utils
+from fairseq.registry import REGISTRIES
+from omegaconf import MISSING
+
+from ...registry import ConfigurationError
+from .data import find_languages
+
+SWITCHED = re.compile(r"unrecognized arguments:.* (True|False)\b", re.IGNORECASE)
+TEXT = ("tokenizer", "bpe")  # components that have options of their own
+
+
+def guard_arguments() -> None:
+    """Look through what fairseq's parser gives, before a configuration is made of it."""
+    parse, show = options.parse_args_and_arch, sys.excepthook
+
+    @functools.wraps(parse)
+    def parse_args_and_arch(parser, *args, **named):
+        refuse = parser.error
+        parser.error = lambda message: refuse(message + about_switches(message))
+        parsed = parse(parser, *args, **named)
+        for kind in TEXT:
+            complete(parser, parsed[0] if isinstance(parsed, tuple) else parsed, kind)
+        return parsed
+
+    @functools.wraps(show)
+    def excepthook(kind, error, traceback):
+        command = os.path.basename(sys.argv[0])
+        if isinstance(error, ConfigurationError) and command.startswith("fairseq-"):
+            print(f"{command}: error: {error}", file=sys.stderr)
+        else:
+            show(kind, error, traceback)
+
+    options.parse_args_and_arch = parse_args_and_arch
+    sys.excepthook = excepthook
+
+
+def about_switches(message: str) -> str:
+    """What to add to argparse's message about an option that was given a truth value."""
+    if not SWITCHED.search(message):
+        return ""
+    return (
+        "; a switch takes no True or False: given, it turns its default around (--left-pad-source turns padding on the "
+        "left off)"
+    )
+
+
+def complete(parser: argparse.ArgumentParser, parsed: argparse.Namespace, kind: str) -> None:
+    """Find the languages that ``--tokenizer`` or ``--bpe`` needs in the data folder, and ask for what else it needs."""
+    name = getattr(parsed, kind, None)
+    if name is None:
+        return
+    settings = REGISTRIES[kind]["dataclass_registry"].get(name)
+    if settings is None:
+        parser.error(f"--{kind} {name} has no configuration in fairseq 0.12.2 and does not start: leave it out")
+    wanted = [field.name for field in dataclasses.fields(settings) if field.type is str]
+    missing = [option for option in wanted if getattr(parsed, option, None) in (None, MISSING)]
+    if {"source_lang", "target_lang"} & {*missing}:
+        try:
+            folder = utils.split_paths(parsed.data)[0]
+            parsed.source_lang, parsed.target_lang = find_languages(folder, parsed.source_lang, parsed.target_lang)
+        except ConfigurationError as error:
+            parser.error(f"--{kind} {name}: {error}")
+    for option in missing:
+        if getattr(parsed, option, None) in (None, MISSING):
+            parser.error(f"--{kind} {name} needs --{option.replace('_', '-')}")

@@ -1,0 +1,294 @@
+"""A data folder has what the options ask of it, and its files are whole, before anything is trained on them.
+
+Stock fairseq takes the languages from the name of the first file that it finds, checks no index, and meets with a line
+that is too long when it validates, after an epoch.
+"""
+
+import functools
+import logging
+import os
+import struct
+from typing import Any, Optional, Sequence, Set, Tuple
+
+import numpy as np
+from fairseq import utils
+from fairseq.data import Dictionary, LanguagePairDataset, data_utils, indexed_dataset
+from fairseq.data.huffman import HuffmanMMapIndex
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import TranslationTask
+
+from ...registry import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+MMAP = indexed_dataset.MMapIndexedDataset.Index._HDR_MAGIC
+INDEXES = (MMAP, indexed_dataset.IndexedDataset._HDR_MAGIC, HuffmanMMapIndex._HDR_MAGIC)
+HEADER = struct.Struct("<QBQ")  # behind the first bytes of an index: version, number type, sentences
+OVERWRITE = " #fairseq:overwrite"
+AGAIN = "run fairseq-preprocess again"
+CHUNK = 1 << 24  # tokens that are looked at together
+SHOWN = 5  # words of a line that has no number
+
+
+def guard_data() -> None:
+    """Let translation find the languages in the names of all files, and check texts as they are loaded and batched."""
+    setup, load, batches = TranslationTask.setup_task, data_utils.load_indexed_dataset, FairseqTask.get_batch_iterator
+
+    @functools.wraps(setup.__func__)
+    def setup_task(cls, cfg, **more) -> TranslationTask:
+        folder = (utils.split_paths(cfg.data or "") or [""])[0]
+        cfg.source_lang, cfg.target_lang = find_languages(folder, cfg.source_lang, cfg.target_lang)
+        try:
+            return setup.__func__(cls, cfg, **more)
+        except Exception:
+            for language in (cfg.source_lang, cfg.target_lang):
+                check_dictionary(os.path.join(folder, f"dict.{language}.txt"))
+            raise
+
+    @functools.wraps(load)
+    def load_indexed_dataset(path, dictionary=None, *more, **named):
+        check_binarised(path, dictionary)
+        try:
+            return load(path, dictionary, *more, **named)
+        except UnicodeDecodeError:
+            check_encoding(path)
+            raise
+
+    @functools.wraps(batches)
+    def get_batch_iterator(
+        self, dataset, max_tokens=None, max_sentences=None, max_positions=None, ignore_invalid_inputs=False, **named
+    ):
+        if isinstance(dataset, LanguagePairDataset):
+            longest = utils.resolve_max_positions((None, None), max_positions, max_tokens)
+            if ignore_invalid_inputs and None not in longest:
+                max_positions = longest
+            check_lengths(dataset, longest, ignore_invalid_inputs, max_tokens)
+        return batches(self, dataset, max_tokens, max_sentences, max_positions, ignore_invalid_inputs, **named)
+
+    TranslationTask.setup_task = classmethod(setup_task)
+    data_utils.load_indexed_dataset = load_indexed_dataset
+    FairseqTask.get_batch_iterator = get_batch_iterator
+
+
+def find_languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
+    """The languages of a data folder, of which one or both may be given.
+
+    Raises:
+        ConfigurationError: there is no such folder or pair, or there are several.
+    """
+    if not os.path.isdir(folder):
+        raise ConfigurationError(f"there is no data folder {folder}: give the one that fairseq-preprocess wrote")
+    pairs = language_pairs(folder)
+    there = f"it has {', '.join(f'{one}-{other}' for one, other in sorted(pairs)) or 'no binarised text'}"
+    for option, language in (("-s", source), ("-t", target)):
+        if language is not None and not os.path.isfile(os.path.join(folder, f"dict.{language}.txt")):
+            raise ConfigurationError(f"{option} {language}: {folder} has no dict.{language}.txt, {there}")
+    if source is not None and target is not None:
+        return source, target
+    if source is not None or target is not None:  # fairseq reads a pair in either direction
+        pairs |= {(other, one) for one, other in pairs}
+    found = [pair for pair in pairs if source in (None, pair[0]) and target in (None, pair[1])]
+    if len(found) != 1:
+        raise ConfigurationError(
+            f"which languages of {folder} are meant is not clear, {there}: give both, as -s and -t"
+        )
+    return found[0]
+
+
+def language_pairs(folder: str) -> Set[Tuple[str, str]]:
+    """The pairs in the names of a folder's files, such as ``train.zh-Hans-en.en.idx``; both have a dictionary there."""
+    names = os.listdir(folder)
+    languages = {name[5:-4] for name in names if name.startswith("dict.") and name.endswith(".txt")}
+    parts = {part for name in names for part in name.split(".")[1:]}
+    cuts = ((part[:i], part[i + 1 :]) for part in parts for i, letter in enumerate(part) if letter == "-")
+    return {(one, other) for one, other in cuts if {one, other} <= languages}
+
+
+def check_split(folder: str, split: str, source: str, target: str, kind: Optional[str]) -> None:
+    """Refuse a split whose source is not there in the form ``--dataset-impl``, or of whose target there is only half.
+
+    Raises:
+        ConfigurationError: saying what is there.
+    """
+    pairs = [f"{source}-{target}", f"{target}-{source}"]
+    paths = [os.path.join(folder, f"{split}.{pair}.") for pair in pairs]
+    for path in (path + language for path in paths for language in (source, target)):
+        for half, other in (("idx", "bin"), ("bin", "idx")):
+            if kind != "raw" and os.path.isfile(f"{path}.{half}") and not os.path.isfile(f"{path}.{other}"):
+                raise ConfigurationError(f"{path}.{half} is there, and {path}.{other} is not: {AGAIN}")
+    if any(indexed_dataset.dataset_exists(path + source, kind) for path in paths):
+        return
+    for path in (path + source for path in paths):
+        if kind != "raw" and os.path.isfile(path):
+            raise ConfigurationError(f"{path} is raw text: give --dataset-impl raw")
+        if kind == "raw" and os.path.isfile(f"{path}.idx"):
+            raise ConfigurationError(f"{path}.idx is no raw text: leave --dataset-impl raw out")
+    names = (name.partition(".") for name in os.listdir(folder))
+    sources = {f"{pair}.{source}{end}" for pair in pairs for end in ("", ".idx")}
+    splits = sorted({split for split, _, rest in names if rest in sources})
+    raise ConfigurationError(
+        f"{folder} has no split {split!r} of {pairs[0]}, but {', '.join(splits) or 'none at all'}: mend "
+        "--train-subset, --valid-subset or --gen-subset, whose names have commas and no spaces between"
+    )
+
+
+def check_texts(trainer) -> None:
+    """Refuse to train where a text has no target, or validation would come to a line that is too long.
+
+    Raises:
+        ConfigurationError: naming the split.
+    """
+    options, task = trainer.cfg.dataset, trainer.task
+    validation = [] if options.disable_validation else options.valid_subset.split(",")
+    for split in (options.train_subset, *validation):
+        pairs = task.datasets.get(split)
+        if not isinstance(pairs, LanguagePairDataset):
+            continue
+        if pairs.tgt is None:
+            raise ConfigurationError(f"the split {split!r} has no target, and training needs one: {AGAIN}")
+        if split in validation:
+            most, skips = options.max_tokens_valid, options.skip_invalid_size_inputs_valid_test
+            limits = (task.max_positions(), trainer.get_model().max_positions(), most)
+            check_lengths(pairs, utils.resolve_max_positions((None, None), *limits), skips, most)
+
+
+def check_binarised(path: str, dictionary: Optional[Dictionary] = None) -> None:
+    """Refuse a binarised text or alignment that is damaged, and a text that is not of its dictionary.
+
+    Raises:
+        ConfigurationError: naming the file, and the line of the text.
+    """
+    index, data = f"{path}.idx", f"{path}.bin"
+    if not (os.path.isfile(index) and os.path.isfile(data)):
+        return
+    with open(index, "rb") as stream:
+        head = stream.read(len(MMAP))
+        if not head.startswith(INDEXES):
+            raise ConfigurationError(f"{index} is no index that fairseq-preprocess writes, or it is damaged: {AGAIN}")
+        if head != MMAP:
+            return
+        rest = stream.read(HEADER.size)
+        version, code, count = HEADER.unpack(rest) if len(rest) == HEADER.size else (0, 0, 0)
+        kind = indexed_dataset._code_to_dtype.get(code)
+        if version != 1 or kind is None or os.path.getsize(index) != stream.tell() + 12 * count:
+            raise ConfigurationError(f"{index} is damaged or cut off: {AGAIN}")
+        sizes, starts = np.fromfile(stream, np.int32, count), np.fromfile(stream, np.int64, count)
+    width = np.dtype(kind).itemsize
+    ends = np.cumsum(sizes, dtype=np.int64)
+    if (sizes < 0).any() or (starts != width * (ends - sizes)).any():
+        raise ConfigurationError(f"{index} is damaged: {AGAIN}")
+    if os.path.getsize(data) != width * sizes.sum(dtype=np.int64):
+        raise ConfigurationError(f"{data} is cut off, or {os.path.basename(index)} is that of another text: {AGAIN}")
+    if dictionary is not None:
+        check_tokens(path, dictionary, ends, np.memmap(data, kind, "r") if ends[-1:].any() else np.zeros(0, kind))
+
+
+def check_tokens(path: str, dictionary: Dictionary, ends: np.ndarray, tokens: np.ndarray) -> None:
+    """Refuse lines without a symbol, with symbols that a dictionary does not have, or with padding among their words.
+
+    Args:
+        path: of the text.
+        dictionary: its own.
+        ends: where each line ends among the ``tokens`` of all.
+
+    Raises:
+        ConfigurationError: naming the line.
+    """
+    empty = np.flatnonzero(np.diff(ends, prepend=0) == 0)
+    if empty.size:
+        raise ConfigurationError(f"{path}, line {empty[0] + 1}: no symbol, not even that of a sentence's end: {AGAIN}")
+    warned = False
+    for start in range(0, len(tokens), CHUNK):
+        part = np.asarray(tokens[start : start + CHUNK])
+        for found, why in (
+            (part >= len(dictionary), f"a symbol that its dictionary does not have, which was changed: {AGAIN}"),
+            (part == dictionary.pad(), f"{dictionary.pad_word}, with which fairseq pads: take it out and {AGAIN}"),
+        ):
+            if found.any():
+                raise ConfigurationError(f"{path}, line {_line(ends, start + found.argmax())}: {why}")
+        begins = part == dictionary.bos()
+        if begins.any() and not warned:
+            warned = True
+            logger.warning(
+                f"{path}, line {_line(ends, start + begins.argmax())}: {dictionary.bos_word} is one of fairseq's "
+                "symbols, which are read and not printed: alignments count more words than the printed text has"
+            )
+
+
+def _line(ends: np.ndarray, position: Any) -> int:
+    return int(np.searchsorted(ends, position, side="right")) + 1
+
+
+def check_encoding(path: str) -> None:
+    """Refuse raw text that is not UTF-8.
+
+    Raises:
+        ConfigurationError: naming the line.
+    """
+    with open(path, "rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                raise ConfigurationError(f"{path}, line {number}: not UTF-8") from None
+
+
+def check_dictionary(path: str) -> None:
+    """Refuse a dictionary that fairseq cannot read.
+
+    Raises:
+        ConfigurationError: naming the line.
+    """
+    check_encoding(path)
+    words = set(Dictionary().symbols)
+    with open(path, encoding="utf-8", newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
+            overwrites = line.rstrip().endswith(OVERWRITE)
+            word, _, count = line.rstrip().removesuffix(OVERWRITE).rpartition(" ")
+            place = f"{path}, line {number}"
+            if not word or not count.lstrip("-").isdecimal():
+                raise ConfigurationError(f"{place}: not a word and its count with a space between")
+            if word in words and not overwrites:
+                raise ConfigurationError(
+                    f"{place}: the word {word} is there already, or a symbol of fairseq's: take the line out before "
+                    f"fairseq-preprocess; if --srcdict had '{OVERWRITE[1:]}', write that behind this line's count"
+                )
+            words.add(word)
+
+
+def check_lengths(
+    pairs: LanguagePairDataset, longest: Sequence[Optional[int]], left_out: bool, max_tokens: Optional[int]
+) -> None:
+    """Refuse lines that are too long, or where these are left out a text of nothing else.
+
+    Args:
+        pairs: source and target.
+        longest: that is accepted of each.
+        left_out: whether longer ones are left out.
+        max_tokens: of a batch.
+
+    Raises:
+        ConfigurationError: naming the line and the option.
+    """
+    name = getattr(pairs, "name", None)
+    long = np.zeros(len(pairs), bool)
+    for side, sizes, limit in zip(("source", "target"), (pairs.src_sizes, pairs.tgt_sizes), longest):
+        if sizes is None or limit is None:
+            continue
+        above = np.asarray(sizes) > limit
+        if above.any() and not left_out:
+            number = int(above.argmax())
+            words = " ".join(pairs.src_dict[token] for token in pairs.src[number][:SHOWN])
+            line = f"line {number + 1} of {name}" if name else f"the line that begins with '{words}'"
+            option = (
+                "--max-tokens (in validation --max-tokens-valid)" if limit == max_tokens else f"--max-{side}-positions"
+            )
+            raise ConfigurationError(
+                f"{line} has {sizes[number]} symbols in its {side}, with the end of the sentence, and {option} is "
+                f"{limit}: make it larger, or leave such lines out by --skip-invalid-size-inputs-valid-test"
+            )
+        long |= above
+    if name and not len(pairs):
+        raise ConfigurationError(f"{name} has no lines: {AGAIN}")
+    if name and long.all():
+        raise ConfigurationError(f"no line of {name} is short enough for --max-tokens and --max-source-positions")

@@ -1,0 +1,338 @@
+"""Data folders and command lines as people get them wrong: one sentence, before anything is written."""
+
+import os
+import shutil
+
+import corpus
+import numpy as np
+import pytest
+import torch
+from fairseq import options
+from fairseq.data import Dictionary, indexed_dataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_attnvariants.compat import check_environment
+from fairseq_attnvariants.patches.loading.checkpoints import load
+from fairseq_attnvariants.patches.messages.data import check_dictionary, find_languages
+from fairseq_attnvariants.registry import ConfigurationError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+
+
+@pytest.fixture
+def folder(binarised, tmp_path):
+    """A copy of the corpus, to be spoilt."""
+    return shutil.copytree(binarised, tmp_path / "bin")
+
+
+@pytest.fixture(scope="module")
+def raw(binarised):
+    return corpus.preprocess(binarised.parent, "raw", "--joined-dictionary", "--dataset-impl", "raw")
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """Runs a command that says one sentence at its end, no traceback, and leaves nothing."""
+
+    def run(message, command, *arguments, stdin=None):
+        if command == "fairseq-train":
+            arguments = corpus.train_arguments(arguments[0], tmp_path / "run", "--max-update", "2", *arguments[1:])
+        done = corpus.run(command, *arguments, check=False, stdin=stdin)
+        last = done.stderr.splitlines()[-1]
+        assert done.returncode != 0 and last.startswith(f"{command}: error: ") and message in last, done.stderr
+        assert "Traceback" not in done.stderr and not list(tmp_path.glob("run/*"))
+
+    return run
+
+
+def touch(folder, *names):
+    for name in names:
+        (folder / name).touch()
+
+
+def test_languages_of_a_folder(tmp_path):
+    """Hyphens are in languages, too; and what is given narrows the choice, in either direction."""
+    touch(tmp_path, *(f"dict.{language}.txt" for language in ("zh-Hans", "en", "de")))
+    with pytest.raises(ConfigurationError, match="not clear, it has no binarised text: give both, as -s and -t"):
+        find_languages(str(tmp_path), None, None)
+    touch(tmp_path, "preprocess.log", "train.zh-Hans-en.en.idx", "a-b.txt", "x.zh-en.y")
+    assert find_languages(str(tmp_path), None, None) == ("zh-Hans", "en")
+    assert find_languages(str(tmp_path), "en", None) == ("en", "zh-Hans")
+    touch(tmp_path, "valid.de-en.de")
+    assert find_languages(str(tmp_path), "de", None) == ("de", "en")
+    for given in ((None, None), ("en", None), (None, "en")):
+        with pytest.raises(ConfigurationError, match="not clear, it has de-en, zh-Hans-en: give both"):
+            find_languages(str(tmp_path), *given)
+    with pytest.raises(ConfigurationError, match="-t fr: .* has no dict.fr.txt, it has de-en"):
+        find_languages(str(tmp_path), "en", "fr")
+    with pytest.raises(ConfigurationError, match="there is no data folder"):
+        find_languages(str(tmp_path / "none"), "en", "fr")
+
+
+def rename(folder, source):
+    """The same corpus with another name for its source."""
+    for path in folder.glob("*xx*"):
+        path.rename(folder / path.name.replace("xx", source))
+
+
+def test_trainings_on_the_right_languages(binarised, folder, refused, tmp_path):
+    rename(folder, "zh-Hans")
+    corpus.train_here(*corpus.train_arguments(folder, tmp_path / "hyphen", "--max-update", "1"))
+    assert (tmp_path / "hyphen" / "checkpoint_last.pt").exists()
+    shutil.copytree(binarised, folder, dirs_exist_ok=True)
+    refused("it has xx-yy, zh-Hans-yy: give both, as -s and -t", "fairseq-train", folder)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def change(path, kind, at, value):
+    """Write one number into a file, at a byte."""
+    content = bytearray(path.read_bytes())
+    number = np.array(value, kind).tobytes()
+    content[at : at + len(number)] = number
+    path.write_bytes(content)
+
+
+SIZES, FIRST = 26, "train.xx-yy.yy"  # where the lengths begin in an index; the file that is spoilt
+DAMAGE = {
+    "index cut off": (lambda d: cut(d / f"{FIRST}.idx"), "train.xx-yy.yy.idx is damaged or cut off"),
+    "index empty": (lambda d: (d / f"{FIRST}.idx").write_bytes(b""), "is no index that fairseq-preprocess writes"),
+    "index a stub": (lambda d: (d / f"{FIRST}.idx").write_bytes(b"MMIDIDX\0\0\1"), "idx is damaged or cut off"),
+    "index a text": (lambda d: (d / f"{FIRST}.idx").write_text("a b c"), "is no index that fairseq-preprocess writes"),
+    "index of numbers unknown": (lambda d: change(d / f"{FIRST}.idx", "u1", 17, 99), "idx is damaged or cut off"),
+    "index of no version": (lambda d: change(d / f"{FIRST}.idx", "u1", 9, 2), "idx is damaged or cut off"),
+    "length below zero": (lambda d: change(d / f"{FIRST}.idx", "i4", SIZES, -3), "train.xx-yy.yy.idx is damaged"),
+    "length without end": (lambda d: change(d / f"{FIRST}.idx", "i4", SIZES, 1 << 30), "train.xx-yy.yy.idx is damaged"),
+    "text cut off": (lambda d: cut(d / f"{FIRST}.bin"), "train.xx-yy.yy.bin is cut off, or train.xx-yy.yy.idx is that"),
+    "text empty": (lambda d: (d / f"{FIRST}.bin").write_bytes(b""), "train.xx-yy.yy.bin is cut off"),
+    "text of valid": (lambda d: shutil.copy(d / "valid.xx-yy.yy.bin", d / f"{FIRST}.bin"), "is that of another text"),
+    "index of valid": (lambda d: shutil.copy(d / "valid.xx-yy.yy.idx", d / f"{FIRST}.idx"), "is that of another text"),
+    "split of valid": (
+        lambda d: [shutil.copy(d / f"valid.xx-yy.yy.{end}", d / f"{FIRST}.{end}") for end in ("idx", "bin")],
+        "train.xx-yy has not as many lines in xx as in yy",
+    ),
+    "symbol unknown": (lambda d: change(d / f"{FIRST}.bin", "u2", 0, 999), "yy, line 1: a symbol that its dictionary"),
+    "padding": (lambda d: change(d / f"{FIRST}.bin", "u2", 0, 1), "yy, line 1: <pad>, with which fairseq pads"),
+    "index missing": (lambda d: (d / f"{FIRST}.idx").unlink(), "yy.bin is there, and .*yy.idx is not"),
+    "text missing": (lambda d: (d / f"{FIRST}.bin").unlink(), "yy.idx is there, and .*yy.bin is not"),
+    "source missing": (
+        lambda d: [(d / f"train.xx-yy.xx.{end}").unlink() for end in ("idx", "bin")],
+        "no split 'train' of xx-yy, but test, valid: mend --train-subset",
+    ),
+}
+
+
+def load_split(folder, split="train", kind=None, **more):
+    cfg = TranslationConfig(data=str(folder), dataset_impl=kind, required_seq_len_multiple=1, **more)
+    task = TranslationTask.setup_task(cfg)
+    task.load_dataset(split)
+    return task
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damaged_files_are_named(folder, kind):
+    damage, message = DAMAGE[kind]
+    damage(folder)
+    with pytest.raises(ConfigurationError, match=message):
+        load_split(folder)
+
+
+def test_a_sentence_without_a_symbol_is_refused(folder):
+    """It would also crash fairseq's own BLEU (``Segmentation fault``), which looks for its end before its beginning."""
+    prefix = str(folder / "valid.xx-yy.yy")
+    builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", 16)
+    for line in range(12):
+        builder.add_item(torch.IntTensor([2] if line != 4 else []))
+    builder.finalize(f"{prefix}.idx")
+    with pytest.raises(ConfigurationError, match="valid.xx-yy.yy, line 5: no symbol"):
+        load_split(folder, "valid")
+
+
+def test_symbols_that_are_not_printed_are_told(folder, caplog):
+    change(folder / f"{FIRST}.bin", "u2", 0, 0)
+    load_split(folder)
+    assert "train.xx-yy.yy, line 1: <s> is one of fairseq's symbols" in caplog.text
+
+
+@pytest.mark.parametrize("numbers", [[0], [0, 0, 1]])
+def test_alignments_that_are_no_pairs_are_refused(folder, numbers):
+    prefix = str(folder / "train.align.xx-yy")
+    builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap")
+    for _ in range(120):
+        builder.add_item(torch.IntTensor(numbers))
+    builder.finalize(f"{prefix}.idx")
+    with pytest.raises(ConfigurationError, match="train.align.xx-yy.bin holds no links"):
+        load_split(folder, load_alignments=True)
+    cut(folder / "train.align.xx-yy.bin")
+    with pytest.raises(ConfigurationError, match="train.align.xx-yy.bin is cut off"):
+        load_split(folder, load_alignments=True)
+
+
+def test_raw_text_is_named(raw, binarised, tmp_path):
+    with pytest.raises(ConfigurationError, match="xx is raw text: give --dataset-impl raw"):
+        load_split(raw)
+    with pytest.raises(ConfigurationError, match="idx is no raw text: leave --dataset-impl raw out"):
+        load_split(binarised, kind="raw")
+    spoilt = shutil.copytree(raw, tmp_path / "raw")
+    lines = (spoilt / "train.xx-yy.xx").read_bytes().splitlines(keepends=True)
+    (spoilt / "train.xx-yy.xx").write_bytes(b"".join([lines[0], b"ant \xff\n", *lines[2:]]))
+    with pytest.raises(ConfigurationError, match="train.xx-yy.xx, line 2: not UTF-8"):
+        load_split(spoilt, kind="raw")
+    (spoilt / "train.xx-yy.xx").write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(ConfigurationError, match="has not as many lines in xx as in yy"):
+        load_split(spoilt, kind="raw")
+
+
+@pytest.mark.parametrize("kind", ["raw", "mmap"])
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_a_training_needs_targets(raw, binarised, refused, tmp_path, kind, split):
+    spoilt = shutil.copytree(raw if kind == "raw" else binarised, tmp_path / "data")
+    for path in spoilt.glob(f"{split}.xx-yy.yy*"):
+        path.unlink()
+    refused(f"the split '{split}' has no target", "fairseq-train", spoilt, "--dataset-impl", kind)
+
+
+def test_an_empty_text_is_refused(raw, refused, tmp_path):
+    spoilt = shutil.copytree(raw, tmp_path / "data")
+    for language in ("xx", "yy"):
+        (spoilt / f"valid.xx-yy.{language}").write_text("")
+    refused("valid.xx-yy has no lines", "fairseq-train", spoilt, "--dataset-impl", "raw")
+
+
+@pytest.mark.parametrize("more, message", [
+    (("--valid-subset", "valid,valid1"), "no split 'valid1' of xx-yy, but test, train, valid"),
+    (("--valid-subset", "valid, test"), "no split ' test' of xx-yy"),
+    (("--valid-subset", "valid,"), "no split '' of xx-yy"),
+    (("--max-tokens", "5"), "valid.xx-yy has 6 symbols in its source, with the end of the sentence, and --max-"),
+    (("--max-tokens", "50", "--max-tokens-valid", "5"), "--max-tokens (in validation --max-tokens-valid) is 5: "),
+    (("--max-target-positions", "5"), "has 6 symbols in its target, with the end of the sentence, and --max-target"),
+    (("--max-tokens", "1"), "is short enough for --max-tokens and --max-source-positions"),
+])  # fmt: skip
+def test_a_training_that_could_not_validate_does_not_begin(binarised, refused, more, message):
+    refused(message, "fairseq-train", binarised, *more)
+
+
+def test_validation_leaves_out_what_is_too_long_for_a_batch(binarised, tmp_path):
+    more = ("--max-tokens", "50", "--max-tokens-valid", "5", "--skip-invalid-size-inputs-valid-test")
+    corpus.train_here(*corpus.train_arguments(binarised, tmp_path, "--max-update", "1", *more))
+    assert (tmp_path / "checkpoint_best.pt").exists()
+
+
+def test_translations_of_lines_that_are_too_long(runs, refused):
+    """fairseq-interactive numbers no lines: it names the words."""
+    common = (runs.data, "--user-dir", corpus.USER_DIR, "--path", runs.rnnsearch / "checkpoint1.pt")
+    long = "bee ant " * 600
+    refused(
+        "line that begins with 'bee ant bee ant bee' has 1201", "fairseq-interactive", *common, stdin=f"ant\n{long}\n"
+    )
+    refused("test.xx-yy has 7 symbols in its source", "fairseq-generate", *common, "--max-tokens", "5")
+
+
+def test_language_models(runs, refused):
+    path = runs.rnnsearch / "checkpoint1.pt"
+    common = (runs.data, "--user-dir", corpus.USER_DIR, "--path", path, "--lm-path", path)
+    refused("is read by fairseq-generate alone", "fairseq-interactive", *common, stdin="ant\n")
+    refused("is no language model, but a AttentionRNNModel", "fairseq-generate", *common, "--batch-size", "8")
+
+
+def parsed(data, *more):
+    parser = options.get_interactive_generation_parser()
+    return options.parse_args_and_arch(parser, [str(data), "--path", "model.pt", *more])
+
+
+def test_tokenizers_get_their_languages(binarised):
+    cfg = convert_namespace_to_omegaconf(parsed(binarised, "--tokenizer", "moses"))
+    assert (cfg.tokenizer.source_lang, cfg.tokenizer.target_lang) == ("xx", "yy")
+
+
+@pytest.mark.parametrize("more, message", [
+    (("--bpe", "subword_nmt"), "--bpe subword_nmt needs --bpe-codes"),
+    (("--bpe", "fastbpe"), "--bpe fastbpe needs --bpe-codes"),
+    (("--bpe", "sentencepiece"), "--bpe sentencepiece needs --sentencepiece-model"),
+    (("--bpe", "characters"), "--bpe characters has no configuration"),
+    (("--left-pad-source", "False"), "a switch takes no True or False"),
+    (("--no-such-option", "1"), "unrecognized arguments: --no-such-option 1\n"),
+])  # fmt: skip
+def test_what_a_command_line_lacks_is_asked_for(binarised, capsys, more, message):
+    with pytest.raises(SystemExit):
+        parsed(binarised, *more)
+    assert message in capsys.readouterr().err
+
+
+def test_a_tokenizer_without_languages_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        parsed(tmp_path, "--tokenizer", "moses")
+    assert "--tokenizer moses: which languages" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"ant 3\nant 7\n", "line 2: the word ant is there already"),
+    (b"ant 3\n<pad> 7\n", "line 2: the word <pad> is there already, or a symbol of fairseq's"),
+    (b"ant 3\nbee\n", "line 2: not a word and its count"),
+    (b"ant 3\nbee many\n", "line 2: not a word and its count"),
+    (b"ant 3\n\xff 7\n", "line 2: not UTF-8"),
+])  # fmt: skip
+def test_dictionaries_that_fairseq_cannot_read(folder, content, message):
+    """The first is what fairseq-preprocess writes of a --srcdict with ``#fairseq:overwrite``."""
+    (folder / "dict.yy.txt").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=f"dict.yy.txt, {message}"):
+        load_split(folder)
+
+
+def test_an_overwritten_word_is_read(tmp_path):
+    path = tmp_path / "dict.txt"
+    path.write_text("ant 3\nant 7 #fairseq:overwrite\n")
+    check_dictionary(str(path))
+    assert Dictionary.load(str(path)).index("ant") == 5
+
+
+def test_the_best_of_another_folder_is_not_waited_for(runs, tmp_path):
+    """One score better than all that follow, in the checkpoint from which a training goes on elsewhere."""
+    state = load(runs.rnnsearch / "checkpoint1.pt")
+    state["extra_state"]["best"] = 0.0
+    torch.save(state, tmp_path / "start.pt")
+    more = ("--restore-file", tmp_path / "start.pt", "--max-update", "16")
+    corpus.train_here(*corpus.train_arguments(runs.data, tmp_path / "run", *more))
+    assert (tmp_path / "run" / "checkpoint_best.pt").exists()
+
+
+def test_a_folder_that_was_deleted(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    os.rmdir(tmp_path / "gone")
+    with pytest.raises(ImportError, match="the folder in which this was started has been deleted"):
+        check_environment()
+
+
+PLUGIN = """
+from fairseq.criterions import register_criterion
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
+
+@register_criterion("{name}", dataclass=CrossEntropyCriterionConfig)
+class Criterion{number}(CrossEntropyCriterion):
+    pass
+"""
+BOTH = """
+from argparse import Namespace
+
+import fairseq_attnvariants
+from fairseq.utils import import_user_module
+
+import_user_module(Namespace(user_dir={other!r}))
+"""
+
+
+def test_two_plugins_at_a_time(binarised, tmp_path):
+    """As docs/messages.md shows it: one folder imports this package and another's folder."""
+    for number, name in enumerate(("mine", "theirs")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(PLUGIN.format(name=name, number=number))
+    with open(tmp_path / "mine" / "__init__.py", "a") as own:
+        own.write(BOTH.format(other=str(tmp_path / "theirs")))
+    for name in ("mine", "theirs"):
+        arguments = corpus.train_arguments(binarised, tmp_path / "run", "--max-update", "1", "--criterion", name)
+        arguments[arguments.index(corpus.USER_DIR)] = str(tmp_path / "mine")
+        corpus.run("fairseq-train", *arguments, "--no-save")
