@@ -52,6 +52,16 @@ def test_what_is_tied_stays_tied():
     assert found["other"] is not found["embed"] and torch.equal(found["other"], found["embed"])
 
 
+def test_what_only_some_tie_has_means_of_its_own():
+    """The last of a training that was made to share embeddings, or one that was averaged before."""
+    matrix = torch.full((2, 2), 3.0)
+    first = {"embed": torch.full((2, 2), 1.0), "project": torch.full((2, 2), 5.0)}
+    tied = {"embed": matrix, "project": matrix}
+    for states in ([first, tied], [tied, first]):
+        found = mean(states)
+        assert found["embed"].unique().tolist() == [2] and found["project"].unique().tolist() == [4]
+
+
 def test_the_last_are_chosen_by_number(runs):
     assert names(last(str(runs.rnnsearch), 2, "epochs")) == ["checkpoint2.pt", "checkpoint1.pt"]
     assert names(last(str(runs.rnnsearch), 2, "updates")) == ["checkpoint_2_20.pt", "checkpoint_1_10.pt"]

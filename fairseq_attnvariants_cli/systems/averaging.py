@@ -65,14 +65,14 @@ def is_number(tensor: Tensor) -> bool:
 def mean(states: Sequence[Dict[str, Tensor]]) -> Dict[str, Tensor]:
     """The mean of each parameter, computed in float64; integers and truth values are taken from the last.
 
-    What is tied in the last stays tied.
+    What is tied in all of them stays tied.
     """
     result = dict(states[-1])
     means: Dict[Any, Tensor] = {}
     for name, last in states[-1].items():
         if not is_number(last):
             continue
-        held = last.data_ptr(), last.shape, last.stride(), last.dtype
+        held = tuple((state[name].data_ptr(), last.shape, state[name].stride(), last.dtype) for state in states)
         if held not in means:
             total = torch.zeros_like(last, dtype=torch.promote_types(last.dtype, torch.float64))
             for state in states:
