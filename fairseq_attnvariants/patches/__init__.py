@@ -17,6 +17,7 @@ def patch_fairseq() -> None:
     from .messages.overrides import guard_overrides
     from .messages.sampling import guard_sampling
     from .training.alignments import guard_alignments
+    from .training.batches import guard_batches
     from .training.plateau import guard_plateau
     from .training.resuming import guard_training
     from .transformer import allow_padding_masks
@@ -28,6 +29,7 @@ def patch_fairseq() -> None:
     guard_archives()
     guard_arguments()
     guard_data()
+    guard_batches()
     guard_evaluation()
     guard_names()
     guard_overrides()

@@ -1,0 +1,94 @@
+"""A training that goes on within an epoch gets the batches that it has not had yet, all of them.
+
+Stock fairseq counts the batches of an epoch and goes on at that number.  With ``--skip-remainder-batch`` it counts
+those that are left as if they were all; with another ``--update-freq`` it loses the last and repeats the epoch; with
+batches made in another way (``--batch-size``, ``--max-tokens``, data, seed, number of processes) the number means
+other sentences.  And in an epoch after ``--curriculum`` it shuffles only if it went on from a checkpoint there.
+"""
+
+import functools
+import logging
+import pickle
+import zlib
+from typing import Any, Dict
+
+from fairseq.data.iterators import CountingIterator, EpochBatchIterator, GroupedIterator, _chunk_iterator
+
+logger = logging.getLogger(__name__)
+
+
+def guard_batches() -> None:
+    """Wrap the iterators' counting, and what they save."""
+    begin, save, restore = (
+        getattr(EpochBatchIterator, name) for name in ("_get_iterator_for_epoch", "state_dict", "load_state_dict")
+    )
+
+    @functools.wraps(begin)
+    def get_iterator_for_epoch(self, epoch, shuffle, fix_batches_to_gpus=False, offset=0):
+        if self.dataloader is not None:
+            self.batch_sampler.shuffle = shuffle  # it is kept from epoch to epoch
+        skip, self.skip_remainder_batch = self.skip_remainder_batch, False
+        try:
+            batches = begin(self, epoch, shuffle, fix_batches_to_gpus, offset)
+        finally:
+            self.skip_remainder_batch = skip
+        if skip and batches is not None and not 0 < offset >= len(batches) - 1:
+            batches.take(len(batches) - 1)
+        return batches
+
+    @functools.wraps(save)
+    def state_dict(self):
+        return {**save(self), "batches": batches_of(self)}
+
+    @functools.wraps(restore)
+    def load_state_dict(self, state_dict):
+        done = state_dict.get("iterations_in_epoch", 0)
+        now = batches_of(self)
+        if done and (state_dict.get("batches", now) != now or done >= len(self)):
+            logger.warning(
+                f"the batches of epoch {state_dict['epoch']} are not those of the checkpoint, such as with another "
+                "--batch-size: the epoch begins anew, so that no sentence is left out"
+            )
+            state_dict = {**state_dict, "iterations_in_epoch": 0}
+        restore(self, state_dict)
+
+    EpochBatchIterator._get_iterator_for_epoch = get_iterator_for_epoch
+    EpochBatchIterator.state_dict = state_dict
+    EpochBatchIterator.load_state_dict = load_state_dict
+    GroupedIterator.__init__ = group
+
+
+def batches_of(iterator: EpochBatchIterator) -> Dict[str, Any]:
+    """What the order of an epoch's batches follows from: their sentences by a checksum, the seed, the processes."""
+    batches = iterator.frozen_batches
+    made = getattr(iterator, "_checksum", None)
+    if made is None or made[0] is not batches:
+        total = 0
+        for batch in batches:
+            total = zlib.crc32(pickle.dumps(batch), total)
+        made = iterator._checksum = batches, total
+    return {"checksum": made[1], "seed": iterator.seed, "processes": iterator.num_shards}
+
+
+def group(self, iterable: CountingIterator, chunk_size: int, skip_remainder_batch: bool = False) -> None:
+    """In the place of ``GroupedIterator.__init__``: groups of the batches that are left, wherever they begin.
+
+    Raises:
+        ValueError: ``--skip-remainder-batch`` leaves none of a whole epoch.
+    """
+    done = getattr(iterable, "n", 0)
+    left = len(iterable) - done
+    skip_remainder_batch &= not (done and left < chunk_size)  # an epoch that goes on has one update at least
+    groups = left // chunk_size if skip_remainder_batch else -(-left // chunk_size)
+    if skip_remainder_batch:
+        if not groups and not done:
+            raise ValueError(
+                f"--skip-remainder-batch leaves out the last batch and the last group of --update-freq {chunk_size}, "
+                "and an epoch has no others: leave it out, or use smaller batches"
+            )
+        iterable.take(done + groups * chunk_size)
+    start = -(-done // chunk_size)
+    batches = _chunk_iterator(iterable, chunk_size, skip_remainder_batch)
+    CountingIterator.__init__(self, batches, start=start, total=start + groups)
+    self.chunk_size = chunk_size
+    logger.info(f"{groups} updates to the end of the epoch")

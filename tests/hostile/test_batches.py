@@ -1,0 +1,80 @@
+"""A training that goes on within an epoch has the batches that it would have had, and every sentence once."""
+
+import corpus
+import pytest
+from fairseq.trainer import Trainer
+
+from fairseq_attnvariants.patches.loading.checkpoints import load
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+
+CASES = {
+    "plain": [],
+    "skip_remainder_batch": ["--skip-remainder-batch"],
+    "groups": ["--skip-remainder-batch", "--update-freq", "2"],
+    "update_freq": ["--update-freq", "1,2"],
+    "curriculum": ["--curriculum", "1"],
+    "shards": [],
+    "languages": ["--task", "translation_multi_simple_epoch", "--lang-pairs", "xx-yy", "--langs", "xx,yy"],
+}
+
+
+@pytest.fixture
+def train(runs, monkeypatch):
+    """Train, and return the sentences of every batch; 15 of them are an epoch."""
+    step, batches = Trainer.train_step, []
+
+    def noted(self, samples, *more):
+        batches.extend(sample["id"].tolist() for sample in samples)
+        return step(self, samples, *more)
+
+    monkeypatch.setattr(Trainer, "train_step", noted)
+
+    def run(folder, *more, data=runs.data):
+        batches.clear()
+        corpus.train_here(*corpus.train_arguments(data, folder, "--disable-validation", *more))
+        return [*batches]
+
+    return run
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stopped_and_whole_have_the_same_batches(runs, train, tmp_path, case):
+    data = f"{runs.data}:{runs.data}" if case == "shards" else runs.data
+    more = ["--max-epoch", "3", *CASES[case]]
+    whole = train(tmp_path / "whole", *more, data=data)
+    stopped = []
+    for updates in (4, 12, 20, 0):
+        stopped += train(tmp_path / "stopped", *more, "--max-update", updates, data=data)
+    assert stopped == whole
+    one, other = (load(tmp_path / folder / "checkpoint_last.pt")["model"] for folder in ("whole", "stopped"))
+    assert all(one[name].equal(other[name]) for name in one)
+
+
+def test_an_epoch_after_the_curriculum_is_shuffled(train, tmp_path):
+    batches = train(tmp_path, "--curriculum", "1", "--max-epoch", "2")
+    half = len(batches) // 2
+    assert batches[:half] != batches[half:] and sorted(batches[:half]) == sorted(batches[half:])
+
+
+@pytest.mark.parametrize("more", [["--batch-size", "4"], ["--batch-size", "40"], ["--seed", "6"]], ids=" ".join)
+def test_with_other_batches_an_epoch_begins_anew(train, tmp_path, caplog, more):
+    """Stock fairseq leaves out as many of the new batches as there were of the former."""
+    done = train(tmp_path, "--max-update", "6")
+    batches = train(tmp_path, "--max-epoch", "1", *more)
+    assert done and sorted(sum(batches, [])) == [*range(120)]
+    assert "the epoch begins anew" in caplog.text
+
+
+@pytest.mark.parametrize("more", [[], ["--skip-remainder-batch"]], ids=["all", "skip"])
+def test_with_another_update_freq_every_batch_comes_once(train, tmp_path, more):
+    first = train(tmp_path, "--max-update", "5")
+    then = train(tmp_path, "--max-epoch", "1", "--update-freq", "2", *more)
+    sentences = sum(first + then, [])  # of 15 batches the last, and what is half a group
+    assert len(sentences) == len(set(sentences)) and len(first + then) == (13 if more else 15)
+
+
+def test_an_epoch_without_a_batch_is_refused(train, tmp_path):
+    with pytest.raises(ValueError, match="^--skip-remainder-batch leaves out the last batch"):
+        train(tmp_path, "--skip-remainder-batch", "--batch-size", "200")
+    assert not list(tmp_path.glob("*.pt"))
