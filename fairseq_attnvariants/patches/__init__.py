@@ -20,6 +20,7 @@ def patch_fairseq() -> None:
     from .training.batches import guard_batches
     from .training.plateau import guard_plateau
     from .training.resuming import guard_training
+    from .training.validation import guard_validation
     from .transformer import allow_padding_masks
 
     allow_padding_masks()
@@ -36,3 +37,4 @@ def patch_fairseq() -> None:
     guard_plateau()
     guard_sampling()
     guard_training()
+    guard_validation()

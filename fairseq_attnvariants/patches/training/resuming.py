@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from copy import copy as shallow_copy
-from typing import Mapping
+from typing import Optional, Tuple
 
 from fairseq import checkpoint_utils
 from fairseq.data.iterators import BackgroundConsumer
@@ -31,7 +31,10 @@ from fairseq.nan_detector import NanDetector
 from ..loading.checkpoints import load_checkpoint as read_checkpoint
 from ..loading.damage import is_whole
 from ..messages.data import check_texts
+from .lock import lock
 from .plateau import see_last_loss
+from .restoring import LAST, check_start, compare_options, other_scheduler, start_of
+from .validation import check_validation
 
 logger = logging.getLogger(__name__)
 
@@ -67,26 +70,36 @@ def guard_training() -> None:
     @functools.wraps(load)
     def load_checkpoint(cfg, trainer, **options):
         forget_last_training()
-        if cfg.restore_file == "checkpoint_last.pt" and trainer.data_parallel_rank == 0:
+        first = trainer.data_parallel_rank == 0
+        if first and not cfg.no_save:
+            lock(cfg.save_dir, trainer)
+        if first and cfg.restore_file == LAST:
             mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
+        check_start(cfg, trainer.checkpoint_suffix)
+        option, path = start_of(cfg, trainer.checkpoint_suffix)
         try:
             state, epochs = load(cfg, trainer, **options)
         except Exception as error:
             if isinstance(error.__context__, ValueError):  # a refusal of the model's, which fairseq hides
                 advice = "please ensure that the architectures match."
                 raise ValueError(str(error).replace(advice, str(error.__context__))) from error
+            if reason := other_scheduler(error, trainer):
+                raise ValueError(f"{path}: {reason}") from error
             raise
-        if trainer.data_parallel_rank == 0:
-            compare_part_args(cfg, trainer.get_model(), trainer.checkpoint_suffix)
+        if first and os.path.isfile(path):
+            compare_options(cfg, trainer.get_model(), path, read_checkpoint(path).get("cfg") or {})
         check_texts(trainer)
         check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
         forget_absent_best(cfg.save_dir, trainer.checkpoint_suffix)
-        without_optimizer(cfg, trainer)
+        if not (option or cfg.reset_optimizer):
+            without_optimizer(trainer)
         see_last_loss(cfg, trainer, state, epochs)
         optimization = trainer.cfg.optimization
         if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
             logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
             optimization.max_epoch = -1  # fairseq looks at max_update only after an update
+        else:
+            check_validation(trainer)
         return state, epochs
 
     detect = NanDetector.__init__
@@ -112,23 +125,6 @@ def check_parts(model, criterion, device) -> None:
         criterion.check_model(model)
     if hasattr(model, "before_training"):
         model.before_training(device, with_costs)
-
-
-def compare_part_args(cfg, model, suffix: str = "") -> None:
-    """Warn where a training goes on with other options of parts than its checkpoint has, which load all the same."""
-    now = getattr(getattr(model, "cfg", None), "part_args", None)
-    last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
-    started = [last if cfg.restore_file == "checkpoint_last.pt" else cfg.restore_file, cfg.finetune_from_model]
-    path = next((path for path in started if path and os.path.isfile(path)), None)
-    if now is None or path is None:
-        return
-    stored = (read_checkpoint(path).get("cfg") or {}).get("model")
-    before = stored.get("part_args") if isinstance(stored, Mapping) else getattr(stored, "part_args", None)
-    if before is not None and before != now:
-        logger.warning(
-            f"{path} was trained with --part-args {before!r}, and this training goes on with {now!r}: give the former "
-            "to go on as before"
-        )
 
 
 def stop_loading(seconds: float = 5) -> None:
@@ -160,20 +156,19 @@ def forget_absent_best(folder: str, suffix: str = "") -> None:
         vars(checkpoint_utils.save_checkpoint).pop("best", None)
 
 
-def without_optimizer(cfg, trainer) -> None:
+def without_optimizer(trainer) -> None:
     """Count on from a checkpoint of ``--no-save-optimizer-state``, which fairseq takes for one of no updates."""
     history = trainer._optim_history or [{}]
     updates = history[-1].get("num_updates", 0)
-    resumed = cfg.restore_file == "checkpoint_last.pt" and not (cfg.finetune_from_model or cfg.reset_optimizer)
-    if resumed and updates > trainer.get_num_updates():
+    if updates > trainer.get_num_updates():
         logger.warning("checkpoint_last.pt holds no state of the optimizer, which starts anew")
         trainer.set_num_updates(updates)
 
 
 def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
-    """Put the newest complete checkpoint in the place of a ``checkpoint_last.pt`` that is damaged or cut off.
+    """Replace a ``checkpoint_last.pt`` that is damaged or cut off by the complete checkpoint of the most updates.
 
-    Only those count that a training can go on from: of parameters as ``model`` has them, and with an optimizer's state.
+    Only those count that a training saved, of parameters as ``model`` has them.
 
     Raises:
         ValueError: there is no complete one.
@@ -182,22 +177,26 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
     if not os.path.isfile(last) or is_whole(last):
         return
     paths = glob.glob(os.path.join(glob.escape(folder), f"checkpoint*{suffix}.pt"))
-    complete = sorted((path for path in paths if _goes_on(path, model)), key=os.path.getmtime)
+    complete = {path: place for path in paths if (place := _place(path, model)) is not None}
     if not complete:
         raise ValueError(
-            f"{last} is damaged or cut off, and {folder} has no whole one of this model with the optimizer's state: "
+            f"{last} is damaged or cut off, and {folder} has no whole one of this model that a training saved: "
             "remove it to start anew, or name another by --restore-file"
         )
-    logger.warning(f"{last} is damaged or cut off: going on from {complete[-1]}, the newest complete checkpoint")
-    PathManager.copy(complete[-1], last, overwrite=True)
+    newest = max(complete, key=lambda path: complete[path])
+    logger.warning(f"{last} is damaged or cut off: going on from {newest}, the newest complete checkpoint")
+    PathManager.copy(newest, last, overwrite=True)
 
 
-def _goes_on(path: str, model: BaseFairseqModel) -> bool:
+def _place(path: str, model: BaseFairseqModel) -> Optional[Tuple[int, bool]]:
+    """The updates of a checkpoint, and whether it has an optimizer's state; None if a training cannot go on from it."""
     try:
         state = read_checkpoint(path) if is_whole(path) else {}
         saved = dict(state.get("model", {}))
         shallow_copy(model).upgrade_state_dict(saved)  # to the names of today; how the model is to start it still knows
+        updates = state["optimizer_history"][-1]["num_updates"]
+        by_training = "val_loss" in state["extra_state"]  # an average has none
     except Exception:  # noqa: BLE001 - another model's may fail anyhow
-        return False
+        return None
     sizes = [{name: value.shape for name, value in values.items()} for values in (saved, model.state_dict())]
-    return bool(state.get("last_optimizer_state")) and sizes[0] == sizes[1]
+    return (updates, bool(state.get("last_optimizer_state"))) if by_training and sizes[0] == sizes[1] else None

@@ -1,0 +1,85 @@
+"""What a training starts from is there, and fits its options.
+
+Stock fairseq trains from scratch where the file of ``--restore-file`` is missing, ends in a ``KeyError`` where the
+checkpoint has another learning rate scheduler, and compares new scores with the best one of another metric.
+"""
+
+import logging
+import os
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+
+logger = logging.getLogger(__name__)
+
+LAST = "checkpoint_last.pt"  # the default of --restore-file
+
+
+def start_of(cfg: Any, suffix: str = "") -> Tuple[str, str]:
+    """The option that names the checkpoint to start from, and its path; no option for the folder's last one.
+
+    Args:
+        cfg: the ``checkpoint`` section.
+        suffix: what a process adds to the names of its checkpoints.
+    """
+    if cfg.restore_file != LAST:
+        return "--restore-file", cfg.restore_file.replace(".pt", f"{suffix}.pt")
+    last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
+    if not PathManager.exists(last):
+        for option in ("continue_once", "finetune_from_model"):
+            if getattr(cfg, option, None) is not None:
+                return f"--{option.replace('_', '-')}", getattr(cfg, option)
+    return "", last
+
+
+def check_start(cfg: Any, suffix: str = "") -> None:
+    """Refuse to start from a file that is not there.
+
+    Raises:
+        ValueError: naming the option and the file.
+    """
+    option, path = start_of(cfg, suffix)
+    if cfg.finetune_from_model and option == "--restore-file":
+        raise ValueError("--finetune-from-model and --restore-file both say where to start: leave one of them out")
+    if option and not PathManager.isfile(path):
+        here = f" in {os.getcwd()}; hydra changes the folder, so give it an absolute path"
+        raise ValueError(f"{option} {path}: there is no such file{'' if os.path.isabs(path) else here}")
+
+
+def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
+    """Why the state of a learning rate scheduler could not be loaded, if it is of another kind of scheduler."""
+    stored = (trainer._optim_history or [{}])[-1].get("lr_scheduler_state", {})
+    missing = trainer.lr_scheduler.state_dict().keys() - stored.keys()
+    if not (isinstance(error, KeyError) and error.args[0] in missing):
+        return None
+    return (
+        f"the checkpoint has the state of another --lr-scheduler than {trainer.cfg.lr_scheduler._name}: give the "
+        "former, or --reset-lr-scheduler to start this one anew"
+    )
+
+
+def compare_options(cfg: Any, model: Any, path: str, stored: Mapping[str, Any]) -> None:
+    """Warn of options that differ from a checkpoint's and load all the same: those of parts, and the best metric.
+
+    The best score of another metric is forgotten.
+    """
+    now, before = getattr(getattr(model, "cfg", None), "part_args", None), section(stored, "model").get("part_args")
+    if None not in (now, before) and before != now:
+        logger.warning(
+            f"{path} was trained with --part-args {before!r}, and this training goes on with {now!r}: give the former "
+            "to go on as before"
+        )
+    metric, best = section(stored, "checkpoint").get("best_checkpoint_metric"), vars(checkpoint_utils.save_checkpoint)
+    if "best" in best and metric not in (None, cfg.best_checkpoint_metric):
+        del best["best"]
+        logger.warning(
+            f"{path} has the best {metric}, and here --best-checkpoint-metric is {cfg.best_checkpoint_metric}: the "
+            "best checkpoint is chosen anew"
+        )
+
+
+def section(stored: Mapping[str, Any], name: str) -> Dict[str, Any]:
+    """A part of a stored configuration, which is a mapping or, without a dataclass, an ``argparse.Namespace``."""
+    part = stored.get(name) or {}
+    return dict(part if isinstance(part, Mapping) else vars(part))

@@ -1,0 +1,125 @@
+"""What validation will ask for is tried before the first batch, on one sentence of each text.
+
+Stock fairseq validates for the first time when an epoch is over.  A metric that nothing logs, a sentence that is too
+long for ``--max-tokens``, or a wrong option of ``--eval-bleu`` ends the training there, and nothing is saved.  A metric
+of which more is better keeps the worst checkpoint without ``--maximize-best-checkpoint-metric``, in silence.
+"""
+
+import contextlib
+import functools
+import json
+from typing import Any, Dict, Iterator
+
+import torch
+from fairseq.data.data_utils import post_process
+from fairseq.logging import metrics
+from fairseq.tasks.translation import TranslationTask
+
+HIGHER = {"accuracy", "acc", "acc_and_f1", "bleu", "chrf", "f1", "mcc"}
+LOWER = {"loss", "ppl", "wer", "cer", "uer"}
+
+
+def guard_validation() -> None:
+    """Let a translation task look at the options of its BLEU when it builds the model, and score empty translations."""
+    build, reduce = TranslationTask.build_model, TranslationTask.reduce_metrics
+
+    @functools.wraps(build)
+    def build_model(self, *args, **named):
+        if self.cfg.eval_bleu:
+            check_bleu(self.cfg)
+        return build(self, *args, **named)
+
+    @functools.wraps(reduce)
+    def reduce_metrics(self, logging_outputs, criterion):
+        if sum(log.get("_bleu_totals_0", 1) for log in logging_outputs) == 0:
+            # as if there were a word, though hardly one: of no words fairseq logs no BLEU, which is then asked for
+            logging_outputs = [{**log, "_bleu_totals_0": 1e-9} for log in logging_outputs]
+        reduce(self, logging_outputs, criterion)
+
+    TranslationTask.build_model, TranslationTask.reduce_metrics = build_model, reduce_metrics
+
+
+def check_bleu(cfg: Any) -> None:
+    """Refuse options of ``--eval-bleu`` that fairseq could not read.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    for name, example in (("eval_bleu_args", '{"beam": 4}'), ("eval_bleu_detok_args", '{"source_lang": "de"}')):
+        try:
+            known = isinstance(json.loads(getattr(cfg, name)), dict)
+        except (TypeError, ValueError):
+            known = False
+        if not known:
+            raise ValueError(
+                f"--{name.replace('_', '-')} {getattr(cfg, name)}: this is no JSON object; quote it twice, as in "
+                f"--{name.replace('_', '-')} '{example}', or by hydra 'task.{name}=\"{_escaped(example)}\"'"
+            )
+    try:
+        post_process("", cfg.eval_bleu_remove_bpe)
+    except NotImplementedError:
+        raise ValueError(
+            f"--eval-bleu-remove-bpe {cfg.eval_bleu_remove_bpe}: there are no such subwords; they are '@@ ', which is "
+            "what the option alone means, or sentencepiece, by hydra task.eval_bleu_remove_bpe=sentencepiece"
+        ) from None
+
+
+def _escaped(text: str) -> str:
+    return text.replace('"', '\\"')
+
+
+def check_validation(trainer: Any) -> None:
+    """Validate one sentence of each text, and refuse a ``--best-checkpoint-metric`` that is not among its scores.
+
+    Raises:
+        ValueError: validation could not be done, or would choose nothing or the worst; one sentence.
+    """
+    cfg = trainer.cfg
+    if cfg.dataset.disable_validation:
+        return
+    metric, highest = cfg.checkpoint.best_checkpoint_metric, cfg.checkpoint.maximize_best_checkpoint_metric
+    if metric in HIGHER and not highest:
+        raise ValueError(
+            f"--best-checkpoint-metric {metric} is better the higher it is, and the lowest would be kept: add "
+            "--maximize-best-checkpoint-metric"
+        )
+    if highest and (metric in LOWER or metric.endswith("_loss")):
+        raise ValueError(
+            f"--best-checkpoint-metric {metric} is better the lower it is, and the highest would be kept: leave out "
+            "--maximize-best-checkpoint-metric"
+        )
+    for subset in cfg.dataset.valid_subset.split(","):
+        scores = first_scores(trainer, subset)
+        if metric not in scores and not hasattr(trainer.task, "post_validate"):
+            hint = "--eval-bleu logs it" if metric in ("bleu", "chrf") else f"there are {', '.join(sorted(scores))}"
+            raise ValueError(f"--best-checkpoint-metric {metric}: validation of {subset} logs no such value; {hint}")
+
+
+def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
+    """What validation logs of the first sentence of a text; the trainer is afterwards as it was.
+
+    Raises:
+        ValueError: the text does not make batches, or the sentence cannot be validated.
+    """
+    with _as_it_was(trainer), metrics.aggregate(new_root=True) as logged:
+        try:
+            batches = trainer.get_valid_iterator(subset)
+            sentence = batches.collate_fn([batches.dataset[index] for index in batches.frozen_batches[0][:1]])
+            trainer.valid_step(sentence)
+        except AssertionError as error:
+            raise ValueError(f"validation of {subset}: {error}; give a larger --max-tokens-valid") from error
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(f"validation of {subset} ends in {type(error).__name__}: {error}") from error
+        return {name: value for name, value in logged.get_smoothed_values().items() if name[0] != "_"}
+
+
+@contextlib.contextmanager
+def _as_it_was(trainer: Any) -> Iterator[None]:
+    batch, modes = trainer._dummy_batch, {part: part.training for part in (trainer.model, trainer.criterion)}
+    with torch.random.fork_rng(devices=[trainer.device] if trainer.cuda else []):
+        yield
+    trainer._dummy_batch = batch
+    for part, training in modes.items():
+        part.train(training)

@@ -1,0 +1,81 @@
+"""Two trainings do not write to one folder at the same time."""
+
+import fcntl
+import gc
+import multiprocessing
+import os
+import signal
+import time
+
+import corpus
+import pytest
+
+from fairseq_attnvariants.patches.training import lock as locks
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+
+
+class Trainer:
+    """Something that can be referred to weakly."""
+
+
+def fork(function, *arguments):
+    """A process that calls a function and stays; returns when it has."""
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+
+    def stay():
+        kept = function(*arguments)  # noqa: F841
+        ready.set()
+        time.sleep(600)
+
+    process = context.Process(target=stay)
+    process.start()
+    assert ready.wait(60)
+    return process
+
+
+def hold(folder):
+    """What a process that trains in a folder has."""
+    trainer = Trainer()
+    locks.lock(str(folder), trainer)
+    return trainer
+
+
+def test_a_second_training_is_refused_until_the_first_is_gone(runs, tmp_path):
+    other, arguments = fork(hold, tmp_path), corpus.train_arguments(runs.data, tmp_path, "--max-update", "1")
+    with pytest.raises(ValueError, match=rf"another training writes there \(process {other.pid} on .*, since 2"):
+        corpus.train_here(*arguments)
+    assert not list(tmp_path.glob("*.pt"))
+    os.kill(other.pid, signal.SIGKILL)
+    other.join()
+    corpus.train_here(*arguments)
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+def test_one_process_trains_again_and_gives_the_folder_back(runs, tmp_path):
+    for updates in ("1", "2"):
+        corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", updates))
+    gc.collect()  # of the trainer, which a process that trains has for as long as it lives
+    other = fork(hold, tmp_path)
+    other.kill()
+    other.join()
+
+
+def test_a_process_that_loads_data_does_not_keep_it(tmp_path):
+    trainer = hold(tmp_path)
+    child = fork(time.sleep, 0)
+    del trainer
+    hold(tmp_path)
+    child.kill()
+    child.join()
+
+
+@pytest.mark.parametrize("reason", [OSError(37, "No locks available"), PermissionError(13, "Permission denied")])
+def test_a_file_system_without_locks_does_not_stop_a_training(runs, tmp_path, monkeypatch, caplog, reason):
+    def refuse(*arguments):
+        raise reason
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", "1"))
+    assert (tmp_path / "checkpoint_last.pt").exists() and f"no lock ({reason})" in caplog.text

@@ -1,0 +1,95 @@
+"""What a training starts from: a file that is missing, another scheduler or metric, a checkpoint without optimizer."""
+
+import os
+import shutil
+
+import corpus
+import pytest
+
+from fairseq_attnvariants.patches.loading.checkpoints import load
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+
+
+def train(runs, folder, *more):
+    corpus.train_here(*corpus.train_arguments(runs.data, folder, *more))
+    return load(folder / "checkpoint_last.pt")
+
+
+@pytest.mark.parametrize("option", ["--restore-file", "--finetune-from-model", "--continue-once"])
+@pytest.mark.parametrize("kind", ["missing", "relative", "folder"])
+def test_a_file_that_is_not_there_is_no_training_from_scratch(runs, tmp_path, monkeypatch, option, kind):
+    """With hydra paths are often relative, and the folder another one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    path = {"missing": tmp_path / "nothing.pt", "relative": "nothing.pt", "folder": tmp_path / "folder"}[kind]
+    hint = f" in {tmp_path}; hydra changes the folder" if kind == "relative" else "$"
+    with pytest.raises(ValueError, match=f"^{option} {path}: there is no such file{hint}"):
+        train(runs, tmp_path / "run", "--max-update", "1", option, path)
+    assert not list(tmp_path.glob("**/*.pt"))
+
+
+def test_two_files_to_start_from_are_refused(runs, tmp_path):
+    path = runs.rnnsearch / "checkpoint1.pt"
+    with pytest.raises(ValueError, match="^--finetune-from-model and --restore-file both say where to start: leave"):
+        train(runs, tmp_path, "--max-update", "1", "--restore-file", path, "--finetune-from-model", path)
+
+
+@pytest.mark.parametrize("scheduler", ["reduce_lr_on_plateau", "inverse_sqrt"])
+def test_another_scheduler_is_refused_by_name(runs, tmp_path, scheduler):
+    train(runs, tmp_path, "--max-update", "1")
+    content = (tmp_path / "checkpoint_last.pt").read_bytes()
+    more = ("--max-update", "2", "--lr-scheduler", scheduler)
+    with pytest.raises(ValueError, match=f"checkpoint_last.pt: .* than {scheduler}: .*--reset-lr-scheduler"):
+        train(runs, tmp_path, *more)
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == content
+    assert train(runs, tmp_path, *more, "--reset-lr-scheduler")["optimizer_history"][-1]["num_updates"] == 2
+
+
+@pytest.mark.parametrize(
+    "more, option",
+    [(["--optimizer", "nag"], "Optimizer"), (["--criterion", "label_smoothed_cross_entropy"], "Criterion")],
+)
+def test_another_optimizer_or_criterion_is_refused_by_name(runs, tmp_path, more, option):
+    """By stock fairseq, in a sentence."""
+    train(runs, tmp_path, "--max-update", "1")
+    with pytest.raises(AssertionError, match=rf"^{option} does not match; please reset the optimizer \(--reset-optim"):
+        train(runs, tmp_path, "--max-update", "2", *more)
+
+
+def test_the_best_score_of_another_metric_is_forgotten(runs, tmp_path, caplog):
+    before = train(runs, tmp_path, "--max-update", "1")["extra_state"]
+    after = train(runs, tmp_path, "--max-update", "2", "--best-checkpoint-metric", "ppl")["extra_state"]
+    assert before["best"] == before["val_loss"] < after["best"] == after["val_loss"]
+    assert load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"] == after["val_loss"]
+    assert "has the best loss, and here --best-checkpoint-metric is ppl" in caplog.text
+
+
+def test_a_repeated_finetuning_without_the_optimizer_changes_nothing(runs, tmp_path):
+    more = ("--finetune-from-model", runs.rnnsearch / "checkpoint1.pt", "--no-save-optimizer-state", "--max-update", 3)
+    once = train(runs, tmp_path, *more)
+    content = (tmp_path / "checkpoint_last.pt").read_bytes()
+    train(runs, tmp_path, *more)
+    assert once["optimizer_history"][-1]["num_updates"] == 3
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == content
+
+
+def test_a_cut_off_checkpoint_without_the_optimizer_is_replaced(runs, tmp_path, caplog):
+    more = ("--max-epoch", "2", "--no-save-optimizer-state")
+    train(runs, tmp_path, "--max-epoch", "1", *more[2:])
+    updates = load(tmp_path / "checkpoint1.pt")["optimizer_history"][-1]["num_updates"]
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes(last.read_bytes()[:1000])
+    assert train(runs, tmp_path, *more)["optimizer_history"][-1]["num_updates"] == 2 * updates
+    assert "damaged or cut off: going on from" in caplog.text
+
+
+def test_the_newest_checkpoint_is_that_of_the_most_updates(runs, tmp_path, caplog):
+    """Whatever its date, which a copy of the folder changes."""
+    for name in ("checkpoint1.pt", "checkpoint2.pt"):
+        shutil.copy(runs.rnnsearch / name, tmp_path)
+    os.utime(tmp_path / "checkpoint2.pt", (0, 0))
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK")
+    state = train(runs, tmp_path, "--max-epoch", "2")
+    assert state["extra_state"]["train_iterator"]["epoch"] == 3
+    assert f"going on from {tmp_path / 'checkpoint2.pt'}, the newest complete checkpoint" in caplog.text

@@ -1,0 +1,49 @@
+"""What stock fairseq finds out when an epoch is over, and then saves nothing, is refused before the first batch."""
+
+import corpus
+import pytest
+
+from fairseq_attnvariants.patches.loading.checkpoints import load
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+
+HIGHEST = "--maximize-best-checkpoint-metric"
+REFUSED = {
+    "no BLEU": (["--best-checkpoint-metric", "bleu", HIGHEST], "metric bleu: .* no such value; --eval-bleu logs it"),
+    "no chrF": (["--best-checkpoint-metric", "chrf", HIGHEST], "metric chrf: .* no such value; --eval-bleu logs it"),
+    "no such metric": (["--best-checkpoint-metric", "nll"], "metric nll: .* there are bsz, loss, nll_loss, ppl"),
+    "the worst BLEU": (["--eval-bleu", "--best-checkpoint-metric", "bleu"], f"would be kept: add {HIGHEST}$"),
+    "the worst loss": ([HIGHEST], f"loss is better the lower it is, .* leave out {HIGHEST}$"),
+    "no JSON": (["--eval-bleu", "--eval-bleu-args", "{beam: 4}"], "--eval-bleu-args {beam: 4}: this is no JSON object"),
+    "no object": (["--eval-bleu", "--eval-bleu-args", "4"], "--eval-bleu-args 4: this is no JSON object"),
+    "no JSON of the tokenizer": (["--eval-bleu", "--eval-bleu-detok-args", "de"], "--eval-bleu-detok-args de: this is"),
+    "no subwords": (["--eval-bleu", "--eval-bleu-remove-bpe=true"], "--eval-bleu-remove-bpe true: there are no such"),
+    "another search": (["--eval-bleu", "--eval-bleu-args", '{"lenpen": "1"}'], "validation of valid ends in TypeError"),
+    "more tokens": (["--max-tokens-valid", "3"], "validation of valid: .*give a larger --max-tokens-valid"),
+    "longer sentences": (["--max-source-positions", "3"], "validation of valid .*skip-invalid-size-inputs-valid-test"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_validation_cannot_do_is_refused_before_the_first_batch(runs, tmp_path, kind):
+    more, reason = REFUSED[kind]
+    smoothed = ("--criterion", "label_smoothed_cross_entropy", "--max-update", "2")
+    with pytest.raises(ValueError, match=reason):
+        corpus.train_here(*corpus.train_arguments(runs.data, tmp_path / "run", *smoothed, *more))
+    assert not list(tmp_path.glob("**/*.pt"))
+
+
+def test_the_trial_changes_nothing(runs, tmp_path):
+    """Sampled translations draw random numbers, and dropout of the first update draws the same ones as without."""
+    bleu = ("--eval-bleu", "--eval-bleu-args", '{"sampling": true, "beam": 1}')
+    for folder, more in (("with", bleu), ("without", ("--disable-validation",))):
+        corpus.train_here(*corpus.train_arguments(runs.data, tmp_path / folder, "--max-update", "2", *more))
+    one, other = (load(tmp_path / folder / "checkpoint_last.pt")["model"] for folder in ("with", "without"))
+    assert all(one[name].equal(other[name]) for name in one)
+
+
+def test_empty_translations_have_a_bleu_of_0(runs, tmp_path):
+    """Stock fairseq logs none, and asks for it."""
+    empty = ("--eval-bleu", "--eval-bleu-args", '{"max_len_b": 0, "min_len": 0}', "--best-checkpoint-metric", "bleu")
+    corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", "2", *empty, HIGHEST))
+    assert load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"] == 0
