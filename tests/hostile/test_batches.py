@@ -68,10 +68,10 @@ def test_with_other_batches_an_epoch_begins_anew(train, tmp_path, caplog, more):
 
 @pytest.mark.parametrize("more", [[], ["--skip-remainder-batch"]], ids=["all", "skip"])
 def test_with_another_update_freq_every_batch_comes_once(train, tmp_path, more):
-    first = train(tmp_path, "--max-update", "5")
-    then = train(tmp_path, "--max-epoch", "1", "--update-freq", "2", *more)
-    sentences = sum(first + then, [])  # of 15 batches the last, and what is half a group
-    assert len(sentences) == len(set(sentences)) and len(first + then) == (13 if more else 15)
+    first = train(tmp_path, "--max-update", "6")
+    then = train(tmp_path, "--max-epoch", "1", "--update-freq", "4", *more)
+    sentences = sum(first + then, [])
+    assert len(sentences) == len(set(sentences)) and len(first + then) == (14 if more else 15)
 
 
 def test_an_epoch_without_a_batch_is_refused(train, tmp_path):

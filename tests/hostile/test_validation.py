@@ -19,7 +19,17 @@ REFUSED = {
     "no JSON of the tokenizer": (["--eval-bleu", "--eval-bleu-detok-args", "de"], "--eval-bleu-detok-args de: this is"),
     "no subwords": (["--eval-bleu", "--eval-bleu-remove-bpe=true"], "--eval-bleu-remove-bpe true: there are no such"),
     "another search": (["--eval-bleu", "--eval-bleu-args", '{"lenpen": "1"}'], "validation of valid ends in TypeError"),
-    "more tokens": (["--max-tokens-valid", "3"], "validation of valid: .*give a larger --max-tokens-valid"),
+    "no interval": (["--save-interval", "0"], "^--save-interval 0: an interval is 1 or above"),
+    "no interval of validation": (["--validate-interval", "0"], "^--validate-interval 0: an interval is 1 or above"),
+    "no scores to be patient": (["--patience", "2", "--disable-validation"], "^--patience waits for scores"),
+    "no scores for the rate": (
+        ["--lr-scheduler", "reduce_lr_on_plateau", "--disable-validation"],
+        "^--lr-scheduler reduce_lr_on_plateau waits for scores",
+    ),
+    "more tokens": (
+        ["--max-tokens-valid", "3"],
+        "validation of valid .*max_tokens.*; give a larger --max-tokens-valid$",
+    ),
     "longer sentences": (["--max-source-positions", "3"], "validation of valid .*skip-invalid-size-inputs-valid-test"),
 }
 

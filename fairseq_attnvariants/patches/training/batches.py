@@ -25,7 +25,7 @@ def guard_batches() -> None:
 
     @functools.wraps(begin)
     def get_iterator_for_epoch(self, epoch, shuffle, fix_batches_to_gpus=False, offset=0):
-        if self.dataloader is not None:
+        if getattr(self, "dataloader", None) is not None:
             self.batch_sampler.shuffle = shuffle  # it is kept from epoch to epoch
         skip, self.skip_remainder_batch = self.skip_remainder_batch, False
         try:

@@ -17,6 +17,12 @@ from fairseq.tasks.translation import TranslationTask
 
 HIGHER = {"accuracy", "acc", "acc_and_f1", "bleu", "chrf", "f1", "mcc"}
 LOWER = {"loss", "ppl", "wer", "cer", "uer"}
+# by which fairseq divides when an epoch is over, or when it has saved
+INTERVALS = (
+    ("checkpoint", "save_interval"),
+    ("checkpoint", "keep_interval_updates_pattern"),
+    ("dataset", "validate_interval"),
+)
 
 
 def guard_validation() -> None:
@@ -68,13 +74,19 @@ def _escaped(text: str) -> str:
     return text.replace('"', '\\"')
 
 
-def check_validation(trainer: Any) -> None:
-    """Validate one sentence of each text, and refuse a ``--best-checkpoint-metric`` that is not among its scores.
+def check_options(cfg: Any) -> None:
+    """Refuse options that stock fairseq reads when an epoch is over, and that cannot be meant.
 
     Raises:
-        ValueError: validation could not be done, or would choose nothing or the worst; one sentence.
+        ValueError: an interval is 0, something waits for scores that there are not, or the worst would be kept.
     """
-    cfg = trainer.cfg
+    for section, option in INTERVALS:
+        if cfg[section][option] == 0:
+            raise ValueError(f"--{option.replace('_', '-')} 0: an interval is 1 or above")
+    plateau = cfg.lr_scheduler._name == "reduce_lr_on_plateau"
+    waiting = "--lr-scheduler reduce_lr_on_plateau" if plateau else "--patience" if cfg.checkpoint.patience > 0 else ""
+    if cfg.dataset.disable_validation and waiting:
+        raise ValueError(f"{waiting} waits for scores, and with --disable-validation there are none: leave one out")
     if cfg.dataset.disable_validation:
         return
     metric, highest = cfg.checkpoint.best_checkpoint_metric, cfg.checkpoint.maximize_best_checkpoint_metric
@@ -88,6 +100,18 @@ def check_validation(trainer: Any) -> None:
             f"--best-checkpoint-metric {metric} is better the lower it is, and the highest would be kept: leave out "
             "--maximize-best-checkpoint-metric"
         )
+
+
+def check_validation(trainer: Any) -> None:
+    """Validate one sentence of each text, and refuse a ``--best-checkpoint-metric`` that is not among its scores.
+
+    Raises:
+        ValueError: as :func:`check_options`, or validation could not be done, or would choose nothing; one sentence.
+    """
+    cfg, metric = trainer.cfg, trainer.cfg.checkpoint.best_checkpoint_metric
+    check_options(cfg)
+    if cfg.dataset.disable_validation:
+        return
     for subset in cfg.dataset.valid_subset.split(","):
         scores = first_scores(trainer, subset)
         if metric not in scores and not hasattr(trainer.task, "post_validate"):
@@ -106,12 +130,11 @@ def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
             batches = trainer.get_valid_iterator(subset)
             sentence = batches.collate_fn([batches.dataset[index] for index in batches.frozen_batches[0][:1]])
             trainer.valid_step(sentence)
-        except AssertionError as error:
-            raise ValueError(f"validation of {subset}: {error}; give a larger --max-tokens-valid") from error
         except ValueError:
             raise
         except Exception as error:
-            raise ValueError(f"validation of {subset} ends in {type(error).__name__}: {error}") from error
+            hint = "; give a larger --max-tokens-valid" if "max_tokens" in str(error) else ""
+            raise ValueError(f"validation of {subset} ends in {type(error).__name__}: {error}{hint}") from error
         return {name: value for name, value in logged.get_smoothed_values().items() if name[0] != "_"}
 
 
