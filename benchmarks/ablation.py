@@ -22,8 +22,8 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_attnvariants.models import attention_rnn
-from fairseq_attnvariants.nn import additive, attention, layers
-from fairseq_attnvariants.nn.fast import deferred, energies, loop
+from fairseq_attnvariants.nn import additive, layers
+from fairseq_attnvariants.nn.fast import deferred, energies
 from fairseq_attnvariants.nn.state import reorder
 
 
@@ -33,11 +33,6 @@ def pytorchs(self, data, sizes, initial):
     packed = PackedSequence(data, torch.tensor(sizes))
     outputs, final = self.kernels.forward(self, packed, parts if len(parts) > 1 else parts[0])
     return outputs.data, torch.cat(final, dim=-1) if len(parts) > 1 else final
-
-
-def without(kind, replacement=loop._replacement):
-    """Loops in which one kind of part stays as it is."""
-    return [(loop, "_replacement", lambda part: None if isinstance(part, kind) else replacement(part))]
 
 
 def checkpointed(query, keys, vector, *features):
@@ -53,7 +48,6 @@ TANH = [
 # what is put in the place of each
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
-    "of these, those of attention's values": without(attention.WeightedSum),
     "energies' own backward pass": [(energies, "_Energies", SimpleNamespace(apply=checkpointed))],
     "energies by blocks of sentences": [(energies, "BLOCK", 2**62)],
     "attention's tanh as a sigmoid": TANH,

@@ -7,12 +7,11 @@ import pytest
 import torch
 from conftest import COMPOSED, batch, build
 
-from fairseq_attnvariants.architectures.build import speed_up
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
+from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.additive import additive_energies
-from fairseq_attnvariants.nn.attention import AdditiveAttention
-from fairseq_attnvariants.nn.fast import deferred, energies, projected
+from fairseq_attnvariants.nn.fast import deferred, projected
 from fairseq_attnvariants.nn.histories import CoverageHistory
 from fairseq_attnvariants.nn.readout import MaxoutReadout
 from fairseq_attnvariants.registry import Widths
@@ -27,21 +26,75 @@ def gradients(model, *more):
     return torch.autograd.grad(sum(value.square().sum() for value in made), [*model.parameters(), *more])
 
 
-@pytest.mark.parametrize("many, block", [(2, 1), (32, 2**18)])
+def plainly(monkeypatch):
+    """From here on nothing is computed in a fast way."""
+    monkeypatch.setattr(deferred, "AVAILABLE", False)
+    monkeypatch.setattr(attention, "kept_small", additive_energies)
+
+
+@pytest.mark.parametrize("many", [2, 32])
 @pytest.mark.parametrize("name", ALL)
-def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
+def test_deferred_gradients_are_gradients(name, many, monkeypatch):
     model = build(name, scale=0.5, decoder_layers=2).double().eval()
     monkeypatch.setattr(deferred, "MANY", many)
-    monkeypatch.setattr(energies, "BLOCK", block)
     found = gradients(model)
     noted = []
     monkeypatch.setattr(deferred.Notes, "add", lambda *note: noted.append(note))
-    monkeypatch.setattr(deferred, "AVAILABLE", False)
-    for part in model.modules():
-        if isinstance(part, AdditiveAttention):
-            part.equation = additive_energies
+    plainly(monkeypatch)
     torch.testing.assert_close(found, gradients(model))
     assert not noted
+
+
+def curvature(model, recompute=0):
+    """The product of the second derivatives with a vector of ones, and the gradient."""
+    model.decoder.network.recompute_steps = recompute
+    source, lengths, previous = batch(target_lengths=(5, 3, 5))
+    parameters = [*model.parameters()]
+    first = torch.autograd.grad(
+        model(source, lengths, previous)[0].square().sum(), parameters, create_graph=True, materialize_grads=True
+    )
+    return first, torch.autograd.grad(sum(grad.sum() for grad in first), parameters, materialize_grads=True)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "coverage", "gnmt", "ava", "adaptive_both"])
+def test_second_derivatives(name, training, monkeypatch):
+    model = build(name, scale=0.5, dropout=0.0).double().train(training)
+    monkeypatch.setattr(deferred, "MANY", 2)
+    found = curvature(model), curvature(model, recompute=2)
+    plainly(monkeypatch)
+    expected = curvature(model)
+    assert any(second.abs().sum() > 0 for second in expected[1])
+    torch.testing.assert_close(found, (expected, expected))
+
+
+def test_second_derivatives_of_reduced_products():
+    """The factors that are noted are those that were read, however they were rounded."""
+    matrix, start = torch.randn(4, 4, requires_grad=True), torch.randn(2, 4, requires_grad=True)
+
+    def curved(product):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = product(torch.tanh(product(start))).float().square().sum()
+        first = torch.autograd.grad(out, [matrix, start], create_graph=True)
+        return torch.autograd.grad(sum(grad.sum() for grad in first), [matrix, start])
+
+    plain = curved(lambda value: torch.nn.functional.linear(value, matrix))
+    torch.testing.assert_close(curved(deferred.Deferred(matrix)), plain, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "gnmt", "ava"])
+def test_frozen_matrices_take_no_notes(name, monkeypatch):
+    """Of a model that is only read, as by ``attribute``, and of one of which a part is trained."""
+    model, noted, add = build(name, scale=0.5), [], deferred.Notes.add
+    monkeypatch.setattr(deferred.Notes, "add", lambda notes, *factors: noted.append(notes) or add(notes, *factors))
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    embeddings = model.decoder.embed_tokens.weight.requires_grad_()
+    torch.autograd.grad(model(*batch())[0].sum(), embeddings)
+    assert not noted
+    trained = model.decoder.network.transition.after.recurrent.weight.requires_grad_()
+    torch.autograd.grad(model(*batch())[0].sum(), trained)
+    assert len({*map(id, noted)}) == 1
 
 
 @pytest.mark.parametrize("name", ["rnnsearch", "recatt", "ava", "dl4mt"])
@@ -222,6 +275,6 @@ def test_a_part_that_computes_otherwise_says_it_anew():
     decoder = build("coverage").decoder.network
     decoder.transition.attention.histories = torch.nn.ModuleDict({"coverage": Misspelt(widths)})
     with pytest.raises(AttributeError, match="Misspelt has no attribute `projektion`"):
-        speed_up(decoder)
+        projected.context_readers(decoder)
     kinds = [projected.declared(kind(widths)) for kind in (CoverageHistory, Own, Said, Covers)]
     assert kinds == [(), None, ("projection",), None]

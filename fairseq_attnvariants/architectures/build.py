@@ -8,21 +8,18 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from torch import Tensor, nn
 
-from ..nn.attention import NORMALIZERS, SCORES, AdditiveAttention, AttentionViaAttention
+from ..nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
 from ..nn.bridging import DirectBridge
 from ..nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from ..nn.convolutional import ConvolutionalEncoder
 from ..nn.copying import Copying
 from ..nn.decoder import AnyReadout, Decoder, InitialState, InitialStates
 from ..nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from ..nn.fast.energies import kept_small
-from ..nn.fast.loop import in_loop
 from ..nn.fast.projected import context_readers
 from ..nn.histories import HISTORIES, History
 from ..nn.layers import Layers
 from ..nn.readout import READOUTS, AdaptiveWeighting
 from ..nn.transition import AnyAttention, AnyCell, Condition, Transition
-from ..nn.twins import Loop
 from ..nn.windows import WINDOWS
 from ..registry import Registry, Widths
 from .derived import SourceWidths, bidirectional_layers, filters, histories, layers_inside, source_widths, two_levels
@@ -44,18 +41,6 @@ def _cell(cfg, name: str, norm: bool) -> MakeCell:
     """A kind of cell with its options, and with layer normalisation or without."""
     kind = _part(cfg, CELLS, name)
     return partial(kind, norm=True) if norm else kind
-
-
-def speed_up(module: Any) -> Any:
-    """The module, with loops and energies as :mod:`.nn.fast` has them; what it computes is the same."""
-    for part in module.modules():
-        if isinstance(part, Loop):
-            part.in_loop = in_loop
-        if isinstance(part, AdditiveAttention):
-            part.equation = kept_small
-    if isinstance(module, Decoder):
-        context_readers(module)  # refuses now what search would stumble over
-    return module
 
 
 def build_encoder(cfg, dropout: nn.Module) -> AnyEncoder:
@@ -93,7 +78,11 @@ def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
 
 
 def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
-    """The decoder that the configuration describes; ``symbols`` are what source symbols are copied as, by numbers."""
+    """The decoder that the configuration describes; ``symbols`` are what source symbols are copied as, by numbers.
+
+    Raises:
+        AttributeError: a part names a map of the context that it has not.
+    """
     target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, source_widths(cfg)
     initial_source = str(cfg.initial_state)
     initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
@@ -113,7 +102,7 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
     initial = partial(InitialState, initial_source, initial_dim, norm=norm)
     width = transition.last.state_dim // inside
     own = cfg.initial_state_per_layer
-    return Decoder(
+    decoder = Decoder(
         transition,
         InitialStates(initial(width) for _ in range(layers)) if own else initial(width, copies=layers),
         _readout(cfg, source, symbols),
@@ -123,6 +112,8 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
         hidden_dropout=cfg.decoder_dropout_hidden,
         reads_all_layers=cfg.readout_all_layers and inside > 1,
     )
+    context_readers(decoder)  # refuses now what search would stumble over
+    return decoder
 
 
 def _layers_above(cfg, layers: int, context: int) -> Layers:
@@ -192,7 +183,9 @@ def _attention(cfg, source: SourceWidths) -> AnyAttention:
         cfg.decoder_embed_dim,
         guide,
     )
-    score = make(lower, _histories(cfg, lower), window=_part(cfg, WINDOWS, cfg.attention_window)(lower))
+    plain = cfg.attention_window == "none"
+    window = None if plain else _part(cfg, WINDOWS, cfg.attention_window)(lower)
+    score = make(lower, _histories(cfg, lower), window=window)
     if not two:
         return score
     return AttentionViaAttention(make(lower._replace(annotation=source.upper, attention=width, guide=0)), score)

@@ -16,7 +16,7 @@ from fairseq.models import (
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..architectures.build import build_bridge, build_decoder, build_encoder, speed_up
+from ..architectures.build import build_bridge, build_decoder, build_encoder
 from ..architectures.options import AttentionRNNConfig, complete, tied
 from ..architectures.part_args import part_arguments
 from ..architectures.refusals import check, check_compiler, check_data, check_task, check_tpu, unread
@@ -85,7 +85,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         model = cls(
             cfg,
             Encoder(source, source_embedding, cfg),
-            IncrementalDecoder(target, target_embedding, speed_up(build_decoder(cfg, copies)), build_bridge(cfg), cfg),
+            IncrementalDecoder(target, target_embedding, build_decoder(cfg, copies), build_bridge(cfg), cfg),
         )
         initialise(model, Scheme(cfg.init == "uniform", cfg.init_std, cfg.gate_bias))
         model.refusal = load_embeddings(source_embedding, source, "encoder", cfg)
@@ -205,7 +205,7 @@ class Encoder(FairseqEncoder):
         self.dropout_words = WordDropout(cfg.encoder_dropout_words, module_name="encoder_dropout_words")
         self.dropout_in = FairseqDropout(cfg.encoder_dropout_in, module_name="encoder_dropout_in")
         dropout = FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out")
-        self.network = speed_up(build_encoder(cfg, dropout))
+        self.network = build_encoder(cfg, dropout)
         self.max_source_positions = cfg.max_source_positions
         self.space = dictionary.space() if isinstance(self.network, HierarchicalEncoder) else None
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
@@ -323,12 +323,6 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         }
         return output, extra
 
-    def train(self, mode: bool = True) -> "IncrementalDecoder":
-        """As torch's; what a search has rounded is forgotten before training and after it."""
-        if mode or self.training:
-            self.search_dtype.quantiser.forget()
-        return super().train(mode)
-
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
         """As :meth:`forward`, but the readout's features instead of logits."""
         return self.forward(prev_output_tokens, encoder_out, features_only=True, **kwargs)
@@ -370,7 +364,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
     def _predict(self, run: "Run", decoded: Decoded, previous: Tensor) -> Prediction:
         def project(features: Tensor) -> Tensor:
-            return run.projection(self.dropout_out(features))
+            return self.output_projection(self.dropout_out(features))
 
         steps = Steps(previous, decoded.weights, run.memory, run.state.readout)
         return run.network.readout.predict(decoded.features, project, steps)
@@ -383,10 +377,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             network, memory, state = for_hypotheses(network, memory, state)
         if rows is not None:
             memory, state = serve(memory, 1, rows), reorder(state, rows)
-        projection: Any = self.output_projection
-        if search:
-            network, projection = self.search_dtype.plug(network, projection)
-        return Run(network, projection, memory, state)
+        return Run(network, memory, state)
 
     def _kept(self, incremental_state) -> Optional["Run"]:
         kept = self.get_incremental_state(incremental_state, self.STATE)
@@ -400,8 +391,6 @@ class Run(NamedTuple):
     """What decodes some sentences, and where it stands."""
 
     network: Decoder
-    projection: nn.Module
-    """to the vocabulary."""
     memory: Memory
     state: State
     covered: Optional[Tensor] = None

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .layer_norm import at_least_float32
-
 KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
 
 
@@ -29,7 +27,8 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
         ``B x k x S``.
     """
     with torch.autocast(query.device.type, enabled=False):
-        return tanh_product(compared(query, keys, *features), at_least_float32(vector))
+        total = compared(query, keys, *features)
+        return tanh_product(total, vector.to(total.dtype))
 
 
 def compared(query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
@@ -37,7 +36,7 @@ def compared(query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
     total = query.unsqueeze(2) + keys.unsqueeze(1)
     for values, matrix in features:
         total = total + F.linear(values.to(matrix.dtype), matrix)
-    return at_least_float32(total)
+    return total.to(torch.promote_types(total.dtype, torch.float32))
 
 
 def tanh_product(values: Tensor, vector: Tensor) -> Tensor:

@@ -8,17 +8,18 @@ Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentenc
 """
 
 import importlib.util
-from typing import Annotated, Any, Callable, ClassVar, Dict, NamedTuple, Optional
+from typing import Annotated, Any, ClassVar, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
 
 from ..registry import ConfigurationError, Part, Registry, Widths, above, at_least
-from .additive import KeyFeatures, additive_energies
+from .additive import KeyFeatures
 from .cells import plus
+from .fast.energies import kept_small
 from .histories import Histories, History
 from .layer_norm import at_least_float32, layer_norm
-from .state import Encoded, Memory, State, grouped
+from .state import Encoded, Memory, State
 from .windows import Window
 
 
@@ -121,7 +122,8 @@ class WeightedSum(nn.Module):
 
     def forward(self, weights: Tensor, values: Tensor) -> Tensor:
         """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
-        return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)
+        weights = weights.view(len(values), -1, values.size(1)).to(values.dtype)  # B x k x S
+        return torch.bmm(weights, values).flatten(0, 1)
 
 
 class Attention(Part, nn.Module):
@@ -137,7 +139,7 @@ class Attention(Part, nn.Module):
         histories: what adds its terms to the score, by name.
         norm: layer normalisation of the projected query and keys.
         normalizer: makes weights of energies; the softmax by default.
-        window: where attention may look; anywhere by default.
+        window: where attention may look; None for anywhere.
     """
 
     reads_context = ()  # the values are what `averages` is about
@@ -173,7 +175,7 @@ class Attention(Part, nn.Module):
         self.query_norm = layer_norm(norm and query, widths.attention)
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
-        self.window = window or Window(widths)
+        self.window = window
         self.sum = WeightedSum()
 
     @property
@@ -206,15 +208,19 @@ class Attention(Part, nn.Module):
             state: of the previous step, for the histories.
             added: to the projected query, ``N x A``, such as a projected guide; or None.
         """
-        pasts = self.histories.pasts(memory, state)
-        terms = (history.query_term(past) for history, past in pasts)
-        projected = plus(self.query_norm(self.query(query)), added, *terms)  # N x A
-        features = (history.key_features(past) for history, past in pasts)
-        energies = self.energies(grouped(projected, memory.keys), memory.keys, *filter(None, features))
-        terms = (history.energy_term(past) for history, past in pasts)
-        energies = plus(energies, *terms)  # B x k x S, or h x B x k x S
-        attended = self.read(self.normalizer(energies, *self.window(query, memory, state)), memory)
-        return Attended(attended.context.to(query.dtype), *attended[1:])
+        pasts = self.histories.pasts(memory, state) if self.histories else []
+        to_query = [history.query_term(past) for history, past in pasts]
+        to_keys = [history.key_features(past) for history, past in pasts]
+        to_energies = [history.energy_term(past) for history, past in pasts]
+        projected = plus(self.query_norm(self.query(query)), added, *to_query)  # N x A
+        projected = projected.view(len(memory.keys), -1, projected.size(1))  # B x k x A
+        energies = self.energies(projected, memory.keys, *filter(None, to_keys))  # B x k x S, or h x B x k x S
+        unseen, factor = memory.padding_mask.unsqueeze(1), None
+        if self.window is not None:
+            unseen, factor = self.window(query, memory, state)
+        weights = self.normalizer(plus(energies, *to_energies), unseen, factor)
+        attended = self.read(weights, memory)
+        return attended._replace(context=attended.context.to(query.dtype))
 
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         """What weights as :meth:`energies` find in the memory."""
@@ -235,10 +241,9 @@ class AdditiveAttention(Attention):
     def __init__(self, widths: Widths, *parts: Any, **options: Any):
         super().__init__(widths, *parts, **options)
         self.vector = nn.Parameter(torch.empty(widths.attention))
-        self.equation: Callable[..., Tensor] = additive_energies  # or what gives the same and keeps less
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        return self.equation(query, keys, self.vector, *features)
+        return kept_small(query, keys, self.vector, *features)
 
 
 @register_score("dot")

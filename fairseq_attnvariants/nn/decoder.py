@@ -12,12 +12,12 @@ from torch.utils.checkpoint import checkpoint
 
 from .copying import Copying
 from .dropout import drop_hidden
+from .fast.deferred import deferred
 from .layer_norm import at_least_float32, layer_norm
 from .layers import Layers
 from .readout import Readout
 from .state import Encoded, Memory, State, grouped
 from .transition import Transition, Words
-from .twins import Loop
 
 AnyReadout = Union[Readout, Copying]
 CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
@@ -86,7 +86,7 @@ class InitialStates(nn.ModuleList):
         return torch.cat([initial(encoded) for initial in self], dim=1)
 
 
-class Decoder(Loop):
+class Decoder(nn.Module):
     """An attentional decoder composed of parts.
 
     Args:
@@ -158,28 +158,39 @@ class Decoder(Loop):
             target: embeddings ``y_0 .. y_{T-1}``, ``N x T x m``.
             memory, state: from :meth:`start`, or the state that an earlier run left.
         """
+        if target.size(1) == 1 and not self.training:  # a step of a search
+            decoded = self.steps(self.transition, target, memory, state)
+        else:
+            decoded = self.chunks(target, memory, state)
+        if decoded.conditions is None or state.condition is None:
+            return decoded
+        return decoded._replace(conditions=torch.cat([state.condition.unsqueeze(1), decoded.conditions], dim=1))
+
+    def chunks(self, target: Tensor, memory: Memory, state: State) -> Decoded:
+        """As :meth:`steps`, a few steps at a time, and as training has them: dropped out, recomputed, compiled."""
         decoder = drop_hidden(self, target, self.hidden_dropout)
         if self.compiled and decoder is not self:
             decoder.compile_step()  # what was compiled for the copies before it serves this one, too
-        run, size = decoder.steps, CHUNK
+
+        def run(*chunk: Any) -> Decoded:
+            own = decoder.transition
+            return decoder.steps(own if decoder.compiled else deferred(own), *chunk)
+
+        size = CHUNK
         if self.recompute_steps and torch.is_grad_enabled():
             run, size = partial(checkpoint, run, use_reentrant=False), self.recompute_steps
         chunks: List[Decoded] = []
         for chunk in target.split(size, dim=1):
             chunks.append(run(chunk, memory, chunks[-1].state if chunks else state))
-        features, *others, conditions, states = zip(*chunks)
-        if state.condition is not None:
-            conditions = (state.condition.unsqueeze(1), *conditions)
-        joined = [_joined(parts) for parts in (features, *others, conditions)]
-        return Decoded._make([*joined, states[-1]])
+        *made, states = zip(*chunks)
+        return Decoded._make([*map(_joined, made), states[-1]])
 
-    def steps(self, target: Tensor, memory: Memory, state: State) -> Decoded:
-        """As :meth:`forward`, at once; the conditions are without ``sd_0``."""
+    def steps(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Decoded:
+        """As :meth:`forward`, all at once by a transition; the conditions are without ``sd_0``."""
         projected = self.transition.project(target)
         unbind = torch.unbind_copy if self.compiled else torch.unbind  # where a view begins would be compiled in
         words: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in projected)
         states = []
-        transition = self.transition if self.compiled else self.in_loop(self.transition)
         for word in map(Words, *words):
             state = transition(word, memory, state)
             states.append(state)

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from .cells import RecurrentLinear
 from .histories import History
-from .layers import FusedLayer, SteppedLayer
-from .twins import twin
+from .layers import FusedLayer
+from .twins import shallow, twin
 
 
 class Masked(nn.Module):
@@ -41,9 +41,10 @@ def _masked(sentences: Tensor, rate: float, part: nn.Module) -> Optional[nn.Modu
     if isinstance(part, History):
         return part  # coverage is a state of source words, and stays whole
     if isinstance(part, FusedLayer):  # whose kernels know no mask
-        stepped = SteppedLayer(twin(cell, partial(_masked, sentences, rate)) for cell in part.cells)
-        stepped.in_loop = part.in_loop
-        return stepped
+        copied = shallow(part)
+        copied.templates = [twin(cell, partial(_masked, sentences, rate)) for cell in part.templates]
+        copied.swept = True
+        return copied
     if not isinstance(part, RecurrentLinear):
         return None
     return Masked(part, F.dropout(sentences.new_ones(len(sentences), part.in_features), rate))

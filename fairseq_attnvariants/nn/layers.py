@@ -7,7 +7,7 @@ Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
 
 from functools import cached_property
-from typing import Any, Iterable, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .cells import Cell, GRUCell, LSTMCell, MakeCell, deepened, with_residual
+from .fast.deferred import deferred
 from .init import Scheme
-from .twins import Loop
+from .twins import linear_of, twin
 
 
 def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, reverse: bool) -> Tuple[Tensor, Tensor]:
@@ -44,7 +45,7 @@ def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, rev
     return torch.cat(outputs[::-1] if reverse else outputs), state
 
 
-class Layer(Loop):
+class Layer(nn.Module):
     """A layer of one kind of cell, with a forward direction and perhaps a backward one."""
 
     cells: Any
@@ -62,7 +63,7 @@ class Layer(Loop):
             the outputs ``sum(sizes) x d·n``, and the last states, ``d x B x state width``.
         """
         swept = [
-            sweep(self.in_loop(cell), cell.project("input", data), sizes, start, reverse == 1)
+            sweep(deferred(cell), cell.project("input", data), sizes, start, reverse == 1)
             for reverse, (cell, start) in enumerate(zip(self.cells, initial))
         ]
         outputs, finals = zip(*swept)
@@ -84,6 +85,8 @@ class FusedLayer(Layer, nn.RNNBase):
     """of the cells whose equations they are"""
     kernels: Any
     """PyTorch's class"""
+    swept = False
+    """whether it is swept over on CUDA as well"""
 
     def initialise(self, scheme: Scheme) -> None:
         """As :meth:`~.cells.Cell.initialise`."""
@@ -91,22 +94,28 @@ class FusedLayer(Layer, nn.RNNBase):
             cell.initialise(scheme)
 
     @cached_property
-    def _cells(self) -> List[Any]:
-        """Made once, and no submodules: they have no parameters of their own."""
+    def templates(self) -> List[Any]:
+        """A cell for each direction, without values; no submodules, as the parameters are the layer's."""
         with torch.device("meta"):
             return [self.kind({"input": self.input_size}, self.hidden_size) for _ in range(1 + self.bidirectional)]
 
     @property
     def cells(self) -> List[Any]:
-        """Cells that share the layer's parameters, which may be others than at the last call."""
-        for cell, parameters in zip(self._cells, self.all_weights):
-            inputs, recurrent = cell.inputs["input"], cell.recurrent
-            inputs.weight, recurrent.weight, inputs.bias, recurrent.bias = parameters
-        return self._cells
+        """Cells of the layer's weights as they are now: parameters, or what PyTorch's tools have made of them."""
+        return [self._filled(cell, *weights) for cell, weights in zip(self.templates, self.all_weights)]
+
+    @staticmethod
+    def _filled(cell: Any, inputs: Tensor, recurrent: Tensor, bias: Tensor, recurrent_bias: Tensor) -> Any:
+        read, recalled = (part for part in cell.modules() if isinstance(part, nn.Linear))
+        maps: Dict[nn.Module, nn.Module] = {
+            read: linear_of(read, inputs, bias),
+            recalled: linear_of(recalled, recurrent, recurrent_bias),
+        }
+        return twin(cell, maps.get)
 
     def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         on_cuda = self.weight_ih_l0.device.type == "cuda"
-        return self.fused(data, sizes, initial) if on_cuda else super().forward(data, sizes, initial)
+        return self.fused(data, sizes, initial) if on_cuda and not self.swept else super().forward(data, sizes, initial)
 
     def fused(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         """As :meth:`forward`, by PyTorch's kernels."""

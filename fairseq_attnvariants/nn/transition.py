@@ -16,7 +16,7 @@ The architectures differ in the order of a few parts, so one step serves them al
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -103,6 +103,8 @@ class Transition(nn.Module):
         self.query_cell = query_cell
         self.condition = condition
         self.query_word = query_word
+        self.feeds_input = "previous_context" in self.first.inputs
+        self.bridges = "attended" in self.last.inputs  # the target side (Kuang et al. 2018 §2.2)
 
     @property
     def first(self) -> AnyCell:
@@ -131,42 +133,47 @@ class Transition(nn.Module):
         Returns:
             the next state; its ``context`` and ``weights`` are this step's.
         """
+        before, after, attention = self.before, self.after, self.attention
+        first, last = self.first, self.last
         previous = hidden = state.hidden  # N x state width
         word: Optional[Tensor] = words.cell  # N x gates·n
-        fed = {"previous_context": state.context} if "previous_context" in self.first.inputs else {}
+        inputs = {"previous_context": state.context} if self.feeds_input else {}
 
-        if self.before is not None:
-            hidden = self.before(hidden, word, **fed)
-            word, fed = None, {}
-        query = self.first.output(hidden) if state.query is None else state.query  # N x n
-        attended = self.attention(query, memory, state, words.query)
-        context = attended.context  # N x a
-        if self.after is not None:
-            hidden = self.after(hidden, word, **fed, context=context, **self.attended_word(attended.weights, memory))
+        if before is not None:
+            hidden = before(hidden, word, **inputs)
+            word, inputs = None, {}
+        query = first.output(hidden) if state.query is None else state.query  # N x n
+        attended = attention(query, memory, state, words.query)
+        context, weights = attended.context, attended.weights  # N x a, N x S
+        if after is not None:
+            inputs["context"] = context
+            if self.bridges:
+                mask = memory.padding_mask
+                chosen = most_attended(memory.embeddings, grouped(weights, mask), mask)  # x_{t*}, B x k x m
+                inputs["attended"] = chosen.flatten(0, 1)
+            hidden = after(hidden, word, **inputs)
 
         own: Any = state.query
         if self.query_cell is not None:
-            own = self.query_cell(own, hidden=self.last.output(previous), context=context)  # q_i
+            own = self.query_cell(own, hidden=last.output(previous), context=context)  # q_i
         gate: Any = words.condition
         condition: Any = state.condition
         if self.condition is not None:
             condition = self.condition.decay(gate, previous, context, condition)  # sd_i
             hidden = hidden + self.condition(condition)
-        carried = self.attention.histories.next(memory, state, attended.weights, self.last.output(previous))
+        carried = state.histories
+        if carried:
+            carried = attention.histories.next(memory, state, weights, last.output(previous))
         return State(  # not _replace, of which the compiler of torch 2.11 makes an empty one
             hidden=hidden,
+            context=context,
+            weights=weights,
             step=state.step + 1,
             query=own,
             condition=condition,
+            upper_weights=attended.upper_weights,
+            head_weights=attended.head_weights,
             above=state.above,
             histories=carried,
             readout=state.readout,
-            **attended._asdict(),
         )
-
-    def attended_word(self, weights: Tensor, memory: Memory) -> Dict[str, Tensor]:
-        """``x_{t*}`` (Kuang et al. 2018 §2.2), where the last cell reads it, ``N x m``."""
-        if "attended" not in self.last.inputs:
-            return {}
-        mask = memory.padding_mask
-        return {"attended": most_attended(memory.embeddings, grouped(weights, mask), mask).flatten(0, 1)}

@@ -1,15 +1,8 @@
-"""Modules that run a part over many steps, and copies that share their parameters and compute in another way."""
+"""Copies of modules that share their parameters and compute in another way."""
 
-import copy
 from typing import Any, Callable, Optional
 
-from torch import nn
-
-
-class Loop(nn.Module):
-    """A module that runs a part over many steps, and asks before the first what is to stand for it there."""
-
-    in_loop: Callable[[Any], Any] = staticmethod(lambda part: part)
+from torch import Tensor, nn
 
 
 def plain_linear(part: nn.Module) -> bool:
@@ -23,8 +16,22 @@ def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -
     other = replacement(module)
     if other is not None:
         return other
-    copied = copy.copy(module)
+    copied = shallow(module)
     copied._modules = {
         name: None if part is None else twin(part, replacement) for name, part in module._modules.items()
     }
+    return copied
+
+
+def shallow(module: Any) -> Any:
+    """A module of the same class with the same attributes; ``copy.copy`` refuses those that are parametrized."""
+    copied = object.__new__(type(module))
+    copied.__dict__.update(module.__dict__)
+    return copied
+
+
+def linear_of(like: nn.Module, weight: Tensor, bias: Optional[Tensor]) -> Any:
+    """A linear map as another one is, of tensors that may be no parameters."""
+    copied = shallow(like)
+    copied._parameters = {"weight": weight, "bias": bias}
     return copied

@@ -1,8 +1,8 @@
 """Gradients of what all steps of a loop read, formed once after its backward pass.
 
-Autograd forms the gradient of a matrix, or of the values that attention sums up, at every step, as a thin product, and
-adds it to the sum of the others; in bfloat16 that sum loses what is small beside it.  Here each step only notes the two
-factors, and one product of many notes is the gradient.
+Autograd forms the gradient of a matrix at every step, as a thin product, and adds it to the sum of the others; in
+bfloat16 that sum loses what is small beside it.  Here each step only notes the two factors, and one product of many
+notes is the gradient.
 """
 
 from typing import Any, List, Optional, Tuple
@@ -10,10 +10,8 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
-from ..attention import WeightedSum
-from ..state import grouped
+from ..twins import plain_linear, twin
 from . import compiling
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later, which can also say which backward pass it is
@@ -32,7 +30,7 @@ class Notes:
         self.total: Optional[Tensor] = None
 
     def add(self, left: Tensor, right: Tensor) -> None:
-        """Note factors ``... x N x out`` and ``... x N x in``: the gradient is the sum of ``left.T @ right``."""
+        """Note factors ``N x out`` and ``N x in``: the gradient is the sum of ``left.T @ right``."""
         passing = torch._C._current_graph_task_id()
         if passing != self.passing:
             self.noted, self.total, self.passing = [], None, passing
@@ -41,12 +39,11 @@ class Notes:
             self.total, self.noted = self.sum(), []
 
     def sum(self) -> Optional[Tensor]:
-        """The gradient so far, ``... x out x in``; None before the first note."""
+        """The gradient so far, ``out x in``; None before the first note."""
         if not self.noted:
             return self.total
-        left, right = (torch.cat(factors, dim=-2) for factors in zip(*self.noted))
-        # in the layout of a matrix, or of values, which are transposed here
-        product = left.T @ right if left.dim() == 2 else (right.mT @ left).mT
+        left, right = (torch.cat(factors) for factors in zip(*self.noted))
+        product = left.T @ right
         return product if self.total is None else product.add_(self.total)
 
     def gradient(self) -> Optional[Tensor]:
@@ -66,9 +63,10 @@ class Constant(Function):
         return tensor.view_as(tensor)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *_: Any) -> Any:
-        return ctx.notes.gradient(), None
+    def backward(ctx: Any, further: Optional[Tensor]) -> Any:
+        noted = ctx.notes.gradient()
+        # a pass of second derivatives comes here on other ways, too
+        return noted if further is None else further if noted is None else noted + further, None
 
 
 class _Product(Function):
@@ -76,22 +74,19 @@ class _Product(Function):
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, matrix: Tensor, notes: Notes) -> Tensor:
-        value = value.to(matrix.dtype)
         ctx.save_for_backward(value, matrix)
         ctx.notes = notes
         return value @ matrix.mT
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         value, matrix = ctx.saved_tensors
-        steps = max(value.dim() - matrix.dim(), 0)  # dimensions that the matrix has not
-        ctx.notes.add(*(torch.atleast_2d(each).flatten(0, steps) for each in (grad, value)))
+        ctx.notes.add(*(torch.atleast_2d(each).flatten(0, -2) for each in (grad, value)))
         return grad @ matrix, None, None
 
 
 class Deferred(nn.Module):
-    """``W x + b`` in one run of a loop over an unchanged ``W``, ``... x out x in``."""
+    """``W x + b`` in one run of a loop over an unchanged ``W``, ``out x in``."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None):
         super().__init__()
@@ -102,32 +97,22 @@ class Deferred(nn.Module):
         self.constant: Optional[Tensor] = None  # made at the first step: not every matrix of a part is read in the loop
 
     def forward(self, value: Tensor) -> Tensor:
-        """``... x N x out``, of ``... x N x in``."""
+        """``... x out``, of ``... x in``."""
         if self.constant is None:
             device = self.weight.device.type
             reduced = torch.is_autocast_enabled(device)
             weight = self.weight.to(torch.get_autocast_dtype(device)) if reduced else self.weight
             self.constant = Constant.apply(weight, self.notes)
-        product = _Product.apply(value, self.constant, self.notes)
+        product = _Product.apply(value.to(self.constant.dtype), self.constant, self.notes)
         return product if self.bias is None else product + self.bias
 
 
-class DeferredSum(WeightedSum):
-    """``Σ_j w_j v_j`` in one run of a loop, of the values that its first step has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values: Optional[Tensor] = None
-        self.product: Any = None
-
-    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        if self.values is None:
-            self.values, self.product = values, Deferred(values.transpose(1, 2))
-        if values is not self.values:
-            return super().forward(weights, values)
-        return self.product(grouped(weights, values)).flatten(0, 1)
+def deferred(module: Any) -> Any:
+    """The module, or where gradients are deferred, on a CPU, a copy for one loop that shares the parameters."""
+    pays = AVAILABLE and torch.is_grad_enabled() and next(module.parameters()).device.type == "cpu" and not compiling()
+    return twin(module, _deferred) if pays else module
 
 
-def pays(weight: Tensor) -> bool:
-    """Whether gradients are deferred: in training, on a CPU."""
-    return AVAILABLE and torch.is_grad_enabled() and weight.device.type == "cpu" and not compiling()
+def _deferred(part: nn.Module) -> Optional[nn.Module]:
+    read: Any = part
+    return Deferred(read.weight, read.bias) if plain_linear(part) and read.weight.requires_grad else None
