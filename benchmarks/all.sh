@@ -23,7 +23,7 @@ figure() {  # figure NAME PROGRAM [options]
 paper=(--paper-size --length 25 --cpu-time --rounds 3)
 lscpu > "$out/processor.txt"
 figure search search.py "$data" --shortlist "$table" --batch 40 --rounds 5 --cpu-time --ways lstm lstm+list rnnsearch \
-  rnnsearch+list rnnsearch+int8+list dl4mt dl4mt+list dl4mt+int8+list
+  rnnsearch+list dl4mt dl4mt+list
 figure search-paper search.py "${paper[@]}" --batch 20 --ways lstm rnnsearch rnnsearch+list dl4mt dl4mt+list
 figure speed speed.py "$data" --cpu-time --rounds 5 --batches 1
 figure speed-paper speed.py "${paper[@]}" --batches 1 --train-only --archs rnnsearch dl4mt

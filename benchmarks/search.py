@@ -19,7 +19,7 @@ from spread import spread
 
 from fairseq_attnvariants.tasks.shortlist import SPECIAL, Shortlist, ShortlistGenerator, read_table
 
-WAYS = ["lstm", "dl4mt", "dl4mt+list", "dl4mt+bfloat16+list", "dl4mt+int8+list", "rnnsearch+list", "lstm+list"]
+WAYS = ["lstm", "dl4mt", "dl4mt+list", "dl4mt+bfloat16+list", "rnnsearch+list", "lstm+list"]
 
 
 class RandomLists:

@@ -1,154 +1,29 @@
-"""Number types of products: int8 against float64, and what is chosen by timing."""
+"""Number types of products: what is chosen by timing, and what is no longer there."""
 
-import copy
-import gc
 import logging
-import pickle
+from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import Task, assert_rounded, batch, build, dictionary, stepwise
+from conftest import Task, batch, build, dictionary
 from corpus import USER_DIR, run, train_arguments
+from fairseq import checkpoint_utils
 from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
-from fairseq_attnvariants.architectures.variants import VARIANTS
-from fairseq_attnvariants.arithmetic import choice, quantised, reduced
+from fairseq_attnvariants.arithmetic import choice, reduced
 from fairseq_attnvariants.arithmetic.choice import CHOICE
-from fairseq_attnvariants.arithmetic.quantised import QuantisedLinear, Quantiser
 from fairseq_attnvariants.arithmetic.reduced import Timing
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator
-
-
-def quantise(layer):
-    return QuantisedLinear(layer, quantised.rounded(layer.weight.detach()))
-
-
-@pytest.mark.parametrize("shape", [(5, 12), (2, 3, 12), (1, 12)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_products_in_int8(shape, bias):
-    """Against a loop over rows; and no farther from the product itself than rounding explains."""
-    layer, value = nn.Linear(12, 7, bias=bias), torch.randn(shape) * 3
-    found = quantise(layer)(value)
-    assert found.shape == (*shape[:-1], 7)
-    for row, result in zip(value.reshape(-1, 12).double(), found.reshape(-1, 7)):
-        scale = row.abs().max() / 127
-        for weights, offset, one in zip(layer.weight.double(), layer.bias if bias else torch.zeros(7), result):
-            own = weights.abs().max() / 127
-            exact = own * scale * ((weights / own).round() * (row / scale).round()).sum() + offset
-            assert one.item() == pytest.approx(exact.item(), rel=1e-5, abs=1e-5)
-            rounding = (weights.abs() * scale / 2 + row.abs() * own / 2 + own * scale / 4).sum()
-            assert abs(one.item() - (weights @ row + offset).item()) <= rounding * 1.001 + 1e-6
-
-
-def test_rows_of_zeros():
-    layer = nn.Linear(4, 3)
-    with torch.no_grad():
-        layer.weight[1] = 0
-    torch.testing.assert_close(quantise(layer)(torch.zeros(2, 4)), layer.bias.expand(2, 3))
-
-
-def test_weights_are_rounded_once_and_again_when_they_change(monkeypatch):
-    monkeypatch.setattr(quantised, "LEAST", 1)
-    layer, quantiser = nn.Linear(4, 3), Quantiser()
-    first = quantiser(layer)
-    assert quantiser(copy.copy(layer)).whole.data_ptr() == first.whole.data_ptr() and quantiser(nn.Tanh()) is None
-    with torch.no_grad():
-        layer.weight.mul_(2)
-    value = torch.randn(5, 4)
-    torch.testing.assert_close(quantiser(layer)(value), layer(value), rtol=0.1, atol=0.05)
-    layer.weight.data.mul_(2)  # as optimizers do
-    quantiser.forget()
-    torch.testing.assert_close(quantiser(layer)(value), layer(value), rtol=0.1, atol=0.05)
-    del first, layer
-    gc.collect()
-    assert not len(quantiser.made)
-
-
-def test_a_search_after_more_training_has_its_weights(sample, monkeypatch):
-    """And one without rounds nothing again, nor does a copy of the model that was pickled."""
-    monkeypatch.setattr(quantised, "LEAST", 1)
-    model = build("dl4mt", scale=0.5, search_dtype="int8").eval()
-    matrices = {parameter.data_ptr() for parameter in model.parameters()}
-    times, once = [], quantised.rounded
-    monkeypatch.setattr(quantised, "rounded", lambda rows: times.append(rows.data_ptr() in matrices) or once(rows))
-    first = search(model, sample)
-    counted = sum(times)
-    search(model, sample)
-    assert sum(times) == counted > 5
-    model.train()
-    for parameter in model.parameters():
-        parameter.data.add_(0.3)
-    model.eval()
-    fresh = pickle.loads(pickle.dumps(model))
-    scores = [[h[0]["positional_scores"] for h in search(one, sample)] for one in (model, fresh)]
-    for one, other, before in zip(*scores, first):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
-        assert one.shape != before[0]["positional_scores"].shape or not one.allclose(before[0]["positional_scores"])
 
 
 def search(model, sample):
     return SequenceGenerator([model], Task().target_dictionary, beam_size=3, max_len_b=9).generate([model], sample)
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, "heads", "local"])
-def test_search_in_int8_gives_nearly_the_same(name, monkeypatch):
-    """A step of a beam; forced decoding stays as it is."""
-    monkeypatch.setattr(quantised, "LEAST", 1)
-    source, lengths, previous = batch(target_lengths=(6, 6, 6))
-    rows, found, products = torch.tensor([0, 0, 1, 1, 2, 2]), [], []
-    count = torch._int_mm
-    monkeypatch.setattr(torch, "_int_mm", lambda *factors: products.append(0) or count(*factors))
-    for dtype in ("float32", "int8"):
-        model = build(name, scale=1.0, search_dtype=dtype).eval()
-        with torch.no_grad():
-            full, _ = model(source, lengths, previous)
-            assert not products
-            output, extra = stepwise(model, source, lengths, previous, rows)
-        found += [full, output]
-    plain, searched, same, rounded = found
-    assert products and same.equal(plain) and output.dtype == extra["attn"][0].dtype == torch.float32
-    torch.testing.assert_close(searched, plain[rows])
-    assert not rounded.equal(searched)
-    with torch.no_grad():
-        assert_rounded(rounded, searched, model(batch(seed=9)[0], lengths, previous)[0][rows])
-
-
-def test_int8_with_a_shortlist(sample, monkeypatch):
-    """The rows of the list are rounded by themselves, as among all words."""
-    monkeypatch.setattr(quantised, "LEAST", 1)
-    task = Task()
-    model = build("dl4mt", task, scale=0.5, search_dtype="int8").eval()
-    rows = [Row("w1", "v1", 1, 1.0)]
-    shortlist = Shortlist(iter(rows), task.source_dictionary, task.target_dictionary, 1, 12)
-    plain = SequenceGenerator([model], task.target_dictionary, beam_size=3, max_len_b=9)
-    symbols = {h["tokens"].max().item() for s in ShortlistGenerator(plain, shortlist).generate([], sample) for h in s}
-    assert max(symbols) < len(task.target_dictionary)
-    layer = model.decoder.output_projection
-    some, value = torch.tensor([3, 1, 9]), torch.randn(2, layer.in_features)
-    part = nn.Linear(layer.in_features, 3)
-    with torch.no_grad():
-        part.weight.copy_(layer.weight[some]), part.bias.copy_(layer.bias[some])
-    torch.testing.assert_close(quantise(part)(value), quantise(layer)(value)[:, some], rtol=0, atol=0)
-
-
-def test_no_int8_here(sample, monkeypatch, caplog):
-    def refuse(*_):
-        raise RuntimeError("not implemented for CPU")
-
-    expected = search(build("dl4mt", scale=0.5).eval(), sample)
-    monkeypatch.setattr(torch, "_int_mm", refuse)
-    found = search(build("dl4mt", scale=0.5, search_dtype="int8").eval(), sample)
-    assert [h["tokens"].tolist() for h in found[0]] == [h["tokens"].tolist() for h in expected[0]]
-    [message] = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert message.startswith("--search-dtype int8 cannot be had, and search is in float32: torch")
-
-
-@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
-def test_parameters_of_another_kind_are_decided_anew(dtype, sample, monkeypatch, caplog):
-    monkeypatch.setattr(quantised, "LEAST", 1)
+@pytest.mark.parametrize("dtype", ["bfloat16"])
+def test_parameters_of_another_kind_are_decided_anew(dtype, sample, caplog):
     model = build("dl4mt", scale=0.5, search_dtype=dtype).eval()
     search(model, sample)
     assert model.decoder.search_dtype.dtype == dtype
@@ -169,7 +44,7 @@ def timed(monkeypatch):
     """Says what timing finds."""
 
     def set_(float32, other):
-        for name in ("time_training", "time_search", "time_layers"):
+        for name in ("time_training", "time_search"):
             monkeypatch.setattr(choice, name, lambda *_: Timing(float32, other))
 
     return set_
@@ -207,9 +82,7 @@ def test_on_a_gpu_training_is_in_float32(timed, monkeypatch, caplog):
     assert again(*batch())[0].dtype == torch.float32
 
 
-@pytest.mark.parametrize("option,dtype", [
-    ("compute_dtype", "bfloat16"), ("search_dtype", "bfloat16"), ("search_dtype", "int8")
-])  # fmt: skip
+@pytest.mark.parametrize("option,dtype", [("compute_dtype", "bfloat16"), ("search_dtype", "bfloat16")])
 def test_a_slower_type_by_hand_is_said(option, dtype, timed, sample, caplog):
     def messages():
         model = build("dl4mt", **{option: dtype}).train()
@@ -283,8 +156,41 @@ def test_a_training_goes_on_as_it_began(runs, tmp_path):
     saved = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["model"][CHOICE]
     assert saved in (1, 2)
     generate = [runs.data, "--user-dir", USER_DIR, "--path", tmp_path / "checkpoint_last.pt", "--cpu"]
-    for dtype in ("auto", "int8"):
-        result = run("fairseq-generate", *generate, "--model-overrides", f"{{'search_dtype': '{dtype}'}}")
-        assert ("--search-dtype auto: " in result.stdout + result.stderr) == (dtype == "auto")
+    result = run("fairseq-generate", *generate, "--model-overrides", "{'search_dtype': 'auto'}")
+    assert "--search-dtype auto: " in result.stdout + result.stderr
     again = run("fairseq-train", *train_arguments(runs.data, tmp_path, "--max-update", "5", *arguments[2:]))
     assert "as this training has computed so far" in again.stdout + again.stderr
+
+
+SAID = "--search-dtype int8 is no longer there: use float32 or bfloat16 here"
+
+
+def test_int8_is_refused(runs):
+    """For a search, and for a training by flags or by a configuration, in one sentence."""
+    with pytest.raises(ConfigurationError, match=SAID):
+        build("rnnsearch", search_dtype="int8")
+    generate = [runs.data, "--user-dir", USER_DIR, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu"]
+    result = run("fairseq-generate", *generate, "--model-overrides", "{'search_dtype': 'int8'}", check=False)
+    assert result.returncode and SAID in result.stderr and "Traceback" not in result.stderr
+    result = run(
+        "fairseq-train", *train_arguments(runs.data, runs.text / "int8", "--search-dtype", "int8"), check=False
+    )
+    assert "argument --search-dtype: invalid choice: 'int8' (choose from" in result.stderr
+    assert result.returncode and not (runs.text / "int8").exists()
+
+
+@pytest.mark.parametrize("form", [dict, Namespace])
+def test_a_checkpoint_that_is_to_be_searched_in_int8_is_searched_as_by_auto(form, runs, tmp_path):
+    state = torch.load(runs.rnnsearch / "checkpoint_last.pt", weights_only=False)
+    model = vars(state["cfg"]["model"]) if isinstance(state["cfg"]["model"], Namespace) else state["cfg"]["model"]
+    model["search_dtype"] = "int8"
+    state["cfg"]["model"] = form(**model)  # by flags, and by hydra
+    path = tmp_path / "old.pt"
+    torch.save(state, path)
+    generate = [runs.data, "--user-dir", USER_DIR, "--path", path, "--cpu"]
+    result = run("fairseq-generate", *generate)
+    said = result.stdout + result.stderr
+    assert "--search-dtype auto: " in said
+    assert f"{path} is to be searched in int8, which is no longer there: it is searched as by auto" in said
+    (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], {"data": str(runs.data)})
+    assert str(loaded.cfg.search_dtype) == "auto"

@@ -675,8 +675,8 @@ def test_overrides_of_options_that_a_checkpoint_does_not_have(name, new):
     """fairseq says nothing where it has nothing to override; models of other plugins are left to it."""
     cfg = OmegaConf.create({"model": dict(_name=name), "task": dict(max_source_positions=9, max_target_positions=9)})
     OmegaConf.set_struct(cfg, True)
-    checkpoint_utils.overwrite_args_by_name(cfg, {"search_dtype": "int8"})
-    assert cfg.model == (dict(cfg.model, search_dtype="int8") if new else dict(_name=name))
+    checkpoint_utils.overwrite_args_by_name(cfg, {"search_dtype": "bfloat16"})
+    assert cfg.model == (dict(cfg.model, search_dtype="bfloat16") if new else dict(_name=name))
 
 
 def test_tied_embeddings():
@@ -875,8 +875,6 @@ REFUSED = [
         dict(HIERARCHICAL, attention_score="multihead", attention_heads=2, attention_dim=6, attention_via_dim=3),
         "-via-dim",
     ),
-    (dict(decoder_cell="doubled_gru", layer_norm="all"), "--decoder-cell doubled_gru .* --layer-norm changes as well"),
-    (dict(decoder_cell="doubled_carry_gru", decoder_transition="conditional", context_gate="both"), "--context-gate"),
     (dict(RELEASED, layer_norm="all"), "--adaptive-gru-released .* which --layer-norm makes part"),
     (dict(HIERARCHICAL, attention_via_words_alone=True, attention_via_unguided=True), "leave one of them out"),
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
@@ -935,15 +933,12 @@ def test_one_level_needs_no_second_one(caplog):
     assert "--attention-via-dim 7 changes nothing without attention to two levels" in caplog.text
 
 
-def test_a_normalised_encoder_leaves_the_decoders_control_alone():
-    build("dl4mt", decoder_cell="doubled_gru", layer_norm="encoder")
-    build("dl4mt", encoder_cell="doubled_gru", context_gate="both")
-    build("dl4mt", encoder_char_cell="doubled_gru", layer_norm="all")
+def test_a_normalised_encoder_leaves_the_released_cell_alone():
     build("adaptive_gru", adaptive_gru_released=True, layer_norm="encoder")
 
 
 @pytest.mark.parametrize("option,value,message", [
-    ("search_dtype", "bf16", "--search-dtype cannot be 'bf16': it is one of float32, bfloat16, int8, auto"),
+    ("search_dtype", "bf16", "--search-dtype cannot be 'bf16': it is one of float32, bfloat16, auto"),
     ("coverage_penalty", "0.2", "--coverage-penalty cannot be '0.2': it is of float"),
     ("attention_via", 1, "--attention-via cannot be 1: it is of bool"),
 ])  # fmt: skip

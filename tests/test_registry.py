@@ -185,7 +185,7 @@ def test_refuses_to_register():
     with pytest.raises(ConfigurationError, match=r"no option 'atention_score' \(did you mean attention_score\?\)"):
         register_architecture("other", base="dl4mt", atention_score="dot")
     with pytest.raises(ConfigurationError, match="'search_dtype' is of a training or a search .* --search-dtype"):
-        register_architecture("other", base="dl4mt", search_dtype="int8")
+        register_architecture("other", base="dl4mt", search_dtype="bfloat16")
     with pytest.raises(ConfigurationError, match="'next': this name has another meaning"):
         histories.register_history("next")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):

@@ -29,7 +29,7 @@ INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
 COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
-SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "int8", "auto"])
+SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
 
 RESIDUALS = Bound(
     "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is no "
@@ -192,8 +192,7 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch=False,
     )
     encoder_cell: Optional[str] = option(
-        "cell of the encoder; 'adaptive_gru' weighs its input against its history; controls for it are 'doubled_gru', "
-        "whose matrices start doubled, and 'doubled_carry_gru', which doubles what is carried over, too",
+        "cell of the encoder; 'adaptive_gru' weighs its input against its history",
         rnnsearch="gru",
         names=CELLS,
     )
@@ -413,8 +412,7 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     search_dtype: SEARCH_DTYPE = option(  # type: ignore[valid-type]
         "number type of the decoder's matrix products in search, for --model-overrides: 'float32', 'bfloat16' (on CUDA "
-        "TF32), bfloat16 where it is at least 1.1 times as fast ('auto'), or 'int8', which rounds more and is quicker "
-        "for wide models on some",
+        "TF32), or bfloat16 where it is at least 1.1 times as fast ('auto')",
         "float32",
     )
     coverage_penalty: float = option(

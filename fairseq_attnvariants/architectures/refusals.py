@@ -14,7 +14,7 @@ import torch
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
-from ..nn.cells import CELLS, AdaptiveGRUCell, DoubledGRUCell, GRUCell
+from ..nn.cells import CELLS, AdaptiveGRUCell, GRUCell
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
 from .derived import (
@@ -105,13 +105,6 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
             f"{o.decoder_cell}, which has a memory beside its state; use --decoder-cell {one_state}"
         )
     scaling = "--layer-norm" if o.layer_norm == "all" else first_set(o, "context_gate")
-    for option in cell_options(o):
-        changes = scaling if option == "decoder_cell" else first_set(o, "layer_norm")
-        if changes and issubclass(CELLS[getattr(o, option)], DoubledGRUCell):
-            yield (
-                f"{flag(option)} {getattr(o, option)} is a control for how large adaptive_gru's sums are at the start, "
-                f"which {changes} changes as well: leave one of them out"
-            )
     adaptive = CELLS[o.decoder_cell] is AdaptiveGRUCell and o.decoder_transition == "conditional"
     if o.adaptive_gru_released and not adaptive:
         yield (
@@ -270,6 +263,8 @@ def check(o: AttentionRNNConfig) -> None:
     Raises:
         ConfigurationError: names the option and says what to do.
     """
+    if str(o.search_dtype) == "int8":
+        raise ConfigurationError("--search-dtype int8 is no longer there: use float32 or bfloat16 here")
     for field in dataclasses.fields(AttentionRNNConfig):
         value = getattr(o, field.name)
         if value is not None and not is_of_type(field.name, value):

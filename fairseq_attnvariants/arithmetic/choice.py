@@ -6,9 +6,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import distributed, nn
 
-from ..nn.twins import twin
-from .quantised import Quantiser, reason_against
-from .reduced import Timing, time_layers, time_search, time_training
+from .reduced import Timing, time_search, time_training
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +93,6 @@ class SearchDtype:
         """that of products; ``float32`` leaves them to the parameters' own"""
         self.decided: Optional[Tuple[torch.dtype, torch.device]] = None
         """for which parameters"""
-        self.quantiser = Quantiser()
 
     def __reduce__(self) -> Tuple[Any, ...]:
         """A copy, and what is loaded, decides by itself."""
@@ -107,17 +104,11 @@ class SearchDtype:
         if self.asked == "float32" or self.decided == parameters:
             return
         self.decided, self.dtype = parameters, "float32"
-        reason = reason_against(projection, self.asked)
-        if reason is not None:
-            own = str(projection.weight.dtype).removeprefix("torch.")
-            logger.warning(f"--search-dtype {self.asked} cannot be had, and search is in {own}: {reason}")
-        elif self.asked == "int8":
-            self.dtype = choose("--search-dtype", self.asked, time_layers(self.quantiser, network, projection))
-        else:
+        if projection.weight.dtype == torch.float32:
             self.dtype = choose("--search-dtype", self.asked, time_search(network, projection))
-
-    def plug(self, network: nn.Module, projection: nn.Module) -> Tuple[nn.Module, nn.Module]:
-        """A network and a vocabulary layer that compute in int8, if that is the number type."""
-        if self.dtype != "int8":
-            return network, projection
-        return twin(network, self.quantiser), twin(projection, self.quantiser)
+        else:
+            own = str(projection.weight.dtype).removeprefix("torch.")
+            logger.warning(
+                f"--search-dtype {self.asked} cannot be had, and search is in {own}: the parameters are {own}, and not "
+                "float32"
+            )

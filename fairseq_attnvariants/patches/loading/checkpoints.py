@@ -29,7 +29,7 @@ import torch
 from fairseq.distributed import utils as distributed
 from omegaconf import OmegaConf
 
-from .configuration import check_configuration
+from .configuration import check_configuration, update_configuration
 from .damage import check_sums
 
 logger = logging.getLogger(__name__)
@@ -180,6 +180,7 @@ def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dic
         if not name.isprintable():
             raise ValueError(f"{path}: the parameter {name[:200]!a} has a name that cannot be printed")
     check_configuration(path, state)
+    update_configuration(path, state)
     return state
 
 

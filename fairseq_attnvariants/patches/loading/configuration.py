@@ -9,6 +9,7 @@ import argparse
 import ast
 import contextlib
 import json
+import logging
 import os
 import re
 import stat
@@ -17,6 +18,8 @@ from typing import Any, Dict, Iterator, Mapping, Tuple
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
+
+logger = logging.getLogger(__name__)
 
 MOST = 100_000  # values of a configuration
 TRAINING = ("criterion", "optimizer", "lr_scheduler")  # may be of a plugin that translation does not need
@@ -55,6 +58,15 @@ def check_configuration(path: str, state: Mapping[str, Any]) -> None:
         raise ValueError(f"{path}: a configuration that is nested too deeply") from None
     for mapping in mappings:
         _check_names(path, mapping, strict=mapping is args)
+
+
+def update_configuration(path: str, state: Mapping[str, Any]) -> None:
+    """Give options of a checkpoint that had values which are no longer there the nearest that are, with a warning."""
+    for part in (state.get("args"), (state.get("cfg") or {}).get("model")):
+        options = vars(part) if isinstance(part, argparse.Namespace) else part
+        if isinstance(options, dict) and options.get("search_dtype") == "int8":
+            options["search_dtype"] = "auto"
+            logger.warning(f"{path} is to be searched in int8, which is no longer there: it is searched as by auto")
 
 
 def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
