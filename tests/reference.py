@@ -3,7 +3,6 @@
 Nothing here calls the package's own mathematics: only its parameters are read, by name.
 """
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -77,14 +76,14 @@ def gru(x, h, w, u, b, b_u=None, norm=plain):
     return z * h + (1 - z) * candidate
 
 
-def adaptive_gru(x, h, w, u, b, norm=plain, carry=1):
+def adaptive_gru(x, h, w, u, b, norm=plain):
     """Li et al. 2018 eq. 13-17 with the reset gate after the product; rows of w and u hold r, z, candidate, g."""
     n = h.numel()
     wx, uh = norm("input", w @ x + b).split(n), norm("recurrent", u @ h).split(n)
     g = torch.sigmoid(wx[3] + uh[3])
     r, z = (torch.sigmoid((1 - g) * wx[k] + g * uh[k]) for k in (0, 1))
     candidate = torch.tanh((1 - g) * wx[2] + g * (r * uh[2]))
-    return carry * g * z * h + (1 - z) * candidate
+    return g * z * h + (1 - z) * candidate
 
 
 def lstm(x, state, w, u, b, norm=plain):
@@ -106,8 +105,7 @@ def released_adaptive_gru(x, h, w, u, b, norm=plain):
     return g * z * h + (1 - z) * candidate
 
 
-STEPS = {"gru": gru, "adaptive_gru": adaptive_gru, "doubled_gru": adaptive_gru, "lstm": lstm}
-STEPS["doubled_carry_gru"] = functools.partial(adaptive_gru, carry=2)
+STEPS = {"gru": gru, "adaptive_gru": adaptive_gru, "lstm": lstm}
 STEPS["released_adaptive_gru"] = released_adaptive_gru
 
 

@@ -29,8 +29,6 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("dl4mt", dict(layer_norm="all", attention_history="state")),
     ("rnnsearch", dict(layer_norm="all", input_feed=True, encoder_layers=2, decoder_cell="lstm", encoder_cell="lstm")),
     ("adaptive_both", dict(layer_norm="all")),
-    ("adaptive_gru", dict(encoder_cell="doubled_gru", decoder_cell="doubled_carry_gru")),
-    ("dl4mt", dict(encoder_cell="doubled_carry_gru", encoder_layers=2)),
     ("ava", dict(layer_norm="all", decoder_layers=2, encoder_char_cell="gru")),
     ("conddec", dict(layer_norm="encoder")),
     ("rnnsearch", dict(encoder_transition_depth=3, decoder_transition_depth=2, encoder_layers=2)),

@@ -13,6 +13,8 @@ from conftest import Task, batch, build, dictionary, outside, stepwise
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_attnvariants.nn.attention import real_positions
+from fairseq_attnvariants.nn.cells import AdaptiveGRUCell, GRUCell
+from fairseq_attnvariants.nn.init import Scheme
 from fairseq_attnvariants.nn.readout import Steps
 from fairseq_attnvariants.nn.state import Encoded, Memory
 from fairseq_attnvariants.registry import ConfigurationError
@@ -20,6 +22,7 @@ from fairseq_attnvariants.registry import ConfigurationError
 ROOT = Path(__file__).parent.parent
 EXTEND = ROOT / "examples" / "extend"
 COSINE, HARD, SHARP = EXTEND / "cosine_decay", EXTEND / "hard_attention", EXTEND / "sharp_attention"
+DOUBLED = EXTEND / "doubled_gru"
 HARD_ARCHS = "hard_attention", "hard_monotone"
 
 
@@ -36,7 +39,7 @@ def test_what_the_examples_import_stays():
     rows = re.findall(r"^\| `(fairseq_attnvariants[\w.]*)` \| (.*) \|$", page, re.MULTILINE)
     listed = {(module, name) for module, cell in rows for name in re.findall(r"`(\w+)`", cell)}
     assert all(hasattr(importlib.import_module(module), name) for module, name in listed)
-    for folder in (COSINE, HARD):
+    for folder in (COSINE, HARD, DOUBLED):
         nodes = [*ast.walk(ast.parse((folder / "__init__.py").read_text()))]
         imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module.startswith("fairseq_")]
         assert {(node.module, alias.name) for node in imports for alias in node.names} <= listed
@@ -46,6 +49,44 @@ def test_what_the_examples_import_stays():
 def test_check(folder, arch):
     done = corpus.run("fairseq-attnvariants", "check", "--user-dir", folder, "--arch", arch)
     assert done.stdout.endswith("all hold\n")
+
+
+CONTROLS = "--encoder-cell", "doubled_gru", "--decoder-cell", "doubled_carry_gru"
+
+
+def test_the_controls():
+    """What is weighed starts doubled, with the same draws, and at g = 1/2 a step is the plain GRU's."""
+    with outside(DOUBLED) as package:
+        found = []
+        for kind in (AdaptiveGRUCell, package.DoubledGRUCell, package.DoubledCarryGRUCell):
+            torch.manual_seed(1)
+            cell = kind({"x": 3}, 4)
+            with torch.no_grad():
+                cell.initialise(Scheme(gate_bias=1.0))
+            found.append([parameter.clone() for parameter in cell.parameters()])
+        for adaptive, doubled, carry in zip(*found):
+            assert doubled.equal(carry) and doubled[:12].equal(2 * adaptive[:12]) and doubled[12:].equal(adaptive[12:])
+        plain, control = GRUCell({"x": 3}, 4), package.DoubledCarryGRUCell({"x": 3}, 4)
+        with torch.no_grad():
+            for base, parameter in zip(plain.parameters(), control.parameters()):
+                parameter.zero_()[: len(base)] = 2 * base.uniform_(-1, 1)
+        x, h = torch.randn(2, 3), torch.randn(2, 4)
+        torch.testing.assert_close(control(h, x=x), plain(h, x=x))
+        for changed, options in (("layer-norm", dict(layer_norm="all")), ("context-gate", dict(context_gate="both"))):
+            with pytest.raises(ConfigurationError, match=f"doubled_gru .* which --{changed} .*: leave one of them out"):
+                build("dl4mt", decoder_cell="doubled_gru", **options)
+        build("dl4mt", decoder_cell="doubled_gru", layer_norm="encoder")
+
+
+def test_a_checkpoint_with_a_control_loads_with_its_folder(data, tmp_path):
+    arguments = corpus.train_arguments(data, tmp_path, "--max-update", "1", *CONTROLS, arch="dl4mt")
+    arguments[arguments.index("--user-dir") + 1] = str(DOUBLED)
+    corpus.run("fairseq-train", *arguments)
+    generate = [data, "--path", tmp_path / "checkpoint_last.pt", "--cpu", "--user-dir"]
+    corpus.run("fairseq-generate", *generate, DOUBLED)
+    done = corpus.run("fairseq-generate", *generate, corpus.USER_DIR, check=False)
+    assert done.returncode and "Traceback" not in done.stderr
+    assert "unknown cell 'doubled_gru'" in done.stderr and "a folder given as --user-dir" in done.stderr
 
 
 def test_a_cost(data, tmp_path):

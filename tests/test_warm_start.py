@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from fairseq_attnvariants.models import AttentionRNNModel, attention_rnn
 from fairseq_attnvariants.models.warm_start import PARTS
+from fairseq_attnvariants.nn.cells import CELLS, AdaptiveGRUCell
 from fairseq_attnvariants_cli.systems.model import load
 
 CHOICE = "hidden.weight", "hidden.bias", "target.weight", "context.weight"
@@ -28,9 +29,9 @@ def saved(model, runs, path):
 @pytest.mark.parametrize(
     "option,there,here,more",
     [
-        ("encoder_cell", "adaptive_gru", "doubled_gru", {}),
-        ("encoder_char_cell", "adaptive_gru", "doubled_gru", HIERARCHY),
-        ("decoder_cell", "adaptive_gru", "doubled_gru", dict(decoder_transition="conditional", decoder_layers=2)),
+        ("encoder_cell", "adaptive_gru", "other_gru", {}),
+        ("encoder_char_cell", "adaptive_gru", "other_gru", HIERARCHY),
+        ("decoder_cell", "adaptive_gru", "other_gru", dict(decoder_transition="conditional", decoder_layers=2)),
         ("context_gate", "source", "target", dict(decoder_transition="conditional")),
         ("initial_state", "first", "linear", {}),
         ("readout", "linear", "tanh", {}),
@@ -38,8 +39,9 @@ def saved(model, runs, path):
         ("attention_heads", 2, 4, dict(attention_score="multihead", attention_dim=8)),
     ],
 )
-def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here, more):
+def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here, more, monkeypatch):
     """Though their parameters have the same names and sizes."""
+    monkeypatch.setitem(CELLS.entries, "other_gru", type("Other", (AdaptiveGRUCell,), {}))
     donor, other = build("rnnsearch", **more, **{option: there}), build("rnnsearch", seed=1, **more, **{option: here})
     assert {n: p.shape for n, p in donor.named_parameters()} == {n: p.shape for n, p in other.named_parameters()}
     path = saved(donor, runs, tmp_path / "donor.pt")

@@ -30,7 +30,7 @@ source "$(dirname "$0")/hypotheses.sh"
 
 translate() {  # translate SUBSET [fairseq-generate options]
   local subset=$1 lexicon=()
-  fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" \
+  fairseq-generate "$prepared/bin" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" \
     --source-lang "$source" --target-lang "$target" --gen-subset "$subset" --batch-size 40 "${options[@]}" \
     --max-len-a "$longest" --max-len-b 10 "${@:2}" \
     > "$out/$subset.part"

@@ -24,7 +24,7 @@ if [ "$(cat "$out/finished" 2>/dev/null)" = "$command" ]; then
   exit 0
 fi
 rm -f "$out/finished" # of other options
-fairseq-train "$data" --user-dir "$(fairseq-attnvariants user-dir)" --clip-norm 1.0 --seed 1 \
+fairseq-train "$data" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --clip-norm 1.0 --seed 1 \
   --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 "$@" 2>&1 |
   tee -a "$out/train.log"
 echo "$command" > "$out/finished"

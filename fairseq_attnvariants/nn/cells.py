@@ -216,26 +216,6 @@ class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
         return torch.lerp(candidate, self.kept(gate, previous), update)
 
 
-@register_cell("doubled_gru")
-class DoubledGRUCell(AdaptiveGRUCell):
-    """A control: ``W``, ``U`` and ``b`` start doubled, so that ``g = 1/2`` leaves the sums as they are in a GRU."""
-
-    def initialise(self, scheme: Scheme) -> None:
-        """As every cell, and twice that of what is weighed."""
-        super().initialise(scheme)
-        for parameter in self.parameters():
-            parameter[: 3 * self.hidden_dim] *= 2
-
-
-@register_cell("doubled_carry_gru")
-class DoubledCarryGRUCell(DoubledGRUCell):
-    """A second control: the carry is doubled as well, ``2 g ∘ z ∘ h``, so that at ``g = 1/2`` a step is a GRU's."""
-
-    def kept(self, gate: Tensor, previous: Tensor) -> Tensor:
-        """``2 g ∘ h``, ``N x n``."""
-        return 2 * gate * previous
-
-
 @register_cell("lstm")
 class LSTMCell(Cell):
     """Long short-term memory; the state is ``[h; c]``, ``N x 2n``, and the forget gate's bias starts at 1."""
