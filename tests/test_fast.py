@@ -11,7 +11,7 @@ from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
 from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.additive import additive_energies
-from fairseq_attnvariants.nn.fast import deferred, projected
+from fairseq_attnvariants.nn.fast import deferred, energies, projected
 from fairseq_attnvariants.nn.histories import CoverageHistory
 from fairseq_attnvariants.nn.readout import MaxoutReadout
 from fairseq_attnvariants.registry import Widths
@@ -32,11 +32,12 @@ def plainly(monkeypatch):
     monkeypatch.setattr(attention, "kept_small", additive_energies)
 
 
-@pytest.mark.parametrize("many", [2, 32])
+@pytest.mark.parametrize("many, block", [(2, 1), (32, 2**18)])
 @pytest.mark.parametrize("name", ALL)
-def test_deferred_gradients_are_gradients(name, many, monkeypatch):
+def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
     model = build(name, scale=0.5, decoder_layers=2).double().eval()
     monkeypatch.setattr(deferred, "MANY", many)
+    monkeypatch.setattr(energies, "BLOCK", block)
     found = gradients(model)
     noted = []
     monkeypatch.setattr(deferred.Notes, "add", lambda *note: noted.append(note))

@@ -69,6 +69,18 @@ def test_functional_call(name):
         assert parameter.equal(before[name])
 
 
+@pytest.mark.parametrize("name", ["rnnsearch", "gnmt", "coverage"])
+def test_functional_gradients(name):
+    """``torch.func.grad`` gives what autograd gives, in training and in evaluation."""
+    model = build(name, scale=0.5, dropout=0.0)
+    for training in (True, False):
+        parameters = dict(model.train(training).named_parameters())
+        loss = lambda given: torch.func.functional_call(model, given, batch())[0].square().sum()  # noqa: E731
+        found = torch.func.grad(loss)({name: parameter.detach() for name, parameter in parameters.items()})
+        expected = torch.autograd.grad(loss(parameters), [*parameters.values()])
+        torch.testing.assert_close([*found.values()], [*expected])
+
+
 @pytest.mark.parametrize("name", ["rnnsearch", "gnmt"])
 def test_reading_a_layers_cells_changes_nothing(name):
     model = build(name, scale=0.5)

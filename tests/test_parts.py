@@ -23,6 +23,7 @@ from fairseq_attnvariants.nn.cells import (
 )
 from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
+from fairseq_attnvariants.nn.fast import energies as fast_energies
 from fairseq_attnvariants.nn.fast.energies import kept_small
 from fairseq_attnvariants.nn.histories import DistanceHistory, Past, uniform_weights
 from fairseq_attnvariants.nn.layers import Layers, SteppedLayer
@@ -37,8 +38,9 @@ def double(*shape):
 
 
 @pytest.mark.parametrize("hypotheses", [1, 2])
-def test_gradient_of_the_energies(hypotheses):
+def test_gradient_of_the_energies(hypotheses, monkeypatch):
     """The backward pass computes what is between again, and is the plain equation's."""
+    monkeypatch.setattr(fast_energies, "BLOCK", 24)  # two sentences
     inputs = double(3, hypotheses, 3), double(3, 4, 3), double(3)
     features = double(3, hypotheses, 4, 2), double(3, 2), double(3, hypotheses, 4, 1), double(3, 1)
 

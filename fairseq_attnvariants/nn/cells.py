@@ -355,7 +355,8 @@ class StackedCell(DeepCell):
     highest one's.
 
     Args:
-        cells: from the lowest to the highest; all but the lowest have the input ``below``, and may have ``context``.
+        cells: from the lowest to the highest; all but the lowest have the input ``below``, and all of them or none
+            ``context``.
         dropout: between the cells.
         residuals: the cell, from 1, from which on what comes from below is added to the output, or 0.
     """
@@ -365,6 +366,7 @@ class StackedCell(DeepCell):
         self.state_dim = sum(cell.state_dim for cell in cells)
         self.dropout = nn.Dropout(dropout)
         self.residuals = residuals
+        self.shares_context = "context" in cells[-1].inputs  # with all but the lowest, or none
 
     def outputs(self, state: Tensor) -> List[Tensor]:
         """Every cell's, with what residuals add to it, ``... x n``."""
@@ -383,8 +385,8 @@ class StackedCell(DeepCell):
         own, *others = state.chunk(len(self.cells), dim=-1)
         states: List[Tensor] = [lowest(own, projected, **inputs)]
         below = lowest.output(states[0])  # type: ignore[operator]
+        shared = {"context": inputs["context"]} if self.shares_context else {}
         for number, (cell, own) in enumerate(zip(above, others), start=2):
-            shared = {name: inputs[name] for name in ("context",) if name in cell.inputs}  # type: ignore[operator]
             states.append(cell(own, below=self.dropout(below), **shared))
             below = with_residual(self.residuals, number, cell.output(states[-1]), below)  # type: ignore[operator]
         return torch.cat(states, dim=-1)

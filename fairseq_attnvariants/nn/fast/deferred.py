@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from ..twins import plain_linear, twin
-from . import compiling
+from . import compiling, transforming
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later, which can also say which backward pass it is
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold
@@ -109,8 +109,9 @@ class Deferred(nn.Module):
 
 def deferred(module: Any) -> Any:
     """The module, or where gradients are deferred, on a CPU, a copy for one loop that shares the parameters."""
-    pays = AVAILABLE and torch.is_grad_enabled() and next(module.parameters()).device.type == "cpu" and not compiling()
-    return twin(module, _deferred) if pays else module
+    if not AVAILABLE or not torch.is_grad_enabled() or compiling() or transforming():
+        return module
+    return twin(module, _deferred) if next(module.parameters()).device.type == "cpu" else module
 
 
 def _deferred(part: nn.Module) -> Optional[nn.Module]:

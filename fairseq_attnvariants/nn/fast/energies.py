@@ -1,10 +1,11 @@
 """Additive energies of which a step keeps the arguments alone.
 
 What there is between them and the energies would be the largest tensor of training, kept once a step; the backward pass
-computes it again, once.
+computes it again, once.  On a CPU it is made for a few sentences at a time: what is large and comes and goes between
+small tensors that stay leaves holes in memory.
 """
 
-from typing import Any, cast
+from typing import Any, Iterable, List, Sequence, Tuple, cast
 
 import torch
 from torch import Tensor
@@ -12,45 +13,82 @@ from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
 from ..additive import KeyFeatures, additive_energies, compared, tanh_
-from . import compiling
+from . import compiling, transforming
+
+BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
 
 
 def kept_small(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
     """As :func:`~..additive.additive_energies`, of which only the arguments are kept."""
-    if not torch.is_grad_enabled():
+    if transforming():
         return additive_energies(query, keys, vector, *features)
     if compiling():  # which would keep what is between for some histories
         energies = checkpoint(
             additive_energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False
         )
         return cast(Tensor, energies)
-    return _Energies.apply(query, keys, vector, *(part for feature in features for part in feature))
+    flat = [part for feature in features for part in feature]
+    return (_Energies.apply if torch.is_grad_enabled() else in_blocks)(query, keys, vector, *flat)
+
+
+def in_blocks(query: Tensor, keys: Tensor, vector: Tensor, *features: Tensor) -> Tensor:
+    """The energies, made for a few sentences at a time; ``features`` are values and matrices in turn."""
+    blocks = by_sentences(query, keys, *features[::2])
+    return joined([additive_energies(own, k, vector, *zip(values, features[1::2])) for own, k, *values in blocks])
 
 
 class _Energies(Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor, vector: Tensor, *features: Tensor) -> Tensor:
-        ctx.save_for_backward(query, keys, vector, *features)
-        return additive_energies(query, keys, vector, *zip(features[::2], features[1::2]))
+    def forward(ctx: Any, *arguments: Tensor) -> Tensor:
+        ctx.save_for_backward(*arguments)
+        return in_blocks(*arguments)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         saved = ctx.saved_tensors  # once: --recompute-steps makes them when they are asked for
-        query, keys, vector, *flat = saved
-        features = [*zip(flat[::2], flat[1::2])]
+        query, keys, vector, *features = saved
+        values, matrices = features[::2], features[1::2]
         if torch.is_grad_enabled():  # second derivatives are autograd's, of the plain equation
             wanted = [part for part, needed in zip(saved, ctx.needs_input_grad) if needed]
-            energies = additive_energies(query, keys, vector, *features)
+            energies = additive_energies(query, keys, vector, *zip(values, matrices))
             found = iter(torch.autograd.grad(energies, wanted, grad, create_graph=True))
             return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
-        tanh = tanh_(compared(query, keys, *features))  # B x k x S x A, as is the next
-        inner = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * vector, tanh)
-        rows = inner.flatten(0, 2)
-        gradients = [
-            inner.sum(2),
-            inner.squeeze(1) if inner.size(1) == 1 else inner.sum(1),
-            grad.flatten() @ tanh.flatten(0, 2),
-        ]
-        for values, matrix in features:
-            gradients += [inner @ matrix.to(inner.dtype), rows.T @ values.flatten(0, 2).to(rows.dtype)]
-        return tuple(gradient.to(part.dtype) for gradient, part in zip(gradients, saved))
+        blocks = by_sentences(query, keys, grad, *values)
+        of_rows, of_shared = zip(*(gradients(vector, matrices, *block) for block in blocks))
+        of_query, of_keys, *of_values = map(joined, zip(*of_rows))
+        of_vector, *of_matrices = (sum(parts[1:], parts[0]) for parts in zip(*of_shared))
+        of_features = (part for feature in zip(of_values, of_matrices) for part in feature)
+        ordered = of_query, of_keys, of_vector, *of_features
+        return tuple(gradient.to(part.dtype) for gradient, part in zip(ordered, saved))
+
+
+def gradients(
+    vector: Tensor, matrices: Sequence[Tensor], query: Tensor, keys: Tensor, grad: Tensor, *values: Tensor
+) -> Tuple[List[Tensor], List[Tensor]]:
+    """The gradients of what each sentence has (query, keys, values), and of what all share (vector and matrices).
+
+    Args:
+        vector, matrices: as :func:`~..additive.additive_energies`'s.
+        query, keys, values: the same, of some sentences.
+        grad: of their energies, ``B x k x S``.
+    """
+    tanh = tanh_(compared(query, keys, *zip(values, matrices)))  # B x k x S x A, as is the next
+    inner = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * vector, tanh)
+    of_keys = inner.squeeze(1) if inner.size(1) == 1 else inner.sum(1)
+    rows = [inner.sum(2), of_keys, *(inner @ matrix.to(inner.dtype) for matrix in matrices)]
+    flat = inner.flatten(0, 2).T
+    shared = [grad.flatten() @ tanh.flatten(0, 2), *(flat @ value.flatten(0, 2).to(flat.dtype) for value in values)]
+    return rows, shared
+
+
+def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple[Tensor, ...]]:
+    """The same tensors in blocks of sentences, on a CPU; elsewhere at once."""
+    large = max(1, query.size(1) * keys.size(1) * keys.size(2))
+    size = max(1, BLOCK // large) if keys.device.type == "cpu" else len(keys)
+    whole = query, keys, *others
+    return [whole] if size >= len(keys) else zip(*(part.split(size) for part in whole))
+
+
+def joined(blocks: Sequence[Tensor]) -> Tensor:
+    """Rows of blocks one after the other."""
+    return blocks[0] if len(blocks) == 1 else torch.cat(list(blocks))
