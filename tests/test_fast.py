@@ -83,6 +83,9 @@ def test_second_derivatives_of_reduced_products():
     torch.testing.assert_close(curved(deferred.Deferred(matrix)), plain, rtol=0.1, atol=0.1)
 
 
+QUERIES = {"ava": "lower.query.weight"}
+
+
 @pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "gnmt", "ava"])
 def test_frozen_matrices_take_no_notes(name, monkeypatch):
     """Of a model that is only read, as by ``attribute``, and of one of which a part is trained."""
@@ -93,7 +96,8 @@ def test_frozen_matrices_take_no_notes(name, monkeypatch):
     embeddings = model.decoder.embed_tokens.weight.requires_grad_()
     torch.autograd.grad(model(*batch())[0].sum(), embeddings)
     assert not noted
-    trained = model.decoder.network.transition.after.recurrent.weight.requires_grad_()
+    trained = model.decoder.network.transition.attention.get_parameter(QUERIES.get(name, "query.weight"))
+    trained.requires_grad_()
     torch.autograd.grad(model(*batch())[0].sum(), trained)
     assert len({*map(id, noted)}) == 1
 

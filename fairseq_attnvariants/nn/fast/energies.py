@@ -49,8 +49,9 @@ class _Energies(Function):
         query, keys, vector, *features = saved
         values, matrices = features[::2], features[1::2]
         if torch.is_grad_enabled():  # second derivatives are autograd's, of the plain equation
-            wanted = [part for part, needed in zip(saved, ctx.needs_input_grad) if needed]
-            energies = additive_energies(query, keys, vector, *zip(values, matrices))
+            same = [part.view_as(part) for part in saved]  # none of which is made of another
+            energies = additive_energies(*same[:3], *zip(same[3::2], same[4::2]))
+            wanted = [part for part, needed in zip(same, ctx.needs_input_grad) if needed]
             found = iter(torch.autograd.grad(energies, wanted, grad, create_graph=True))
             return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
         blocks = by_sentences(query, keys, grad, *values)
