@@ -10,7 +10,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are man
 HIGHEST = "--maximize-best-checkpoint-metric"
 REFUSED = {
     "no BLEU": (["--best-checkpoint-metric", "bleu", HIGHEST], "metric bleu: .* no such value; --eval-bleu logs it"),
-    "no chrF": (["--best-checkpoint-metric", "chrf", HIGHEST], "metric chrf: .* no such value; --eval-bleu logs it"),
+    "no chrF": (
+        ["--eval-bleu", "--best-checkpoint-metric", "chrf", HIGHEST],
+        "metric chrf: .* no such value; --task char_translation",
+    ),
     "no such metric": (["--best-checkpoint-metric", "nll"], "metric nll: .* there are bsz, loss, nll_loss, ppl"),
     "the worst BLEU": (["--eval-bleu", "--best-checkpoint-metric", "bleu"], f"would be kept: add {HIGHEST}$"),
     "the worst loss": ([HIGHEST], f"loss is better the lower it is, .* leave out {HIGHEST}$"),

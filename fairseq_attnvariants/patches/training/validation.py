@@ -17,6 +17,7 @@ from fairseq.tasks.translation import TranslationTask
 
 HIGHER = {"accuracy", "acc", "acc_and_f1", "bleu", "chrf", "f1", "mcc"}
 LOWER = {"loss", "ppl", "wer", "cer", "uer"}
+LOGGED_BY = {"bleu": "--eval-bleu logs it", "chrf": "--task char_translation --eval-bleu logs it"}
 # by which fairseq divides when an epoch is over, or when it has saved
 INTERVALS = (
     ("checkpoint", "save_interval"),
@@ -115,7 +116,7 @@ def check_validation(trainer: Any) -> None:
     for subset in cfg.dataset.valid_subset.split(","):
         scores = first_scores(trainer, subset)
         if metric not in scores and not hasattr(trainer.task, "post_validate"):
-            hint = "--eval-bleu logs it" if metric in ("bleu", "chrf") else f"there are {', '.join(sorted(scores))}"
+            hint = LOGGED_BY.get(metric, f"there are {', '.join(sorted(scores))}")
             raise ValueError(f"--best-checkpoint-metric {metric}: validation of {subset} logs no such value; {hint}")
 
 
