@@ -9,27 +9,37 @@ argparse as it is.  The cure is to give the fields of fairseq's dataclasses the 
 their annotations, which omegaconf reads, stay.  And argparse reads the help of an option when the option is added,
 where hydra gives one that is made into a string when it is printed: hydra's is not read ahead of time.
 
+On every Python, modules of fairseq's are repaired as they are imported: ``fairseq_attnvariants_stock.py`` says which.
+
 ``fairseq_attnvariants.pth`` imports this module when the interpreter starts, because ``fairseq-train`` imports
 fairseq before it reads ``--user-dir``.  Until somebody imports fairseq or hydra, all that has happened is that one
-finder, which never finds anything, stands on ``sys.meta_path``.
+finder, which finds nothing but the modules that are repaired, stands on ``sys.meta_path``.
 """
 
 import sys
 
 PACKAGES = ("fairseq", "hydra")
+REPAIRED = ("fairseq.", "fairseq_cli.")  # packages some of whose modules are
 
 
 class Watcher:
-    """A meta-path finder that only watches for the import of :data:`PACKAGES`."""
+    """A meta-path finder that watches for the import of :data:`PACKAGES`.
+
+    It stays on ``sys.meta_path``, because the import system is iterating over that whenever it is called.
+    """
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """Never finds anything; when one of the packages is asked for, prepares the standard library for it."""
-        if name in PACKAGES:
+        """Prepare the standard library for a package that is asked for; find the modules that are repaired."""
+        if name in PACKAGES and sys.version_info >= (3, 11):
             allow_dataclass_defaults()
         if name == "hydra" and sys.version_info >= (3, 14):
             allow_lazy_help()
-        # not removed from sys.meta_path: the import system is just iterating over it
+        if name.startswith(REPAIRED):
+            import fairseq_attnvariants_stock
+
+            return fairseq_attnvariants_stock.find_spec(name, path)
+        return None
 
 
 def allow_dataclass_defaults():
@@ -88,5 +98,4 @@ def of_packages(kind):
     return kind.__module__.partition(".")[0] in PACKAGES
 
 
-if sys.version_info >= (3, 11):
-    sys.meta_path.insert(0, Watcher)
+sys.meta_path.insert(0, Watcher)

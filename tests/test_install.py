@@ -15,7 +15,8 @@ import corpus
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ["fairseq_attnvariants.pth", "fairseq_attnvariants_startup.py", "setup.py", "pyproject.toml", "MANIFEST.in"]
+SOURCES = ["fairseq_attnvariants.pth", "setup.py", "pyproject.toml", "MANIFEST.in"]
+SOURCES += ["fairseq_attnvariants_startup.py", "fairseq_attnvariants_stock.py"]
 SOURCES += ["README.md", "LICENSE"]
 PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli", "hydra_plugins"]
 
@@ -76,7 +77,12 @@ def package_files(folder):
 
 def test_wheel_holds_the_whole_package_and_the_startup_file(sources, wheels):
     inside = {name for name in ZipFile(wheels["plain"]).namelist() if ".dist-info/" not in name}
-    assert inside == {"fairseq_attnvariants.pth", "fairseq_attnvariants_startup.py", *package_files(sources)}
+    assert inside == {
+        "fairseq_attnvariants.pth",
+        "fairseq_attnvariants_startup.py",
+        "fairseq_attnvariants_stock.py",
+        *package_files(sources),
+    }
     assert "fairseq_attnvariants/config/train.yaml" in inside
     assert "fairseq_attnvariants_cli/subcommands/compare.html" in inside
 
@@ -108,7 +114,7 @@ def test_hook_is_there_from_the_start_and_gone_after_uninstalling(sources, wheel
         assert not heavy & set(sys.modules), heavy & set(sys.modules)
         import fairseq_attnvariants_startup as startup
         assert startup.__file__.startswith({str(tmp_path if kind == "plain" else sources)!r}), startup.__file__
-        assert (sys.meta_path[0] is startup.Watcher) == (sys.version_info >= (3, 11)), sys.meta_path
+        assert sys.meta_path[0] is startup.Watcher, sys.meta_path
         assert sum(finder is startup.Watcher for finder in sys.meta_path) <= 1
     """, cwd=tmp_path)  # fmt: skip
     run(*pip, "uninstall", "--yes", "fairseq-attnvariants")

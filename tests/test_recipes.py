@@ -183,14 +183,14 @@ def test_wrong_arguments(script, path, arguments, message):
     assert process.returncode == 2 and message in process.stderr and process.stderr.count("\n") == 1
 
 
-def test_a_carriage_return_ends_no_line(text, tmp_path):
+def test_a_line_feed_alone_ends_a_line(text, tmp_path):
     """For fairseq-preprocess it does; what is parallel stays so. One at a line's end is none of its words."""
-    lines = [["a b\r\n", "c\rd\n", "\re f\n"], ["A\n", "B\n", "C D\r\n"]]
+    lines = [["a b\r\n", "c\rd\u2028\x85\xa0\x1ce\n", "\re f\n"], ["A\n", "B\n", "C D\r\n"]]
     for side, several in zip(("xx", "yy"), lines):
         (tmp_path / f"in.{side}").write_bytes("".join(several).encode())
     clean = [sys.executable, str(EXAMPLES / "common" / "clean.py"), "in", "out", "xx", "yy"]
     subprocess.run(clean, cwd=tmp_path, check=True)
-    assert (tmp_path / "out.xx").read_bytes() == b"a b\nc d\n e f\n"
+    assert (tmp_path / "out.xx").read_bytes() == b"a b\nc d e\ne f\n"
     assert (tmp_path / "out.yy").read_bytes() == b"A\nB\nC D\n"
     refused = subprocess.run([*clean, "--join", "0"], cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 1 and refused.stderr == "clean.py: --join 0 is not at least 1\n"

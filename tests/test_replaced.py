@@ -11,6 +11,7 @@ SOURCES = [
     *(ROOT / "fairseq_attnvariants_cli").rglob("*.py"),
     *(ROOT / "hydra_plugins").rglob("*.py"),
     ROOT / "fairseq_attnvariants_startup.py",
+    ROOT / "fairseq_attnvariants_stock.py",
 ]
 ROW = re.compile(r"^\| `([\w/]+\.py)` \| (.*?) \|", re.MULTILINE)
 
@@ -28,6 +29,8 @@ def replaced(source):
     for node in nodes:
         if isinstance(node, ast.Import) or isinstance(node, ast.ImportFrom) and not node.level:
             foreign |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        if isinstance(node, ast.arg) and getattr(node.annotation, "id", "") == "ModuleType":
+            foreign.add(node.arg)
     for node in nodes:  # another name for a class
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             of_type = isinstance(node.value, ast.Call) and root(node.value.func) == "type"
@@ -61,8 +64,10 @@ sys.meta_path.insert(0, finder)
 kind = type(default)
 kind.__hash__ = object.__hash__
 table.own = action.type = self.cfg = 1
+def repair(module: ModuleType):
+    module.np = numpy
 """
-    assert replaced(code) == {"build_model", "add", "check", "torch", "eval", "meta_path", "__hash__"}
+    assert replaced(code) == {"build_model", "add", "check", "torch", "eval", "meta_path", "__hash__", "np"}
 
 
 def test_the_table_lists_everything_that_is_replaced():

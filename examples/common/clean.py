@@ -1,5 +1,7 @@
 """Copies parallel text, lowercased, joined or cut to sentences of a length: ``clean.py [options] IN OUT LANGUAGE...``.
 
+Between words one space is left of any white space, such as carriage returns, no-break spaces and U+2028.
+
 ``IN`` and ``OUT`` are prefixes: ``IN.LANGUAGE`` are read, of which two or more are parallel.
 """
 
@@ -33,8 +35,8 @@ def main() -> None:
             while joined := list(itertools.islice(pairs, options["join"])):
                 if any(None in pair for pair in joined):
                     sys.exit(f"clean.py: {' and '.join(read)} do not have equally many lines")
-                # a carriage return would end a line for fairseq-preprocess
-                lines = [" ".join(line.rstrip("\r\n") for line in side).replace("\r", " ") for side in zip(*joined)]
+                # other white space ends lines for subword-nmt, or divides words for fairseq alone
+                lines = [" ".join(" ".join(side).split()) for side in zip(*joined)]
                 if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in lines):
                     for stream, line in zip(writing, lines):
                         stream.write((line.lower() if options["lower"] else line) + "\n")

@@ -71,7 +71,8 @@ def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]
 
 def read(path: Path) -> List[List[str]]:
     """The words of each line."""
-    return [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        return [line.split() for line in lines]
 
 
 def main(corpus: Path, paths: Sequence[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Files as the subcommands read and write them. Text is UTF-8, its lines end at a line feed and nowhere else."""
+"""Files as the subcommands read and write them. Text is UTF-8; a line ends in a line feed, or a carriage return and one."""
 
 import contextlib
 import errno
@@ -40,7 +40,7 @@ def reason(error: Exception) -> str:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a file, or of standard input for ``-``, without their line feeds.
+    """The lines of a file, or of standard input for ``-``, without their ends.
 
     Raises:
         UserError: the file cannot be read, or a line is not UTF-8.
@@ -52,7 +52,7 @@ def read_lines(path: str) -> Iterator[str]:
             for number, line in enumerate(stream, start=1):
                 try:
                     # a byte order mark is no part of the first word
-                    yield line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
+                    yield line.removesuffix(b"\r\n").removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
                     raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason})") from error
     except OSError as error:

@@ -1,0 +1,180 @@
+"""Repairs of stock fairseq 0.12.2 that need no ``--user-dir``: each is made as fairseq imports the module.
+
+``fairseq_attnvariants_startup.py`` asks :func:`find_spec` for every module of fairseq's, and imports this one only then.
+
+Lines.  A line ends in ``\\n`` or ``\\r\\n``.  fairseq opens text with universal newlines, so that a lone carriage return
+ends a line, too: that sentence becomes two, and every pair after it is wrong.  fairseq-preprocess,
+fairseq-interactive and fairseq-score refuse such text before they read it, and so does whatever else opens text.
+
+numpy.  fairseq uses names that numpy 1.24 to 2.4 removed.  Its modules that use them get them back, and nobody else.
+"""
+
+import builtins
+import functools
+import io
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType, SimpleNamespace
+from typing import Any, Callable, Dict, List, Optional
+
+RETURN = (
+    "a carriage return that no line feed follows, at which fairseq would end the line: put a space there, or a line "
+    r"feed if it is to end one (tr '\r' ' ' < FILE)"
+)
+
+
+def find_spec(name: str, path) -> Optional[ModuleSpec]:
+    """How to import a module that is repaired, or None for all others."""
+    repair = REPAIRS.get(name)
+    spec = PathFinder.find_spec(name, path) if repair else None
+    if spec is None or repair is None or spec.loader is None:
+        return None
+    run = spec.loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        run(module)
+        repair(module)
+
+    spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+    return spec
+
+
+# ---- lines
+
+
+def refuse_returns(path: str) -> None:
+    """Refuse a text with a lone carriage return.
+
+    Raises:
+        ValueError: with its line.
+    """
+    with builtins.open(path, "rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if b"\r" in line.removesuffix(b"\r\n"):
+                raise ValueError(f"{path}, line {number}: {RETURN}")
+
+
+class Lines(io.TextIOWrapper):
+    """A stream of lines, at whose first lone carriage return the command ends; for it cannot be read beforehand."""
+
+    number = 0
+
+    def readline(self, size: int = -1) -> str:  # type: ignore[override]
+        """Read the next line."""
+        line = super().readline(size)
+        self.number += 1
+        if "\r" in line.removesuffix("\r\n"):
+            sys.exit(f"{os.path.basename(sys.argv[0])}: error: {self.name}, line {self.number}: {RETURN}")
+        return line
+
+
+def repair_open(module: ModuleType) -> None:
+    """Let a module open only text without lone carriage returns."""
+
+    def open_text(path, mode="r", *args, **options):
+        if mode == "r":
+            refuse_returns(path)
+        return builtins.open(path, mode, *args, **options)
+
+    module.open = open_text  # type: ignore[attr-defined]
+
+
+def repair_parsers(module: ModuleType) -> None:
+    """Let the commands' parsers look into the text that they are given the names of."""
+    module.get_preprocessing_parser = checking(module.get_preprocessing_parser, preprocessed)  # type: ignore[attr-defined]
+    module.get_interactive_generation_parser = checking(  # type: ignore[attr-defined]
+        module.get_interactive_generation_parser, lambda found: [streamed(found, "input")]
+    )
+
+
+def repair_score(module: ModuleType) -> None:
+    """Let the parser of fairseq-score do the same."""
+    module.get_parser = checking(module.get_parser, lambda found: [streamed(found, "sys"), found.ref])  # type: ignore[attr-defined]
+
+
+def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], List[Optional[str]]]):
+    """Wrap a function that makes a parser: it refuses arguments one of whose texts has a lone carriage return."""
+
+    @functools.wraps(make)
+    def make_parser(*args, **options) -> ArgumentParser:
+        parser = make(*args, **options)
+        parse = parser.parse_known_args
+
+        def parse_known_args(*args, **options):
+            found, rest = parse(*args, **options)
+            try:
+                for path in texts(found):
+                    if path and os.path.isfile(path):
+                        refuse_returns(path)
+            except (OSError, ValueError) as error:
+                parser.exit(2, f"{parser.prog}: error: {error}\n")
+            return found, rest
+
+        parser.parse_known_args = parse_known_args  # type: ignore[method-assign]
+        return parser
+
+    return make_parser
+
+
+def preprocessed(found: Namespace) -> List[Optional[str]]:
+    """The files that fairseq-preprocess is going to read."""
+    prefixes = [
+        prefix for option in (found.trainpref, found.validpref, found.testpref) for prefix in (option or "").split(",")
+    ]
+    sides = [found.source_lang, None if found.only_source else found.target_lang, found.align_suffix]
+    texts = [f"{prefix}.{side}" if side else prefix for prefix in prefixes for side in sides]
+    return [*texts, found.alignfile, found.srcdict, found.tgtdict]
+
+
+def streamed(found: Namespace, name: str) -> Optional[str]:
+    """The file that an option names; a stream becomes standard input, which is read as :class:`Lines`."""
+    path = getattr(found, name)
+    if os.path.isfile(path):
+        return path
+    if not isinstance(sys.stdin, Lines):  # arguments are parsed twice
+        stream = sys.stdin.buffer if path == "-" else builtins.open(path, "rb")
+        sys.stdin = Lines(stream, encoding="utf-8", newline="\n")
+    setattr(found, name, "-")
+    return None
+
+
+# ---- numpy
+
+
+class Numpy:
+    """numpy, with what it no longer has."""
+
+    int, float = int, float
+    compat = SimpleNamespace(long=int)
+
+    def __init__(self, numpy: ModuleType):
+        self.numpy = numpy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.numpy, name)
+
+    def percentile(self, values, percentages, interpolation: str = "linear"):
+        """The percentiles, by a method that had another name."""
+        return self.numpy.percentile(values, percentages, method=interpolation)
+
+
+def repair_numpy(module: ModuleType) -> None:
+    """Give a module the numpy that it was written for."""
+    module.np = Numpy(module.np)  # type: ignore[attr-defined]
+
+
+REPAIRS: Dict[str, Callable[[ModuleType], None]] = {
+    "fairseq.options": repair_parsers,
+    "fairseq_cli.score": repair_score,
+    "fairseq.data.dictionary": repair_open,
+    "fairseq.data.indexed_dataset": repair_open,  # --dataset-impl raw
+    "fairseq.tasks.sentence_prediction": repair_open,  # labels
+    "fairseq.tasks.sentence_ranking": repair_open,
+    "fairseq.utils": repair_open,  # --encoder-embed-path of stock models, --replace-unk
+    "fairseq.data.data_utils": repair_numpy,  # int, percentile(interpolation=...)
+    "fairseq.data.language_pair_dataset": repair_numpy,  # compat
+    "fairseq.data.token_block_dataset": repair_numpy,  # compat
+    "fairseq.modules.dynamic_crf_layer": repair_numpy,  # float
+}

@@ -1,0 +1,110 @@
+"""Stock fairseq's readers of text and its use of numpy, without ``--user-dir``."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+import torch
+from corpus import run, write_corpus
+from fairseq import options, utils
+from fairseq.data import Dictionary, LanguagePairDataset, TokenBlockDataset, data_utils
+from fairseq.data.indexed_dataset import IndexedRawTextDataset
+from fairseq_cli import score
+
+from fairseq_attnvariants_cli.text.files import read_lines
+
+OTHER = "\v\f\x1c\x1d\x1e\x85\xa0\u2028\u2029\u3000"  # white space that ends no line
+
+
+@pytest.mark.parametrize("name, number", [("train.xx", 2), ("train.yy", 91), ("test.yy", 12)])
+def test_preprocessing_refuses_a_lone_carriage_return_before_it_writes(tmp_path, name, number):
+    write_corpus(tmp_path)
+    lines = (tmp_path / name).read_text().split("\n")
+    lines[number - 1] += "\rcat"
+    (tmp_path / name).write_bytes("\n".join(lines).encode())
+    prefixes = [f"--{split}pref={tmp_path / split}" for split in ("train", "valid", "test")]
+    found = run("fairseq-preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", tmp_path / "bin", check=False)
+    assert found.returncode == 2 and found.stderr.count("\n") == 1, found.stderr
+    assert f"error: {tmp_path / name}, line {number}: a carriage return" in found.stderr
+    assert not (tmp_path / "bin").exists()
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"a b\r\nc\rd\n")
+    return path
+
+
+def parse(make, *arguments):
+    return make().parse_known_args([*map(str, arguments)])[0]
+
+
+@pytest.mark.parametrize("make, arguments", [
+    (options.get_interactive_generation_parser, ["data", "--path", "model", "--input"]),
+    (options.get_preprocessing_parser, ["--alignfile"]),
+    (options.get_preprocessing_parser, ["--srcdict"]),
+    (score.get_parser, ["--sys", "-", "--ref"]),
+])  # fmt: skip
+def test_commands_refuse_it_with_its_line(text, capfd, monkeypatch, make, arguments):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    with pytest.raises(SystemExit) as end:
+        parse(make, *arguments, text)
+    assert end.value.code == 2 and f"error: {text}, line 2: a carriage return" in capfd.readouterr().err
+
+
+def test_a_stream_ends_at_it(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"a{OTHER}b\r\n\nc\rd\n".encode())))
+    for _ in range(2):  # fairseq parses twice
+        assert parse(options.get_interactive_generation_parser, "data", "--path", "model").input == "-"
+    assert [sys.stdin.readline(), sys.stdin.readline()] == [f"a{OTHER}b\r\n", "\n"]
+    with pytest.raises(SystemExit, match="line 3: a carriage return"):
+        sys.stdin.readline()
+
+
+@pytest.mark.parametrize(
+    "read", [lambda path: IndexedRawTextDataset(path, Dictionary()), Dictionary.load, utils.load_align_dict]
+)
+def test_readers_refuse_it_with_its_line(text, read):
+    with pytest.raises(ValueError, match="text, line 2: a carriage return"):
+        read(str(text))
+
+
+def test_everybody_reads_the_same_lines_and_words(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(f"a{OTHER}b\r\n\nc d\n".encode())
+    dictionary = Dictionary()
+    for word in "abcd":
+        dictionary.add_symbol(word)
+    words = [[*"ab"], [], [*"cd"]]
+    assert [line.split() for line in read_lines(str(path))] == words
+    assert not next(read_lines(str(path))).endswith("\r")
+    found = IndexedRawTextDataset(str(path), dictionary)
+    assert [[dictionary[k] for k in sentence[:-1]] for sentence in found] == words
+    assert parse(options.get_interactive_generation_parser, "data", "--path", "model", "--input", path)
+
+
+SIZES = np.array([2, 3, 3, 5, 7])
+
+
+def test_batch_buckets_with_a_current_numpy():
+    assert data_utils.get_buckets(SIZES, 2).tolist() == [3, 7]
+    sentences = [torch.ones(size, dtype=torch.long) for size in SIZES]
+    pairs = LanguagePairDataset(
+        sentences, SIZES, Dictionary(), sentences, SIZES, Dictionary(), num_buckets=2, shuffle=False
+    )
+    assert pairs.buckets == [(None, 3), (None, 7)] and pairs.src_sizes.tolist() == [3, 3, 3, 7, 7]
+
+
+def test_language_models_of_sentences_with_a_current_numpy():
+    sentences = [torch.full((size,), k) for k, size in enumerate(SIZES)]
+    blocks = TokenBlockDataset(sentences, SIZES, block_size=None, pad=1, eos=2, break_mode="eos")
+    assert [block.tolist() for block in blocks] == [sentence.tolist() for sentence in sentences]
+
+
+def test_only_modules_that_need_it_get_another_numpy():
+    masks = data_utils.compute_mask_indices((2, 20), None, 0.5, 2, no_overlap=True)
+    assert masks.shape == (2, 20) and masks.any()
+    assert data_utils.np.float is float and data_utils.np.float32 is np.float32
+    assert not hasattr(np, "float")
