@@ -1,9 +1,9 @@
 """Repairs of stock fairseq 0.12.2 that need no ``--user-dir``: each is made as fairseq imports the module.
 
-``fairseq_attnvariants_startup.py`` asks :func:`find_spec` for every module of fairseq's, and imports this one only then.
+``fairseq_attnvariants_startup.py`` asks :func:`find_spec` for fairseq's modules, and imports this one only then.
 
-Lines.  A line ends in ``\\n`` or ``\\r\\n``.  fairseq opens text with universal newlines, so that a lone carriage return
-ends a line, too: that sentence becomes two, and every pair after it is wrong.  fairseq-preprocess,
+Lines.  A line ends in ``\\n`` or ``\\r\\n``.  fairseq opens text with universal newlines, so that a lone carriage
+return ends a line, too: that sentence becomes two, and every pair after it is wrong.  fairseq-preprocess,
 fairseq-interactive and fairseq-score refuse such text before they read it, and so does whatever else opens text.
 
 numpy.  fairseq uses names that numpy 1.24 to 2.4 removed.  Its modules that use them get them back, and nobody else.
@@ -134,7 +134,7 @@ def streamed(found: Namespace, name: str) -> Optional[str]:
     if os.path.isfile(path):
         return path
     if not isinstance(sys.stdin, Lines):  # arguments are parsed twice
-        stream = sys.stdin.buffer if path == "-" else builtins.open(path, "rb")
+        stream = sys.stdin.buffer if path == "-" else builtins.open(path, "rb")  # noqa: SIM115
         sys.stdin = Lines(stream, encoding="utf-8", newline="\n")
     setattr(found, name, "-")
     return None
@@ -153,6 +153,7 @@ class Numpy:
         self.numpy = numpy
 
     def __getattr__(self, name: str) -> Any:
+        """Whatever numpy has."""
         return getattr(self.numpy, name)
 
     def percentile(self, values, percentages, interpolation: str = "linear"):

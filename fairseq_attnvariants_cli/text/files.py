@@ -1,4 +1,4 @@
-"""Files as the subcommands read and write them. Text is UTF-8; a line ends in a line feed, or a carriage return and one."""
+"""Files as the subcommands read and write them. Text is UTF-8; a line ends in LF or CR LF."""
 
 import contextlib
 import errno
