@@ -11,8 +11,8 @@ from fairseq import options
 from fairseq.data import Dictionary, indexed_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq_attnvariants.compat import check_environment
 
+from fairseq_attnvariants.patches.environment import check_environment
 from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.patches.messages.data import check_dictionary, find_languages
 from fairseq_attnvariants.registry import ConfigurationError

@@ -120,9 +120,9 @@ def test_a_new_output_may_be_read_as_any_new_file(folder):
 
 
 OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
-    "fairseq_attnvariants_cli/files.py": "it is there",
+    "fairseq_attnvariants_cli/text/files.py": "it is there",
     "fairseq_attnvariants_cli/main.py": "to os.devnull",
-    "fairseq_attnvariants_cli/averaging.py": "to a stream of it",
+    "fairseq_attnvariants_cli/systems/averaging.py": "to a stream of it",
     "fairseq_attnvariants_cli/pictures.py": "to a stream of it",
     "fairseq_attnvariants/config/make.py": "the package's own file, for its developers",
     "fairseq_attnvariants/patches/training/resuming.py": "scratch files of fairseq's names",

@@ -44,7 +44,7 @@ def unpack(path: str) -> str:
     return only if os.path.isdir(only) else folder
 
 
-def guard_archives() -> None:
+def patch_archives() -> None:
     """Unpack archives here, before fairseq does."""
     find = file_utils.load_archive_file
 

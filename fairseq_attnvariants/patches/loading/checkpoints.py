@@ -272,7 +272,7 @@ def load_broadcast(buffer: Any, map_location: Any = None, **ignored: Any) -> Any
         return _checked(torch.load(buffer, map_location=map_location, weights_only=True), {})
 
 
-def guard_loading() -> None:
+def patch_loading() -> None:
     """Give fairseq's modules a ``torch.load`` that runs nothing, and let a checkpoint be broadcast as plain data."""
     for name in OTHERS:
         importlib.import_module(name).torch = Torch(load)  # type: ignore[attr-defined]

@@ -71,7 +71,7 @@ def _value(node: Any) -> Any:
     return OPERATORS[type(node.op)](left, right)
 
 
-def guard_evaluation() -> None:
+def patch_evaluation() -> None:
     """Replace ``eval`` in fairseq's modules, and keep odd names from the shell."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "fairseq":

@@ -21,7 +21,7 @@ SWITCHED = re.compile(r"unrecognized arguments:.* (True|False)\b", re.IGNORECASE
 TEXT = ("tokenizer", "bpe")  # components that have options of their own
 
 
-def guard_arguments() -> None:
+def patch_arguments() -> None:
     """Look through what fairseq's parser gives, before a configuration is made of it."""
     parse, show = options.parse_args_and_arch, sys.excepthook
 

@@ -30,7 +30,7 @@ CHUNK = 1 << 24  # tokens that are looked at together
 SHOWN = 5  # words of a line that has no number
 
 
-def guard_data() -> None:
+def patch_data() -> None:
     """Let translation find the languages in the names of all files, and check texts as they are loaded and batched."""
     setup, load, batches = TranslationTask.setup_task, data_utils.load_indexed_dataset, FairseqTask.get_batch_iterator
 

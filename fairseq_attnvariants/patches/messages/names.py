@@ -16,7 +16,7 @@ from ...registry import nearest
 MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after it has read --arch
 
 
-def guard_names() -> None:
+def patch_names() -> None:
     """Let fairseq's parser of ``--arch`` and its ``build_model`` name the nearest architecture; and ``--help`` wait."""
     build, add = models.build_model, options.add_model_args
 

@@ -18,7 +18,7 @@ from ...registry import nearest
 logger = logging.getLogger(__name__)
 
 
-def guard_overrides() -> None:
+def patch_overrides() -> None:
     """Let fairseq complete this package's configurations before it overrides, and keep what parts were trained with."""
     overwrite = checkpoint_utils.overwrite_args_by_name
 

@@ -11,7 +11,7 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from ...registry import ConfigurationError
 
 
-def guard_sampling() -> None:
+def patch_sampling() -> None:
     """Refuse ``--sampling`` with a coverage penalty, and a language model that is none or not read, in every task."""
     plain = FairseqTask.build_generator
 

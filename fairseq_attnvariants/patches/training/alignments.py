@@ -13,7 +13,7 @@ from ...registry import ConfigurationError
 from ..messages.data import check_split
 
 
-def guard_alignments() -> None:
+def patch_alignments() -> None:
     """Let the stock translation task name a missing split, and compare the numbers of sentences and alignments."""
     load = translation.load_langpair_dataset
 

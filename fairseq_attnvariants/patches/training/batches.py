@@ -17,7 +17,7 @@ from fairseq.data.iterators import CountingIterator, EpochBatchIterator, Grouped
 logger = logging.getLogger(__name__)
 
 
-def guard_batches() -> None:
+def patch_batches() -> None:
     """Wrap the iterators' counting, and what they save."""
     begin, save, restore = (
         getattr(EpochBatchIterator, name) for name in ("_get_iterator_for_epoch", "state_dict", "load_state_dict")

@@ -9,7 +9,7 @@ import functools
 from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
 
-def guard_plateau() -> None:
+def patch_plateau() -> None:
     """Let the scheduler keep its count of epochs that were not better."""
     save, load = ReduceLROnPlateauLRSchedule.state_dict, ReduceLROnPlateauLRSchedule.load_state_dict
 

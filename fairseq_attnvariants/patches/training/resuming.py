@@ -39,7 +39,7 @@ from .validation import check_validation
 logger = logging.getLogger(__name__)
 
 
-def guard_training() -> None:
+def patch_training() -> None:
     """Wrap fairseq's copying of checkpoints and its start of a training."""
     copy, rename, load = PathManager.copy, PathManager.rename, checkpoint_utils.load_checkpoint
     open_any = PathManager.open

@@ -26,7 +26,7 @@ INTERVALS = (
 )
 
 
-def guard_validation() -> None:
+def patch_validation() -> None:
     """Let a translation task look at the options of its BLEU when it builds the model, and score empty translations."""
     build, reduce = TranslationTask.build_model, TranslationTask.reduce_metrics
 
