@@ -123,8 +123,8 @@ OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
     "fairseq_attnvariants_cli/text/files.py": "it is there",
     "fairseq_attnvariants_cli/main.py": "to os.devnull",
     "fairseq_attnvariants_cli/systems/averaging.py": "to a stream of it",
-    "fairseq_attnvariants_cli/pictures.py": "to a stream of it",
-    "fairseq_attnvariants/config/make.py": "the package's own file, for its developers",
+    "fairseq_attnvariants_cli/shown/pictures.py": "to a stream of it",
+    "fairseq_attnvariants/architectures/make_yaml.py": "the package's own file, for its developers",
     "fairseq_attnvariants/patches/training/resuming.py": "scratch files of fairseq's names",
     "hydra_plugins/fairseq_attnvariants.py": "in a folder of a random name, which it makes",
 }
