@@ -66,7 +66,8 @@ class Lines(io.TextIOWrapper):
         line = super().readline(size)
         self.number += 1
         if "\r" in line.removesuffix("\r\n"):
-            sys.exit(f"{os.path.basename(sys.argv[0])}: error: {self.name}, line {self.number}: {RETURN}")
+            name = getattr(self, "name", "standard input")
+            sys.exit(f"{os.path.basename(sys.argv[0])}: error: {name}, line {self.number}: {RETURN}")
         return line
 
 

@@ -48,14 +48,16 @@ def parse(make, *arguments):
     (score.get_parser, ["--sys", "-", "--ref"]),
 ])  # fmt: skip
 def test_commands_refuse_it_with_its_line(text, capfd, monkeypatch, make, arguments):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    given = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdin", given)
     with pytest.raises(SystemExit) as end:
         parse(make, *arguments, text)
     assert end.value.code == 2 and f"error: {text}, line 2: a carriage return" in capfd.readouterr().err
 
 
 def test_a_stream_ends_at_it(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"a{OTHER}b\r\n\nc\rd\n".encode())))
+    given = io.TextIOWrapper(io.BytesIO(f"a{OTHER}b\r\n\nc\rd\n".encode()))  # kept, as sys.__stdin__ is
+    monkeypatch.setattr(sys, "stdin", given)
     for _ in range(2):  # fairseq parses twice
         assert parse(options.get_interactive_generation_parser, "data", "--path", "model").input == "-"
     assert [sys.stdin.readline(), sys.stdin.readline()] == [f"a{OTHER}b\r\n", "\n"]
