@@ -250,6 +250,74 @@ def test_source_of_ones_own_that_is_edited_is_trained_anew(recipe, tmp_path):
     assert {path.name for path in out.glob("*.source")} == {"mine.source"}
 
 
+@pytest.fixture
+def systems(recipe, tmp_path):
+    """Runs a task of the laboratory with a file of systems; its folder has a corpus."""
+    (tmp_path / "out/corpus").mkdir(parents=True)
+
+    def run(text, **environment):
+        (tmp_path / "systems.yaml").write_text(text)
+        given = {"OUT": str(tmp_path / "out"), "SYSTEMS": "systems.yaml", **environment}
+        return recipe("laboratory/run.sh", "order", **given)
+
+    return run
+
+
+COSTS = "costs: model._name=conddec criterion._name=label_smoothed_cross_entropy_with_fertility\n"
+PLAIN = "plain: >\n  model._name=conddec\n  model.dropout=0\n"
+
+
+@pytest.mark.parametrize("seeds", ["1 2", "1,2", "1, 2"])
+def test_systems_of_a_file_have_options_a_criterion_and_a_name(systems, tmp_path, seeds):
+    out = tmp_path / "out"
+    _, calls = went(systems(COSTS + PLAIN, SEEDS=seeds))
+    trained = [line for line in calls.splitlines() if line.startswith("fairseq-hydra-train")]
+    assert [line.partition("hydra.sweep.dir=")[2].partition(" ")[0] for line in trained] == [
+        f"'{out}/{name}'" for name in ("rnnsearch", "costs", "plain")
+    ]
+    assert all(" common.seed=1,2 " in line for line in trained)
+    for line, text in zip(trained[1:], (COSTS, PLAIN)):
+        assert line.endswith(" " + " ".join(text.removeprefix("plain: >").removeprefix("costs:").split()))
+    names = " ".join(f"--name {name}" for name in ("rnnsearch", "costs", "plain"))
+    assert f"results {out}/rnnsearch {out}/costs {out}/plain {names} " in calls
+
+
+def test_systems_of_a_file_are_chosen_among(systems):
+    _, calls = went(systems(COSTS + PLAIN, ARCHS="recatt plain", SEEDS="1"))
+    assert "--name rnnsearch --name recatt --name plain " in calls and "costs" not in calls
+
+
+def test_a_system_with_other_options_needs_a_folder_of_its_own(systems, tmp_path):
+    went(systems(COSTS + PLAIN))
+    went(systems(PLAIN + COSTS, SEEDS="1 2 3 4 5 6"))
+    kept = (tmp_path / "out/plain/settings").read_text()
+    found = systems(COSTS + PLAIN.replace("dropout=0", "dropout=0.2"))
+    assert refused(found, "out/plain has runs of model._name=conddec model.dropout=0, and not of ", "give another OUT")
+    assert (tmp_path / "out/plain/settings").read_text() == kept
+
+
+@pytest.mark.parametrize(
+    "text, environment, reason",
+    [
+        ("", {"SYSTEMS": "nowhere.yaml"}, "SYSTEMS: nowhere.yaml cannot be read: "),
+        ("- x", {}, "SYSTEMS: systems.yaml names no system: each is a line, NAME: model._name=ARCHITECTURE"),
+        ("a: [", {}, "SYSTEMS: systems.yaml cannot be read: "),
+        ("a/b: model._name=recatt", {}, "has a system called a/b: a name has letters"),
+        ("corpus: model._name=recatt", {}, "has corpus, which is a name in OUT"),
+        ("recatt: model._name=recatt", {}, "has recatt, which the task has already: give it another name"),
+        ("mine: recatt", {}, "does not say model._name=ARCHITECTURE of mine"),
+        ("mine: model._name=recat", {}, "SYSTEMS: mine has no architecture recat in "),
+        ("mine: model._name=recatt criterion._name=sharp", {}, "SYSTEMS: mine has no criterion sharp in "),
+        (PLAIN, {"SEEDS": "1 two"}, 'SEEDS="1 two" are no numbers: give such as SEEDS="1 2 3"'),
+        (PLAIN, {"ARCHS": "plane"}, "ARCHS: plane is no system of order and no architecture in "),
+    ],
+)
+def test_wrong_systems_are_refused_before_anything_is_written(systems, tmp_path, text, environment, reason):
+    shutil.rmtree(tmp_path / "out")
+    assert refused(systems(text, **environment), reason)
+    assert not (tmp_path / "out").exists()
+
+
 def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
     (tmp_path / "corpus").mkdir()
     for split in ("train", "val", "test", "more"):

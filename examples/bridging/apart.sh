@@ -32,8 +32,8 @@ declare -A systems=(
   [unit]="bridge_direct --bridging-unit-length ${loss[*]}"
 )
 order="control source direct alone soft unit" # of the tables
-read -ra chosen <<< "${SYSTEMS:-$order}"
-read -ra seeds <<< "${SEEDS:-1 2 3}"
+IFS=', ' read -ra chosen <<< "${SYSTEMS:-$order}"
+IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3}"
 for system in "${chosen[@]}"; do
   if [ -z "${systems[$system]-}" ]; then
     echo "apart.sh: SYSTEMS=$system is none of $order" >&2; exit 2

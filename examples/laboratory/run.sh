@@ -2,9 +2,12 @@
 # A task of the laboratory: make its corpus, sweep its systems over seeds, print the table of their differences, draw.
 #   run.sh order|twins|counts|length|sides|rare|cipher|facts
 # tasks/TASK.yaml says what is predicted. Started again, it goes on where it stopped. In the environment:
-#   ARCHS     "recatt mine": these, each a system of the task or an architecture, and the task's baseline (default: all
-#             systems of the task)
-#   SEEDS     1,2,3,4,5
+#   ARCHS     "recatt mine": these, each a system of the task or of SYSTEMS, or an architecture, and the task's baseline
+#             (default: all of SYSTEMS, or without it all of the task)
+#   SYSTEMS   a file with further systems as those of tasks/TASK.yaml, a line each:
+#               NAME: model._name=ARCHITECTURE further options of fairseq-hydra-train, a criterion among them
+#             NAME is that of a folder and in the tables.
+#   SEEDS     "1 2 3 4 5"
 #   UPDATES   of each run, during which the rate falls to 0 (default: the task's)
 #   OUT       folder (default: laboratory/TASK)
 #   USER_DIR  --user-dir, for architectures of one's own (default: this package's); one that is edited after its training is
@@ -20,43 +23,85 @@ name=${1-}
 if [ $# -ne 1 ] || [ ! -e "$here/tasks/$name.yaml" ]; then
   echo "usage: run.sh $(cd "$here/tasks" && ls | sed 's/.yaml//' | paste -sd'|')" >&2; exit 2
 fi
-declare -A systems task
-described=$(python - "$here/tasks/$name.yaml" <<'END'
-import sys, yaml
-task = yaml.safe_load(open(sys.argv[1]))
-for system, options in task.pop("systems").items():
-    print("system", system, options.strip(), sep="\t")
+declare -A systems added task
+all=() default=()
+described=$(python - "$here/tasks/$name.yaml" "${SYSTEMS-}" <<'END'
+import re, sys, yaml
+path, more = sys.argv[1:]
+def refuse(why):
+    print("run.sh: SYSTEMS:", more, *why.split(), file=sys.stderr)
+    sys.exit(2)
+task = yaml.safe_load(open(path))
+systems, added = task.pop("systems"), {}
+if more:
+    try:
+        added = yaml.safe_load(open(more, encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        refuse(f"cannot be read: {error}")
+    if not isinstance(added, dict) or not added:
+        refuse("names no system: each is a line, NAME: model._name=ARCHITECTURE and further options")
+for system, options in added.items():
+    if not isinstance(system, str) or not re.fullmatch(r"\w[\w.-]*", system):
+        refuse(f"has a system called {system}: a name has letters, digits, _, - and .")
+    if system in ("corpus", "part", "settings"):
+        refuse(f"has {system}, which is a name in OUT: give it another one")
+    if system in systems:
+        refuse(f"has {system}, which the task has already: give it another name")
+    if not isinstance(options, str) or not re.search(r"(^|\s)model\._name=\w", options):
+        refuse(f"does not say model._name=ARCHITECTURE of {system}")
+for kind, several in (("system", systems), ("added", added)):
+    for system, options in several.items():
+        print(kind, system, " ".join(options.split()), sep="\t")
 for key, value in task.items():
     print("task", key, " ".join(value) if isinstance(value, list) else str(value).strip(), sep="\t")
 END
 )
 while IFS=$'\t' read -r kind key value; do
-  if [ "$kind" = system ]; then systems[$key]=$value all+=("$key"); else task[$key]=$value; fi
+  case $kind in
+    system) systems[$key]=$value all+=("$key") ;;
+    added) added[$key]=$value default+=("$key") ;;
+    task) task[$key]=$value ;;
+  esac
 done <<< "$described"
 baseline=${task[baseline]}
 out=${OUT:-laboratory/$name}
 updates=${UPDATES:-${task[updates]}}
 user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
 chosen=("$baseline")
-for system in ${ARCHS:-${all[*]}}; do [ "$system" = "$baseline" ] || chosen+=("$system"); done
+if [ ${#default[@]} = 0 ]; then default=("${all[@]}"); fi
+IFS=', ' read -ra asked <<< "${ARCHS:-${default[*]}}"
+for system in "${asked[@]}"; do [ "$system" = "$baseline" ] || chosen+=("$system"); done
+IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3 4 5}"
+seeds=$(IFS=,; echo "${seeds[*]}")
+if ! [[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]]; then
+  echo "run.sh: SEEDS=\"$SEEDS\" are no numbers: give such as SEEDS=\"1 2 3\"" >&2; exit 2
+fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
-others=() # that are no systems of the task
-for system in "${chosen[@]}"; do [ -n "${systems[$system]-}" ] || others+=("$system"); done
+others=() pairs=() # that are no systems of the task
+for system in "${chosen[@]}"; do
+  if [ -n "${systems[$system]-}" ]; then continue; fi
+  others+=("$system") pairs+=("$system" "${added[$system]-}") systems[$system]=${added[$system]:-model._name=$system}
+done
 if [ ${#others[@]} -gt 0 ]; then
-  python -W ignore - "$user_dir" "$name" "${others[@]}" <<'END'
+  python -W ignore - "$user_dir" "$name" "${pairs[@]}" <<'END'
 import argparse, logging, sys
 logging.disable(logging.INFO)
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.utils import import_user_module
 from fairseq_attnvariants.registry import nearest
-user_dir, task, *others = sys.argv[1:]
+user_dir, task, *pairs = sys.argv[1:]
 import_user_module(argparse.Namespace(user_dir=user_dir))
-for name in others:
-    if name not in ARCH_MODEL_REGISTRY:
-        print(f"run.sh: ARCHS: {name} is no system of {task} and no architecture in {user_dir}"
-              f"{nearest(name, ARCH_MODEL_REGISTRY)}", file=sys.stderr)
-        sys.exit(2)
+for system, options in zip(pairs[::2], pairs[1::2]):
+    values = dict(option.partition("=")[::2] for option in options.split())
+    where = f"SYSTEMS: {system} has" if options else f"ARCHS: {system} is no system of {task} and"
+    for key, known, what in (("model", ARCH_MODEL_REGISTRY, "architecture"), ("criterion", CRITERION_REGISTRY, "criterion")):
+        name = values.get(f"{key}._name", system if key == "model" else None)
+        if name is not None and name not in known:
+            called = f" {name}" if options else ""
+            print(f"run.sh: {where} no {what}{called} in {user_dir}{nearest(name, known)}", file=sys.stderr)
+            sys.exit(2)
 END
 fi
 mkdir -p "$out"
@@ -64,6 +109,10 @@ out=$(cd "$out" && pwd)
 
 source "$here/../common/settings.sh"
 same_settings "$out" "TASK=$name UPDATES=$updates TRAIN=${TRAIN:-${task[train]}} TEST=${TEST:-200}" "has runs" OUT
+for system in "${others[@]}"; do
+  mkdir -p "$out/$system"
+  same_settings "$out/$system" "${systems[$system]}" "has runs" OUT
+done
 
 # what is not the task's own was trained with the source as it stands in USER_DIR now
 if [ -n "${USER_DIR-}" ]; then
@@ -106,8 +155,7 @@ command -v nvidia-smi > /dev/null || training+=(common.cpu=true)
 
 folders=() names=()
 for system in "${chosen[@]}"; do
-  own=${systems[$system]:-model._name=$system}
-  own=${own//TWICE/$((2 * updates))}
+  own=${systems[$system]//TWICE/$((2 * updates))}
   read -ra options <<< "${task[options]-} $own"
   case $own in
     *_name=lstm*) options+=("${lstm[@]}") ;;
@@ -115,7 +163,7 @@ for system in "${chosen[@]}"; do
   esac
   fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
     common.user_dir="'$user_dir'" task.data="'$out/corpus/bin'" hydra.sweep.dir="'$out/$system'" \
-    common.seed="${SEEDS:-1,2,3,4,5}" "${sizes[@]}" "${training[@]}" model.init_std=0.1 "${options[@]}" \
+    common.seed="$seeds" "${sizes[@]}" "${training[@]}" model.init_std=0.1 "${options[@]}" \
     >> "$out/$system.log" 2>&1 || { tail -n 5 "$out/$system.log" >&2; exit 1; }
   folders+=("$out/$system") names+=(--name "$system")
 done

@@ -22,8 +22,8 @@ settings="MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=${VALID:-val} TEST=
 source "$common/settings.sh"
 same_settings "$out" "$settings" "has text" OUT "$out/words"
 echo "$*" > "$out/overrides"
-read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
-read -ra seeds <<< "${SEEDS:-1 2 3}"
+IFS=', ' read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
+IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3}"
 user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
 if [ "${TOKENISE-}" != no ] && ! python -c 'import sacremoses' 2> /dev/null; then
   echo "sweep.sh: no sacremoses here: pip install sacremoses, or TOKENISE=no for text in words" >&2; exit 1
