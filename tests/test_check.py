@@ -1,7 +1,11 @@
 """``fairseq-attnvariants check``: what is broken on purpose is found, and what is not, is not."""
 
+import argparse
 import json
+import re
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,10 +13,11 @@ from conftest import TABLES
 from fairseq import models, utils
 from torch import nn
 
+import fairseq_attnvariants_cli
 from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder, IncrementalDecoder
 from fairseq_attnvariants.nn.attention import Normalizer
-from fairseq_attnvariants.nn.histories import ContextHistory
+from fairseq_attnvariants.nn.histories import HISTORIES, ContextHistory, CoverageHistory
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.main import main
 
@@ -246,6 +251,11 @@ def compares_all_steps(patch):
     changed(patch, compare)
 
 
+def adds_in_place(patch):
+    """Coverage, in the tensor that other hypotheses of an earlier step still read."""
+    patch.setattr(CoverageHistory, "next", lambda self, past, weights, hidden: past.carried.add_(weights))
+
+
 # what fails, and some of what does not have to
 MUTATIONS = {
     reads_padding: ("rnnsearch", "padding alone attention short", "future incremental"),
@@ -269,6 +279,7 @@ MUTATIONS = {
     hides_a_parameter: ("rnnsearch", "parameters", "same gradients"),
     says_that_it_reads_no_context: ("recatt", "contexts incremental beam", "padding future"),
     compares_all_steps: ("rnnsearch", "time memory", "parameters"),
+    adds_in_place: ("coverage", "in-place gradients", "widths padding"),
 }
 
 
@@ -283,8 +294,9 @@ def test_what_is_broken_is_found(mutation, monkeypatch):
     assert all(finding.found for finding in fails.values())
 
 
-def test_every_demand_has_a_mutation_that_breaks_it():
-    assert set().union(*(fails.split() for _, fails, _ in MUTATIONS.values())) == set(DEMANDS)
+def test_every_demand_is_broken_by_something():
+    found = set().union(*(fails.split() for _, fails, _ in MUTATIONS.values()))
+    assert found | {demand for demand, *_ in FAULTS.values()} == set(DEMANDS)
 
 
 def test_the_stock_lstm_shifts_attention_under_padding(capsys):
@@ -311,8 +323,8 @@ def test_a_shift_by_something_else_is_not_said_to_be_the_paddings(monkeypatch):
 def test_the_stock_transformer_has_no_part_in_some(capsys):
     assert main(["check", "--arch", "transformer", "--encoder-layers", "2", "--decoder-layers", "2"]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("\nholds ") == len(DEMANDS) - 3 and printed.endswith("\nall hold\n")
-    assert printed.count("\nnot applicable  ") == 3 and "self-attention" in printed
+    assert printed.count("\nholds ") == len(DEMANDS) - 4 and printed.endswith("\nall hold\n")
+    assert printed.count("\nnot applicable  ") == 4 and "self-attention" in printed
 
 
 def test_sizes_are_named_and_the_users_win(capsys):
@@ -329,7 +341,7 @@ def test_sizes_are_named_and_the_users_win(capsys):
         ("--arch rnnserch", "--arch rnnserch: there is no such architecture here (did you mean rnnsearch?); if it is"),
         (f"--arch mine --user-dir {__file__}", "test_check.py: this is a file, give its folder"),
         ("--arch dl4mt --nosuch 3", "unrecognized arguments: --nosuch 3"),
-        ("--arch dl4mt --demand padding everything", "--demand everything: choose from same, padding, alone"),
+        ("--arch dl4mt --demand padding everything", "--demand everything: choose from in-place, widths, same, future"),
         ("--arch transformer_lm", "no encoder-decoder"),
         ("--arch ava", "use --task char_translation"),
         ("--arch rnnsearch --attention-history foo", "--attention-history"),
@@ -572,6 +584,179 @@ def test_a_part_that_returns_something_else_is_told_what_is_wanted(base, method,
     error = capsys.readouterr().err
     assert done == (2 if message else 0) and (message or "") in error
     assert not message or f": Mine.{method.partition('(')[0]} (mine/__init__.py, line 13)" in error
+
+
+HISTORY = """from torch import nn
+from fairseq_attnvariants import register_architecture, register_history
+from fairseq_attnvariants.nn.histories import History
+from fairseq_attnvariants.registry import ConfigurationError
+
+
+@register_history("mine")
+class Mine(History):
+    def __init__(self, widths):
+        super().__init__(widths)
+        INIT
+
+    def remember(self, annotations):
+        return {"scale": annotations.new_ones(len(annotations), 1)}
+
+    def start(self, memory):
+        return {"sum": memory.positions * 0}
+
+    def energy_term(self, past):
+        return past.carried["sum"].view(len(past.memory.positions), -1, past.memory.positions.size(1))
+
+    def query_term(self, past):
+        TERM
+
+    def next(self, past, weights, hidden):
+        NEXT
+
+
+register_architecture("mine", base="rnnsearch", attention_history="mine")
+"""
+
+
+def history(**parts):
+    """A history that is sound but for the parts that are given, each in one line."""
+    text = HISTORY
+    sound = dict(INIT="pass", TERM="return None", NEXT='return {"sum": past.carried["sum"] + weights}')
+    for name, value in {**sound, **parts}.items():
+        text = text.replace(name, value)
+    return text
+
+
+WORDS = "self.words = nn.Linear(widths.target, widths.attention, bias=False)"
+# of a user's part: the demand that is reported first, what it says, and the lines that are at fault, the place's first
+FAULTS = {
+    "a sum that grows": (
+        "in-place",
+        "changes past.carried['sum'] in place",
+        dict(NEXT='past.carried["sum"] += weights; return past.carried'),
+    ),
+    "a dictionary that changes": (
+        "in-place",
+        "changes past.carried['sum'] in place",
+        dict(NEXT='past.carried["sum"] = past.carried["sum"] + weights; return past.carried'),
+    ),
+    "weights that others read": (
+        "in-place",
+        "changes weights in place",
+        dict(NEXT="weights.mul_(2); return past.carried"),
+    ),
+    "the mask of the sentences": (
+        "in-place",
+        "changes past.memory.padding_mask in place",
+        dict(TERM="past.memory.padding_mask.logical_and_(past.memory.padding_mask)"),
+    ),
+    "what is known of the sentences": (
+        "in-place",
+        "changes past.known['scale'] in place",
+        dict(TERM='past.known["scale"].mul_(1)'),
+    ),
+    "one width for another": (
+        "widths",
+        "mat1 and mat2 shapes cannot be multiplied",
+        dict(TERM="return self.words(past.state.hidden)", INIT=WORDS),
+    ),
+    "a convolution over the source": (
+        "compiled",
+        "a convolution over the source is compiled for each length",
+        dict(
+            TERM='return self.filters(past.carried["sum"].unsqueeze(1)).sum(2)',
+            INIT="self.filters = nn.Conv1d(1, widths.attention, 3, padding=1)",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_part_is_reported_first_with_its_place(fault, mine, capsys):
+    """Changes in place, equal widths alone, and lengths that are compiled in: the line, and the tensor or the size."""
+    demand, message, parts = FAULTS[fault]
+    folder = mine(__init__=history(**parts))
+    chosen = [name for name in DEMANDS if name in ("in-place", "widths", "same", "future", "compiled", "reordering")]
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", *chosen]) == 1
+    first = next(row for row in json.loads(capsys.readouterr().out)["demands"] if row["holds"] is False)
+    code = next(iter(parts.values()))
+    line = 1 + next(number for number, line in enumerate(history(**parts).splitlines()) if line.strip() == code)
+    assert first["name"] == demand and message in first["found"]
+    assert f"(mine/__init__.py, line {line - (demand == 'in-place')})" in first["found"]
+
+
+def test_a_part_that_is_sound_keeps_the_same_demands(mine, capsys):
+    demands = "--demand", "in-place", "widths", "compiled"
+    assert main(["check", "--user-dir", mine(__init__=history()), "--arch", "mine", *demands]) == 0
+    assert capsys.readouterr().out.endswith("\nall hold\n")
+
+
+def test_equal_widths_are_for_a_part_to_declare(mine, capsys):
+    refusal = 'if widths.target != widths.hidden: raise ConfigurationError("mine needs --decoder-embed-dim 16")'
+    folder = mine(
+        __init__=history(INIT=f"{refusal}\n        {WORDS}", TERM="return self.words(past.state.hidden)"),
+    )
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "widths"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    reason = "some have to be equal: mine needs --decoder-embed-dim 16 (mine/__init__.py, line 11)"
+    assert "not applicable widths: " in printed and reason in printed
+
+
+def test_what_is_compiled_for_each_length_is_counted(mine, capsys):
+    """A loop over the source."""
+    term = "return sum(past.carried['sum'][:, j : j + 1] for j in range(past.memory.keys.size(1))).expand(-1, 9)"
+    arguments = ["check", "--user-dir", mine(__init__=history(TERM=term)), "--arch", "mine", "--demand", "compiled"]
+    assert main(arguments) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"3 batches of other sizes compile it \d times more: .* size mismatch at index 1", printed)
+
+
+def test_without_a_compiler_the_demand_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert main(["check", "--arch", "rnnsearch", "--compile", "--demand", "compiled"]) == 0
+    assert "not applicable compiled: " in (printed := " ".join(capsys.readouterr().out.split()))
+    assert "--compile needs a C++ compiler" in printed
+
+
+LEAKS = """from fairseq_attnvariants import register_architecture, register_readout
+from fairseq_attnvariants.nn.readout import TanhReadout
+
+
+@register_readout("mine")
+class Mine(TanhReadout):
+    def forward(self, hidden, target, context):
+        return super().forward(hidden, READ, context)
+
+
+register_architecture("mine", base="rnnsearch", readout="mine")
+"""
+
+
+@pytest.mark.parametrize("read", ["target.mean(1, keepdim=True).expand_as(target)", "target.roll(-1, dims=1)"])
+def test_what_reads_later_words_is_reported_so_first(read, mine, capsys):
+    """Also where it reads padding, and so what else is in a batch."""
+    folder = mine(__init__=LEAKS.replace("READ", read))
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", *list(DEMANDS)[:8]]) == 1
+    failed = [row for row in json.loads(capsys.readouterr().out)["demands"] if row["holds"] is False]
+    assert failed[0]["name"] == "future" and "before a word that was changed differ" in failed[0]["found"]
+    assert {"alone"} <= {row["name"] for row in failed}
+
+
+def test_classes_stay_as_they_are(mine):
+    """What looks at the parts is made for the models that are checked; the classes are their author's."""
+    utils.import_user_module(argparse.Namespace(user_dir=mine(__init__=history())))
+    kind = HISTORIES["mine"]
+    before = {name: value for name, value in vars(kind).items() if callable(value)}
+    assert isinstance(Subject("mine").shared.decoder.network.transition.attention.histories["mine"], kind)
+    assert {name: value for name, value in vars(kind).items() if callable(value)} == before
+
+
+def test_what_is_installed_needs_nothing_that_is_for_tests():
+    root = Path(fairseq_attnvariants_cli.__file__).parent.parent
+    sources = [*root.glob("fairseq_attnvariants*/**/*.py"), *root.glob("hydra_plugins/*.py")]
+    assert sources and not [
+        path for path in sources if re.search(r"import (unittest|pytest)|from (unittest|pytest)", path.read_text())
+    ]
 
 
 def test_errors_of_a_demand_have_a_place(mine, capsys):

@@ -253,8 +253,10 @@ def test_parameter_count_of_the_pointer_generator():
 LSTM = (("decoder_cell", "lstm"),)
 SLOW = {"time", "memory", "gradients", "saved", "resumed", "ensemble"}
 SEARCH = ["incremental", "reordering", "leaving"]
-CONTRACT = [(name, (), each) for name in ALL for each in DEMANDS]
-CONTRACT += [(name, tuple(DEEP.items()), each) for name in ALL for each in DEMANDS if each not in SLOW]
+# but for widths, which some declare to be equal, and what is compiled, which test_compile.py tries
+TRIED = [each for each in DEMANDS if each not in ("widths", "compiled")]
+CONTRACT = [(name, (), each) for name in ALL for each in TRIED]
+CONTRACT += [(name, tuple(DEEP.items()), each) for name in ALL for each in TRIED if each not in SLOW]
 GRU_ALONE = ("conddec", "context_gate")
 CONTRACT += [(name, LSTM, each) for name in ALL if not name.startswith(GRU_ALONE) for each in SEARCH]
 

@@ -271,6 +271,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             self.output_projection.weight = embed_tokens.weight
         self.search_dtype = SearchDtype(str(cfg.search_dtype))
         self.coverage_penalty = cfg.coverage_penalty
+        self.projects_annotations = True
+        """whether search projects them instead of contexts, where it can"""
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -373,7 +375,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         encoded, rows = _encoded(encoder_out)
         network: Any = self.network
         memory, state = network.start(encoded)
-        if search and rows is not None and len(rows) > len(encoded.final):
+        if search and self.projects_annotations and rows is not None and len(rows) > len(encoded.final):
             network, memory, state = for_hypotheses(network, memory, state)
         if rows is not None:
             memory, state = serve(memory, 1, rows), reorder(state, rows)

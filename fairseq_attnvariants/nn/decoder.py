@@ -4,7 +4,7 @@ Shapes as in :mod:`.state`; ``f`` is the width of the readout's features.
 """
 
 from functools import partial
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -123,11 +123,13 @@ class Decoder(nn.Module):
         self.hidden_dropout = hidden_dropout
         self.reads_all_layers = reads_all_layers
         self.compiled = False
+        self.compiler: Dict[str, Any] = {}
+        """options of ``torch.compile``"""
 
-    def compile_step(self) -> None:
-        """Let ``torch.compile`` make of a step what it can, for sentences of any length."""
-        self.compiled = True
-        self.transition.compile(dynamic=True)
+    def compile_step(self, **compiler: Any) -> None:
+        """Let ``torch.compile``, with these options, make of a step what it can, for sentences of any length."""
+        self.compiled, self.compiler = True, compiler
+        self.transition.compile(dynamic=True, **compiler)
 
     def start(self, encoded: Encoded) -> Tuple[Memory, State]:
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
@@ -170,7 +172,7 @@ class Decoder(nn.Module):
         """As :meth:`steps`, a few steps at a time, and as training has them: dropped out, recomputed, compiled."""
         decoder = drop_hidden(self, target, self.hidden_dropout)
         if self.compiled and decoder is not self:
-            decoder.compile_step()  # what was compiled for the copies before it serves this one, too
+            decoder.compile_step(**self.compiler)  # what was compiled for the copies before it serves this one, too
 
         def run(*chunk: Any) -> Decoded:
             own = decoder.transition

@@ -3,9 +3,12 @@
 ``subject`` makes these; ``demand`` says what a demand is; the others hold the demands by what they look at.
 """
 
-from . import batches, growth, search, training  # noqa: F401 - each adds its demands
-from .demand import DEMANDS, Broken, Demand, Finding, NotApplicable
-from .returns import watched
+from . import batches, compiling, growth, parts, search, training  # noqa: F401 - each adds its demands
+from .demand import ADDED, Demand, Finding
+from .outcome import Broken, NotApplicable
 from .subject import Subject
 
-__all__ = ["DEMANDS", "Broken", "Demand", "Finding", "NotApplicable", "Subject", "watched"]
+FIRST = ("in-place", "widths", "same", "future")  # other failures often follow from theirs
+DEMANDS = {name: ADDED[name] for name in (*FIRST, *ADDED)}
+
+__all__ = ["DEMANDS", "Broken", "Demand", "Finding", "NotApplicable", "Subject"]

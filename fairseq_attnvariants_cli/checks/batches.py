@@ -5,7 +5,8 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from .demand import SHIFTED, Broken, NotApplicable, close, demand, finite, shifted
+from .demand import SHIFTED, close, demand, finite, shifted
+from .outcome import Broken, NotApplicable
 from .subject import SOURCES, TARGETS, Output, Pairs, Subject
 
 

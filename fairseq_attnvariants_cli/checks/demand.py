@@ -1,29 +1,17 @@
 """Demands, their table, and what is found of them."""
 
-import contextlib
-import logging
-import warnings
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from ..systems.model import place
 from ..text.files import reason
-
-if TYPE_CHECKING:
-    from .subject import Subject
+from .outcome import Broken, NotApplicable, quiet
+from .subject import Subject
 
 RTOL, ATOL = 3e-5, 1e-5  # of float32 that two ways of computing leave
 SHIFTED = ": they are shifted by the padding"
-
-
-class Broken(Exception):
-    """A demand is not met; the message says by how much."""
-
-
-class NotApplicable(Exception):
-    """The model has no part in a demand; the message says why."""
 
 
 class Finding(NamedTuple):
@@ -42,10 +30,10 @@ class Demand(NamedTuple):
     """what holds"""
     means: str
     """to a user, where it does not hold"""
-    function: Callable[["Subject"], None]
+    function: Callable[[Subject], None]
     """raises :class:`Broken`, :class:`NotApplicable` or whatever the model raises"""
 
-    def __call__(self, subject: "Subject") -> Finding:
+    def __call__(self, subject: Subject) -> Finding:
         """Try it; an error of the model is a failure."""
         try:
             with quiet():
@@ -60,14 +48,14 @@ class Demand(NamedTuple):
         return Finding(True, "")
 
 
-DEMANDS: Dict[str, Demand] = {}
+ADDED: Dict[str, Demand] = {}
 
 
 def demand(name: str, text: str, means: str) -> Callable[[Callable], Callable]:
-    """Add the decorated function to :data:`DEMANDS`."""
+    """Add the decorated function to :data:`ADDED`."""
 
     def add(function: Callable) -> Callable:
-        DEMANDS[name] = Demand(text, means, function)
+        ADDED[name] = Demand(text, means, function)
         return function
 
     return add
@@ -111,19 +99,3 @@ def finite(values: Tensor, what: str) -> None:
     """
     if not torch.isfinite(values).all():
         raise Broken(f"{what} are not finite")
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Let fairseq and this package log errors only, and nobody warn."""
-    loggers = [logging.getLogger(name) for name in ("fairseq", "fairseq_attnvariants")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel("ERROR")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

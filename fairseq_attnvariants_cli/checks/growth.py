@@ -17,7 +17,8 @@ from torch.utils._pytree import tree_flatten
 
 from fairseq_attnvariants.tasks import CharTranslationTask
 
-from .demand import Broken, NotApplicable, demand
+from .demand import demand
+from .outcome import Broken, NotApplicable
 from .subject import LONG_SOURCE, LONG_TARGET, Pairs, Subject
 
 LENGTHS = (8, 17, 26)  # symbols beside EOS

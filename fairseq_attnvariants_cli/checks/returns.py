@@ -1,18 +1,19 @@
-"""What the methods of parts from outside return, held against what the model goes on with.
+"""What the methods of parts from outside return, held against what the model goes on with, and what they change.
 
-A wrong shape shows itself elsewhere, in PyTorch's words.  So :func:`watched` looks at what a method returns where it
-returns it.  Letters are those of :mod:`fairseq_attnvariants.nn.state`; sizes are read from what the method was given.
+A wrong shape shows itself elsewhere, in PyTorch's words, and so does a change in place.  So :func:`watch` looks at what
+a method returns where it returns it.  Letters are those of :mod:`fairseq_attnvariants.nn.state`; sizes are read from
+what the method was given.
 """
 
-import contextlib
 import functools
-from typing import Any, Callable, Dict, Iterator, Optional, Type
+import inspect
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from fairseq_attnvariants.architectures.options import described
 from fairseq_attnvariants.nn.attention import Attention, Normalizer
 from fairseq_attnvariants.nn.cells import Cell
+from fairseq_attnvariants.nn.fast.projected import declared
 from fairseq_attnvariants.nn.histories import History, Past
 from fairseq_attnvariants.nn.readout import Prediction, Readout
 from fairseq_attnvariants.nn.state import Memory, each
@@ -21,7 +22,7 @@ from fairseq_attnvariants.registry import Part
 
 from ..systems.model import in_user_dir
 from ..text.files import reason
-from .demand import Broken
+from .outcome import Broken
 
 
 class WrongReturn(Broken):
@@ -69,9 +70,10 @@ def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features
 
 
 def term(part: History, found: Any, past: Past) -> None:
-    """A term of the energies, if any."""
+    """A term of the energies, if any, which may be the same for all hypotheses."""
     if found is not None:
-        shaped(found, "B x k x S", *beside(past))
+        count, hypotheses, length = beside(past)
+        shaped(found, "B x k x S", count, 1 if alike(found) else hypotheses, length)
 
 
 def query_term(part: History, found: Any, past: Past) -> None:
@@ -96,6 +98,11 @@ def beside(past: Past) -> Any:
     return count, len(past.state.hidden) // count, length
 
 
+def alike(values: Any) -> bool:
+    """Whether there is one row for all hypotheses, ``B x 1 x S``."""
+    return isinstance(values, Tensor) and values.dim() == 3 and values.size(1) == 1
+
+
 def width(memory: Memory) -> int:
     """``A``, of all heads."""
     return memory.keys.size(-1) * (memory.keys.size(1) if memory.keys.dim() == 4 else 1)
@@ -107,8 +114,7 @@ def window(part: Window, found: Any, query: Tensor, memory: Memory, *state: Any)
         raise WrongReturn(f"{said(found)}, where two are wanted: where not to look, and a factor or None")
     count, length = memory.positions.shape
     for values in found[: 1 if found[1] is None else 2]:
-        alike = isinstance(values, Tensor) and values.dim() == 3 and values.size(1) == 1
-        shaped(values, "B x k x S", count, 1 if alike else len(query) // count, length)
+        shaped(values, "B x k x S", count, 1 if alike(values) else len(query) // count, length)
 
 
 def features(part: Readout, found: Any, hidden: Tensor, *others: Tensor) -> None:
@@ -158,44 +164,81 @@ def nothing_there(past: Past) -> str:
     return f"None are {', '.join(found)}"
 
 
-def looking(kind: Type[Part], name: str, look: Callable[..., None]) -> Callable[..., Any]:
-    """A method that looks at what it returns, unless a subclass goes on with it."""
+# what is made for a method alone, which may change it: the places of such arguments
+UNSHARED = {"normalize": (0,), "step": (1,), "finish": (0,), "predict": (0,)}
+
+
+def tensors(value: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
+    """The tensors in tuples and dictionaries, however deep, by how a method writes them: ``past.carried``."""
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from tensors(entry, f"{name}[{key!r}]")
+    elif isinstance(value, tuple):
+        fields = [f".{field}" for field in getattr(value, "_fields", ())]
+        for field, entry in zip(fields or (f"[{place}]" for place in range(len(value))), value):
+            yield from tensors(entry, f"{name}{field}")
+
+
+def handed(names: Sequence[str], given: Sequence[Any], unshared: Sequence[int]) -> Dict[Tuple[str, int, int], Tensor]:
+    """What others read, too, of a method's arguments: the tensors by name, and by what a change in place changes."""
+    shared = [pair for place, pair in enumerate(zip(names, given)) if place not in unshared]
+    found = [pair for name, value in shared for pair in tensors(value, name)]
+    return {(name, id(tensor), 0 if tensor.is_inference() else tensor._version): tensor for name, tensor in found}
+
+
+def looking(kind: Type[Part], name: str, look: Callable[..., None], note: Callable[[str], None]) -> Callable[..., Any]:
+    """A class's method that looks at what it returns, and notes what it changes in place."""
     method = vars(kind)[name]
+    names = [*inspect.signature(method).parameters][1:]
 
     @functools.wraps(method)
     def wrapped(self: Part, *given: Any, **named: Any) -> Any:
-        place = in_user_dir(method.__code__.co_filename, method.__code__.co_firstlineno)
+        where = f"{kind.__name__}.{name}{in_user_dir(method.__code__.co_filename, method.__code__.co_firstlineno)}"
+        arguments = [*names, *names[-1:] * len(given)], given, UNSHARED.get(name, ())
+        before = handed(*arguments)
         try:
             found = method(self, *given, **named)
         except (AttributeError, TypeError) as error:
             missing = nothing_there(given[0]) if given and isinstance(given[0], Past) else ""
             if missing and "NoneType" in str(error):
-                raise WrongReturn(f"{kind.__name__}.{name}{place}: {reason(error)}; {missing}") from error
+                raise WrongReturn(f"{where}: {reason(error)}; {missing}") from error
             raise
-        if getattr(type(self), name) is wrapped:
-            try:
-                look(self, found, *given, **named)
-            except WrongReturn as why:
-                raise WrongReturn(f"{kind.__name__}.{name}{place} returns {why}") from None
+        finally:
+            changed = {name for name, *_ in before.keys() ^ handed(*arguments).keys()}
+            if changed:
+                note(f"{where} changes {min(sorted(changed), key=len)} in place")
+        try:
+            look(self, found, *given, **named)
+        except WrongReturn as why:
+            raise WrongReturn(f"{where} returns {why}") from None
         return found
 
     return wrapped
 
 
-@contextlib.contextmanager
-def watched() -> Iterator[None]:
-    """Let the parts that come from outside of the package look at what they return."""
-    kinds = {one for table in described("names").values() for part in table.values() for one in part.__mro__}
-    changed = []
-    for kind in kinds:
-        if not issubclass(kind, Part) or kind.__module__.partition(".")[0] == "fairseq_attnvariants":
-            continue
-        for base, methods in RETURNS.items():
-            for name in methods.keys() & vars(kind).keys() if issubclass(kind, base) else ():
-                changed.append((kind, name, vars(kind)[name]))
-                setattr(kind, name, looking(kind, name, methods[name]))
-    try:
-        yield
-    finally:
-        for kind, name, method in changed:
-            setattr(kind, name, method)
+def from_outside(part: Part, note: Callable[[str], None]) -> Dict[str, Callable[..., Any]]:
+    """The methods of a part that come from outside of the package, as :func:`looking` makes them."""
+    methods = {}
+    for base, looks in RETURNS.items():
+        for name, look in looks.items() if isinstance(part, base) else ():
+            kind = next(kind for kind in type(part).__mro__ if name in vars(kind))
+            method = vars(kind)[name]
+            if inspect.isfunction(method) and method.__module__.partition(".")[0] != "fairseq_attnvariants":
+                methods[name] = looking(kind, name, look, note)
+    return methods
+
+
+def watch(model: nn.Module, note: Callable[[str], None]) -> None:
+    """Let a model's parts look at what those of their methods return that come from outside of the package.
+
+    Each such part becomes one of a subclass of its own class, which itself stays as it is.
+    """
+    parts: List[Any] = [part for part in model.modules() if isinstance(part, Part)]
+    for part in parts:
+        methods = from_outside(part, note)
+        if methods:
+            own = type(part)
+            more = {"__module__": own.__module__, "reads_context": declared(part)}
+            part.__class__ = type(own.__name__, (own,), {**methods, **more})

@@ -1,17 +1,16 @@
 """Demands on search: what a beam computes step by step is what the model says at once."""
 
-from typing import Any, Dict, List, Sequence
-from unittest import mock
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.nn.decoder import Decoder
 
-from .demand import SHIFTED, Broken, NotApplicable, close, demand, shifted
+from .demand import SHIFTED, close, demand, shifted
+from .outcome import Broken, NotApplicable
 from .subject import SOURCES, Output, Pairs, Subject, attention
 
 # two hypotheses for each sentence, equally long in words and in letters
@@ -23,19 +22,20 @@ REORDERED = [[1, 0, 3, 2, 5, 4], [0, 0, 3, 2, 4, 4], [1, 0, 2, 2, 5, 4], [0, 1, 
 LEAVING = [[0, 1, 2, 3, 4, 5], [3, 2, 5, 4], [1, 0], [0, 0]]
 
 
-def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str) -> None:
+def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, model: Optional[Any] = None) -> None:
     """Decode known targets as a beam does, and compare every step with the run at once.
 
     Args:
         subject: as everywhere.
         changes: which rows become the rows after each of the first steps.
         what: for the message.
+        model: by default the shared one.
 
     Raises:
         Broken: a step gives something else.
         NotApplicable: the decoder has no incremental state.
     """
-    model = subject.shared
+    model = model or subject.shared
     if not isinstance(model.decoder, FairseqIncrementalDecoder):
         raise NotApplicable("its decoder computes all steps anew, without incremental state")
     twice = torch.arange(len(SOURCES)).repeat_interleave(2)
@@ -69,9 +69,10 @@ def contexts(subject: Subject) -> None:
     """Step by step, the quick way and the plain way, of which only the first may fail here."""
     if not isinstance(getattr(subject.shared.decoder, "network", None), Decoder):
         raise NotApplicable("no part says by what it reads contexts")
+    plain = subject.model()
+    plain.decoder.projects_annotations = False
     try:
-        with mock.patch.object(attention_rnn, "for_hypotheses", lambda *plain: plain):
-            step_by_step(subject, REORDERED, "")
+        step_by_step(subject, REORDERED, "", plain)
     except Exception:  # noqa: BLE001 - whatever a part of somebody's own raises; the demands that follow say it
         raise NotApplicable("it searches wrongly without projecting annotations, too") from None
     step_by_step(subject, REORDERED, "with annotations projected and without it")

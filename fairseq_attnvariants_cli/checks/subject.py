@@ -24,7 +24,8 @@ from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 
 from ..systems.model import place, user_dirs
 from ..text.files import UserError, reason
-from .demand import quiet
+from .outcome import quiet
+from .returns import watch
 
 # tried one after the other until a model can be built and run: widths that all differ, so that none is taken for
 # another; widths that divide one another; the architecture's own
@@ -115,6 +116,8 @@ class Subject:
         if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
             raise UserError(f"--arch {architecture} is no encoder-decoder, which is what can be checked")
         self.architecture = architecture
+        self.changed: List[str] = []
+        """what parts from outside of the package have changed in place, and where"""
         refusals: List[Exception] = []
         known = _options_of(architecture)
         for sizes in SIZES:
@@ -129,6 +132,8 @@ class Subject:
                 refusals.append(error)
                 continue
             self.sizes = {flag(name): getattr(self.cfg.model, name) for name in sizes if name in known}
+            self.refusal = refusals[0] if refusals else None
+            """of widths that all differ"""
             return
         why = f"{reason(refusals[0])}{place(refusals[0])}"
         raise UserError(f"--arch {architecture}: no model can be built: {why}") from refusals[0]
@@ -154,9 +159,11 @@ class Subject:
     def model(self, seed: int = 1) -> Any:
         """A model to be evaluated, with parameters so large that small initial values hide nothing.
 
-        Those of padding are among them: embeddings that are tied to the vocabulary layer learn some.
+        Those of padding are among them: embeddings that are tied to the vocabulary layer learn some.  Parts from
+        outside of the package look at what they return.
         """
         model = self.untouched(seed).eval()
+        watch(model, self.changed.append)
         with torch.no_grad():
             for parameter in model.parameters():
                 row = parameter[0].numel() if parameter.dim() > 1 else 1

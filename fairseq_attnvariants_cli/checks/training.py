@@ -10,7 +10,8 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.trainer import Trainer
 from torch import Tensor
 
-from .demand import Broken, close, demand, finite, quiet
+from .demand import close, demand, finite
+from .outcome import Broken, quiet
 from .returns import said
 from .subject import Pairs, Subject, attention
 

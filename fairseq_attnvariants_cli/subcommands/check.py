@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     """Try every demand, and print what was found; returns 1 if one fails, else 0."""
     import torch
 
-    from ..checks import DEMANDS, Subject, watched
+    from ..checks import DEMANDS, Subject
 
     torch.set_num_threads(1)
     names = options.demand or list(DEMANDS)
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
         if name not in DEMANDS:
             raise UserError(f"--demand {name}: choose from {', '.join(DEMANDS)}")
     rows: List[Dict[str, Any]] = []
-    with watched(), standard_output() as output:
+    with standard_output() as output:
         subject = Subject(options.arch, ["--task", options.task, *options.others])
         if not options.json:
             print(heading(subject), file=output)
@@ -92,7 +92,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="extend",
         nargs="+",
-        help="try these alone, of same, padding, alone, future, attention, short, time, memory, contexts, "
-        "incremental, reordering, leaving, beam, ensemble, parameters, gradients, half, saved, resumed (default: all)",
+        help="try these alone, of in-place, widths, same, future, padding, alone, attention, short, time, memory, "
+        "compiled, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half, saved, "
+        "resumed (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON: an object with a list of the demands")

@@ -1,0 +1,95 @@
+"""The demand on ``--compile``: a step is compiled once."""
+
+import itertools
+import re
+from typing import Any, Callable, Iterator, List
+
+import torch
+import torch._dynamo
+
+from fairseq_attnvariants.architectures.refusals import check_compiler
+from fairseq_attnvariants.nn.decoder import Decoder
+from fairseq_attnvariants.registry import ConfigurationError
+
+from ..systems.model import in_user_dir
+from .demand import demand
+from .growth import line
+from .outcome import Broken, NotApplicable
+from .subject import LONG_SOURCE, LONG_TARGET, Pairs, Subject
+
+BATCHES = 4
+LEAST = 29  # of sentences and of symbols
+STEPS = 3
+LINES = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+@demand(
+    "compiled",
+    "--compile compiles a step once, for batches of any size",
+    "--compile compiles it again for every length: training takes many times as long, and at torch's limit the rest of "
+    "it is not compiled",
+)
+def compiled(subject: Subject) -> None:
+    """Batches of several sizes in training; with a compiler that only counts, unless the options have ``--compile``."""
+    if not isinstance(getattr(subject.shared.decoder, "network", None), Decoder):
+        raise NotApplicable("its decoder has no --compile")
+    if not hasattr(torch.compiler, "is_compiling"):
+        raise NotApplicable(f"--compile needs torch 2.3 or later, not {torch.__version__}")
+    if not torch._dynamo.is_dynamo_supported():
+        raise NotApplicable("torch.compile does not work on this system")
+    model, compiler = subject.untouched().train(), torch._dynamo.lookup_backend("eager")
+    if model.cfg.compile:
+        try:
+            check_compiler(torch.device("cpu"))
+        except ConfigurationError as refusal:
+            raise NotApplicable(str(refusal)) from None
+        compiler = torch._dynamo.lookup_backend("inductor")
+    graphs: List[Any] = []
+
+    def compile_graph(graph: Any, inputs: List[Any]) -> Callable[..., Any]:
+        graphs.append(graph)
+        return compiler(graph, inputs)
+
+    torch._dynamo.reset()
+    model.decoder.network.compile_step(backend=compile_graph)
+    first, *others = batches(subject)
+    subject.forward(model, first)
+    once, why = len(graphs), ""
+    for pairs in others:
+        try:
+            with torch._dynamo.config.patch(error_on_recompile=not why):
+                subject.forward(model, pairs)
+        except torch._dynamo.exc.RecompileError as error:
+            why = str(error).splitlines()[-1].partition(": ")[2]
+            subject.forward(model, pairs)
+    if len(graphs) > once:
+        raise Broken(f"{len(others)} batches of other sizes compile it {len(graphs) - once} times more: {why}")
+    for place in itertools.chain.from_iterable(map(convolutions, graphs)):
+        raise Broken(
+            f"a convolution over the source is compiled for each length{place}: write it as a product, as "
+            "nn.histories.ConvolutionHistory does"
+        )
+
+
+def convolutions(graph: Any) -> Iterator[str]:
+    """The places, in a user's code, of convolutions over a length that is free; torch's compiler fixes it."""
+    for node in graph.graph.nodes:
+        part = graph.get_submodule(node.target) if node.op == "call_module" else node.target
+        name = getattr(part, "__name__", type(part).__name__)
+        made = node.meta.get("example_value")
+        if name.lower().startswith("conv") and any(
+            not isinstance(size, int) for size in getattr(made, "shape", ())[2:]
+        ):
+            lines = LINES.findall(node.meta.get("stack_trace") or "")
+            places = (in_user_dir(path, int(number)) for path, number in reversed(lines))
+            yield next(filter(None, places), "")
+
+
+def batches(subject: Subject) -> List[Pairs]:
+    """Batches of sizes that all differ, from each other and from all widths: the compiler takes equal ones for one."""
+    widths = {size for parameter in subject.shared.parameters() for size in parameter.shape}
+    sizes = (size for size in itertools.count(LEAST) if size not in widths)
+    return [
+        subject.pairs([line(subject, LONG_SOURCE, next(sizes) - 1)] * rows, [line(subject, LONG_TARGET, STEPS)] * rows)
+        for rows in itertools.islice(sizes, BATCHES)
+    ]
