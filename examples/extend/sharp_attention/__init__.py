@@ -9,13 +9,15 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch.special import entr
 
+import fairseq_attnvariants  # noqa: F401 - for its architectures
+
 
 @dataclass
 class SharpAttentionConfig(LabelSmoothedCrossEntropyCriterionConfig):
     """Its options, beside those of the base."""
 
     entropy_weight: float = field(
-        default=0.1, metadata={"help": "weight of the entropy of each target word's attention"}
+        default=0.01, metadata={"help": "weight of the entropy of each target word's attention"}
     )
 
 
