@@ -699,6 +699,7 @@ def test_equal_widths_are_for_a_part_to_declare(mine, capsys):
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "widths"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     reason = "some have to be equal: mine needs --decoder-embed-dim 16 (mine/__init__.py, line 11)"
+    assert "; widths that all differ are refused, see the demand widths" in printed
     assert "not applicable widths: " in printed and reason in printed
 
 

@@ -60,6 +60,8 @@ def heading(subject: "Subject") -> str:
     """What is tried: options that are not named here are as the architecture has them, or as they were given."""
     sizes = " ".join(f"{flag} {value}" for flag, value in subject.sizes.items()) or "at its own sizes"
     text = f"{subject.architecture} with {subject.parameters:,} parameters: {sizes}"
+    if subject.refusal is not None:
+        text += "; widths that all differ are refused, see the demand widths"
     return textwrap.fill(text, 120, break_on_hyphens=False) + "\n"
 
 
