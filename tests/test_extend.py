@@ -114,7 +114,7 @@ def test_an_example_alone_brings_the_architectures(folder):
 
 
 def test_the_loss_of_the_page_learns(tmp_path):
-    """Its command as printed, on the quickstart's text, and for three epochs: with a weight of 0.1 the loss is 2.9 by then."""
+    """Its command as printed, on the quickstart's text, for three epochs: with a weight of 0.1 the loss is 2.9 then."""
     page = (ROOT / "docs" / "extend.md").read_text().replace("\\\n", "")
     [command] = re.findall(r"^fairseq-train (data-bin .*--criterion sharp_attention .*)$", page, re.MULTILINE)
     corpus.run("python", ROOT / "examples/laboratory/make_corpus.py", "quickstart", "toy", cwd=tmp_path)
