@@ -17,6 +17,7 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 from torch import Tensor
 
 from ..architectures.options import flag
+from ..registry import ConfigurationError
 from . import losses
 
 logger = logging.getLogger(__name__)
@@ -153,14 +154,14 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         for name in (*(cost.weight for cost in COSTS.values()), "rdrop_weight"):
             given = getattr(cfg, name)
             if given is not None and not given >= 0:
-                raise ValueError(f"{flag(name)} must be 0 or above, not {given}")
+                raise ConfigurationError(f"{flag(name)} must be 0 or above, not {given}")
 
     def check_model(self, model) -> None:
         """Refuse options of costs for which the model or the data have nothing.
 
         Raises:
-            ValueError: a weight that was given is above 0, or a setting is not the default, and what the cost is made
-                of is not there.
+            ConfigurationError: a weight that was given is above 0, or a setting is not the default, and what the cost
+                is made of is not there.
         """
         own = getattr(model, "cost_terms", None)
         for cost in COSTS.values():
@@ -172,7 +173,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
                         raise _refusal(option, value, cost.needs)
             if given and cost.links and model.training:
                 if isinstance(self.task, TranslationMultiSimpleEpochTask):
-                    raise ValueError(
+                    raise ConfigurationError(
                         f"{flag(cost.weight)} {given}: --task translation_multi_simple_epoch puts a token before "
                         "sources and leaves links where they were: leave it out, or train one pair"
                     )
@@ -184,7 +185,8 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         """The loss, the sample size and what is logged, as fairseq's criterions return them.
 
         Raises:
-            ValueError: as :meth:`check_model`, or the model returns no attention, or R-Drop has nothing to compare.
+            ConfigurationError: as :meth:`check_model`, or the model returns no attention, or R-Drop has nothing to
+                compare.
         """
         if not self.checked:
             self.check_model(model)
@@ -230,7 +232,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         """Refuse R-Drop for a model that predicts the same twice, in all of its first batches: one may drop nothing."""
         if self.equal == EQUAL:
             needs = "dropout, such as --dropout 0.3: this model predicts the same twice"
-            raise ValueError(f"{flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
+            raise ConfigurationError(f"{flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
         if self.equal is not None:
             self.equal = self.equal + 1 if torch.equal(pairs[:, 0], pairs[:, 1]) else None
 

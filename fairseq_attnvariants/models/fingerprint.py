@@ -9,6 +9,8 @@ import struct
 import torch
 from torch import Tensor
 
+from ..registry import ConfigurationError
+
 NAME = "dictionary_version"  # fairseq's moving averages (--store-ema) leave buffers with "version" in their name alone
 
 
@@ -32,14 +34,14 @@ def check_fingerprint(module, state_dict, prefix: str, side: str) -> None:
     """Refuse a state dict whose fingerprint is another one; one in an older form is replaced.
 
     Raises:
-        ValueError: the checkpoint's dictionary has other words, or the same in another order.
+        ConfigurationError: the checkpoint's dictionary has other words, or the same in another order.
     """
     name = f"{prefix}.{NAME}"
     if name not in state_dict:
         return
     state_dict[name] = current(state_dict[name])
     if not torch.equal(state_dict[name].cpu(), getattr(module, NAME).cpu()):
-        raise ValueError(
+        raise ConfigurationError(
             f"this checkpoint was trained with another {side} dictionary than the one in the data folder: "
             "use the dictionaries it was trained with"
         )

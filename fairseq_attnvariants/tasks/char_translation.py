@@ -16,6 +16,7 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
+from ..registry import ConfigurationError
 from . import scores
 from .character_dictionary import SPACE_IN_FILE, CharacterDictionary
 from .characters import to_characters
@@ -61,27 +62,27 @@ class CharTranslationTask(TranslationTask):
     fairseq-generate scores words with ``--scoring sacrebleu``; its default counts 4-grams of characters.
 
     Raises:
-        ValueError: the data folder's dictionaries are not of characters, or are where they should not be;
+        ConfigurationError: the data folder's dictionaries are not of characters, or are where they should not be;
             ``--num-batch-buckets`` is set, or ``--max-train-characters`` below 0.
     """
 
     def __init__(self, cfg: CharTranslationConfig, src_dict: Dictionary, tgt_dict: CharacterDictionary):
         if cfg.num_batch_buckets:
-            raise ValueError("--num-batch-buckets does not work with --task char_translation: leave it out")
+            raise ConfigurationError("--num-batch-buckets does not work with --task char_translation: leave it out")
         if cfg.source_subwords and isinstance(src_dict, CharacterDictionary):
-            raise ValueError(
+            raise ConfigurationError(
                 f"the source dictionary of {cfg.data} is one of characters: leave --source-subwords out, or give "
                 "fairseq-preprocess a dictionary of subwords with --srcdict"
             )
         for side, dictionary in (("source", src_dict), ("target", tgt_dict)):
             if not isinstance(dictionary, CharacterDictionary) and (side == "target" or not cfg.source_subwords):
-                raise ValueError(
+                raise ConfigurationError(
                     f"the {side} dictionary of {cfg.data} is not one of characters: preprocess the text with "
                     "fairseq-preprocess --user-dir ... --task char_translation; a source of subwords needs "
                     "--source-subwords"
                 )
         if cfg.max_train_characters < 0:
-            raise ValueError(f"--max-train-characters must be at least 0, not {cfg.max_train_characters}")
+            raise ConfigurationError(f"--max-train-characters must be at least 0, not {cfg.max_train_characters}")
         super().__init__(cfg, src_dict, tgt_dict)
         self.trains = False
         self.scores = (scores.bleu(cfg.eval_tokenized_bleu), scores.chrf())

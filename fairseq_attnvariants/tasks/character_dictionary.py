@@ -5,6 +5,7 @@ from typing import Callable, List, Optional, Tuple
 import torch
 from fairseq.data import Dictionary
 
+from ..registry import ConfigurationError
 from .characters import SPACE, single_spaced, to_characters
 
 SPACE_IN_FILE = "<space>"
@@ -72,7 +73,7 @@ class CharacterDictionary(Dictionary):
         first = lines[0].rstrip("\n") if lines else ""
         symbol, _, count = first.rpartition(" ")
         if symbol != SPACE_IN_FILE:
-            raise ValueError(
+            raise ConfigurationError(
                 f"this dictionary begins with '{first}' and not with '{SPACE_IN_FILE} COUNT', so it is not one of "
                 "characters: preprocess the text with fairseq-preprocess --user-dir ... --task char_translation"
             )

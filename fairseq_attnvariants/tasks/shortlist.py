@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..nn.copying import Copying
 from ..nn.twins import twin
+from ..registry import ConfigurationError
 
 SPECIAL = 4  # <s>, <pad>, </s>, <unk>: they keep their numbers
 LAYERS = "output_projection", "fc_out"  # names of vocabulary layers: of models here and transformers, of the lstm
@@ -43,7 +44,7 @@ class Shortlist:
             follow in the dictionary's order.
 
     Raises:
-        ValueError: the dictionaries have no word of the table.
+        ConfigurationError: the dictionaries have no word of the table.
     """
 
     def __init__(self, rows: Iterator[Row], source: Dictionary, target: Dictionary, size: int, frequent: int):
@@ -55,7 +56,7 @@ class Shortlist:
                 candidates.setdefault(source.indices[row.source], []).append((-row.share, number))
                 links[number] += row.links
         if not candidates:
-            raise ValueError(
+            raise ConfigurationError(
                 "no line of the shortlist's table has words of both dictionaries: make it of the text that was given "
                 "to fairseq-preprocess, cut into the same words or subwords"
             )
@@ -88,12 +89,14 @@ def read_table(path: str) -> Iterator[Row]:
     """Read what ``fairseq-attnvariants lexicon --candidates`` wrote: source, target, count and share, tabs between.
 
     Raises:
-        ValueError: names the line that is something else, or the file that is not there.
+        ConfigurationError: names the line that is something else, or the file that is not there.
     """
     try:
         stream = open(path, encoding="utf-8", errors="replace", newline="\n")  # noqa: SIM115 - it may be a pipe
     except OSError as error:
-        raise ValueError(f"{path}: {'there is no such file' if not os.path.exists(path) else error.strerror}") from None
+        raise ConfigurationError(
+            f"{path}: {'there is no such file' if not os.path.exists(path) else error.strerror}"
+        ) from None
     with stream as lines:
         for number, line in enumerate(lines, start=1):
             try:
@@ -103,7 +106,7 @@ def read_table(path: str) -> Iterator[Row]:
             except ValueError:
                 valid = False
             if not valid:
-                raise ValueError(
+                raise ConfigurationError(
                     f"{path}, line {number}: not a source word, a target word, a count and a share of 0 to 1 with tabs "
                     "between, as fairseq-attnvariants lexicon --candidates writes them"
                 )
@@ -118,7 +121,7 @@ class ShortlistGenerator:
         shortlist: what says which symbols can come.
 
     Raises:
-        ValueError: a model has no vocabulary layer that can be cut.
+        ConfigurationError: a model has no vocabulary layer that can be cut.
     """
 
     def __init__(self, generator: SequenceGenerator, shortlist: Shortlist):
@@ -180,7 +183,7 @@ def vocabulary_layer(decoder: nn.Module) -> Optional[str]:
     """The name of the layer that projects to the vocabulary; None where the embeddings' matrix does.
 
     Raises:
-        ValueError: there is none that can be cut.
+        ConfigurationError: there is none that can be cut.
     """
     embeddings = getattr(decoder, "embed_tokens", None)
     if isinstance(embeddings, nn.Embedding) and getattr(decoder, "adaptive_softmax", None) is None:
@@ -190,7 +193,7 @@ def vocabulary_layer(decoder: nn.Module) -> Optional[str]:
                 return name
         if getattr(decoder, "share_input_output_embed", False):
             return None
-    raise ValueError(
+    raise ConfigurationError(
         f"--shortlist cannot cut the vocabulary of a {type(decoder).__name__}, which has no embeddings and no linear "
         "layer with a row for each word: leave it out"
     )

@@ -7,6 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from ..registry import ConfigurationError
 from .shortlist import Shortlist, ShortlistGenerator, read_table
 
 SIZE, FREQUENT = 50, 100
@@ -39,7 +40,7 @@ class ShortlistTranslationTask(TranslationTask):
     nothing but this task's name when it translates.
 
     Raises:
-        ValueError: the table is none of this data folder's words, or an option changes nothing.
+        ConfigurationError: the table is none of this data folder's words, or an option changes nothing.
     """
 
     def __init__(self, cfg: ShortlistTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
@@ -48,9 +49,9 @@ class ShortlistTranslationTask(TranslationTask):
         sizes = {"--shortlist-size": cfg.shortlist_size, "--shortlist-frequent": cfg.shortlist_frequent}
         for option, size in sizes.items():
             if size is not None and not cfg.shortlist:
-                raise ValueError(f"{option} changes --shortlist, which is not given: add it")
+                raise ConfigurationError(f"{option} changes --shortlist, which is not given: add it")
             if size is not None and size < 0:
-                raise ValueError(f"{option} must be 0 or above, not {size}")
+                raise ConfigurationError(f"{option} must be 0 or above, not {size}")
         if cfg.shortlist:
             size, frequent = (
                 given if given is not None else default for given, default in zip(sizes.values(), (SIZE, FREQUENT))
@@ -61,7 +62,7 @@ class ShortlistTranslationTask(TranslationTask):
         """Build the stock task's generator, which gets a list for each batch.
 
         Raises:
-            ValueError: what it is asked for reads the whole vocabulary.
+            ConfigurationError: what it is asked for reads the whole vocabulary.
         """
         allowed = prefix_allowed_tokens_fn or getattr(args, "prefix_allowed_tokens_fn", None)
         generator = super().build_generator(models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
@@ -74,7 +75,7 @@ class ShortlistTranslationTask(TranslationTask):
         }
         for option, given in whole.items():
             if given:
-                raise ValueError(
+                raise ConfigurationError(
                     f"{option} reads the whole vocabulary, and --shortlist leaves most of it out: choose one"
                 )
         return ShortlistGenerator(generator, self.shortlist)

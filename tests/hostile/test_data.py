@@ -10,6 +10,7 @@ import torch
 from fairseq import options
 from fairseq.data import Dictionary, indexed_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_attnvariants.patches.environment import check_environment
@@ -213,6 +214,45 @@ def test_an_empty_text_is_refused(raw, refused, tmp_path):
 ])  # fmt: skip
 def test_a_training_that_could_not_validate_does_not_begin(binarised, refused, more, message):
     refused(message, "fairseq-train", binarised, *more)
+
+
+@pytest.fixture(scope="module")
+def two(binarised):
+    """A folder with ``train`` and ``train1`` of 120 and 12 sentences, ``valid`` and ``valid1`` of 120 and 12."""
+    text = binarised.parent
+    splits = [f"--{split}pref={text / 'train'},{text / 'valid'}" for split in ("train", "valid")]
+    run = ("fairseq-preprocess", "-s", "xx", "-t", "yy", *splits, "--destdir", text / "two", "--joined-dictionary")
+    corpus.run(*run)
+    return text / "two"
+
+
+@pytest.mark.parametrize("more, sentences", [
+    (("--valid-subset", "valid,valid1"), (132, 120, 12)),
+    (("--combine-valid-subsets",), (132, 132)),
+    (("--ignore-unused-valid-subsets", "--upsample-primary", "2"), (252, 120)),
+])  # fmt: skip
+def test_several_texts_train_and_validate(two, tmp_path, monkeypatch, more, sentences):
+    """Stock fairseq refuses a second text that ``--valid-subset`` names, and takes the first of several -1 times."""
+    sizes, batches = {}, FairseqTask.get_batch_iterator
+
+    def get_batch_iterator(self, dataset, *arguments, **named):
+        sizes[id(dataset)] = len(dataset)
+        return batches(self, dataset, *arguments, **named)
+
+    monkeypatch.setattr(FairseqTask, "get_batch_iterator", get_batch_iterator)
+    corpus.train_here(*corpus.train_arguments(two, tmp_path, "--max-update", "1", *more))
+    assert tuple(sizes.values()) == sentences and (tmp_path / "checkpoint_best.pt").exists()
+
+
+def test_a_text_for_validation_that_is_not_named_is_refused(two, tmp_path):
+    with pytest.raises(ValueError, match=r"Valid paths \['valid1'\] will be ignored"):
+        corpus.train_here(*corpus.train_arguments(two, tmp_path))
+
+
+def test_validation_needs_no_task(runs):
+    path = runs.rnnsearch / "checkpoint1.pt"
+    done = corpus.run("fairseq-validate", runs.data, "--user-dir", corpus.USER_DIR, "--path", path, "--cpu")
+    assert "valid on 'valid' subset" in done.stderr
 
 
 def test_validation_leaves_out_what_is_too_long_for_a_batch(binarised, tmp_path):

@@ -29,6 +29,8 @@ def patch_arguments() -> None:
     def parse_args_and_arch(parser, *args, **named):
         refuse = parser.error
         parser.error = lambda message: refuse(message + about_switches(message))
+        if parser.get_default("task") is None:  # fairseq-validate's, which stumbles over it
+            parser.set_defaults(task="translation")
         parsed = parse(parser, *args, **named)
         for kind in TEXT:
             complete(parser, parsed[0] if isinstance(parsed, tuple) else parsed, kind)

@@ -33,6 +33,7 @@ SHOWN = 5  # words of a line that has no number
 def patch_data() -> None:
     """Let translation find the languages in the names of all files, and check texts as they are loaded and batched."""
     setup, load, batches = TranslationTask.setup_task, data_utils.load_indexed_dataset, FairseqTask.get_batch_iterator
+    further = data_utils._find_extra_valid_paths
 
     @functools.wraps(setup.__func__)
     def setup_task(cls, cfg, **more) -> TranslationTask:
@@ -65,7 +66,12 @@ def patch_data() -> None:
             check_lengths(dataset, longest, ignore_invalid_inputs, max_tokens)
         return batches(self, dataset, max_tokens, max_sentences, max_positions, ignore_invalid_inputs, **named)
 
+    @functools.wraps(further)
+    def _find_extra_valid_paths(dataset_path) -> Set[str]:
+        return {name.partition(".")[0] for name in further(dataset_path)}  # --valid-subset has names of splits
+
     TranslationTask.setup_task = classmethod(setup_task)
+    data_utils._find_extra_valid_paths = _find_extra_valid_paths
     data_utils.load_indexed_dataset = load_indexed_dataset
     FairseqTask.get_batch_iterator = get_batch_iterator
 

@@ -11,7 +11,7 @@ from typing import Sequence
 from fairseq import models, options
 
 from ...architectures.variants import BASE
-from ...registry import nearest
+from ...registry import ConfigurationError, nearest
 
 MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after it has read --arch
 
@@ -25,7 +25,7 @@ def patch_names() -> None:
         name = getattr(cfg, "_name", None)
         known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
         if name is not None and name not in known:
-            raise ValueError(f"model._name={name}: {no_such(str(name), known)}")
+            raise ConfigurationError(f"model._name={name}: {no_such(str(name), known)}")
         return build(cfg, *args, **options)
 
     @functools.wraps(add)

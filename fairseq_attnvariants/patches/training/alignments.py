@@ -22,7 +22,9 @@ def patch_alignments() -> None:
         check_split(data_path, split, src, tgt, options.get("dataset_impl"))
         path = os.path.join(data_path, f"{split}.align.{src}-{tgt}")
         if options.get("load_alignments") and os.path.isfile(f"{path}.bin") and not os.path.getsize(f"{path}.bin"):
-            raise ValueError(f"{path}.bin has no links: {advice(split)}")
+            raise ConfigurationError(f"{path}.bin has no links: {advice(split)}")
+        if options.get("upsample_primary") == -1:  # stock fairseq's default, and no size of a text
+            options["upsample_primary"] = 1
         try:
             pairs = load(data_path, split, src, src_dict, tgt, *args, **options)
         except AssertionError as error:
@@ -36,7 +38,7 @@ def patch_alignments() -> None:
         if pairs.align_dataset is not None and any(size % 2 for size in pairs.align_dataset.sizes):
             raise ConfigurationError(f"{path}.bin holds no links, which are pairs of numbers: {advice(split)}")
         if pairs.align_dataset is not None and len(pairs.align_dataset) != len(pairs.src):
-            raise ValueError(
+            raise ConfigurationError(
                 f"{path}.bin has alignments of {len(pairs.align_dataset)} sentences, and the text has "
                 f"{len(pairs.src)}: {advice(split)}"
             )

@@ -14,6 +14,8 @@ from typing import Any, Dict
 
 from fairseq.data.iterators import CountingIterator, EpochBatchIterator, GroupedIterator, _chunk_iterator
 
+from ...registry import ConfigurationError
+
 logger = logging.getLogger(__name__)
 
 
@@ -74,7 +76,7 @@ def group(self, iterable: CountingIterator, chunk_size: int, skip_remainder_batc
     """In the place of ``GroupedIterator.__init__``: groups of the batches that are left, wherever they begin.
 
     Raises:
-        ValueError: ``--skip-remainder-batch`` leaves none of a whole epoch.
+        ConfigurationError: ``--skip-remainder-batch`` leaves none of a whole epoch.
     """
     done = getattr(iterable, "n", 0)
     left = len(iterable) - done
@@ -82,7 +84,7 @@ def group(self, iterable: CountingIterator, chunk_size: int, skip_remainder_batc
     groups = left // chunk_size if skip_remainder_batch else -(-left // chunk_size)
     if skip_remainder_batch:
         if not groups and not done:
-            raise ValueError(
+            raise ConfigurationError(
                 f"--skip-remainder-batch leaves out the last batch and the last group of --update-freq {chunk_size}, "
                 "and an epoch has no others: leave it out, or use smaller batches"
             )

@@ -11,6 +11,8 @@ import time
 import weakref
 from typing import Any, Optional, TextIO
 
+from ...registry import ConfigurationError
+
 logger = logging.getLogger(__name__)
 
 NAME = ".lock"
@@ -23,7 +25,7 @@ def lock(folder: str, trainer: Any) -> None:
     A file system without locks is used without one.
 
     Raises:
-        ValueError: another process trains there; the message names it.
+        ConfigurationError: another process trains there; the message names it.
     """
     global held
     release()
@@ -38,7 +40,7 @@ def lock(folder: str, trainer: Any) -> None:
             with stream:
                 stream.seek(0)
                 if isinstance(error, BlockingIOError):
-                    raise ValueError(
+                    raise ConfigurationError(
                         f"{folder}: another training writes there ({stream.read().strip()}): wait until it has ended, "
                         "or give another --save-dir"
                     ) from None

@@ -11,6 +11,8 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
+from ...registry import ConfigurationError
+
 logger = logging.getLogger(__name__)
 
 LAST = "checkpoint_last.pt"  # the default of --restore-file
@@ -37,14 +39,16 @@ def check_start(cfg: Any, suffix: str = "") -> None:
     """Refuse to start from a file that is not there.
 
     Raises:
-        ValueError: naming the option and the file.
+        ConfigurationError: naming the option and the file.
     """
     option, path = start_of(cfg, suffix)
     if cfg.finetune_from_model and option == "--restore-file":
-        raise ValueError("--finetune-from-model and --restore-file both say where to start: leave one of them out")
+        raise ConfigurationError(
+            "--finetune-from-model and --restore-file both say where to start: leave one of them out"
+        )
     if option and not PathManager.isfile(path):
         here = f" in {os.getcwd()}; hydra changes the folder, so give it an absolute path"
-        raise ValueError(f"{option} {path}: there is no such file{'' if os.path.isabs(path) else here}")
+        raise ConfigurationError(f"{option} {path}: there is no such file{'' if os.path.isabs(path) else here}")
 
 
 def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:

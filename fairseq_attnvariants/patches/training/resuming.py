@@ -28,6 +28,7 @@ from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
 from fairseq.nan_detector import NanDetector
 
+from ...registry import ConfigurationError
 from ..loading.checkpoints import load_checkpoint as read_checkpoint
 from ..loading.damage import is_whole
 from ..messages.data import check_texts
@@ -82,9 +83,9 @@ def patch_training() -> None:
         except Exception as error:
             if isinstance(error.__context__, ValueError):  # a refusal of the model's, which fairseq hides
                 advice = "please ensure that the architectures match."
-                raise ValueError(str(error).replace(advice, str(error.__context__))) from error
+                raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
             if reason := other_scheduler(error, trainer):
-                raise ValueError(f"{path}: {reason}") from error
+                raise ConfigurationError(f"{path}: {reason}") from error
             raise
         if first and os.path.isfile(path):
             compare_options(cfg, trainer.get_model(), path, read_checkpoint(path).get("cfg") or {})
@@ -171,7 +172,7 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
     Only those count that a training saved, of parameters as ``model`` has them.
 
     Raises:
-        ValueError: there is no complete one.
+        ConfigurationError: there is no complete one.
     """
     last = os.path.join(folder, f"checkpoint_last{suffix}.pt")
     if not os.path.isfile(last) or is_whole(last):
@@ -179,7 +180,7 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
     paths = glob.glob(os.path.join(glob.escape(folder), f"checkpoint*{suffix}.pt"))
     complete = {path: place for path in paths if (place := _place(path, model)) is not None}
     if not complete:
-        raise ValueError(
+        raise ConfigurationError(
             f"{last} is damaged or cut off, and {folder} has no whole one of this model that a training saved: "
             "remove it to start anew, or name another by --restore-file"
         )

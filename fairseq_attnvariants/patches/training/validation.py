@@ -15,6 +15,8 @@ from fairseq.data.data_utils import post_process
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 
+from ...registry import ConfigurationError
+
 HIGHER = {"accuracy", "acc", "acc_and_f1", "bleu", "chrf", "f1", "mcc"}
 LOWER = {"loss", "ppl", "wer", "cer", "uer"}
 LOGGED_BY = {"bleu": "--eval-bleu logs it", "chrf": "--task char_translation --eval-bleu logs it"}
@@ -50,7 +52,7 @@ def check_bleu(cfg: Any) -> None:
     """Refuse options of ``--eval-bleu`` that fairseq could not read.
 
     Raises:
-        ValueError: naming the option.
+        ConfigurationError: naming the option.
     """
     for name, example in (("eval_bleu_args", '{"beam": 4}'), ("eval_bleu_detok_args", '{"source_lang": "de"}')):
         try:
@@ -58,14 +60,14 @@ def check_bleu(cfg: Any) -> None:
         except (TypeError, ValueError):
             known = False
         if not known:
-            raise ValueError(
+            raise ConfigurationError(
                 f"--{name.replace('_', '-')} {getattr(cfg, name)}: this is no JSON object; quote it twice, as in "
                 f"--{name.replace('_', '-')} '{example}', or by hydra 'task.{name}=\"{_escaped(example)}\"'"
             )
     try:
         post_process("", cfg.eval_bleu_remove_bpe)
     except NotImplementedError:
-        raise ValueError(
+        raise ConfigurationError(
             f"--eval-bleu-remove-bpe {cfg.eval_bleu_remove_bpe}: there are no such subwords; they are '@@ ', which is "
             "what the option alone means, or sentencepiece, by hydra task.eval_bleu_remove_bpe=sentencepiece"
         ) from None
@@ -79,25 +81,27 @@ def check_options(cfg: Any) -> None:
     """Refuse options that stock fairseq reads when an epoch is over, and that cannot be meant.
 
     Raises:
-        ValueError: an interval is 0, something waits for scores that there are not, or the worst would be kept.
+        ConfigurationError: an interval is 0, something waits for scores that there are not, or the worst would be kept.
     """
     for section, option in INTERVALS:
         if cfg[section][option] == 0:
-            raise ValueError(f"--{option.replace('_', '-')} 0: an interval is 1 or above")
+            raise ConfigurationError(f"--{option.replace('_', '-')} 0: an interval is 1 or above")
     plateau = cfg.lr_scheduler._name == "reduce_lr_on_plateau"
     waiting = "--lr-scheduler reduce_lr_on_plateau" if plateau else "--patience" if cfg.checkpoint.patience > 0 else ""
     if cfg.dataset.disable_validation and waiting:
-        raise ValueError(f"{waiting} waits for scores, and with --disable-validation there are none: leave one out")
+        raise ConfigurationError(
+            f"{waiting} waits for scores, and with --disable-validation there are none: leave one out"
+        )
     if cfg.dataset.disable_validation:
         return
     metric, highest = cfg.checkpoint.best_checkpoint_metric, cfg.checkpoint.maximize_best_checkpoint_metric
     if metric in HIGHER and not highest:
-        raise ValueError(
+        raise ConfigurationError(
             f"--best-checkpoint-metric {metric} is better the higher it is, and the lowest would be kept: add "
             "--maximize-best-checkpoint-metric"
         )
     if highest and (metric in LOWER or metric.endswith("_loss")):
-        raise ValueError(
+        raise ConfigurationError(
             f"--best-checkpoint-metric {metric} is better the lower it is, and the highest would be kept: leave out "
             "--maximize-best-checkpoint-metric"
         )
@@ -107,7 +111,7 @@ def check_validation(trainer: Any) -> None:
     """Validate one sentence of each text, and refuse a ``--best-checkpoint-metric`` that is not among its scores.
 
     Raises:
-        ValueError: as :func:`check_options`, or validation could not be done, or would choose nothing; one sentence.
+        ConfigurationError: as :func:`check_options`, or validation could not be done, or would choose nothing.
     """
     cfg, metric = trainer.cfg, trainer.cfg.checkpoint.best_checkpoint_metric
     check_options(cfg)
@@ -117,14 +121,16 @@ def check_validation(trainer: Any) -> None:
         scores = first_scores(trainer, subset)
         if metric not in scores and not hasattr(trainer.task, "post_validate"):
             hint = LOGGED_BY.get(metric, f"there are {', '.join(sorted(scores))}")
-            raise ValueError(f"--best-checkpoint-metric {metric}: validation of {subset} logs no such value; {hint}")
+            raise ConfigurationError(
+                f"--best-checkpoint-metric {metric}: validation of {subset} logs no such value; {hint}"
+            )
 
 
 def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
     """What validation logs of the first sentence of a text; the trainer is afterwards as it was.
 
     Raises:
-        ValueError: the text does not make batches, or the sentence cannot be validated.
+        ConfigurationError: the text does not make batches, or the sentence cannot be validated.
     """
     with _as_it_was(trainer), metrics.aggregate(new_root=True) as logged:
         try:
@@ -135,7 +141,7 @@ def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
             raise
         except Exception as error:
             hint = "; give a larger --max-tokens-valid" if "max_tokens" in str(error) else ""
-            raise ValueError(f"validation of {subset} ends in {type(error).__name__}: {error}{hint}") from error
+            raise ConfigurationError(f"validation of {subset} ends in {type(error).__name__}: {error}{hint}") from error
         return {name: value for name, value in logged.get_smoothed_values().items() if name[0] != "_"}
 
 
