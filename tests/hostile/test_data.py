@@ -220,9 +220,12 @@ def test_a_training_that_could_not_validate_does_not_begin(binarised, refused, m
 def two(binarised):
     """A folder with ``train`` and ``train1`` of 120 and 12 sentences, ``valid`` and ``valid1`` of 120 and 12."""
     text = binarised.parent
-    splits = [f"--{split}pref={text / 'train'},{text / 'valid'}" for split in ("train", "valid")]
-    run = ("fairseq-preprocess", "-s", "xx", "-t", "yy", *splits, "--destdir", text / "two", "--joined-dictionary")
+    texts = f"{text / 'train'},{text / 'valid'}"
+    prefixes = (f"--trainpref={text / 'train'}", f"--validpref={texts}")
+    run = ("fairseq-preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", text / "two", "--joined-dictionary")
     corpus.run(*run)
+    for path in (text / "two").glob("valid1.*"):
+        shutil.copy(path, path.with_name(path.name.replace("valid1", "train1")))
     return text / "two"
 
 
@@ -251,7 +254,8 @@ def test_a_text_for_validation_that_is_not_named_is_refused(two, tmp_path):
 
 def test_validation_needs_no_task(runs):
     path = runs.rnnsearch / "checkpoint1.pt"
-    done = corpus.run("fairseq-validate", runs.data, "--user-dir", corpus.USER_DIR, "--path", path, "--cpu")
+    common = (runs.data, "--user-dir", corpus.USER_DIR, "--path", path, "--batch-size", "8", "--cpu")
+    done = corpus.run("fairseq-validate", *common)
     assert "valid on 'valid' subset" in done.stderr
 
 

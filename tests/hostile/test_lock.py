@@ -79,3 +79,14 @@ def test_a_file_system_without_locks_does_not_stop_a_training(runs, tmp_path, mo
     monkeypatch.setattr(fcntl, "flock", refuse)
     corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", "1"))
     assert (tmp_path / "checkpoint_last.pt").exists() and f"no lock ({reason})" in caplog.text
+
+
+def test_a_link_of_the_lock_is_not_followed(tmp_path, caplog):
+    """A folder of runs may come from somebody else."""
+    other = tmp_path / "other"
+    other.write_text("text")
+    (tmp_path / locks.NAME).symlink_to(other)
+    with caplog.at_level("INFO"):
+        trainer = hold(tmp_path)
+    assert other.read_text() == "text" and "no lock" in caplog.text
+    del trainer

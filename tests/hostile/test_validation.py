@@ -18,6 +18,10 @@ REFUSED = {
     "the worst BLEU": (["--eval-bleu", "--best-checkpoint-metric", "bleu"], f"would be kept: add {HIGHEST}$"),
     "the worst loss": ([HIGHEST], f"loss is better the lower it is, .* leave out {HIGHEST}$"),
     "no JSON": (["--eval-bleu", "--eval-bleu-args", "{beam: 4}"], "--eval-bleu-args {beam: 4}: this is no JSON object"),
+    "no tokenizer": (
+        ["--eval-bleu", "--eval-bleu-detok", "mosse"],
+        "--eval-bleu-detok mosse: there is no such tokenizer",
+    ),
     "no object": (["--eval-bleu", "--eval-bleu-args", "4"], "--eval-bleu-args 4: this is no JSON object"),
     "no JSON of the tokenizer": (["--eval-bleu", "--eval-bleu-detok-args", "de"], "--eval-bleu-detok-args de: this is"),
     "no subwords": (["--eval-bleu", "--eval-bleu-remove-bpe=true"], "--eval-bleu-remove-bpe true: there are no such"),

@@ -22,7 +22,7 @@ held: Optional[TextIO] = None
 def lock(folder: str, trainer: Any) -> None:
     """Keep ``folder`` for one training, as long as ``trainer`` lives or until the next training in this process.
 
-    A file system without locks is used without one.
+    A file system without locks is used without one, and so is a folder whose lock is a link.
 
     Raises:
         ConfigurationError: another process trains there; the message names it.
@@ -33,7 +33,7 @@ def lock(folder: str, trainer: Any) -> None:
     try:
         import fcntl  # which Windows has not
 
-        stream = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+        stream = open(path, "a+", encoding="utf-8", opener=open_no_link)  # noqa: SIM115
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -53,6 +53,11 @@ def lock(folder: str, trainer: Any) -> None:
         return
     held = stream
     weakref.finalize(trainer, stream.close)
+
+
+def open_no_link(path: str, flags: int) -> int:
+    """Open a file, as :func:`open` asks for it, that is no link: what a link leads to would be emptied."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def release() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator
 import torch
 from fairseq.data.data_utils import post_process
 from fairseq.logging import metrics
+from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationTask
 
 from ...registry import ConfigurationError
@@ -64,6 +65,11 @@ def check_bleu(cfg: Any) -> None:
                 f"--{name.replace('_', '-')} {getattr(cfg, name)}: this is no JSON object; quote it twice, as in "
                 f"--{name.replace('_', '-')} '{example}', or by hydra 'task.{name}=\"{_escaped(example)}\"'"
             )
+    tokenizers = REGISTRIES["tokenizer"]["registry"]
+    if cfg.eval_bleu_detok not in tokenizers:
+        raise ConfigurationError(
+            f"--eval-bleu-detok {cfg.eval_bleu_detok}: there is no such tokenizer, but {', '.join(sorted(tokenizers))}"
+        )
     try:
         post_process("", cfg.eval_bleu_remove_bpe)
     except NotImplementedError:
