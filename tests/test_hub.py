@@ -181,6 +181,7 @@ def test_what_generate_takes_translate_takes(hub):
 
 
 @pytest.mark.parametrize("given,message", [
+    (dict(beam=0), "beam=0: the width of a search is 1 or above"),
     (dict(nbest=6), "nbest=6: give a number from 1 to the width of the search, which is beam=5"),
     (dict(prefix=["ant"]), "prefix has 1 entries for 3 sentences"),
     (dict(prefix="zebra"), "prefix: the target dictionary lacks a word of 'zebra'"),

@@ -111,6 +111,8 @@ class Hub(GeneratorHubInterface):
                 [sentences], beam, verbose, attention, prefix=prefix, constraints=constraints, **more
             )
             return one
+        if beam < 1:
+            raise ValueError(f"beam={beam}: the width of a search is 1 or above")
         if nbest is not None and not 1 <= nbest <= beam:
             raise ValueError(f"nbest={nbest}: give a number from 1 to the width of the search, which is beam={beam}")
         if not isinstance(replace_unk, (bool, Mapping)):

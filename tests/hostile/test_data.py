@@ -256,7 +256,7 @@ def test_validation_needs_no_task(runs):
     path = runs.rnnsearch / "checkpoint1.pt"
     common = (runs.data, "--user-dir", corpus.USER_DIR, "--path", path, "--batch-size", "8", "--cpu")
     done = corpus.run("fairseq-validate", *common)
-    assert "valid on 'valid' subset" in done.stderr
+    assert "valid on 'valid' subset" in done.stdout
 
 
 def test_validation_leaves_out_what_is_too_long_for_a_batch(binarised, tmp_path):
