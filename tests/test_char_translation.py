@@ -489,4 +489,4 @@ class TestCommands:
         sides = ["-s", "xx", "-t", "yy", "--batch-size", "1"]
         saved = ["--save-dir", tmp_path / "run"]
         process = run("fairseq-train", tmp_path, *TASK, *sides, *saved, "--arch", "rnnsearch", "--cpu", check=False)
-        assert re.search("^ValueError: .*not one of characters", process.stderr.strip().splitlines()[-1])
+        assert re.search("^fairseq-train: error: .*not one of characters", process.stderr.strip().splitlines()[-1])

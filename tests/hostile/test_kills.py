@@ -202,7 +202,7 @@ def test_other_dictionaries_are_named_when_training_goes_on(data, tmp_path):
     finished(train(data, folder, "--max-update", "2"), folder)
     process = train(other, folder, "--max-update", "4")
     process.join()
-    error = re.findall("^ValueError: .*", (folder / "log").read_text(), flags=re.MULTILINE)[-1]
+    error = re.findall(r"^\S*ConfigurationError: .*", (folder / "log").read_text(), flags=re.MULTILINE)[-1]
     assert process.exitcode == 1 and f"{folder / 'checkpoint_last.pt'}; this checkpoint was trained with anoth" in error
     assert "architectures" not in error
 
