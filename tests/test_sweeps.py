@@ -38,7 +38,7 @@ def test_launchers(launcher, data, tmp_path):
     more = [f"hydra/launcher={launcher}", "+model.decoder_condition=true", "model.decoder_cell=gru,lstm"]
     result = sweep(data, tmp_path, *more, "model._name=rnsearch,recatt", "common.seed=1")
     assert result.returncode == 1 and finished(tmp_path) == ["recatt-1"]
-    wrong, reason = "ConfigurationError: model._name=rnsearch: there is no such", "--decoder-condition adds to a GRU's state"
+    wrong, reason = "Error: model._name=rnsearch: there is no such", "--decoder-condition adds to a GRU's state"
     summary = result.stderr[result.stderr.index("failed: 3 of the sweep's runs") :]
     assert (summary.count(wrong), summary.count(reason)) == (2, 1) and "Traceback" not in summary
     logs = [path.read_text() for path in tmp_path.glob("sweep/*/hydra_train.log")]
