@@ -134,6 +134,8 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         described = subcommands.add_parser(subcommand, help=summary)
         if [subcommand] == [*arguments[:1]]:
             module = importlib.import_module(f".subcommands.{subcommand.replace('-', '_')}", __package__)
+            text, _, example = " ".join((module.add.__doc__ or "").split()).partition(" example: ")
+            described.description, described.epilog = text, example and f"example: {example}"
             module.add(described)
             described.set_defaults(run=module.run)
     return command

@@ -128,14 +128,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each "
-        "sentence pair a line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants aer test.gold --hard test.align --soft test.soft --text test.en test.de"
-    )
+    """Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each sentence pair a
+    line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too.
+
+    example: fairseq-attnvariants aer test.gold --hard test.align --soft test.soft --text test.en test.de
+    """
     parser.add_argument("gold", metavar="GOLD", help="the links that people made")
     parser.add_argument("--hard", metavar="FILE", help="i-j pairs, as align --output writes them")
     parser.add_argument("--soft", metavar="FILE", help="weights, as align --soft writes them")

@@ -41,17 +41,14 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Decode a given target with the model and link each target word to the source word with the "
-        "highest attention weight: one line of i-j pairs (source-target, from 0) for each sentence pair. EOS is left "
-        "out on both sides, and the other weights are not renormalised. Pieces are joined to words with --remove-bpe: "
-        "the sum over the pieces of a source word, the mean over those of a target word."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants align data-bin --path checkpoint_best.pt --source bpe.test.en "
-        "--reference bpe.test.de --remove-bpe --output test.align --soft test.soft"
-    )
+    """Decode a given target with the model and link each target word to the source word with the highest attention
+    weight: one line of i-j pairs (source-target, from 0) for each sentence pair. EOS is left out on both sides, and the
+    other weights are not renormalised. Pieces are joined to words with --remove-bpe: the sum over the pieces of a
+    source word, the mean over those of a target word.
+
+    example: fairseq-attnvariants align data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
+    --remove-bpe --output test.align --soft test.soft
+    """
     add_model_options(parser)
     add_pieces_option(parser)
     parser.add_argument("--output", metavar="FILE", help="where the pairs go (default: standard output)")

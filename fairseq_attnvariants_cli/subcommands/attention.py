@@ -4,7 +4,7 @@ import argparse
 from typing import List
 
 from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names
-from ..shown.heatmaps import LONGEST, WIDTH, Panel, draw, panels
+from ..shown.heatmaps import WIDTH, Panel, draw, panels
 from ..shown.pictures import add_dark_option, picture
 
 
@@ -22,17 +22,14 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Draw heat maps of the attention on one sentence, side by side for several models: source words above, target "
-        "words at the left, white for 0 and black for 1 (with --dark the other way round). The target is the "
-        "reference, if there is one, or each model's own translation. Models with attention on two levels get a heat "
-        f"map for each. Words of more than {LONGEST} characters are cut."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name "
-        "ours --source bpe.test.en --line 17 --remove-bpe --output attention.pdf"
-    )
+    """Draw heat maps of the attention on one sentence, side by side for several models: source words above, target
+    words at the left, white for 0 and black for 1 (with --dark the other way round). The target is the reference, if
+    there is one, or each model's own translation. Models with attention on two levels get a heat map for each. Words of
+    more than 60 characters are cut.
+
+    example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name ours --source
+    bpe.test.en --line 17 --remove-bpe --output attention.pdf
+    """
     add_model_options(parser, several=True)
     parser.add_argument("--line", metavar="N", type=int, default=1, help="of the text, from 1 (default: %(default)s)")
     add_target_options(parser)

@@ -160,20 +160,16 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Attribute the log-probability of each target word to the source words, by integrated gradients or by input "
-        "times gradient, and compare with attention: Kendall's tau between the sizes of the attributions and the "
-        "attention weights, of each target word without the ends of sentences, as a mean over the sentence, and "
-        "over sentences with its 95% interval. The target is the reference, if there is one, or each model's own "
-        "translation. Any model of fairseq with source embeddings will do; one without attention has no tau. The gap "
-        "is what integrated gradients lack of being complete, the mean over target tokens; more --steps close it."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours "
-        "--source bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --plot attributions.pdf --html "
-        "attributions.html"
-    )
+    """Attribute the log-probability of each target word to the source words, by integrated gradients or by input times
+    gradient, and compare with attention: Kendall's tau between the sizes of the attributions and the attention weights,
+    of each target word without the ends of sentences, as a mean over the sentence, and over sentences with its 95%
+    interval. The target is the reference, if there is one, or each model's own translation. Any model of fairseq with
+    source embeddings will do; one without attention has no tau. The gap is what integrated gradients lack of being
+    complete, the mean over target tokens; more --steps close it.
+
+    example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours --source
+    bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --plot attributions.pdf --html attributions.html
+    """
     add_model_options(parser, several=True, ensemble=False)
     parser.add_argument("--line", metavar="N", type=int, help="of the text, from 1 (default: all)")
     add_target_options(parser)

@@ -29,16 +29,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Write a checkpoint with the mean parameters of several checkpoints of a run. fairseq-generate "
-        "loads it as any other; it holds no optimizer, so a training that goes on from it starts the optimizer anew. "
-        "Checkpoints that differ in architecture, dictionaries or "
-        "parameters are refused."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants average --folder checkpoints --last 5 --output checkpoints/average.pt"
-    )
+    """Write a checkpoint with the mean parameters of several checkpoints of a run. fairseq-generate loads it as any
+    other; it holds no optimizer, so a training that goes on from it starts the optimizer anew. Checkpoints that differ
+    in architecture, dictionaries or parameters are refused.
+
+    example: fairseq-attnvariants average --folder checkpoints --last 5 --output checkpoints/average.pt
+    """
     parser.add_argument("inputs", metavar="CHECKPOINT", nargs="*", help="the checkpoints to average")
     parser.add_argument("--folder", metavar="DIR", help="or where they are chosen from")
     choice = parser.add_mutually_exclusive_group()

@@ -75,13 +75,12 @@ def line(text: str, means: str, finding: "Finding") -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options; all others are fairseq-train's."""
-    parser.description = (
-        "Build a small model of an architecture, with sentences made here, and try whether it keeps what fairseq takes "
-        "for granted. No data is needed, and no GPU. Options that are not listed here are the model's, as "
-        "fairseq-train has them; sizes that are not given are small. The exit status is 1 if a demand fails."
-    )
-    parser.epilog = "example: fairseq-attnvariants check --user-dir mine --arch mine --json"
+    """Build a small model of an architecture, with sentences made here, and try whether it keeps what fairseq takes for
+    granted. No data is needed, and no GPU. Options that are not listed here are the model's, as fairseq-train has them;
+    sizes that are not given are small. The exit status is 1 if a demand fails.
+
+    example: fairseq-attnvariants check --user-dir mine --arch mine --json
+    """
     parser.set_defaults(others=[])  # so main hands on what it does not know
     parser.allow_abbrev = False
     add_user_dir_option(parser)

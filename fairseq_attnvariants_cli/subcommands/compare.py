@@ -226,20 +226,16 @@ def _fitting(translation: Translation, source: Sequence[str]) -> Translation:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Write one HTML page, which needs no network: source, reference and each system's translation, "
-        "with the words that are not the reference's marked, and those that only it has, to be sorted by line, "
-        "length or chrF; above them words and sentences in groups: BLEU by length, sentences by difference in length "
-        "and by BLEU, n-grams that one system has and another lacks, and what --train-target, tags and --alignments "
-        "add. SYSTEM is what fairseq-generate printed, or bare text with --source and --reference. Where "
-        "fairseq-generate ran with --print-alignment (hard or soft), pointing at a word shows the source words it "
-        "looked at."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants compare base.txt ours.txt --name base --name ours --remove-bpe "
-        "--train-target train.de --output compare.html"
-    )
+    """Write one HTML page, which needs no network: source, reference and each system's translation, with the words that
+    are not the reference's marked, and those that only it has, to be sorted by line, length or chrF; above them words
+    and sentences in groups: BLEU by length, sentences by difference in length and by BLEU, n-grams that one system has
+    and another lacks, and what --train-target, tags and --alignments add. SYSTEM is what fairseq-generate printed, or
+    bare text with --source and --reference. Where fairseq-generate ran with --print-alignment (hard or soft), pointing
+    at a word shows the source words it looked at.
+
+    example: fairseq-attnvariants compare base.txt ours.txt --name base --name ours --remove-bpe --train-target train.de
+    --output compare.html
+    """
     parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="output of fairseq-generate, or bare text")
     parser.add_argument("--source", metavar="FILE", help="the source text (default: what fairseq-generate printed)")
     parser.add_argument("--reference", metavar="FILE", help="the reference (default: what fairseq-generate printed)")

@@ -36,16 +36,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print, for each tag of target words, what share of their links goes to source words of each tag: "
-        "the links of one target tag are 100 %. Where the links are those of links or align, a target word "
-        "has one, to its most attended source word. Tag files have a tag for each word, one sentence a line."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants confusion out.en out.de --alignments out.align --source-tags out.pos.en "
-        "--target-tags out.pos.de --table table3.csv"
-    )
+    """Print, for each tag of target words, what share of their links goes to source words of each tag: the links of one
+    target tag are 100 %. Where the links are those of links or align, a target word has one, to its most attended
+    source word. Tag files have a tag for each word, one sentence a line.
+
+    example: fairseq-attnvariants confusion out.en out.de --alignments out.align --source-tags out.pos.en --target-tags
+    out.pos.de --table table3.csv
+    """
     add_aligned_options(parser)
     for side in ("source", "target"):
         parser.add_argument(f"--{side}-tags", metavar="FILE", required=True, help=f"a tag for each {side} word")

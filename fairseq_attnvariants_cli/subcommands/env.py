@@ -93,5 +93,4 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand."""
-    parser.description = "Print what is installed and what it runs on: put it into a bug report."
+    """Print what is installed and what it runs on: put it into a bug report."""

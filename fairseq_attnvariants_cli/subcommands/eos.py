@@ -31,14 +31,11 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print the share of target EOS whose highest attention weight is on the source EOS, over what the "
-        "models translate, or with --forced over the reference."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants eos data-bin --path base.pt --path ours.pt --gen-subset valid --table table2.csv"
-    )
+    """Print the share of target EOS whose highest attention weight is on the source EOS, over what the models
+    translate, or with --forced over the reference.
+
+    example: fairseq-attnvariants eos data-bin --path base.pt --path ours.pt --gen-subset valid --table table2.csv
+    """
     add_model_options(parser, several=True)
     add_target_options(parser)
     add_table_options(parser)

@@ -150,21 +150,16 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print how much, in percent, a model with adaptive weighting lets the history count beside what a cell reads "
-        "(g: in the encoder each source word, forward and backward; in the decoder the previous word before attention, "
-        "the context after it), and the state, the previous word and the context for each target word (alpha_s, "
-        "alpha_y and alpha_c of the readout), and one with a context gate the context (z): means over dimensions, over "
-        "all words, over every end of a sentence, and by word or by tag, the most frequent first; of CondDec what of "
-        "its condition, by norm, is left after each target word. The target is the reference, if there is one, or the "
-        "model's own translation."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en "
-        "--reference bpe.test.de --remove-bpe --source-tags test.pos.en --source-table table4.csv --plot 17.pdf "
-        "--line 17"
-    )
+    """Print how much, in percent, a model with adaptive weighting lets the history count beside what a cell reads (g:
+    in the encoder each source word, forward and backward; in the decoder the previous word before attention, the
+    context after it), and the state, the previous word and the context for each target word (alpha_s, alpha_y and
+    alpha_c of the readout), and one with a context gate the context (z): means over dimensions, over all words, over
+    every end of a sentence, and by word or by tag, the most frequent first; of CondDec what of its condition, by norm,
+    is left after each target word. The target is the reference, if there is one, or the model's own translation.
+
+    example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
+    --remove-bpe --source-tags test.pos.en --source-table table4.csv --plot 17.pdf --line 17
+    """
     add_model_options(parser, ensemble=False)
     add_target_options(parser)
     add_pieces_option(parser)

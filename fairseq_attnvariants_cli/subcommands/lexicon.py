@@ -116,21 +116,16 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Write, for each source word, the target word aligned with it most often in the training text, as "
-        "lines of source, target, count and share (of the source word's links) with tabs between. "
-        "The text must be cut into words as it was for fairseq-preprocess. "
-        'Without --alignments the words are aligned by eflomal (pip install "eflomal>=2"; it compiles C) in both '
-        "directions, symmetrised by grow-diag-final-and. eflomal cannot be given a seed: keep what it found with "
-        "--save-alignments, from which --alignments makes the same table again. "
-        "With --candidates a source word has several lines, the most frequent target first: a table for --task "
-        "shortlist_translation --shortlist."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants lexicon train.en train.de --output lexicon.en-de.tsv "
-        "--save-alignments train.en-de.align"
-    )
+    """Write, for each source word, the target word aligned with it most often in the training text, as lines of source,
+    target, count and share (of the source word's links) with tabs between. The text must be cut into words as it was
+    for fairseq-preprocess. Without --alignments the words are aligned by eflomal (pip install "eflomal>=2"; it compiles
+    C) in both directions, symmetrised by grow-diag-final-and. eflomal cannot be given a seed: keep what it found with
+    --save-alignments, from which --alignments makes the same table again. With --candidates a source word has several
+    lines, the most frequent target first: a table for --task shortlist_translation --shortlist.
+
+    example: fairseq-attnvariants lexicon train.en train.de --output lexicon.en-de.tsv --save-alignments
+    train.en-de.align
+    """
     parser.add_argument("source", metavar="SOURCE", help="source side of the training text, one sentence a line")
     parser.add_argument("target", metavar="TARGET", help="its target side")
     parser.add_argument("--output", metavar="TABLE", required=True, help="where the table goes (-: standard output)")

@@ -60,20 +60,16 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Write the word links of the best hypotheses that fairseq-generate --print-alignment (hard or soft) "
-        "printed: one line of i-j pairs (source-target, from 0) for each source line, in the order of the source "
-        "text up to the last sentence that it printed; one that fairseq skipped gives an empty line. With "
-        "--save-source and --save-target also the sentences themselves, to be tagged for confusion and "
-        "overtranslation. As with align, the source EOS cannot be chosen; pieces are joined to words with "
-        "--remove-bpe, which fairseq-generate must not have done."
-    )
-    parser.epilog = (
-        'example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt '
-        "--print-alignment soft > generated.txt && fairseq-attnvariants links generated.txt --remove-bpe "
-        "--output out.align --save-source out.en --save-target out.de"
-    )
+    """Write the word links of the best hypotheses that fairseq-generate --print-alignment (hard or soft) printed: one
+    line of i-j pairs (source-target, from 0) for each source line, in the order of the source text up to the last
+    sentence that it printed; one that fairseq skipped gives an empty line. With --save-source and --save-target also
+    the sentences themselves, to be tagged for confusion and overtranslation. As with align, the source EOS cannot be
+    chosen; pieces are joined to words with --remove-bpe, which fairseq-generate must not have done.
+
+    example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt
+    --print-alignment soft > generated.txt && fairseq-attnvariants links generated.txt --remove-bpe --output out.align
+    --save-source out.en --save-target out.de
+    """
     parser.add_argument("generated", metavar="GENERATED", help="output of fairseq-generate (-: standard input)")
     add_pieces_option(parser)
     parser.add_argument("--output", metavar="FILE", help="where the pairs go (default: standard output)")

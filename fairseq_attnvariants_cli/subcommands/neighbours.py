@@ -101,16 +101,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source "
-        "word's, mapped by the direct bridge. The default are the most frequent source words by the counts of the "
-        "dictionary, which with a joined dictionary are those of both languages."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 "
-        "--lexicon lexicon.en-de.tsv --table table7.csv"
-    )
+    """Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source word's, mapped
+    by the direct bridge. The default are the most frequent source words by the counts of the dictionary, which with a
+    joined dictionary are those of both languages.
+
+    example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 --lexicon lexicon.en-de.tsv
+    --table table7.csv
+    """
     add_system_options(parser, ensemble=False)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")

@@ -43,16 +43,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print how often the target words that are aligned to one source word repeat each other, over the "
-        "number of source words: of all of them, and with --source-tags of those of each tag. A tag file has a tag for "
-        "each word, one sentence a line."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags "
-        "out.pos.en --table table5.csv"
-    )
+    """Print how often the target words that are aligned to one source word repeat each other, over the number of source
+    words: of all of them, and with --source-tags of those of each tag. A tag file has a tag for each word, one sentence
+    a line.
+
+    example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags out.pos.en --table
+    table5.csv
+    """
     add_aligned_options(parser)
     parser.add_argument("--source-tags", metavar="FILE", help="a tag for each source word")
     add_table_options(parser)

@@ -219,19 +219,15 @@ def report(results: Mapping[int, Sequence[Replaced]], sentences: int) -> str:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Replace each UNK by the table's translation of the source word with the highest attention weight, "
-        "or by that source word where the table has none. GENERATED is the output of fairseq-generate "
-        "--print-alignment (hard or soft) on word-level data. Writes the best hypothesis of each source line, in the "
-        "order of the source text; a sentence that fairseq skipped gives an empty line. What was replaced is "
-        "reported on standard error."
-    )
-    parser.epilog = (
-        'example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt '
-        "--print-alignment > generated.txt && fairseq-attnvariants replace-unk generated.txt --source test.en "
-        "--lexicon lexicon.en-de.tsv --output test.out.de"
-    )
+    """Replace each UNK by the table's translation of the source word with the highest attention weight, or by that
+    source word where the table has none. GENERATED is the output of fairseq-generate --print-alignment (hard or soft)
+    on word-level data. Writes the best hypothesis of each source line, in the order of the source text; a sentence that
+    fairseq skipped gives an empty line. What was replaced is reported on standard error.
+
+    example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt
+    --print-alignment > generated.txt && fairseq-attnvariants replace-unk generated.txt --source test.en --lexicon
+    lexicon.en-de.tsv --output test.out.de
+    """
     parser.add_argument("generated", metavar="GENERATED", help="output of fairseq-generate (-: standard input)")
     parser.add_argument(
         "--source", metavar="RAW", required=True, help="the source text as given to fairseq-preprocess, not UNK-ised"

@@ -208,22 +208,18 @@ def dial(text: str) -> Dial:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Find the runs in and under the folders, translate and score their test sets, and print one table: systems by "
-        "measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that "
-        "differ only in the seed are one system; systems are named after their architecture and the options in which "
-        "those of one architecture differ. Translations are kept in the runs' folders, and made again only for a new "
-        "checkpoint, other data or another search. With --baseline also the differences to it, paired by seed, with "
-        "their intervals, p of the paired t-test adjusted by Holm for all verdicts in the table, and a verdict, the "
-        "first that fits: not tested (nothing is measured), open (fewer than three seeds), no relevant difference (the "
-        "interval lies within --margin to both sides of 0), shown (better, p below 0.05), refuted (worse, p below "
-        "0.05), open."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants results sweep --remove-bpe --reference test.de --baseline rnnsearch "
-        "--table results.tex --curves curves.pdf"
-    )
+    """Find the runs in and under the folders, translate and score their test sets, and print one table: systems by
+    measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that differ
+    only in the seed are one system; systems are named after their architecture and the options in which those of one
+    architecture differ. Translations are kept in the runs' folders, and made again only for a new checkpoint, other
+    data or another search. With --baseline also the differences to it, paired by seed, with their intervals, p of the
+    paired t-test adjusted by Holm for all verdicts in the table, and a verdict, the first that fits: not tested
+    (nothing is measured), open (fewer than three seeds), no relevant difference (the interval lies within --margin to
+    both sides of 0), shown (better, p below 0.05), refuted (worse, p below 0.05), open.
+
+    example: fairseq-attnvariants results sweep --remove-bpe --reference test.de --baseline rnnsearch --table
+    results.tex --curves curves.pdf
+    """
     parser.add_argument(
         "folders", metavar="FOLDER", nargs="+", help="of a sweep, or of single runs; or a pattern such as 'sweep/re*'"
     )

@@ -61,21 +61,18 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, "
-        "1-gram precision and 1-gram BLEU, which is that precision times the brevity penalty, and accuracy, the share "
-        "of lines that are equal to a reference. With --bootstrap also 95% intervals, and p of the paired bootstrap "
-        "against the first system. With --source also BLEU by the number of words in the source, with "
-        "--sentence-groups by that of the reference, and how many translations have how many words more, or which "
-        "BLEU. In groups of words: F-measure by frequency in the training text (--train-target) or by tag "
-        "(--reference-tags, --system-tags), and the share of source words, by frequency, whose links in the reference "
-        "all come out (--alignments, --train-source); a word without links counts as wrong."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none "
-        "--bootstrap 1000 --source test.en --train-target train.de --ngrams 20 --plot groups.pdf"
-    )
+    """Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, 1-gram precision
+    and 1-gram BLEU, which is that precision times the brevity penalty, and accuracy, the share of lines that are equal
+    to a reference. With --bootstrap also 95% intervals, and p of the paired bootstrap against the first system. With
+    --source also BLEU by the number of words in the source, with --sentence-groups by that of the reference, and how
+    many translations have how many words more, or which BLEU. In groups of words: F-measure by frequency in the
+    training text (--train-target) or by tag (--reference-tags, --system-tags), and the share of source words, by
+    frequency, whose links in the reference all come out (--alignments, --train-source); a word without links counts as
+    wrong.
+
+    example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none --bootstrap 1000 --source
+    test.en --train-target train.de --ngrams 20 --plot groups.pdf
+    """
     parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="translations, one a line, in words")
     add_name_option(parser)
     parser.add_argument("--reference", metavar="FILE", nargs="+", required=True, help="one reference or several")

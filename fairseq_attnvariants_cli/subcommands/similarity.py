@@ -101,16 +101,13 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print the share of source words, counted as they occur, more than three of whose characters each "
-        "get a character-level attention weight over 0.5 at some target step, over what the model translates, or with "
-        "--forced over the reference; and the largest weight that a target step gives to a word, and to a character: "
-        "the means over all steps."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid --words 20"
-    )
+    """Print the share of source words, counted as they occur, more than three of whose characters each get a
+    character-level attention weight over 0.5 at some target step, over what the model translates, or with --forced over
+    the reference; and the largest weight that a target step gives to a word, and to a character: the means over all
+    steps.
+
+    example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid --words 20
+    """
     add_model_options(parser)
     add_target_options(parser)
     parser.add_argument(

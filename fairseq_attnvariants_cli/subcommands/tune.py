@@ -109,15 +109,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Describe the subcommand and its options."""
-    parser.description = (
-        "Print the BLEU of a validation set with each pair of a length penalty and a coverage penalty (Wu et al. "
-        "2016). The text is translated once for each coverage penalty; length penalties rank what was found. Choose on "
-        "a validation set, and report another."
-    )
-    parser.epilog = (
-        "example: fairseq-attnvariants tune data-bin --path dl4mt/checkpoint_best.pt --gen-subset valid --remove-bpe"
-    )
+    """Print the BLEU of a validation set with each pair of a length penalty and a coverage penalty (Wu et al. 2016).
+    The text is translated once for each coverage penalty; length penalties rank what was found. Choose on a validation
+    set, and report another.
+
+    example: fairseq-attnvariants tune data-bin --path dl4mt/checkpoint_best.pt --gen-subset valid --remove-bpe
+    """
     add_model_options(parser)
     parser.set_defaults(gen_subset="valid")
     for flag, values in (("--lenpen", LENGTH_PENALTIES), ("--coverage-penalty", COVERAGE_PENALTIES)):
