@@ -4,6 +4,10 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
+from fairseq_attnvariants.patches.replaced import replaces
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fairseq_attnvariants"
 SOURCES = [
@@ -41,8 +45,8 @@ def replaced(source):
             for target in getattr(assigned, "elts", [assigned]):
                 if isinstance(target, ast.Attribute) and root(target, (ast.Attribute, ast.Call)) in foreign:
                     found.add(target.attr)
-        if isinstance(node, ast.Call) and root(node.func) == "setattr" and isinstance(node.args[1], ast.Constant):
-            found.add(node.args[1].value)
+        if isinstance(node, ast.Call) and root(node.func) in ("setattr", "replaces"):
+            found |= {node.args[1].value} if isinstance(node.args[1], ast.Constant) else set()
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("append", "insert"):
             changed = node.func.value
             found |= {changed.attr} if isinstance(changed, ast.Attribute) and root(changed) in foreign else set()
@@ -66,8 +70,12 @@ kind.__hash__ = object.__hash__
 table.own = action.type = self.cfg = 1
 def repair(module: ModuleType):
     module.np = numpy
+@replaces(sys, "excepthook")
+def excepthook(show, error):
+    show(error)
 """
-    assert replaced(code) == {"build_model", "add", "check", "torch", "eval", "meta_path", "__hash__", "np"}
+    names = {"build_model", "add", "check", "torch", "eval", "meta_path", "__hash__", "np", "excepthook"}
+    assert replaced(code) == names
 
 
 def test_the_table_lists_everything_that_is_replaced():
@@ -78,3 +86,18 @@ def test_the_table_lists_everything_that_is_replaced():
     found = {path: replaced(path.read_text()) for path in SOURCES}
     names = {path.relative_to(PACKAGE if PACKAGE in path.parents else ROOT).as_posix(): found[path] for path in SOURCES}
     assert listed == {name: attributes for name, attributes in names.items() if attributes}
+
+
+@pytest.mark.parametrize("kind", [staticmethod, classmethod, lambda plain: plain])
+def test_what_is_replaced_stays_of_its_kind(kind):
+    class Owner:
+        one = kind(lambda *given: given)
+
+    before = Owner().one(2)
+
+    @replaces(Owner, "one")
+    def doubled(there, *given):
+        return there(*given) * 2
+
+    owner = Owner()
+    assert [type(given) for given in owner.one(2)] == [type(given) for given in before] * 2

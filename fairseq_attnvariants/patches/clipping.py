@@ -1,32 +1,27 @@
 """Training with ``--cpu`` on a machine that has a GPU."""
 
-import functools
-
 import torch
 from fairseq import utils
 from torch import Tensor
 
+from .replaced import replaces
 
-def clip_where_gradients_are() -> None:
+
+@replaces(utils, "clip_grad_norm_")
+def clip_where_gradients_are(clip, params, max_norm, aggregate_norm_fn=None) -> Tensor:
     """Let gradients on a CPU be clipped there.
 
     fairseq adds up their norms on the GPU wherever there is one, and multiplies them by a factor that lies on it, which
     torch refuses (``Expected all tensors to be on the same device``).  Gradients on a GPU it clips as ever.
     """
-    clip = utils.clip_grad_norm_
-
-    @functools.wraps(clip)
-    def clip_grad_norm_(params, max_norm, aggregate_norm_fn=None) -> Tensor:
-        params = [params] if isinstance(params, Tensor) else list(params)
-        gradients = [parameter.grad.detach() for parameter in params if parameter.grad is not None]
-        on_cpu = {gradient.device.type for gradient in gradients} == {"cpu"}
-        if not on_cpu or not torch.cuda.is_available() or aggregate_norm_fn is not None:
-            return clip(params, max_norm, aggregate_norm_fn)
-        norm = torch.stack([torch.norm(gradient, dtype=torch.float32) for gradient in gradients]).norm()
-        if max_norm > 0:
-            factor = (float(max_norm) / (norm + 1e-6)).clamp(max=1)
-            for gradient in gradients:
-                gradient.mul_(factor)
-        return norm
-
-    utils.clip_grad_norm_ = clip_grad_norm_
+    params = [params] if isinstance(params, Tensor) else list(params)
+    gradients = [parameter.grad.detach() for parameter in params if parameter.grad is not None]
+    on_cpu = {gradient.device.type for gradient in gradients} == {"cpu"}
+    if not on_cpu or not torch.cuda.is_available() or aggregate_norm_fn is not None:
+        return clip(params, max_norm, aggregate_norm_fn)
+    norm = torch.stack([torch.norm(gradient, dtype=torch.float32) for gradient in gradients]).norm()
+    if max_norm > 0:  # torch's own function would make NaN of an infinite norm without a limit
+        factor = (float(max_norm) / (norm + 1e-6)).clamp(max=1)
+        for gradient in gradients:
+            gradient.mul_(factor)
+    return norm

@@ -6,15 +6,16 @@ its place.
 
 import atexit
 import errno
-import functools
 import os
 import shutil
 import tarfile
 import tempfile
 from pathlib import PurePath
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Tuple
 
 from fairseq import file_utils
+
+from ..replaced import replaces
 
 _folders: Dict[Tuple[str, int, int], str] = {}  # of the archives unpacked so far, which may be written anew
 
@@ -44,22 +45,21 @@ def unpack(path: str) -> str:
     return only if os.path.isdir(only) else folder
 
 
-def patch_archives() -> None:
-    """Unpack archives here, before fairseq does."""
-    find = file_utils.load_archive_file
+@replaces(file_utils, "load_archive_file")
+def load_archive_file(find, name: str) -> str:
+    """The folder of a model, unpacked here if it is an archive, before fairseq does it.
 
-    @functools.wraps(find)
-    def load_archive_file(name: str) -> Optional[str]:
-        try:
-            path = file_utils.cached_path(name, cache_dir=None)
-        except OSError:
-            raise ValueError(f"{name}: there is no such folder or archive") from None
-        if os.path.isdir(path):
-            return path
-        written = os.stat(path)
-        archive = path, written.st_mtime_ns, written.st_size
-        if archive not in _folders:
-            _folders[archive] = unpack(path)
-        return _folders[archive]
-
-    file_utils.load_archive_file = load_archive_file
+    Raises:
+        ValueError: there is no such folder or archive, or as :func:`unpack`.
+    """
+    try:
+        path = file_utils.cached_path(name, cache_dir=None)
+    except OSError:
+        raise ValueError(f"{name}: there is no such folder or archive") from None
+    if os.path.isdir(path):
+        return path
+    written = os.stat(path)
+    archive = path, written.st_mtime_ns, written.st_size
+    if archive not in _folders:
+        _folders[archive] = unpack(path)
+    return _folders[archive]

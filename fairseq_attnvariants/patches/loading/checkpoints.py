@@ -29,6 +29,7 @@ import torch
 from fairseq.distributed import utils as distributed
 from omegaconf import OmegaConf
 
+from ..replaced import replaces
 from .configuration import check_configuration, update_configuration
 from .damage import check_sums
 
@@ -272,27 +273,21 @@ def load_broadcast(buffer: Any, map_location: Any = None, **ignored: Any) -> Any
         return _checked(torch.load(buffer, map_location=map_location, weights_only=True), {})
 
 
-def patch_loading() -> None:
-    """Give fairseq's modules a ``torch.load`` that runs nothing, and let a checkpoint be broadcast as plain data."""
-    for name in OTHERS:
-        importlib.import_module(name).torch = Torch(load)  # type: ignore[attr-defined]
-    importlib.import_module(CHECKPOINTS).torch = Torch(load_checkpoint)  # type: ignore[attr-defined]
-    distributed.torch = Torch(load_broadcast)
+for name in OTHERS:
+    importlib.import_module(name).torch = Torch(load)  # type: ignore[attr-defined]
+importlib.import_module(CHECKPOINTS).torch = Torch(load_checkpoint)  # type: ignore[attr-defined]
+distributed.torch = Torch(load_broadcast)
 
-    get = getattr(torch._weights_only_unpickler, "_get_user_allowed_globals", None)
-    if get is not None:  # from 2.4 on
+if hasattr(torch._weights_only_unpickler, "_get_user_allowed_globals"):  # from 2.4 on
 
-        @functools.wraps(get)
-        def get_user_allowed_globals():
-            mine = _allowed.get()
-            return get() if mine is None else mine
+    @replaces(torch._weights_only_unpickler, "_get_user_allowed_globals")
+    def get_user_allowed_globals(get) -> Dict[str, Any]:
+        """The classes of the block of :func:`allowed` that this thread is in, or what others have allowed."""
+        mine = _allowed.get()
+        return get() if mine is None else mine
 
-        torch._weights_only_unpickler._get_user_allowed_globals = get_user_allowed_globals
 
-    split = distributed._split_tensors_from_obj
-
-    @functools.wraps(split)
-    def split_tensors_from_obj(obj, tensors):
-        return split(OmegaConf.to_container(obj) if OmegaConf.is_config(obj) else obj, tensors)
-
-    distributed._split_tensors_from_obj = split_tensors_from_obj
+@replaces(distributed, "_split_tensors_from_obj")
+def split_tensors_from_obj(split, obj, tensors):
+    """Let a checkpoint be broadcast as plain data."""
+    return split(OmegaConf.to_container(obj) if OmegaConf.is_config(obj) else obj, tensors)

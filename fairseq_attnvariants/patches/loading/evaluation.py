@@ -8,7 +8,6 @@ shell would not take as they are are refused.
 """
 
 import ast
-import functools
 import operator
 import shlex
 import sys
@@ -16,6 +15,7 @@ from typing import Any, Callable, Dict, Type
 
 from fairseq.data import FastaDataset
 
+from ..replaced import replaces
 from .configuration import origins
 
 LONGEST = 10_000  # elements that a product may repeat to
@@ -71,20 +71,22 @@ def _value(node: Any) -> Any:
     return OPERATORS[type(node.op)](left, right)
 
 
-def patch_evaluation() -> None:
-    """Replace ``eval`` in fairseq's modules, and keep odd names from the shell."""
+def replace_eval() -> None:
+    """Replace ``eval`` in fairseq's modules."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "fairseq":
             setattr(module, "eval", evaluate)  # noqa: B010
 
-    index = getattr(FastaDataset, "_build_index", None)
-    if index is None:  # fairseq's main branch has no such step any more
-        return
 
-    @functools.wraps(index)
-    def build_index(self, path):
+if hasattr(FastaDataset, "_build_index"):  # fairseq's main branch has no such step any more
+
+    @replaces(FastaDataset, "_build_index")
+    def build_index(index, self, path):
+        """Keep odd names from the shell.
+
+        Raises:
+            ValueError: a shell would not take the name as it is.
+        """
         if shlex.quote(path) != path:
             raise ValueError(f"{path}.fasta: fairseq gives this name to a shell, which would not take it as it is")
         return index(self, path)
-
-    FastaDataset._build_index = build_index

@@ -5,7 +5,6 @@ Stock fairseq gives what is not there to hydra, which ends in a traceback of the
 
 import argparse
 import dataclasses
-import functools
 import os
 import re
 import sys
@@ -15,37 +14,34 @@ from fairseq.registry import REGISTRIES
 from omegaconf import MISSING
 
 from ...registry import ConfigurationError
+from ..replaced import replaces
 from .data import find_languages
 
 SWITCHED = re.compile(r"unrecognized arguments:.* (True|False)\b", re.IGNORECASE)
 TEXT = ("tokenizer", "bpe")  # components that have options of their own
 
 
-def patch_arguments() -> None:
+@replaces(options, "parse_args_and_arch")
+def parse_args_and_arch(parse, parser, *args, **named):
     """Look through what fairseq's parser gives, before a configuration is made of it."""
-    parse, show = options.parse_args_and_arch, sys.excepthook
+    refuse = parser.error
+    parser.error = lambda message: refuse(message + about_switches(message))
+    if parser.get_default("task") is None:  # fairseq-validate's, which stumbles over it
+        parser.set_defaults(task="translation")
+    parsed = parse(parser, *args, **named)
+    for kind in TEXT:
+        complete(parser, parsed[0] if isinstance(parsed, tuple) else parsed, kind)
+    return parsed
 
-    @functools.wraps(parse)
-    def parse_args_and_arch(parser, *args, **named):
-        refuse = parser.error
-        parser.error = lambda message: refuse(message + about_switches(message))
-        if parser.get_default("task") is None:  # fairseq-validate's, which stumbles over it
-            parser.set_defaults(task="translation")
-        parsed = parse(parser, *args, **named)
-        for kind in TEXT:
-            complete(parser, parsed[0] if isinstance(parsed, tuple) else parsed, kind)
-        return parsed
 
-    @functools.wraps(show)
-    def excepthook(kind, error, traceback):
-        command = os.path.basename(sys.argv[0])
-        if isinstance(error, ConfigurationError) and command.startswith("fairseq-"):
-            print(f"{command}: error: {error}", file=sys.stderr)
-        else:
-            show(kind, error, traceback)
-
-    options.parse_args_and_arch = parse_args_and_arch
-    sys.excepthook = excepthook
+@replaces(sys, "excepthook")
+def excepthook(show, kind, error, traceback) -> None:
+    """Say a refusal in a sentence."""
+    command = os.path.basename(sys.argv[0])
+    if isinstance(error, ConfigurationError) and command.startswith("fairseq-"):
+        print(f"{command}: error: {error}", file=sys.stderr)
+    else:
+        show(kind, error, traceback)
 
 
 def about_switches(message: str) -> str:

@@ -4,7 +4,6 @@ Stock fairseq takes the languages from the name of the first file that it finds,
 that is too long when it validates, after an epoch.
 """
 
-import functools
 import logging
 import os
 import struct
@@ -18,6 +17,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationTask
 
 from ...registry import ConfigurationError
+from ..replaced import replaces
 
 logger = logging.getLogger(__name__)
 
@@ -30,50 +30,47 @@ CHUNK = 1 << 24  # tokens that are looked at together
 SHOWN = 5  # words of a line that has no number
 
 
-def patch_data() -> None:
-    """Let translation find the languages in the names of all files, and check texts as they are loaded and batched."""
-    setup, load, batches = TranslationTask.setup_task, data_utils.load_indexed_dataset, FairseqTask.get_batch_iterator
-    further = data_utils._find_extra_valid_paths
+@replaces(TranslationTask, "setup_task")
+def setup_task(setup, cls, cfg, **more) -> TranslationTask:
+    """Find the languages in the names of all files."""
+    folder = (utils.split_paths(cfg.data or "") or [""])[0]
+    cfg.source_lang, cfg.target_lang = find_languages(folder, cfg.source_lang, cfg.target_lang)
+    try:
+        return setup(cls, cfg, **more)
+    except Exception:
+        for language in (cfg.source_lang, cfg.target_lang):
+            check_dictionary(os.path.join(folder, f"dict.{language}.txt"))
+        raise
 
-    @functools.wraps(setup.__func__)
-    def setup_task(cls, cfg, **more) -> TranslationTask:
-        folder = (utils.split_paths(cfg.data or "") or [""])[0]
-        cfg.source_lang, cfg.target_lang = find_languages(folder, cfg.source_lang, cfg.target_lang)
-        try:
-            return setup.__func__(cls, cfg, **more)
-        except Exception:
-            for language in (cfg.source_lang, cfg.target_lang):
-                check_dictionary(os.path.join(folder, f"dict.{language}.txt"))
-            raise
 
-    @functools.wraps(load)
-    def load_indexed_dataset(path, dictionary=None, *more, **named):
-        check_binarised(path, dictionary)
-        try:
-            return load(path, dictionary, *more, **named)
-        except UnicodeDecodeError:
-            check_encoding(path)
-            raise
+@replaces(data_utils, "load_indexed_dataset")
+def load_indexed_dataset(load, path, dictionary=None, *more, **named):
+    """Check a text as it is loaded."""
+    check_binarised(path, dictionary)
+    try:
+        return load(path, dictionary, *more, **named)
+    except UnicodeDecodeError:
+        check_encoding(path)
+        raise
 
-    @functools.wraps(batches)
-    def get_batch_iterator(
-        self, dataset, max_tokens=None, max_sentences=None, max_positions=None, ignore_invalid_inputs=False, **named
-    ):
-        if isinstance(dataset, LanguagePairDataset):
-            longest = utils.resolve_max_positions((None, None), max_positions, max_tokens)
-            if ignore_invalid_inputs and None not in longest:
-                max_positions = longest
-            check_lengths(dataset, longest, ignore_invalid_inputs, max_tokens)
-        return batches(self, dataset, max_tokens, max_sentences, max_positions, ignore_invalid_inputs, **named)
 
-    @functools.wraps(further)
-    def _find_extra_valid_paths(dataset_path) -> Set[str]:
-        return {name.partition(".")[0] for name in further(dataset_path)}  # --valid-subset has names of splits
+@replaces(data_utils, "_find_extra_valid_paths")
+def find_extra_valid_paths(find, dataset_path) -> Set[str]:
+    """Find the names of splits, as ``--valid-subset`` has them."""
+    return {name.partition(".")[0] for name in find(dataset_path)}
 
-    TranslationTask.setup_task = classmethod(setup_task)
-    data_utils._find_extra_valid_paths = _find_extra_valid_paths
-    data_utils.load_indexed_dataset = load_indexed_dataset
-    FairseqTask.get_batch_iterator = get_batch_iterator
+
+@replaces(FairseqTask, "get_batch_iterator")
+def get_batch_iterator(
+    cut, self, dataset, max_tokens=None, max_sentences=None, max_positions=None, ignore_invalid_inputs=False, **named
+):
+    """Check a text as it is cut into batches."""
+    if isinstance(dataset, LanguagePairDataset):
+        longest = utils.resolve_max_positions((None, None), max_positions, max_tokens)
+        if ignore_invalid_inputs and None not in longest:
+            max_positions = longest
+        check_lengths(dataset, longest, ignore_invalid_inputs, max_tokens)
+    return cut(self, dataset, max_tokens, max_sentences, max_positions, ignore_invalid_inputs, **named)
 
 
 def find_languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:

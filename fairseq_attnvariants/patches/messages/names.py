@@ -5,41 +5,42 @@ configuration (``KeyError: "'_name'"``).  It prints help before it has added the
 """
 
 import argparse
-import functools
 from typing import Sequence
 
 from fairseq import models, options
 
 from ...architectures.variants import BASE
 from ...registry import ConfigurationError, nearest
+from ..replaced import replaces
 
 MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after it has read --arch
 
 
-def patch_names() -> None:
-    """Let fairseq's parser of ``--arch`` and its ``build_model`` name the nearest architecture; and ``--help`` wait."""
-    build, add = models.build_model, options.add_model_args
+@replaces(models, "build_model")
+def build_model(build, cfg, *args, **options):
+    """Name the nearest architecture.
 
-    @functools.wraps(build)
-    def build_model(cfg, *args, **options):
-        name = getattr(cfg, "_name", None)
-        known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
-        if name is not None and name not in known:
-            raise ConfigurationError(f"model._name={name}: {no_such(str(name), known)}")
-        return build(cfg, *args, **options)
+    Raises:
+        ConfigurationError: there is none of the name that is asked for.
+    """
+    name = getattr(cfg, "_name", None)
+    known = {*models.ARCH_MODEL_REGISTRY, *models.MODEL_DATACLASS_REGISTRY}
+    if name is not None and name not in known:
+        raise ConfigurationError(f"model._name={name}: {no_such(str(name), known)}")
+    return build(cfg, *args, **options)
 
-    @functools.wraps(add)
-    def add_model_args(parser):
-        group = add(parser)
-        for action in group._group_actions:
-            if action.dest == "arch":
-                action.type, action.choices = architecture, None  # argparse would list all 200
-        for action in parser._actions:
-            if isinstance(action, argparse._HelpAction):
-                action.__class__ = LateHelp
-        return group
 
-    models.build_model, options.add_model_args = build_model, add_model_args
+@replaces(options, "add_model_args")
+def add_model_args(add, parser):
+    """Let ``--arch`` name the nearest architecture, and ``--help`` wait."""
+    group = add(parser)
+    for action in group._group_actions:
+        if action.dest == "arch":
+            action.type, action.choices = architecture, None  # argparse would list all 200
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            action.__class__ = LateHelp
+    return group
 
 
 class LateHelp(argparse._HelpAction):

@@ -4,7 +4,6 @@ Stock fairseq overrides what a saved configuration has and says nothing of the r
 replaces ``part_args`` as a whole: what is not given would no longer be what the model was trained with.
 """
 
-import functools
 import logging
 
 from fairseq import checkpoint_utils
@@ -14,28 +13,24 @@ from omegaconf import DictConfig
 from ...architectures.options import AttentionRNNConfig, complete
 from ...architectures.part_args import part_args_over
 from ...registry import nearest
+from ..replaced import replaces
 
 logger = logging.getLogger(__name__)
 
 
-def patch_overrides() -> None:
-    """Let fairseq complete this package's configurations before it overrides, and keep what parts were trained with."""
-    overwrite = checkpoint_utils.overwrite_args_by_name
-
-    @functools.wraps(overwrite)
-    def overwrite_args_by_name(cfg, overrides):
-        name = getattr(cfg.get("model"), "_name", None) if isinstance(cfg, DictConfig) else None
-        model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
-        ours = getattr(model, "__dataclass", None) is AttentionRNNConfig
-        if ours:
-            complete(cfg.model)
-            warn_of_unknown(cfg, overrides)
-        stored = cfg.model.part_args if ours else None
+@replaces(checkpoint_utils, "overwrite_args_by_name")
+def overwrite_args_by_name(overwrite, cfg, overrides) -> None:
+    """Complete this package's configurations before fairseq overrides, and keep what parts were trained with."""
+    name = getattr(cfg.get("model"), "_name", None) if isinstance(cfg, DictConfig) else None
+    model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    if getattr(model, "__dataclass", None) is not AttentionRNNConfig:
         overwrite(cfg, overrides)
-        if ours:
-            cfg.model.part_args = part_args_over(cfg.model, stored, overrides.get("part_args"))
-
-    checkpoint_utils.overwrite_args_by_name = overwrite_args_by_name
+        return
+    complete(cfg.model)
+    warn_of_unknown(cfg, overrides)
+    stored = cfg.model.part_args
+    overwrite(cfg, overrides)
+    cfg.model.part_args = part_args_over(cfg.model, stored, overrides.get("part_args"))
 
 
 def warn_of_unknown(cfg, overrides) -> None:

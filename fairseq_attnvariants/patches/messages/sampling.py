@@ -3,37 +3,31 @@
 A coverage penalty leaves no probabilities to sample from, and ``fairseq-interactive`` reads no ``--lm-path``.
 """
 
-import functools
-
 from fairseq.models import FairseqLanguageModel
 from fairseq.tasks.fairseq_task import FairseqTask
 
 from ...registry import ConfigurationError
+from ..replaced import replaces
 
 
-def patch_sampling() -> None:
-    """Refuse ``--sampling`` with a coverage penalty, and a language model that is none or not read, in every task."""
-    plain = FairseqTask.build_generator
+@replaces(FairseqTask, "build_generator")
+def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, *more, **named):
+    """Refuse ``--sampling`` with a coverage penalty, and a language model that is none or not read, in every task.
 
-    @functools.wraps(plain)
-    def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, *more, **named):
-        penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
-        if getattr(args, "sampling", False) and penalised:
-            raise ConfigurationError(
-                "--sampling draws from probabilities, which a coverage penalty changes: leave out --sampling, or "
-                "coverage_penalty in --model-overrides"
-            )
-        path = getattr(args, "lm_path", None)
-        if path:
-            language_model = (extra_gen_cls_kwargs or {}).get("lm_model")
-            if language_model is None:
-                raise ConfigurationError(
-                    f"--lm-path {path} is read by fairseq-generate alone: use that, or leave it out"
-                )
-            if not isinstance(language_model, FairseqLanguageModel):
-                raise ConfigurationError(
-                    f"--lm-path {path} is no language model, but a {type(language_model).__name__}"
-                )
-        return plain(self, models, args, seq_gen_cls, extra_gen_cls_kwargs, *more, **named)
-
-    FairseqTask.build_generator = build_generator
+    Raises:
+        ConfigurationError: that is so.
+    """
+    penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
+    if getattr(args, "sampling", False) and penalised:
+        raise ConfigurationError(
+            "--sampling draws from probabilities, which a coverage penalty changes: leave out --sampling, or "
+            "coverage_penalty in --model-overrides"
+        )
+    path = getattr(args, "lm_path", None)
+    if path:
+        language_model = (extra_gen_cls_kwargs or {}).get("lm_model")
+        if language_model is None:
+            raise ConfigurationError(f"--lm-path {path} is read by fairseq-generate alone: use that, or leave it out")
+        if not isinstance(language_model, FairseqLanguageModel):
+            raise ConfigurationError(f"--lm-path {path} is no language model, but a {type(language_model).__name__}")
+    return plain(self, models, args, seq_gen_cls, extra_gen_cls_kwargs, *more, **named)

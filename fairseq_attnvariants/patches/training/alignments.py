@@ -3,7 +3,6 @@
 Stock fairseq binarises an alignment file of any length without a word, and training ends later in a traceback.
 """
 
-import functools
 import os
 
 from fairseq.data import LanguagePairDataset
@@ -11,40 +10,40 @@ from fairseq.tasks import translation
 
 from ...registry import ConfigurationError
 from ..messages.data import check_split
+from ..replaced import replaces
 
 
-def patch_alignments() -> None:
-    """Let the stock translation task name a missing split, and compare the numbers of sentences and alignments."""
-    load = translation.load_langpair_dataset
+@replaces(translation, "load_langpair_dataset")
+def load_langpair_dataset(load, data_path, split, src, src_dict, tgt, *args, **options) -> LanguagePairDataset:
+    """Name a missing split, and compare the numbers of sentences and alignments.
 
-    @functools.wraps(load)
-    def load_langpair_dataset(data_path, split, src, src_dict, tgt, *args, **options) -> LanguagePairDataset:
-        check_split(data_path, split, src, tgt, options.get("dataset_impl"))
-        path = os.path.join(data_path, f"{split}.align.{src}-{tgt}")
-        if options.get("load_alignments") and os.path.isfile(f"{path}.bin") and not os.path.getsize(f"{path}.bin"):
-            raise ConfigurationError(f"{path}.bin has no links: {advice(split)}")
-        if options.get("upsample_primary") == -1:  # stock fairseq's default, and no size of a text
-            options["upsample_primary"] = 1
-        try:
-            pairs = load(data_path, split, src, src_dict, tgt, *args, **options)
-        except AssertionError as error:
-            if "same number of examples" not in str(error):
-                raise
-            raise ConfigurationError(
-                f"{data_path}: {split}.{src}-{tgt} has not as many lines in {src} as in {tgt}: run fairseq-preprocess "
-                "again, on files that belong together"
-            ) from error
-        pairs.name = f"{data_path}: {split}.{src}-{tgt}"
-        if pairs.align_dataset is not None and any(size % 2 for size in pairs.align_dataset.sizes):
-            raise ConfigurationError(f"{path}.bin holds no links, which are pairs of numbers: {advice(split)}")
-        if pairs.align_dataset is not None and len(pairs.align_dataset) != len(pairs.src):
-            raise ConfigurationError(
-                f"{path}.bin has alignments of {len(pairs.align_dataset)} sentences, and the text has "
-                f"{len(pairs.src)}: {advice(split)}"
-            )
-        return pairs
-
-    translation.load_langpair_dataset = load_langpair_dataset
+    Raises:
+        ConfigurationError: they do not fit.
+    """
+    check_split(data_path, split, src, tgt, options.get("dataset_impl"))
+    path = os.path.join(data_path, f"{split}.align.{src}-{tgt}")
+    if options.get("load_alignments") and os.path.isfile(f"{path}.bin") and not os.path.getsize(f"{path}.bin"):
+        raise ConfigurationError(f"{path}.bin has no links: {advice(split)}")
+    if options.get("upsample_primary") == -1:  # stock fairseq's default, and no size of a text
+        options["upsample_primary"] = 1
+    try:
+        pairs = load(data_path, split, src, src_dict, tgt, *args, **options)
+    except AssertionError as error:
+        if "same number of examples" not in str(error):
+            raise
+        raise ConfigurationError(
+            f"{data_path}: {split}.{src}-{tgt} has not as many lines in {src} as in {tgt}: run fairseq-preprocess "
+            "again, on files that belong together"
+        ) from error
+    pairs.name = f"{data_path}: {split}.{src}-{tgt}"
+    if pairs.align_dataset is not None and any(size % 2 for size in pairs.align_dataset.sizes):
+        raise ConfigurationError(f"{path}.bin holds no links, which are pairs of numbers: {advice(split)}")
+    if pairs.align_dataset is not None and len(pairs.align_dataset) != len(pairs.src):
+        raise ConfigurationError(
+            f"{path}.bin has alignments of {len(pairs.align_dataset)} sentences, and the text has "
+            f"{len(pairs.src)}: {advice(split)}"
+        )
+    return pairs
 
 
 def advice(split: str) -> str:

@@ -6,7 +6,6 @@ batches made in another way (``--batch-size``, ``--max-tokens``, data, seed, num
 other sentences.  And in an epoch after ``--curriculum`` it shuffles only if it went on from a checkpoint there.
 """
 
-import functools
 import logging
 import pickle
 import zlib
@@ -15,49 +14,44 @@ from typing import Any, Dict
 from fairseq.data.iterators import CountingIterator, EpochBatchIterator, GroupedIterator, _chunk_iterator
 
 from ...registry import ConfigurationError
+from ..replaced import replaces
 
 logger = logging.getLogger(__name__)
 
 
-def patch_batches() -> None:
-    """Wrap the iterators' counting, and what they save."""
-    begin, save, restore = (
-        getattr(EpochBatchIterator, name) for name in ("_get_iterator_for_epoch", "state_dict", "load_state_dict")
-    )
+@replaces(EpochBatchIterator, "_get_iterator_for_epoch")
+def get_iterator_for_epoch(begin, self, epoch, shuffle, fix_batches_to_gpus=False, offset=0):
+    """Shuffle each epoch as it is asked for, and leave out the last batch of the whole epoch alone."""
+    if getattr(self, "dataloader", None) is not None:
+        self.batch_sampler.shuffle = shuffle  # it is kept from epoch to epoch
+    skip, self.skip_remainder_batch = self.skip_remainder_batch, False
+    try:
+        batches = begin(self, epoch, shuffle, fix_batches_to_gpus, offset)
+    finally:
+        self.skip_remainder_batch = skip
+    if skip and batches is not None and not 0 < offset >= len(batches) - 1:
+        batches.take(len(batches) - 1)
+    return batches
 
-    @functools.wraps(begin)
-    def get_iterator_for_epoch(self, epoch, shuffle, fix_batches_to_gpus=False, offset=0):
-        if getattr(self, "dataloader", None) is not None:
-            self.batch_sampler.shuffle = shuffle  # it is kept from epoch to epoch
-        skip, self.skip_remainder_batch = self.skip_remainder_batch, False
-        try:
-            batches = begin(self, epoch, shuffle, fix_batches_to_gpus, offset)
-        finally:
-            self.skip_remainder_batch = skip
-        if skip and batches is not None and not 0 < offset >= len(batches) - 1:
-            batches.take(len(batches) - 1)
-        return batches
 
-    @functools.wraps(save)
-    def state_dict(self):
-        return {**save(self), "batches": batches_of(self)}
+@replaces(EpochBatchIterator, "state_dict")
+def state_dict(save, self) -> Dict[str, Any]:
+    """Keep of which batches a number of them is."""
+    return {**save(self), "batches": batches_of(self)}
 
-    @functools.wraps(restore)
-    def load_state_dict(self, state_dict):
-        done = state_dict.get("iterations_in_epoch", 0)
-        now = batches_of(self)
-        if done and (state_dict.get("batches", now) != now or done >= len(self)):
-            logger.warning(
-                f"the batches of epoch {state_dict['epoch']} are not those of the checkpoint, such as with another "
-                "--batch-size: the epoch begins anew, so that no sentence is left out"
-            )
-            state_dict = {**state_dict, "iterations_in_epoch": 0}
-        restore(self, state_dict)
 
-    EpochBatchIterator._get_iterator_for_epoch = get_iterator_for_epoch
-    EpochBatchIterator.state_dict = state_dict
-    EpochBatchIterator.load_state_dict = load_state_dict
-    GroupedIterator.__init__ = group
+@replaces(EpochBatchIterator, "load_state_dict")
+def load_state_dict(restore, self, state_dict) -> None:
+    """Begin the epoch anew where its batches are others."""
+    done = state_dict.get("iterations_in_epoch", 0)
+    now = batches_of(self)
+    if done and (state_dict.get("batches", now) != now or done >= len(self)):
+        logger.warning(
+            f"the batches of epoch {state_dict['epoch']} are not those of the checkpoint, such as with another "
+            "--batch-size: the epoch begins anew, so that no sentence is left out"
+        )
+        state_dict = {**state_dict, "iterations_in_epoch": 0}
+    restore(self, state_dict)
 
 
 def batches_of(iterator: EpochBatchIterator) -> Dict[str, Any]:
@@ -72,8 +66,9 @@ def batches_of(iterator: EpochBatchIterator) -> Dict[str, Any]:
     return {"checksum": made[1], "seed": iterator.seed, "processes": iterator.num_shards}
 
 
-def group(self, iterable: CountingIterator, chunk_size: int, skip_remainder_batch: bool = False) -> None:
-    """In the place of ``GroupedIterator.__init__``: groups of the batches that are left, wherever they begin.
+@replaces(GroupedIterator, "__init__")
+def group(plain, self, iterable: CountingIterator, chunk_size: int, skip_remainder_batch: bool = False) -> None:
+    """Make groups of the batches that are left, wherever they begin.
 
     Raises:
         ConfigurationError: ``--skip-remainder-batch`` leaves none of a whole epoch.

@@ -4,26 +4,24 @@ Stock fairseq saves a checkpoint before ``--lr-scheduler reduce_lr_on_plateau`` 
 that loss when it goes on from there, and does not keep how many epochs have not been better.
 """
 
-import functools
+from typing import Any, Dict
 
 from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
+from ..replaced import replaces
 
-def patch_plateau() -> None:
-    """Let the scheduler keep its count of epochs that were not better."""
-    save, load = ReduceLROnPlateauLRSchedule.state_dict, ReduceLROnPlateauLRSchedule.load_state_dict
 
-    @functools.wraps(save)
-    def state_dict(self):
-        return {**save(self), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
+@replaces(ReduceLROnPlateauLRSchedule, "state_dict")
+def state_dict(save, self) -> Dict[str, Any]:
+    """Keep the count of epochs that were not better."""
+    return {**save(self), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
 
-    @functools.wraps(load)
-    def load_state_dict(self, state_dict):
-        load(self, state_dict)
-        self.lr_scheduler.num_bad_epochs = state_dict.get("num_bad_epochs", 0)
 
-    ReduceLROnPlateauLRSchedule.state_dict = state_dict
-    ReduceLROnPlateauLRSchedule.load_state_dict = load_state_dict
+@replaces(ReduceLROnPlateauLRSchedule, "load_state_dict")
+def load_state_dict(load, self, state_dict) -> None:
+    """Go on from the count of epochs that were not better."""
+    load(self, state_dict)
+    self.lr_scheduler.num_bad_epochs = state_dict.get("num_bad_epochs", 0)
 
 
 def see_last_loss(cfg, trainer, state, epochs) -> None:

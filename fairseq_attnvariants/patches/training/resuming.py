@@ -10,7 +10,6 @@ update each time a training that has reached ``--max-update`` is started again.
 
 import atexit
 import contextlib
-import functools
 import glob
 import logging
 import os
@@ -32,6 +31,7 @@ from ...registry import ConfigurationError
 from ..loading.checkpoints import load_checkpoint as read_checkpoint
 from ..loading.damage import is_whole
 from ..messages.data import check_texts
+from ..replaced import replaces
 from .lock import lock
 from .plateau import see_last_loss
 from .restoring import LAST, check_start, compare_options, other_scheduler, start_of
@@ -40,83 +40,84 @@ from .validation import check_validation
 logger = logging.getLogger(__name__)
 
 
-def patch_training() -> None:
-    """Wrap fairseq's copying of checkpoints and its start of a training."""
-    copy, rename, load = PathManager.copy, PathManager.rename, checkpoint_utils.load_checkpoint
-    open_any = PathManager.open
+@replaces(PathManager, "open")
+def open_new(open_any, path: str, mode: str = "r", *args, **options):
+    """Write to a new file where fairseq names one that it will rename."""
+    if str(path).endswith(".tmp") and mode == "wb" and PathManager.supports_rename(path):
+        with contextlib.suppress(FileNotFoundError):  # a link, which would lead elsewhere, or what a kill has left
+            os.unlink(path)
+        mode = "xb"
+    return open_any(path, mode, *args, **options)
 
-    @functools.wraps(open_any)
-    def open_new(path: str, mode: str = "r", *args, **options):
-        if str(path).endswith(".tmp") and mode == "wb" and PathManager.supports_rename(path):
-            with contextlib.suppress(FileNotFoundError):  # a link, which would lead elsewhere, or what a kill has left
-                os.unlink(path)
-            mode = "xb"
-        return open_any(path, mode, *args, **options)
 
-    @functools.wraps(rename)
-    def rename_whole(source: str, target: str) -> None:
-        with open(source, "rb") as stream:
-            os.fsync(stream.fileno())  # else the name may outlive a power cut and the content not
-        rename(source, target)
+@replaces(PathManager, "rename")
+def rename_whole(rename, source: str, target: str) -> None:
+    """Rename what is on the disk."""
+    with open(source, "rb") as stream:
+        os.fsync(stream.fileno())  # else the name may outlive a power cut and the content not
+    rename(source, target)
 
-    @functools.wraps(copy)
-    def copy_whole(source: str, target: str, overwrite: bool = False) -> bool:
-        if not PathManager.supports_rename(target):
-            return copy(source, target, overwrite)
-        with open(source, "rb") as content, open_new(f"{target}.tmp", "wb") as stream:
-            shutil.copyfileobj(content, stream)
-        rename_whole(f"{target}.tmp", target)
-        return True
 
-    @functools.wraps(load)
-    def load_checkpoint(cfg, trainer, **options):
-        forget_last_training()
-        first = trainer.data_parallel_rank == 0
-        if first and not cfg.no_save:
-            lock(cfg.save_dir, trainer)
-        if first and cfg.restore_file == LAST:
-            mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
-        check_start(cfg, trainer.checkpoint_suffix)
-        option, path = start_of(cfg, trainer.checkpoint_suffix)
-        try:
-            state, epochs = load(cfg, trainer, **options)
-        except Exception as error:
-            if isinstance(error.__context__, ValueError):  # a refusal of the model's, which fairseq hides
-                advice = "please ensure that the architectures match."
-                raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
-            if reason := other_scheduler(error, trainer):
-                raise ConfigurationError(f"{path}: {reason}") from error
-            raise
-        if first and os.path.isfile(path):
-            compare_options(cfg, trainer.get_model(), path, read_checkpoint(path).get("cfg") or {})
-        check_texts(trainer)
-        check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
-        forget_absent_best(cfg.save_dir, trainer.checkpoint_suffix)
-        if not (option or cfg.reset_optimizer):
-            without_optimizer(trainer)
-        see_last_loss(cfg, trainer, state, epochs)
-        optimization = trainer.cfg.optimization
-        if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
-            logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
-            optimization.max_epoch = -1  # fairseq looks at max_update only after an update
-        else:
-            check_validation(trainer)
-        return state, epochs
+@replaces(PathManager, "copy")
+def copy_whole(copy, source: str, target: str, overwrite: bool = False) -> bool:
+    """Copy all or nothing."""
+    if not PathManager.supports_rename(target):
+        return copy(source, target, overwrite)
+    with open(source, "rb") as content, PathManager.open(f"{target}.tmp", "wb") as stream:
+        shutil.copyfileobj(content, stream)
+    PathManager.rename(f"{target}.tmp", target)
+    return True
 
-    detect = NanDetector.__init__
 
-    @functools.wraps(detect)
-    def detect_forwards(self, model, forward=True, backward=True):
-        packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
-        # hooks for gradients need modules that return tensors, and that are there for as long as the gradients
-        detect(self, model, forward, backward and __name__.partition(".")[0] not in packages)
+@replaces(NanDetector, "__init__")
+def detect_forwards(detect, self, model, forward=True, backward=True) -> None:
+    """Leave out the hooks for gradients, which models of this package break on.
 
-    NanDetector.__init__ = detect_forwards
-    PathManager.open = staticmethod(open_new)
-    PathManager.rename = staticmethod(rename_whole)
-    PathManager.copy = staticmethod(copy_whole)
-    checkpoint_utils.load_checkpoint = load_checkpoint
-    atexit.register(stop_loading)
+    They need modules that return tensors, and that are there for as long as the gradients.
+    """
+    packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
+    detect(self, model, forward, backward and __name__.partition(".")[0] not in packages)
+
+
+@replaces(checkpoint_utils, "load_checkpoint")
+def load_checkpoint(load, cfg, trainer, **options):
+    """Start a training, or go on with it, from what is there and fits.
+
+    Raises:
+        ConfigurationError: the checkpoint, the data or the options do not allow it.
+    """
+    forget_last_training()
+    first = trainer.data_parallel_rank == 0
+    if first and not cfg.no_save:
+        lock(cfg.save_dir, trainer)
+    if first and cfg.restore_file == LAST:
+        mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
+    check_start(cfg, trainer.checkpoint_suffix)
+    option, path = start_of(cfg, trainer.checkpoint_suffix)
+    try:
+        state, epochs = load(cfg, trainer, **options)
+    except Exception as error:
+        if isinstance(error.__context__, ValueError):  # a refusal of the model's, which fairseq hides
+            advice = "please ensure that the architectures match."
+            raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
+        if reason := other_scheduler(error, trainer):
+            raise ConfigurationError(f"{path}: {reason}") from error
+        raise
+    if first and os.path.isfile(path):
+        compare_options(cfg, trainer.get_model(), path, read_checkpoint(path).get("cfg") or {})
+    check_texts(trainer)
+    check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
+    forget_absent_best(cfg.save_dir, trainer.checkpoint_suffix)
+    if not (option or cfg.reset_optimizer):
+        without_optimizer(trainer)
+    see_last_loss(cfg, trainer, state, epochs)
+    optimization = trainer.cfg.optimization
+    if 0 < (optimization.max_update or 0) <= trainer.get_num_updates():
+        logger.info(f"--max-update {optimization.max_update} is reached: the weights stay as they are")
+        optimization.max_epoch = -1  # fairseq looks at max_update only after an update
+    else:
+        check_validation(trainer)
+    return state, epochs
 
 
 def check_parts(model, criterion, device) -> None:
@@ -128,6 +129,7 @@ def check_parts(model, criterion, device) -> None:
         model.before_training(device, with_costs)
 
 
+@atexit.register
 def stop_loading(seconds: float = 5) -> None:
     """End the threads that load batches, each after the batch that it has; one that takes longer is left alone."""
     loading = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]

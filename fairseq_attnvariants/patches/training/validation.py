@@ -6,7 +6,6 @@ of which more is better keeps the worst checkpoint without ``--maximize-best-che
 """
 
 import contextlib
-import functools
 import json
 from typing import Any, Dict, Iterator
 
@@ -17,6 +16,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationTask
 
 from ...registry import ConfigurationError
+from ..replaced import replaces
 
 HIGHER = {"accuracy", "acc", "acc_and_f1", "bleu", "chrf", "f1", "mcc"}
 LOWER = {"loss", "ppl", "wer", "cer", "uer"}
@@ -29,24 +29,21 @@ INTERVALS = (
 )
 
 
-def patch_validation() -> None:
-    """Let a translation task look at the options of its BLEU when it builds the model, and score empty translations."""
-    build, reduce = TranslationTask.build_model, TranslationTask.reduce_metrics
+@replaces(TranslationTask, "build_model")
+def build_model(build, self, *args, **named):
+    """Look at the options of BLEU when the model is built."""
+    if self.cfg.eval_bleu:
+        check_bleu(self.cfg)
+    return build(self, *args, **named)
 
-    @functools.wraps(build)
-    def build_model(self, *args, **named):
-        if self.cfg.eval_bleu:
-            check_bleu(self.cfg)
-        return build(self, *args, **named)
 
-    @functools.wraps(reduce)
-    def reduce_metrics(self, logging_outputs, criterion):
-        if sum(log.get("_bleu_totals_0", 1) for log in logging_outputs) == 0:
-            # as if there were a word, though hardly one: of no words fairseq logs no BLEU, which is then asked for
-            logging_outputs = [{**log, "_bleu_totals_0": 1e-9} for log in logging_outputs]
-        reduce(self, logging_outputs, criterion)
-
-    TranslationTask.build_model, TranslationTask.reduce_metrics = build_model, reduce_metrics
+@replaces(TranslationTask, "reduce_metrics")
+def reduce_metrics(reduce, self, logging_outputs, criterion) -> None:
+    """Score empty translations."""
+    if sum(log.get("_bleu_totals_0", 1) for log in logging_outputs) == 0:
+        # as if there were a word, though hardly one: of no words fairseq logs no BLEU, which is then asked for
+        logging_outputs = [{**log, "_bleu_totals_0": 1e-9} for log in logging_outputs]
+    reduce(self, logging_outputs, criterion)
 
 
 def check_bleu(cfg: Any) -> None:
@@ -117,7 +114,7 @@ def check_validation(trainer: Any) -> None:
     """Validate one sentence of each text, and refuse a ``--best-checkpoint-metric`` that is not among its scores.
 
     Raises:
-        ConfigurationError: as :func:`check_options`, or validation could not be done, or would choose nothing.
+        ConfigurationError: as :func:`check_options`, or validation could not be done, or would choose nothing; one sentence.
     """
     cfg, metric = trainer.cfg, trainer.cfg.checkpoint.best_checkpoint_metric
     check_options(cfg)
