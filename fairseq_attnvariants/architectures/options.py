@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -103,6 +104,11 @@ def option(
     return field(default=default, metadata={**said, "sets": sets})
 
 
+size = partial(option, bound=at_least(1))
+rate = partial(option, rnnsearch=0.0, bound=within(0, 1))
+switch = partial(option, rnnsearch=False)
+
+
 def option_of(component: Type[Part], name: str) -> Any:
     """A dataclass field that sets an option of a component, with the default, bound and help of that."""
     declared = component.own_options()[name]
@@ -125,37 +131,28 @@ class AttentionRNNConfig(FairseqDataclass):
         return text if names is None else f"{text}; there are {', '.join(names)}"
 
     # sizes
-    encoder_embed_dim: Optional[int] = option("width m of the source embeddings", rnnsearch=620, bound=at_least(1))
-    encoder_hidden_size: Optional[int] = option(
-        "width n of each direction of the encoder", rnnsearch=1000, bound=at_least(1)
-    )
-    encoder_layers: Optional[int] = option(
-        "number of encoder layers; of words, in the hierarchical encoder", rnnsearch=1, bound=at_least(1)
-    )
-    decoder_embed_dim: Optional[int] = option("width m of the target embeddings", rnnsearch=620, bound=at_least(1))
-    decoder_hidden_size: Optional[int] = option("width n of the decoder's state", rnnsearch=1000, bound=at_least(1))
-    decoder_layers: Optional[int] = option(
+    encoder_embed_dim: Optional[int] = size("width m of the source embeddings", rnnsearch=620)
+    encoder_hidden_size: Optional[int] = size("width n of each direction of the encoder", rnnsearch=1000)
+    encoder_layers: Optional[int] = size("number of encoder layers; of words, in the hierarchical encoder", rnnsearch=1)
+    decoder_embed_dim: Optional[int] = size("width m of the target embeddings", rnnsearch=620)
+    decoder_hidden_size: Optional[int] = size("width n of the decoder's state", rnnsearch=1000)
+    decoder_layers: Optional[int] = size(
         "number of decoder layers; attention belongs to the first, or to all with --decoder-transition late or stacked",
         rnnsearch=1,
-        bound=at_least(1),
     )
-    decoder_out_embed_dim: Optional[int] = option(
+    decoder_out_embed_dim: Optional[int] = size(
         "width of the readout, which the vocabulary layer reads (default: the paper's rule, from the other widths)",
         rnnsearch=maxout_width,
-        bound=at_least(1),
     )
-    attention_dim: Optional[int] = option(
+    attention_dim: Optional[int] = size(
         "width at which attention's score compares, 'dot' and 'bilinear' excepted (default: the paper's rule, from the "
         "other widths)",
         rnnsearch=hidden_width,
-        bound=at_least(1),
     )
 
-    encoder_char_hidden_size: Optional[int] = option(
-        "width of the hierarchical encoder's character RNN", rnnsearch=512, bound=at_least(1)
-    )
-    attention_via_dim: Optional[int] = option(
-        "width of the lower level's score in attention via attention", rnnsearch=128, bound=at_least(1)
+    encoder_char_hidden_size: Optional[int] = size("width of the hierarchical encoder's character RNN", rnnsearch=512)
+    attention_via_dim: Optional[int] = size(
+        "width of the lower level's score in attention via attention", rnnsearch=128
     )
 
     # parts
@@ -169,27 +166,22 @@ class AttentionRNNConfig(FairseqDataclass):
         "how many filters of width 1, 2, 3, ... the convolutional encoder has, joined by '-'",
         rnnsearch="200-200-250-250-300-300-300-300",
     )
-    encoder_pooling: Optional[int] = option(
-        "characters in a segment of the convolutional encoder", rnnsearch=5, bound=at_least(1)
-    )
+    encoder_pooling: Optional[int] = size("characters in a segment of the convolutional encoder", rnnsearch=5)
     encoder_highway_layers: Optional[int] = option(
         "highway layers of the convolutional encoder, above its segments", rnnsearch=4, bound=at_least(0, "none")
     )
     encoder_char_cell: Optional[str] = option(
         "cell of the hierarchical encoder's character RNN", rnnsearch="lstm", names=CELLS
     )
-    attention_via: Optional[bool] = option(
+    attention_via: Optional[bool] = switch(
         "attention via attention: attend to words, or to the upper encoder layers, and guided by that to characters, "
-        "or to the lowest layer",
-        rnnsearch=False,
+        "or to the lowest layer"
     )
-    attention_via_unguided: Optional[bool] = option(
-        "ablation: leave the upper level's context out of the lower one's query, as the authors' code does",
-        rnnsearch=False,
+    attention_via_unguided: Optional[bool] = switch(
+        "ablation: leave the upper level's context out of the lower one's query, as the authors' code does"
     )
-    attention_via_words_alone: Optional[bool] = option(
-        "ablation: attend to words only, and not by way of them to characters (with --encoder-type hierarchical)",
-        rnnsearch=False,
+    attention_via_words_alone: Optional[bool] = switch(
+        "ablation: attend to words only, and not by way of them to characters (with --encoder-type hierarchical)"
     )
     encoder_cell: Optional[str] = option(
         "cell of the encoder; 'adaptive_gru' weighs its input against its history",
@@ -215,13 +207,10 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch=0,
         bound=at_least(0, "all"),
     )
-    context_to_layers: Optional[bool] = option(
-        "give the context to every decoder layer, not the first alone", rnnsearch=False
-    )
-    encoder_transition_depth: Optional[int] = option(
+    context_to_layers: Optional[bool] = switch("give the context to every decoder layer, not the first alone")
+    encoder_transition_depth: Optional[int] = size(
         "cells that an encoder layer steps one after another for each token; the further ones read only the state",
         rnnsearch=1,
-        bound=at_least(1),
     )
     decoder_transition_depth: Optional[int] = option(
         "the same of the decoder's lowest layer, all cells counted: at least 2 with --decoder-transition conditional",
@@ -244,53 +233,41 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch="maxout",
         names=READOUTS,
     )
-    adaptive_gru_released: Optional[bool] = option(
+    adaptive_gru_released: Optional[bool] = switch(
         "ablation: the decoder's second adaptive GRU as in its authors' released code, where 1-g scales the whole "
-        "candidate and biases are not weighed",
-        rnnsearch=False,
+        "candidate and biases are not weighed"
     )
-    adaptive_output: Optional[bool] = option(
-        "weigh the state, the word and the context in the readout's sum", rnnsearch=False
+    adaptive_output: Optional[bool] = switch("weigh the state, the word and the context in the readout's sum")
+    adaptive_output_swapped: Optional[bool] = switch(
+        "ablation: in these weights, swap the two sets of projections as the authors' code does"
     )
-    adaptive_output_swapped: Optional[bool] = option(
-        "ablation: in these weights, swap the two sets of projections as the authors' code does", rnnsearch=False
-    )
-    bridge_source: Optional[bool] = option(
-        "annotations carry the source embeddings (source-side bridging)", rnnsearch=False
-    )
-    bridge_target: Optional[bool] = option(
+    bridge_source: Optional[bool] = switch("annotations carry the source embeddings (source-side bridging)")
+    bridge_target: Optional[bool] = switch(
         "the cell that reads the context reads the embedding of the most attended source word, too (target-side "
-        "bridging)",
-        rnnsearch=False,
+        "bridging)"
     )
     bridge_direct: Optional[BRIDGE_DIRECT] = option(  # type: ignore[valid-type]
         "map source embeddings towards the target's, for --criterion label_smoothed_cross_entropy_with_costs: of "
         "the most attended word ('hard'), of the mean weighted by attention ('soft'), or 'none'",
         rnnsearch="none",
     )
-    bridge_direct_alone: Optional[bool] = option("allow --bridge-direct without --bridge-source", rnnsearch=False)
-    copying: Optional[bool] = option(  # a configuration's own `copy` is a method
+    bridge_direct_alone: Optional[bool] = switch("allow --bridge-direct without --bridge-source")
+    copying: Optional[bool] = switch(  # a configuration's own `copy` is a method
         "a target word is generated, or it is the source word that is attended to (See et al. 2017): the same symbol, "
         "or <unk> where the target dictionary lacks it",
-        rnnsearch=False,
         alias="--copy",
     )
-    attention_reads_target: Optional[bool] = option(
-        "attention's query, of two levels the upper one's, also reads the previous target word (char2char)",
-        rnnsearch=False,
+    attention_reads_target: Optional[bool] = switch(
+        "attention's query, of two levels the upper one's, also reads the previous target word (char2char)"
     )
-    readout_all_layers: Optional[bool] = option(
+    readout_all_layers: Optional[bool] = switch(
         "the readout reads the states of all decoder layers, not the highest one's alone; needs layers that step with "
-        "attention, as in --decoder-transition late and stacked (char2char)",
-        rnnsearch=False,
+        "attention, as in --decoder-transition late and stacked (char2char)"
     )
-    initial_state_per_layer: Optional[bool] = option(
-        "every decoder layer starts from an affine map of its own, not all from the same state (char2char)",
-        rnnsearch=False,
+    initial_state_per_layer: Optional[bool] = switch(
+        "every decoder layer starts from an affine map of its own, not all from the same state (char2char)"
     )
-    input_feed: Optional[bool] = option(
-        "feed the previous context to the decoder's first cell (InputFeed)", rnnsearch=False
-    )
+    input_feed: Optional[bool] = switch("feed the previous context to the decoder's first cell (InputFeed)")
     attention_score: Optional[str] = option(
         "how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), q·s ('dot', for equal "
         "widths), (W q)·(U s) / √width ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by --attention-heads, each "
@@ -327,41 +304,24 @@ class AttentionRNNConfig(FairseqDataclass):
         "options of parts, as JSON: by the name of a part, by the name of an option of its own, such as "
         '\'{"decay": {"rate": 0.9}}\''
     )
-    decoder_condition: Optional[bool] = option("add CondDec's condition to the decoder's cell", rnnsearch=False)
+    decoder_condition: Optional[bool] = switch("add CondDec's condition to the decoder's cell")
 
     # regularisation
     dropout: Optional[float] = option("dropout at every place that is not given separately below", bound=within(0, 1))
-    encoder_dropout_in: Optional[float] = option(
-        "dropout after the source embeddings", rnnsearch=0.0, bound=within(0, 1)
+    encoder_dropout_in: Optional[float] = rate("dropout after the source embeddings")
+    encoder_dropout_words: Optional[float] = rate(
+        "share of the source words whose whole embedding is dropped in training; not set by --dropout"
     )
-    encoder_dropout_words: Optional[float] = option(
-        "share of the source words whose whole embedding is dropped in training; not set by --dropout",
-        rnnsearch=0.0,
-        bound=within(0, 1),
+    encoder_dropout_out: Optional[float] = rate("dropout after the annotations, and between encoder layers")
+    encoder_dropout_hidden: Optional[float] = rate(
+        "dropout within the encoder's recurrences, of the previous state with one mask a sentence; not set by --dropout"
     )
-    encoder_dropout_out: Optional[float] = option(
-        "dropout after the annotations, and between encoder layers", rnnsearch=0.0, bound=within(0, 1)
+    decoder_dropout_in: Optional[float] = rate("dropout after the target embeddings")
+    decoder_dropout_words: Optional[float] = rate(
+        "share of the previous target words whose whole embedding is dropped in training; not set by --dropout"
     )
-    encoder_dropout_hidden: Optional[float] = option(
-        "dropout within the encoder's recurrences, of the previous state with one mask a sentence; not set by "
-        "--dropout",
-        rnnsearch=0.0,
-        bound=within(0, 1),
-    )
-    decoder_dropout_in: Optional[float] = option(
-        "dropout after the target embeddings", rnnsearch=0.0, bound=within(0, 1)
-    )
-    decoder_dropout_words: Optional[float] = option(
-        "share of the previous target words whose whole embedding is dropped in training; not set by --dropout",
-        rnnsearch=0.0,
-        bound=within(0, 1),
-    )
-    decoder_dropout_out: Optional[float] = option(
-        "dropout after the readout, and between decoder layers", rnnsearch=0.5, bound=within(0, 1)
-    )
-    decoder_dropout_hidden: Optional[float] = option(
-        "the same as the encoder's, within the decoder's recurrences", rnnsearch=0.0, bound=within(0, 1)
-    )
+    decoder_dropout_out: Optional[float] = rate("dropout after the readout, and between decoder layers", rnnsearch=0.5)
+    decoder_dropout_hidden: Optional[float] = rate("the same as the encoder's, within the decoder's recurrences")
 
     layer_norm: Optional[LAYER_NORM] = option(  # type: ignore[valid-type]
         "layer normalisation of nothing ('none'), of the cells of the 'encoder', or of 'all': the decoder's cells, its "
@@ -393,11 +353,11 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_embed_path: Optional[str] = option("file of pretrained target embeddings, likewise")
     encoder_freeze_embed: bool = option("do not train the source embeddings", False)
     decoder_freeze_embed: bool = option("do not train the target embeddings", False)
-    share_decoder_input_output_embed: Optional[bool] = option(
-        "tie the vocabulary layer to the target embeddings; the readout takes their width", rnnsearch=False
+    share_decoder_input_output_embed: Optional[bool] = switch(
+        "tie the vocabulary layer to the target embeddings; the readout takes their width"
     )
-    share_all_embeddings: Optional[bool] = option(
-        "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)", rnnsearch=False
+    share_all_embeddings: Optional[bool] = switch(
+        "tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)"
     )
 
     warm_start: Optional[str] = option(
