@@ -11,7 +11,6 @@ from .subject import SOURCES, TARGETS, Output, Pairs, Subject
 
 
 @demand(
-    "same",
     "what is computed twice is the same",
     "a translation differs from one time to the next: something is drawn at random that training alone should draw",
 )
@@ -24,7 +23,6 @@ def same(subject: Subject) -> None:
 
 
 @demand(
-    "padding",
     "sources padded on the left, on the right or more than needed give the same",
     "scores or alignments depend on which sentences come in a batch, and on --left-pad-source",
 )
@@ -69,7 +67,6 @@ def shift(subject: Subject, pairs: Pairs, output: Output) -> str:
 
 
 @demand(
-    "alone",
     "a sentence alone gives what it gives in a batch",
     "scores change with --batch-size and with what else is translated",
 )
@@ -95,7 +92,6 @@ def alone(subject: Subject) -> None:
 
 
 @demand(
-    "future",
     "no step reads a later target word",
     "training is a game with open cards: the loss is low, and translation is not what was trained",
 )
@@ -130,7 +126,6 @@ def trained(subject: Subject, pairs: Pairs) -> Output:
 
 
 @demand(
-    "attention",
     "weights of attention add up to 1, on real tokens alone",
     "--print-alignment, --replace-unk, align, aer and attention show links to the wrong words",
 )
@@ -158,7 +153,6 @@ def attention(subject: Subject) -> None:
 
 
 @demand(
-    "short",
     "empty sources and sources of one word work, alone and beside longer ones",
     "an empty line stops fairseq-interactive, or spoils what else is in its batch",
 )

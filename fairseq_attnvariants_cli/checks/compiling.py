@@ -24,7 +24,6 @@ LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 @demand(
-    "compiled",
     "--compile compiles a step once, for batches of any size",
     "--compile compiles it again for every length: training takes many times as long, and at torch's limit the rest of "
     "it is not compiled",

@@ -51,11 +51,11 @@ class Demand(NamedTuple):
 ADDED: Dict[str, Demand] = {}
 
 
-def demand(name: str, text: str, means: str) -> Callable[[Callable], Callable]:
-    """Add the decorated function to :data:`ADDED`."""
+def demand(text: str, means: str) -> Callable[[Callable], Callable]:
+    """Add the decorated function to :data:`ADDED`, by its name."""
 
     def add(function: Callable) -> Callable:
-        ADDED[name] = Demand(text, means, function)
+        ADDED[function.__name__.replace("_", "-")] = Demand(text, means, function)
         return function
 
     return add

@@ -148,7 +148,6 @@ def compare(subject: Subject, what: str) -> None:
 
 
 @demand(
-    "time",
     "time grows no faster than in proportion to either length",
     "long sentences take longer than they need to: something is done at every step that could be done once",
 )
@@ -158,7 +157,6 @@ def time(subject: Subject) -> None:
 
 
 @demand(
-    "memory",
     "memory grows no faster than in proportion to either length",
     "long sentences do not fit: something keeps all steps at every step",
 )

@@ -11,7 +11,6 @@ from .subject import Subject
 
 
 @demand(
-    "in-place",
     "no part changes in place what it is given",
     "other steps, hypotheses and the backward pass read what was overwritten: gradients and translations are wrong",
 )
@@ -26,7 +25,6 @@ def in_place(subject: Subject) -> None:
 
 
 @demand(
-    "widths",
     "widths may all differ",
     "it trains at some sizes alone, and no message says which",
 )

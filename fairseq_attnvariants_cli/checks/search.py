@@ -60,7 +60,6 @@ def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, 
 
 
 @demand(
-    "contexts",
     "search that projects annotations gives what projections of contexts give",
     "reads_context of a part names too few or too many of the maps by which it reads a context: translation fails, or "
     "is not of the model that was trained",
@@ -79,7 +78,6 @@ def contexts(subject: Subject) -> None:
 
 
 @demand(
-    "incremental",
     "step by step, the model gives what it gives at once",
     "translations are not those of the model that was trained",
 )
@@ -89,7 +87,6 @@ def incremental(subject: Subject) -> None:
 
 
 @demand(
-    "reordering",
     "a beam may reorder its hypotheses",
     "with --beam above 1, hypotheses go on from each other's states: translations get worse as the beam gets wider",
 )
@@ -99,7 +96,6 @@ def reordering(subject: Subject) -> None:
 
 
 @demand(
-    "leaving",
     "sentences may leave the beam before others do",
     "as soon as one sentence of a batch is finished, the others go on from the wrong states",
 )
@@ -129,7 +125,6 @@ def rescored(subject: Subject, models: Sequence[Any], pairs: Pairs, row: int, to
 
 
 @demand(
-    "beam",
     "scores of beam search are those of the model, rescored",
     "fairseq-generate prints scores, and alignments, that --score-reference does not find again",
 )
@@ -165,7 +160,6 @@ def compare_with_rescored(
 
 
 @demand(
-    "ensemble",
     "an ensemble gives the mean of its models, in whatever order",
     "scores of a.pt:b.pt are not the mean of both models, or b.pt:a.pt translates differently",
 )

@@ -27,45 +27,31 @@ from ..text.files import UserError, reason
 from .outcome import quiet
 from .returns import watch
 
+DIFFERING: Dict[str, Any] = dict(
+    encoder_embed_dim=6,
+    encoder_hidden_size=8,
+    encoder_char_hidden_size=4,
+    encoder_filters="2-1-3-2",
+    encoder_pooling=3,
+    encoder_highway_layers=2,
+    decoder_embed_dim=5,
+    decoder_hidden_size=7,
+    decoder_out_embed_dim=6,
+    attention_dim=9,
+    attention_via_dim=3,
+    encoder_ffn_embed_dim=10,
+    decoder_ffn_embed_dim=11,
+    encoder_attention_heads=2,
+    decoder_attention_heads=1,
+)
+EQUAL = {
+    **dict.fromkeys(DIFFERING, 16),
+    **dict(encoder_hidden_size=8, encoder_filters="8-8", encoder_pooling=3, encoder_highway_layers=2),
+    **dict(encoder_attention_heads=4, decoder_attention_heads=4),
+}
 # tried one after the other until a model can be built and run: widths that all differ, so that none is taken for
 # another; widths that divide one another; the architecture's own
-SIZES: List[Dict[str, Any]] = [
-    dict(
-        encoder_embed_dim=6,
-        encoder_hidden_size=8,
-        encoder_char_hidden_size=4,
-        encoder_filters="2-1-3-2",
-        encoder_pooling=3,
-        encoder_highway_layers=2,
-        decoder_embed_dim=5,
-        decoder_hidden_size=7,
-        decoder_out_embed_dim=6,
-        attention_dim=9,
-        attention_via_dim=3,
-        encoder_ffn_embed_dim=10,
-        decoder_ffn_embed_dim=11,
-        encoder_attention_heads=2,
-        decoder_attention_heads=1,
-    ),
-    dict(
-        encoder_embed_dim=16,
-        encoder_hidden_size=8,
-        encoder_char_hidden_size=16,
-        encoder_filters="8-8",
-        encoder_pooling=3,
-        encoder_highway_layers=2,
-        decoder_embed_dim=16,
-        decoder_hidden_size=16,
-        decoder_out_embed_dim=16,
-        attention_dim=16,
-        attention_via_dim=16,
-        encoder_ffn_embed_dim=16,
-        decoder_ffn_embed_dim=16,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-    ),
-    {},
-]
+SIZES = [DIFFERING, EQUAL, {}]
 WIDE = 8  # up to here parameters lie in ±SPREAD, and in less where a row of them is longer
 SPREAD = 1.0
 

@@ -56,7 +56,6 @@ def trained_parameters(model: Any) -> Dict[str, Tensor]:
 
 
 @demand(
-    "parameters",
     "every parameter gets a gradient, and trains",
     "training on several devices hangs or stops at a parameter without gradient; one whose gradient is always zero "
     "is dead weight",
@@ -105,7 +104,6 @@ def _no_names(what: str, names: List[str]) -> None:
 
 
 @demand(
-    "gradients",
     "gradients are those that finite differences give in float64",
     "training follows something else than its loss",
 )
@@ -155,7 +153,6 @@ def difference(parameter: Tensor, by: Tensor, value: Callable[[], float]) -> flo
 
 
 @demand(
-    "half",
     "outputs and gradients stay finite in bfloat16 and in float16",
     "--bf16 or --fp16 ends in NaN, or not at all",
 )
@@ -203,7 +200,6 @@ def stored(training: Trainer, folder: str) -> str:
 
 
 @demand(
-    "saved",
     "a checkpoint loads, with the same bits, and gives the same",
     "the model that is translated with is not the one that was trained, or its checkpoint cannot be loaded",
 )
@@ -223,7 +219,6 @@ def saved(subject: Subject) -> None:
 
 
 @demand(
-    "resumed",
     "a training that is interrupted and resumed ends in the same bits",
     "an interruption changes the result: something that training changes is not in the checkpoint",
 )

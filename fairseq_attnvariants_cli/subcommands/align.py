@@ -24,20 +24,17 @@ def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
 
 def run(options: argparse.Namespace) -> None:
     """Decode the reference, write one line for each sentence pair."""
-    from ..systems.model import force, limits, load, read_text
+    from ..systems.model import decoded, force, limits
 
     with contextlib.ExitStack() as outputs:
         hard = outputs.enter_context(write_whole(options.output))
         soft = outputs.enter_context(write_whole(options.soft)) if options.soft else None
-        system = load(options.path, options.data, options.cpu)
-        text = read_text(options, system)
-        weights = {
-            pair.number: word_attention(pair, options.remove_bpe) for pair in force(system, text, limits(options))
-        }
-        for number in range(len(text.sentences)):
-            hard.write(format_links(hard_links(weights[number])) + "\n")
+        [(system, text)] = decoded(options, given=True)
+        for pair in sorted(force(system, text, limits(options)), key=lambda pair: pair.number):
+            weights = word_attention(pair, options.remove_bpe)
+            hard.write(format_links(hard_links(weights)) + "\n")
             if soft:
-                soft.write(format_soft(weights[number]) + "\n")
+                soft.write(format_soft(weights) + "\n")
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import contextlib
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -11,16 +11,9 @@ from ..text.alignments import format_links, hard_links
 from ..text.files import UserError, read_lines, write_whole
 from ..text.generated import best_in_words, read_generated
 
+Pair = Tuple[List[str], List[str], np.ndarray]  # a sentence and its best hypothesis, in words, and weights without EOS
 
-class Pair(NamedTuple):
-    """A sentence and its best hypothesis, in words."""
-
-    source: List[str]
-    target: List[str]
-    weights: np.ndarray  # T x S, without EOS
-
-
-SKIPPED = Pair([], [], np.zeros((0, 0)))
+SKIPPED: Pair = [], [], np.zeros((0, 0))
 
 
 def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
@@ -38,7 +31,7 @@ def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
                 "fairseq-generate without --remove-bpe; or, if that was so, train the model for longer: its "
                 "translation holds a <s>, which fairseq does not print"
             )
-        pairs[number] = Pair(source, target, attention)
+        pairs[number] = source, target, attention
     return pairs
 
 
@@ -52,9 +45,9 @@ def run(options: argparse.Namespace) -> None:
         ]
         pairs = read_pairs(options.generated, options.remove_bpe)
         for number in range(max(pairs) + 1):
-            pair = pairs.get(number, SKIPPED)
-            output.write(format_links(hard_links(pair.weights)) + "\n")
-            for stream, words in zip(saved, (pair.source, pair.target), strict=True):
+            *sides, weights = pairs.get(number, SKIPPED)
+            output.write(format_links(hard_links(weights)) + "\n")
+            for stream, words in zip(saved, sides, strict=True):
                 if stream:
                     stream.write(" ".join(words) + "\n")
 

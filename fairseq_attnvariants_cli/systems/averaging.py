@@ -136,11 +136,8 @@ def best(folder: str, count: int) -> List[str]:
             options = state["cfg"].get("checkpoint")
             if not isinstance(options, dict) or not isinstance(options.get("best_checkpoint_metric"), str):
                 raise UserError(f"{path} does not say which metric is best: name those to be averaged")
-            metric, sign = (
-                options["best_checkpoint_metric"],
-                -1 if options.get("maximize_best_checkpoint_metric") else 1,
-            )
-            metrics.add((metric, sign))
+            sign = -1 if options.get("maximize_best_checkpoint_metric") else 1
+            metrics.add((options["best_checkpoint_metric"], sign))
             values.setdefault(updates(state), (sign * value, path))
     if len(metrics) > 1:
         raise UserError(f"{folder} has checkpoints of runs with different metrics: name those to be averaged")
