@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy with the papers' costs, each with a weight; see :mod:`.losses`."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
@@ -16,7 +16,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch import Tensor
 
-from ..architectures.options import flag
+from ..architectures.options import flag, option
 from ..registry import ConfigurationError
 from . import losses
 
@@ -34,7 +34,7 @@ ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, fr
 
 def weight(help: str, default: Optional[float] = 0.0):
     """The weight of a cost."""
-    return field(default=default, metadata={"help": f"weight of {help}"})
+    return option(f"weight of {help}", default)
 
 
 @dataclass
@@ -42,20 +42,18 @@ class CostsConfig(LabelSmoothedCrossEntropyCriterionConfig):
     """The stock criterion's options, and a weight for each cost; None is 1 where the model has what it is made of."""
 
     step_decay_weight: Optional[float] = weight("the step-decay cost, 1/T Σ ||Δsd|| (default: 1 for CondDec)", None)
-    step_decay_norm: NORM = field(  # type: ignore[valid-type]
-        default="plain",
-        metadata={"help": "sum these norms as in the paper, or their squares, with which equal steps cost least"},
+    step_decay_norm: NORM = option(  # type: ignore[valid-type]
+        "sum these norms as in the paper, or their squares, with which equal steps cost least", "plain"
     )
     left_over_weight: Optional[float] = weight("the left-over cost, ||sd_T|| (default: 1 for CondDec)", None)
     bridging_weight: Optional[float] = weight(
         "the embedding loss, Σ ||W x - e(y)||² (default: 1 for models with a direct bridge)", None
     )
-    bridging_norm: NORM = field(  # type: ignore[valid-type]
-        default="squared", metadata={"help": "sum the squared norms or the plain ones"}
+    bridging_norm: NORM = option(  # type: ignore[valid-type]
+        "sum the squared norms or the plain ones", "squared"
     )
-    bridging_unit_length: bool = field(
-        default=False,
-        metadata={"help": "compare with target embeddings scaled to length 1: short ones do not lower the loss"},
+    bridging_unit_length: bool = option(
+        "compare with target embeddings scaled to length 1: short ones do not lower the loss", False
     )
     coverage_weight: float = weight("the coverage loss, Σ min(w, c) (See et al. 2017)")
     alignment_weight: float = weight("guided alignment, -Σ log w of the words that --load-alignments links")

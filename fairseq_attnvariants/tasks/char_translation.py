@@ -3,7 +3,7 @@
 import copy
 import logging
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Sequence
 
@@ -16,6 +16,7 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
+from ..architectures.options import option
 from ..registry import ConfigurationError
 from . import scores
 from .character_dictionary import SPACE_IN_FILE, CharacterDictionary
@@ -34,22 +35,17 @@ UNKNOWN_IN_REFERENCE, UNKNOWN_IN_HYPOTHESIS = "\ufffe", "\uffff"
 class CharTranslationConfig(TranslationConfig):
     """The stock translation task's options, with lengths in characters."""
 
-    max_source_positions: int = field(
-        default=10000, metadata={"help": "longest source that is accepted, in characters, plus 2 (a space and EOS)"}
+    max_source_positions: int = option(
+        "longest source that is accepted, in characters, plus 2 (a space and EOS)", 10000
     )
-    max_target_positions: int = field(
-        default=10000, metadata={"help": "longest target that is accepted or generated, in characters, plus 1 (EOS)"}
+    max_target_positions: int = option(
+        "longest target that is accepted or generated, in characters, plus 1 (EOS)", 10000
     )
-    max_train_characters: int = field(
-        default=300,
-        metadata={"help": "leave pairs with more characters on either side out of training; 0 keeps them all"},
+    max_train_characters: int = option(
+        "leave pairs with more characters on either side out of training; 0 keeps them all", 300
     )
-    source_subwords: bool = field(
-        default=False, metadata={"help": "the source is words or subwords, and only the target characters (bpe2char)"}
-    )
-    eval_bleu: bool = field(
-        default=False, metadata={"help": "translate the validation set and log its BLEU and its chrF"}
-    )
+    source_subwords: bool = option("the source is words or subwords, and only the target characters (bpe2char)", False)
+    eval_bleu: bool = option("translate the validation set and log its BLEU and its chrF", False)
 
 
 @register_task("char_translation", dataclass=CharTranslationConfig)

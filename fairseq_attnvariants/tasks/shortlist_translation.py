@@ -1,12 +1,13 @@
 """Stock translation whose search is among the words that can come; see :mod:`.shortlist`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional
 
 from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from ..architectures.options import option
 from ..registry import ConfigurationError
 from .shortlist import Shortlist, ShortlistGenerator, read_table
 
@@ -17,19 +18,12 @@ SIZE, FREQUENT = 50, 100
 class ShortlistTranslationConfig(TranslationConfig):
     """The stock translation task's options, and those of the list."""
 
-    shortlist: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "translate with the words that this table has for the source's, as fairseq-attnvariants lexicon "
-            "--candidates writes it; without it, with the whole vocabulary"
-        },
+    shortlist: Optional[str] = option(
+        "translate with the words that this table has for the source's, as fairseq-attnvariants lexicon "
+        "--candidates writes it; without it, with the whole vocabulary"
     )
-    shortlist_size: Optional[int] = field(
-        default=None, metadata={"help": f"translations of each source word in the list (default: {SIZE})"}
-    )
-    shortlist_frequent: Optional[int] = field(
-        default=None, metadata={"help": f"most frequent words, which are in every list (default: {FREQUENT})"}
-    )
+    shortlist_size: Optional[int] = option(f"translations of each source word in the list (default: {SIZE})")
+    shortlist_frequent: Optional[int] = option(f"most frequent words, which are in every list (default: {FREQUENT})")
 
 
 @register_task("shortlist_translation", dataclass=ShortlistTranslationConfig)
@@ -47,11 +41,11 @@ class ShortlistTranslationTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         self.shortlist: Optional[Shortlist] = None
         sizes = {"--shortlist-size": cfg.shortlist_size, "--shortlist-frequent": cfg.shortlist_frequent}
-        for option, size in sizes.items():
+        for flag, size in sizes.items():
             if size is not None and not cfg.shortlist:
-                raise ConfigurationError(f"{option} changes --shortlist, which is not given: add it")
+                raise ConfigurationError(f"{flag} changes --shortlist, which is not given: add it")
             if size is not None and size < 0:
-                raise ConfigurationError(f"{option} must be 0 or above, not {size}")
+                raise ConfigurationError(f"{flag} must be 0 or above, not {size}")
         if cfg.shortlist:
             size, frequent = (
                 given if given is not None else default for given, default in zip(sizes.values(), (SIZE, FREQUENT))
@@ -73,9 +67,9 @@ class ShortlistTranslationTask(TranslationTask):
             "--lm-path": (extra_gen_cls_kwargs or {}).get("lm_model") is not None,
             "prefix_allowed_tokens_fn": allowed is not None,
         }
-        for option, given in whole.items():
+        for flag, given in whole.items():
             if given:
                 raise ConfigurationError(
-                    f"{option} reads the whole vocabulary, and --shortlist leaves most of it out: choose one"
+                    f"{flag} reads the whole vocabulary, and --shortlist leaves most of it out: choose one"
                 )
         return ShortlistGenerator(generator, self.shortlist)
