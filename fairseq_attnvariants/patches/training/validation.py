@@ -114,7 +114,7 @@ def check_validation(trainer: Any) -> None:
     """Validate one sentence of each text, and refuse a ``--best-checkpoint-metric`` that is not among its scores.
 
     Raises:
-        ConfigurationError: as :func:`check_options`, or validation could not be done, or would choose nothing; one sentence.
+        ConfigurationError: as :func:`check_options`, or validation could not be done, or would choose nothing.
     """
     cfg, metric = trainer.cfg, trainer.cfg.checkpoint.best_checkpoint_metric
     check_options(cfg)
