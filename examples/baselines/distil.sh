@@ -30,7 +30,9 @@ if [ ! -e "$both" ]; then
   rm -rf "$both.part"
   mkdir -p "$both.part"
   for language in en "$target"; do
-    cp "$text/val.$language" "$text/test_2016_flickr.$language" "$both.part"
+    for name in val test_2016_flickr test_2017_flickr test_2017_mscoco; do
+      [ ! -e "$text/$name.$language" ] || cp "$text/$name.$language" "$both.part"
+    done
   done
   cat "$prepared/train.en" "$prepared/train.en" > "$both.part/train.en"
   cat "$prepared/train.$target" "$teacher/train.txt" > "$both.part/train.$target"

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# One system on Multi30k from text to scores: prepare, train, average its last ten checkpoints, translate the test set, and
-# score it. Started again, it goes on where it stopped.
+# One system on Multi30k from text to scores: prepare, train, average its last ten checkpoints, translate the test sets, and
+# score them. Started again, it goes on where it stopped.
 #   multi30k.sh TEXT OUT TARGET SYSTEM [fairseq-train options]
 # TEXT    of ../common/fetch_multi30k.sh TEXT en TARGET; TARGET is de, fr or cs.
 # SYSTEM  an architecture: one of this package, or fairseq's lstm or transformer_iwslt_de_en (../common/small.sh has its sizes)
 # OUT     gets the text in subwords, and TARGET-SYSTEM-SEED/ with the checkpoints, average.pt, and what translate.sh writes.
 #         NAME=plain in the environment is another name for that folder, which other settings, such as another SEED, need.
+#         It has the scores of test_2016_flickr; its folders test_2017_flickr/ and test_2017_mscoco/ have those of these sets,
+#         if TEXT has them. A training that ended before TEXT had them is not trained again.
 # In the environment, too: SEED=1; UPDATES=7264; MERGES=10000; DROPOUT=0.1 for BPE-dropout with SEGMENTATIONS=8; LENPEN=1, with
 # another one of which the test set is translated anew; SUBSET=valid ends with the validation set's scores, by which to choose.
 set -euo pipefail
@@ -54,13 +56,20 @@ END
 if [ "$run/finished" -nt "$run/average.pt" ]; then
   fairseq-attnvariants average --folder "$run" --last 10 --by updates --output "$run/average.pt"
 fi
-translate=("$here/translate.sh" "$prepared" "$run" "$target" "$run/average.pt")
-if [ "${SUBSET-}" = valid ]; then
-  "${translate[@]}"
-elif [ "$run/lenpen" -nt "$run/average.pt" ] && [ "$(< "$run/lenpen")" = "${LENPEN:-1}" ]; then
-  cat "$run/test.scores"
-else
-  rm -f "$run/lenpen" # until all is done
-  "${translate[@]}"
-  echo "${LENPEN:-1}" > "$run/lenpen"
-fi
+score() {  # score PREPARED OUT: translate and score a test set, unless this was done with the model and length penalty
+  if [ "$2/lenpen" -nt "$run/average.pt" ] && [ "$(< "$2/lenpen")" = "${LENPEN:-1}" ]; then
+    cat "$2/test.scores"
+  else
+    rm -f "$2/lenpen" # until all is done
+    "$here/translate.sh" "$1" "$2" "$target" "$run/average.pt"
+    echo "${LENPEN:-1}" > "$2/lenpen"
+  fi
+}
+if [ "${SUBSET-}" = valid ]; then "$here/translate.sh" "$prepared" "$run" "$target" "$run/average.pt"; exit; fi
+score "$prepared" "$run"
+for name in test_2017_flickr test_2017_mscoco; do
+  if [ ! -e "$text/$name.$target" ]; then continue; fi
+  "$here/../common/prepare_test.sh" "$text" "$prepared" "$name" en "$target"
+  echo "== $name"
+  TUNE=no score "$prepared/$name" "$run/$name"
+done

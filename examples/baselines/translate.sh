@@ -5,7 +5,8 @@
 # PATH      a checkpoint, or several with colons between them
 # OUT       gets valid.csv (the validation set's BLEU with several length penalties), test.txt and test.scores.
 # LENPEN=1.2 in the environment is another length penalty than fairseq's 1. SUBSET=train is another text than test;
-# SUBSET=valid makes valid.csv alone, by which to choose.
+# SUBSET=valid makes valid.csv alone, by which to choose; TUNE=no leaves it out, for a PREPARED without a validation set
+# (../common/prepare_test.sh).
 set -euo pipefail
 if [ $# -ne 4 ]; then echo "usage: translate.sh PREPARED OUT TARGET PATH" >&2; exit 2; fi
 prepared=$1 out=$2 target=$3 path=$4
@@ -14,7 +15,7 @@ mkdir -p "$out"
 IFS=: read -ra models <<< "$path"
 tuned=yes # after the last training of any of them
 for model in "${models[@]}"; do [ "$out/valid.csv" -nt "$model" ] || tuned=no; done
-if [ "${SUBSET:-test}" != train ] && [ "$tuned" = no ]; then
+if [ "${SUBSET:-test}" != train ] && [ "${TUNE-}" != no ] && [ "$tuned" = no ]; then
   fairseq-attnvariants tune "$prepared/bin" --path "$path" --gen-subset valid --remove-bpe "${limits[@]}" \
     --coverage-penalty 0 --lenpen 0.4 0.6 0.8 1.0 1.2 1.4 1.6 1.8 --table "$out/valid.csv"
 fi

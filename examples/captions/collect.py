@@ -1,0 +1,102 @@
+"""The figures of single seeds, from measured runs to CSV: ``collect.py OUT [FOLDER]``.
+
+Reads ``OUT/SYSTEM/SEED/measured/``, which measure.sh wrote, and writes ``FOLDER/seeds.csv``, a line for each run, and
+``FOLDER/gates.csv``, the means of the gates by tag; FOLDER is this script's by default. Lines of other runs stay.
+"""
+
+import csv
+import json
+import re
+import statistics
+import sys
+from pathlib import Path
+
+KEYS = ["system", "seed"]
+GATES = [*KEYS, "side", "tag", "gate", "%"]
+SCORES = "BLEU", "chrF2", "TER", "1-gram precision"
+LENGTHS = "0 to 8", "9 to 12", "13 to 15", "16 to 18", "over 18"  # words of the source
+FURTHER = "test_2017_flickr", "test_2017_mscoco"
+# as they are in train.log
+LOSS = re.compile(r"valid on .* nll_loss ([\d.]+)")
+SPEED = re.compile(r"train_inner .* wps=([\d.]+)")
+
+
+def read(path):
+    """A table of JSON."""
+    return json.loads(path.read_text())
+
+
+def scores(path):
+    """The scores of a test set by their names."""
+    return {row["measure"]: row["score"] for row in read(path)["scores"]}
+
+
+def figures(run):
+    """The columns of ``seeds.csv`` of one run."""
+    measured = run / "measured"
+    found = scores(measured / "score.json")
+    row = {name: f"{found[name]:.2f}" for name in SCORES}
+    aer, saer = (f"{each['error rate']:.4f}" for each in read(measured / "aer.json"))
+    row |= {"AER": aer, "SAER": saer}
+    row["words translated twice, %"] = f"{read(measured / 'overtranslation.json')[0]['%']:.2f}"
+    row["ends on the source's end, %"] = f"{read(measured / 'eos.json')[0]['%']:.2f}"
+    words = (run / "test.txt").read_text().split()
+    row["UNKs, %"] = f"{100 * words.count('<unk>') / max(1, len(words)):.2f}"
+    groups = {group["group"]: [*group.values()][-1] for group in read(measured / "score.json")["groups"]}
+    row |= {f"BLEU, {name} words": "" if groups.get(name) is None else f"{groups[name]:.2f}" for name in LENGTHS}
+    for name in FURTHER:
+        path = measured / f"{name}.json"
+        further = scores(path) if path.exists() else {}
+        row |= {f"{each}, {name}": f"{further[each]:.2f}" if further else "" for each in ("BLEU", "TER")}
+    log = (run / "train.log").read_text()
+    row["validation perplexity"] = f"{2 ** float(LOSS.findall(log)[-1]):.2f}"
+    speeds = [float(each) for each in SPEED.findall(log)]
+    row["subwords a second"] = f"{statistics.median(speeds):.0f}" if speeds else ""
+    return row
+
+
+def gates(run):
+    """The lines of ``gates.csv`` of one run."""
+    path = run / "measured" / "gates.json"
+    for side, rows in (read(path) if path.exists() else {}).items():
+        for row in rows:
+            label = next(iter(row.values()))
+            for name, value in row.items():
+                if name.endswith(" %"):
+                    yield {"side": side, "tag": label, "gate": name[:-2], "%": f"{value:.2f}"}
+
+
+def merge(path, rows, header):
+    """Write the lines, and those of the file that are of other runs; sorted by system and seed."""
+    new = {(row["system"], row["seed"]) for row in rows}
+    if path.exists():
+        with path.open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if (row["system"], row["seed"]) not in new] + rows
+    if rows:
+        with path.with_suffix(".part").open("w", newline="") as file:
+            writer = csv.DictWriter(file, header or list(rows[-1]), restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(sorted(rows, key=lambda row: (row["system"], int(row["seed"]))))
+        path.with_suffix(".part").replace(path)
+
+
+def main():
+    """Read the command line, collect."""
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: collect.py OUT [FOLDER]")
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent
+    seeds, weights = [], []
+    for measured in sorted(Path(sys.argv[1]).glob("*/*/measured")):
+        run = measured.parent
+        key = {"system": run.parent.name, "seed": run.name}
+        seeds.append({**key, **figures(run)})
+        weights += [{**key, **line} for line in gates(run)]
+    if not seeds:
+        sys.exit(f"collect.py: {sys.argv[1]} has no run that measure.sh has measured")
+    merge(folder / "seeds.csv", seeds, None)
+    merge(folder / "gates.csv", weights, GATES)
+    print(f"{len(seeds)} runs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+# shellcheck shell=bash disable=SC2034
+# The systems of the captions' table, and how often each is trained; sourced.
+declare -A systems=( # architecture and options
+  [rnnsearch]=rnnsearch [recatt]=recatt [rnnatt]=rnnatt [conddec]=conddec
+  [dl4mt]=dl4mt [adaptive_gru]=adaptive_gru [adaptive_both]=adaptive_both
+  [rnnsearch_star]=rnnsearch_star [bridge_source]=bridge_source
+  [inputfeed]=inputfeed [hybridatt1]=hybridatt1 [hybridatt2]=hybridatt2
+  [conddec_recatt]=conddec_recatt [conddec_rnnatt]=conddec_rnnatt
+  [adaptive_output]=adaptive_output [bridge_target]=bridge_target [coverage]=coverage [context_gate]=context_gate
+  # these continue the rnnsearch_star of the same seed for half as many updates
+  [star_more]=rnnsearch_star [source_more]=bridge_source [target_more]=bridge_target [direct_more]=bridge_direct
+)
+five=(rnnsearch_star rnnsearch dl4mt recatt conddec adaptive_gru adaptive_both rnnatt bridge_source
+  star_more direct_more source_more target_more)
+three=(bridge_target adaptive_output inputfeed hybridatt2 hybridatt1 conddec_recatt conddec_rnnatt coverage context_gate)
