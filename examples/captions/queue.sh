@@ -1,31 +1,35 @@
 #!/usr/bin/env bash
-# All runs of the captions' table, a seed of every system before the next seed. Started again, it goes on where it stopped;
-# started twice with one OUT, or with JOBS=12, several runs go on at a time, and none twice.
+# All runs of the captions' table, group by group of systems.sh, and in each a seed of every system before the next seed. Started
+# again, it goes on where it stopped; started twice with one OUT, or with JOBS=12, several runs go on at a time, and none twice.
 #   queue.sh TEXT OUT
-# In the environment: SYSTEMS="rnnsearch recatt" and SEEDS="1 2" are these alone (default: systems.sh's first list with five seeds,
-# its second one with three); JOBS=1 is how many runs at a time.
+# In the environment: SYSTEMS="rnnsearch recatt" are these alone; SEEDS="1 2 3 4 5 6 7"; JOBS=1 is how many runs at a time.
 # A run that fails leaves its last lines in OUT/SYSTEM-SEED.log, and the others go on.
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: queue.sh TEXT OUT" >&2; exit 2; fi
 text=$1 out=$2 here=$(dirname "$0")
 source "$here/systems.sh"
 mkdir -p "$out"
+if [ -n "${SYSTEMS-}" ]; then groups=("$SYSTEMS"); fi
+runs=()
+for group in "${groups[@]}"; do
+  for seed in ${SEEDS:-1 2 3 4 5 6 7}; do
+    for system in $group; do runs+=("$system/$seed"); done
+  done
+done
 lane() {
-  local failed=0 seed system held
-  for seed in ${SEEDS:-1 2 3 4 5}; do
-    for system in ${SYSTEMS:-${five[*]} ${three[*]}}; do
-      if [ -z "${SEEDS-}" ] && [ "$seed" -gt 3 ] && [[ " ${three[*]} " = *" $system "* ]]; then continue; fi
-      if [ -e "$out/$system/$seed/measured" ]; then continue; fi
-      exec {held}> "$out/$system-$seed.lock"
-      if flock --nonblock "$held"; then
-        echo "$(date '+%F %T') $system $seed"
-        "$here/run.sh" "$text" "$out" "$system" "$seed" > "$out/$system-$seed.log" 2>&1 || {
-          echo "$system $seed failed: see $out/$system-$seed.log" >&2
-          failed=1
-        }
-      fi
-      exec {held}>&-
-    done
+  local failed=0 run held
+  for run in "${runs[@]}"; do
+    local system=${run%/*} seed=${run#*/}
+    if [ -e "$out/$run/measured" ]; then continue; fi
+    exec {held}> "$out/$system-$seed.lock"
+    if flock --nonblock "$held"; then
+      echo "$(date '+%F %T') $system $seed"
+      "$here/run.sh" "$text" "$out" "$system" "$seed" > "$out/$system-$seed.log" 2>&1 || {
+        echo "$system $seed failed: see $out/$system-$seed.log" >&2
+        failed=1
+      }
+    fi
+    exec {held}>&-
   done
   return $failed
 }

@@ -10,7 +10,7 @@ if [ $# -ne 4 ]; then echo "usage: run.sh TEXT OUT SYSTEM SEED" >&2; exit 2; fi
 text=$1 out=$2 system=$3 seed=$4 here=$(dirname "$0") updates=${UPDATES:-3632}
 source "$here/systems.sh"
 if [ -z "${systems[$system]-}" ]; then
-  echo "run.sh: '$system' is none of ${five[*]} ${three[*]}" >&2; exit 2
+  echo "run.sh: '$system' is none of ${groups[*]}" >&2; exit 2
 fi
 if [[ ! $seed =~ ^[1-9][0-9]*$ ]]; then echo "run.sh: SEED '$seed' is no number from 1 on" >&2; exit 2; fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}

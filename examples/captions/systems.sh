@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# The systems of the captions' table, and how often each is trained; sourced.
+# The systems of the captions' table, and in what order they are trained; sourced.
 declare -A systems=( # architecture and options
   [rnnsearch]=rnnsearch [recatt]=recatt [rnnatt]=rnnatt [conddec]=conddec
   [dl4mt]=dl4mt [adaptive_gru]=adaptive_gru [adaptive_both]=adaptive_both
@@ -10,6 +10,12 @@ declare -A systems=( # architecture and options
   # these continue the rnnsearch_star of the same seed for half as many updates
   [star_more]=rnnsearch_star [source_more]=bridge_source [target_more]=bridge_target [direct_more]=bridge_direct
 )
-five=(rnnsearch_star rnnsearch dl4mt recatt conddec adaptive_gru adaptive_both rnnatt bridge_source
-  star_more direct_more source_more target_more)
-three=(bridge_target adaptive_output inputfeed hybridatt2 hybridatt1 conddec_recatt conddec_rnnatt coverage context_gate)
+groups=( # all seeds of one before the next: PLAN.md says which findings each decides
+  "rnnsearch dl4mt adaptive_gru adaptive_both"
+  "recatt conddec rnnatt"
+  "rnnsearch_star bridge_source star_more direct_more source_more target_more"
+  "bridge_target adaptive_output"
+  "inputfeed hybridatt2"
+  "hybridatt1 conddec_recatt conddec_rnnatt"
+  "coverage context_gate"
+)
