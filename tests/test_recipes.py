@@ -174,6 +174,8 @@ def test_characters(script, characters, tmp_path):
     ("bridging/train.sh", ["large", "a", "b", "bridge_target"], "'large' is neither small nor paper"),
     ("bridging/train.sh", ["small"], "usage: train.sh small|paper BIN OUT ARCH"),
     ("baselines/multi30k.sh", ["a", "b", "de"], "usage: multi30k.sh TEXT OUT TARGET SYSTEM"),
+    ("common/prepare_test.sh", ["a", "b"], "usage: prepare_test.sh CORPUS PREPARED NAME SOURCE TARGET"),
+    ("captions/queue.sh", ["a"], "usage: queue.sh TEXT OUT"),
     ("baselines/distil.sh", ["a", "b", "de"], "usage: distil.sh TEXT OUT TARGET SYSTEM"),
     ("alignment/errors.sh", ["a", "b"], "usage: errors.sh PREPARED OUT GOLD"),
     ("attention_via_attention/download.sh", ["cs", "a"], "download.sh cs OUT CZENG"),

@@ -1,5 +1,6 @@
 """The shell of the recipes' READMEs, all of it, on a hundred lines; trainings are of two updates of tiny models."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -141,3 +142,24 @@ def test_fetch_multi30k_refuses(tmp_path):
         process = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert process.returncode != 0 and reason in process.stderr
         assert not [path.name for path in (tmp_path / "text").iterdir() if path.suffix != ".part"]
+
+
+def test_fetch_multi30k_fetches_what_there_is(tmp_path):
+    """Test sets of 2017 as well, which Czech does not have."""
+    names = ("train", "val", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
+    files = [f"{name}.{language}" for language in ("en", "cs") for name in names]
+    files = [name for name in files if not ("2017" in name and name.endswith("cs"))]
+    text = (EXAMPLES / "common" / "fetch_multi30k.sh").read_text()
+    listed = re.findall(r"^[0-9a-f]{64} (\S+)$", text, re.M)
+    assert files == [name for name in listed if name.endswith(("en", "cs"))] and len(listed) == 18
+    (tmp_path / "site").mkdir()
+    for name in files:
+        content = f"{name}\n"
+        (tmp_path / "site" / name.replace(".", ".lc.norm.tok.")).write_text(content)
+        checksum = hashlib.sha256(content.encode()).hexdigest()
+        text = re.sub(rf"^[0-9a-f]{{64}} {re.escape(name)}$", f"{checksum} {name}", text, flags=re.M)
+    (tmp_path / "fetch.sh").write_text(text)
+    environment = {**os.environ, "MULTI30K": f"file://{tmp_path}/site"}
+    subprocess.run(["bash", tmp_path / "fetch.sh", tmp_path / "text", "en", "cs"], env=environment, check=True)
+    fetched = {path.name: path.read_text() for path in (tmp_path / "text").iterdir()}
+    assert fetched == {name: f"{name}\n" for name in files}
