@@ -39,8 +39,8 @@ def test_what_the_examples_import_stays():
     rows = re.findall(r"^\| `(fairseq_attnvariants[\w.]*)` \| (.*) \|$", page, re.MULTILINE)
     listed = {(module, name) for module, cell in rows for name in re.findall(r"`(\w+)`", cell)}
     assert all(hasattr(importlib.import_module(module), name) for module, name in listed)
-    for folder in (COSINE, HARD, DOUBLED):
-        nodes = [*ast.walk(ast.parse((folder / "__init__.py").read_text()))]
+    for file in EXTEND.glob("*/__init__.py"):
+        nodes = [*ast.walk(ast.parse(file.read_text()))]
         imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module.startswith("fairseq_")]
         assert {(node.module, alias.name) for node in imports for alias in node.names} <= listed
 

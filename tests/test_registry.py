@@ -186,8 +186,8 @@ def test_refuses_to_register():
         register_architecture("other", base="dl4mt", atention_score="dot")
     with pytest.raises(ConfigurationError, match="'search_dtype' is of a training or a search .* --search-dtype"):
         register_architecture("other", base="dl4mt", search_dtype="bfloat16")
-    with pytest.raises(ConfigurationError, match="'next': this name has another meaning"):
-        histories.register_history("next")(histories.CoverageHistory)
+    with pytest.raises(ConfigurationError, match="'keys': this name has another meaning"):
+        histories.register_history("keys")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):
         histories.register_history("none")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):

@@ -14,6 +14,7 @@ import torch
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
+from ..nn.attention import NORMALIZERS
 from ..nn.cells import CELLS, AdaptiveGRUCell, GRUCell
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
@@ -81,6 +82,11 @@ def units(o: AttentionRNNConfig) -> Iterator[str]:
             f"--attention-window {o.attention_window} looks near source position i at target position i, and the "
             f"source of {attended}: use --attention-window predictive, or none"
         )
+    if o.copying and not NORMALIZERS[o.attention_normalizer].adds_up:
+        yield (
+            "--copying takes attention for probabilities, and the weights of --attention-normalizer "
+            f"{o.attention_normalizer} do not add up to 1: leave one of them out"
+        )
     if attended and o.copying:
         yield f"--copying writes the source symbol that is attended to, and the source of {attended}: leave it out"
 
@@ -104,6 +110,13 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
             "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell "
             f"{o.decoder_cell}, which has a memory beside its state; use --decoder-cell {one_state}"
         )
+    for side in ("encoder", "decoder"):
+        cell = getattr(o, f"{side}_cell")
+        if getattr(o, f"{side}_dropout_hidden") and not CELLS[cell].recalls:
+            yield (
+                f"--{side}-dropout-hidden drops out what recurrent products read, and --{side}-cell {cell} has none: "
+                "leave it out"
+            )
     scaling = "--layer-norm" if o.layer_norm == "all" else first_set(o, "context_gate")
     adaptive = CELLS[o.decoder_cell] is AdaptiveGRUCell and o.decoder_transition == "conditional"
     if o.adaptive_gru_released and not adaptive:

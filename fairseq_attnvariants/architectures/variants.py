@@ -8,6 +8,8 @@ import dataclasses
 import sys
 from typing import Any, Dict, NamedTuple, Optional
 
+from fairseq.criterions import CRITERION_REGISTRY
+
 from ..registry import ConfigurationError, Registry, nearest
 from .options import (
     AttentionRNNConfig,
@@ -36,19 +38,22 @@ class Variant(NamedTuple):
     delta: Dict[str, Any]
     origin: str = __name__
     """the module that registered it; when it registers it again, it replaces it."""
+    criterion: str = ""
+    """what trains it where no criterion is given; where this is empty, what trains its base"""
 
 
 VARIANTS: Registry[Variant] = Registry("architecture")
 VARIANTS.taken = frozenset(["none"])
 
 
-def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -> None:
+def register_architecture(name: str, base: str, paper: str = "", criterion: str = "", **delta: Any) -> None:
     """Enter an architecture, for ``--arch NAME`` and hydra's ``model._name=NAME``.
 
     Args:
         name: what it is called.
         base: the architecture from which it differs.
         paper: where it is described.
+        criterion: what trains it where no ``--criterion`` is given; without, what trains its base.
         delta: options that it sets otherwise, each a value or a function of the configuration; ``part_args`` is a
             dictionary of those options of parts that differ.  What belongs to a training or a search, such as
             ``compile`` or ``search_dtype``, is given there.
@@ -76,7 +81,9 @@ def register_architecture(name: str, base: str, paper: str = "", **delta: Any) -
                 f"architecture {name!r}: part_args names {part!r}{nearest(part, parts)}, and no part with options that "
                 "was entered before is called so"
             )
-    VARIANTS.register(name)(Variant(paper, base, delta, sys._getframe(1).f_globals["__name__"]))
+    if not isinstance(criterion, str):
+        raise ConfigurationError(f"architecture {name!r}: criterion is the name of one, not {criterion!r}")
+    VARIANTS.register(name)(Variant(paper, base, delta, sys._getframe(1).f_globals["__name__"], criterion))
 
 
 def settings(name: str) -> Dict[str, Any]:
@@ -89,6 +96,24 @@ def settings(name: str) -> Dict[str, Any]:
     inherited = {} if variant.base is None else settings(variant.base)
     parts = merged_part_args(inherited.get("part_args"), variant.delta.get("part_args"))
     return {**inherited, **variant.delta, **({"part_args": parts} if parts else {})}
+
+
+def default_criterion(name: Optional[str]) -> str:
+    """The name of the criterion that trains an architecture where none is given; nothing if it has none of its own.
+
+    Raises:
+        ConfigurationError: nothing enters a criterion of this name.
+    """
+    variant = VARIANTS.get(str(name))
+    if variant is None:
+        return ""
+    criterion = variant.criterion
+    if criterion and criterion not in CRITERION_REGISTRY:
+        raise ConfigurationError(
+            f"architecture {name!r} is trained by the criterion {criterion!r}{nearest(criterion, CRITERION_REGISTRY)}, "
+            "and nothing enters one of this name: correct it in register_architecture, or give --criterion"
+        )
+    return criterion or default_criterion(variant.base)
 
 
 def fill(cfg, name: str) -> None:

@@ -288,7 +288,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         Attention via attention also returns ``word_attn``, the upper level's weights, ``B x T x W``, several heads
         ``head_attn``, ``B x T x h x S``, whose mean ``attn`` is, and CondDec ``conditions``, its ``sd_0 .. sd_T``,
         ``B x (T+1) x 2n``.  A step of a search with a coverage penalty returns ``coverage_penalty``, what it adds to
-        that, ``N x 1``.
+        that, ``N x 1``.  What attention and the readout make for losses comes by the names that they give it.
         """
         search = incremental_state is not None
         if search:
@@ -308,9 +308,12 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 penalty, run = run.penalised(weights[:, -1], self.coverage_penalty)
             if search:
                 self._keep(incremental_state, run)
-            if self.training and prev_output_tokens.size(1) == 1:
-                unread: List[Tensor] = []  # a single step makes it and does not read it
-                each(unread.append, (run.state.query, run.state.histories, run.state.readout))
+            terms = {**decoded.terms, **predicted.terms}
+            if self.training:
+                unread: List[Tensor] = []
+                each(unread.append, terms)  # which not every loss reads
+                if prev_output_tokens.size(1) == 1:  # a single step makes these and does not read them
+                    each(unread.append, (run.state.query, run.state.histories, run.state.readout))
                 for made in unread:
                     output = with_gradient(output, made)
         entries = {
@@ -320,8 +323,10 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             "conditions": decoded.conditions,
             "coverage_penalty": penalty,
         }
+        if taken := sorted({*entries, "bridged"} & terms.keys()):
+            raise ConfigurationError(f"a part's term {taken[0]!r} has the name of something else in the model's output")
         extra: Dict[str, List[Optional[Tensor]]] = {
-            name: [value] for name, value in entries.items() if value is not None
+            name: [value] for name, value in {**entries, **terms}.items() if value is not None
         }
         return output, extra
 

@@ -17,10 +17,13 @@ from ..registry import ConfigurationError, Part, Registry, Widths, above, at_lea
 from .additive import KeyFeatures
 from .cells import plus
 from .fast.energies import kept_small
-from .histories import Histories, History
+from .histories import History, Past
 from .layer_norm import at_least_float32, layer_norm
 from .state import Encoded, Memory, State
 from .windows import Window
+
+WINDOW = "--attention-window"
+"""Whose entries of memory and state are the window's; no history can be called so."""
 
 
 def real_positions(padding_mask: Tensor) -> Tensor:
@@ -29,7 +32,7 @@ def real_positions(padding_mask: Tensor) -> Tensor:
 
 
 class Normalizer(Part, nn.Module):
-    """From energies to weights that are not negative and add up to 1.
+    """From energies to weights that are not negative, and add up to 1 unless :attr:`adds_up` says otherwise.
 
     Args:
         temperature: number by which energies are divided: below 1 attention is sharper, above it flatter.
@@ -39,6 +42,8 @@ class Normalizer(Part, nn.Module):
     without_context = Part.without_context | {"normalize"}
     package: ClassVar[str] = ""
     """what has to be installed for it"""
+    adds_up: ClassVar[bool] = True
+    """whether the weights of a step add up to 1; those of Graves 2013 do not"""
 
     def __init__(self, temperature: Annotated[float, above(0)] = 1.0):
         super().__init__()
@@ -58,14 +63,19 @@ class Normalizer(Part, nn.Module):
         Args:
             energies: ``... x S``.
             unseen: True where attention does not look, ``... x S``.
-            factor: of the weights, which are scaled to add up to 1 again, ``... x S``.
+            factor: of the weights, which are scaled to add up to 1 again if they did, ``... x S``.
         """
         energies = energies if self.temperature == 1 else energies / self.temperature
         weights = self.normalize(energies.masked_fill(unseen, torch.finfo(energies.dtype).min))
         if factor is None:
             return weights
         weights = weights * factor
-        return weights / weights.sum(-1, keepdim=True)
+        return weights / weights.sum(-1, keepdim=True) if self.adds_up else weights
+
+
+def adds_up(model: nn.Module) -> bool:
+    """Whether a model's weights of attention add up to 1, as far as its normalizers say."""
+    return all(part.adds_up for part in model.modules() if isinstance(part, Normalizer))
 
 
 NORMALIZERS: Registry = Registry("attention normalizer", Normalizer)
@@ -115,6 +125,8 @@ class Attended(NamedTuple):
     """of the upper level, where there are two, ``N x W``, float32."""
     head_weights: Optional[Tensor] = None
     """of each head, where there are several, ``N x h x S``, float32."""
+    terms: Dict[str, Tensor] = {}
+    """what a loss reads of it, by the name that it gets in the model's output, ``N x ...``"""
 
 
 class WeightedSum(nn.Module):
@@ -171,7 +183,7 @@ class Attention(Part, nn.Module):
         self.query = nn.Linear(widths.hidden, widths.attention, bias=False) if query else nn.Identity()
         self.guide = nn.Linear(widths.guide, widths.attention, bias=False) if widths.guide else None
         self.key = nn.Linear(widths.annotation, widths.attention, bias=self.key_bias) if keys else nn.Identity()
-        self.histories = Histories(histories or {})
+        self.histories = nn.ModuleDict(histories or {})
         self.query_norm = layer_norm(norm and query, widths.attention)
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
@@ -182,6 +194,26 @@ class Attention(Part, nn.Module):
     def averages(self) -> bool:
         """Whether the context is the average of the annotations, by the weights, and nothing more."""
         return type(self).read is Attention.read and type(self).forward is Attention.forward
+
+    @property
+    def carrying(self) -> Dict[str, Any]:
+        """The parts that may carry something from step to step: the histories, and the window."""
+        return {**self.histories, **({} if self.window is None else {WINDOW: self.window})}
+
+    def start(self, memory: Memory) -> Dict[str, Any]:
+        """What they carry before the first step."""
+        return {name: part.start(memory) for name, part in self.carrying.items()}
+
+    def pasts(self, memory: Memory, state: State, query: Tensor, hidden: Optional[Tensor] = None) -> Dict[str, Past]:
+        """What each of them reads at a step."""
+        return {
+            name: Past(memory, state, memory.histories[name], state.histories[name], query, hidden)
+            for name in self.carrying
+        }
+
+    def next(self, pasts: Dict[str, Past], weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
+        """What they carry on."""
+        return {name: part.next(pasts[name], weights, hidden) for name, part in self.carrying.items()}
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         """``e_ij``, ``B x k x S``, or of ``h`` heads ``h x B x k x S``, float32 or better.
@@ -196,7 +228,7 @@ class Attention(Part, nn.Module):
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
         keys, positions = self.key_norm(self.key(encoded.annotations)), real_positions(encoded.padding_mask)
-        known = self.histories.remember(encoded.annotations)
+        known = {name: part.remember(encoded.annotations) for name, part in self.carrying.items()}
         return Memory(keys, encoded.annotations, encoded.padding_mask, positions, encoded.embeddings, histories=known)
 
     def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:
@@ -208,16 +240,17 @@ class Attention(Part, nn.Module):
             state: of the previous step, for the histories.
             added: to the projected query, ``N x A``, such as a projected guide; or None.
         """
-        pasts = self.histories.pasts(memory, state) if self.histories else []
-        to_query = [history.query_term(past) for history, past in pasts]
-        to_keys = [history.key_features(past) for history, past in pasts]
-        to_energies = [history.energy_term(past) for history, past in pasts]
+        pasts = self.pasts(memory, state, query)
+        histories: Any = [(history, pasts[name]) for name, history in self.histories.items()]
+        to_query = [history.query_term(past) for history, past in histories]
+        to_keys = [history.key_features(past) for history, past in histories]
+        to_energies = [history.energy_term(past) for history, past in histories]
         projected = plus(self.query_norm(self.query(query)), added, *to_query)  # N x A
         projected = projected.view(len(memory.keys), -1, projected.size(1))  # B x k x A
         energies = self.energies(projected, memory.keys, *filter(None, to_keys))  # B x k x S, or h x B x k x S
         unseen, factor = memory.padding_mask.unsqueeze(1), None
         if self.window is not None:
-            unseen, factor = self.window(query, memory, state)
+            unseen, factor = self.window.look(pasts[WINDOW])
         weights = self.normalizer(plus(energies, *to_energies), unseen, factor)
         attended = self.read(weights, memory)
         return attended._replace(context=attended.context.to(query.dtype))
@@ -346,10 +379,17 @@ class AttentionViaAttention(nn.Module):
         self.lower = lower
         self.guide_sum = WeightedSum()
 
-    @property
-    def histories(self) -> Histories:
+    def start(self, memory: Memory) -> Dict[str, Any]:
         """The lower level's."""
-        return self.lower.histories
+        return self.lower.start(memory)
+
+    def pasts(self, *step: Any) -> Dict[str, Past]:
+        """The lower level's."""
+        return self.lower.pasts(*step)
+
+    def next(self, *step: Any) -> Dict[str, Any]:
+        """The lower level's."""
+        return self.lower.next(*step)
 
     def memory(self, encoded: Encoded) -> Memory:
         """What every step reads, once a sentence."""
@@ -369,9 +409,9 @@ class AttentionViaAttention(nn.Module):
         else:
             guide = None if self.lower.guide is None else self.lower.guide(upper.context)
         lower = self.lower(query, memory, state, guide)
-        return Attended(
-            torch.cat([upper.context, lower.context], dim=1), lower.weights, upper.weights, lower.head_weights
-        )
+        context = torch.cat([upper.context, lower.context], dim=1)
+        terms = {**{f"word_{name}": term for name, term in upper.terms.items()}, **lower.terms}
+        return Attended(context, lower.weights, upper.weights, lower.head_weights, terms)
 
 
 def by_head(values: Tensor, heads: int) -> Tensor:

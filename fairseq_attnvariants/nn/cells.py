@@ -40,7 +40,7 @@ def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, T
 
 
 class Cell(Part, nn.Module):
-    """A gated recurrent cell: one matrix an input, one recurrent matrix, one bias.
+    """A gated recurrent cell: one matrix an input, one recurrent matrix (see :attr:`recalls`), one bias.
 
     Args:
         inputs: width of each named input; the first one's matrix carries the bias.  A cell without inputs reads only
@@ -54,17 +54,25 @@ class Cell(Part, nn.Module):
     gates: int
     normalised: Tuple[int, ...]  # how many adjoining gates are normalised together
     vectors = 1  # of width n, in a state; the first is the output
+    recalls = True  # has a recurrent product; without, step gets None for it
+    shown: Tuple[str, ...] = ("share",)  # modules whose values are gates, for those who look at them
 
     def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()
+        if not (inputs or self.recalls):
+            raise ConfigurationError(
+                f"{type(self).__name__} has no recurrent product, so it needs an input: leave out --context-gate, and "
+                "what adds cells that read the state alone, --encoder-transition-depth and --decoder-transition-depth"
+            )
         self.hidden_dim = hidden_dim
         self.state_dim = self.vectors * hidden_dim
         self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=True)
         self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden_dim))
-        self.recurrent = RecurrentLinear(hidden_dim, self.gates * hidden_dim, bias=False)
+        size = self.gates * hidden_dim
+        self.recurrent = RecurrentLinear(hidden_dim, size, bias=False) if self.recalls else None
         parts = [gates * hidden_dim for gates in self.normalised]
         self.input_norm = layer_norm(norm and len(inputs) > 0, *parts)
-        self.recurrent_norm = layer_norm(norm, *parts)
+        self.recurrent_norm = layer_norm(norm and self.recalls, *parts)
 
     @classmethod
     def check_declaration(cls, what: str) -> None:
@@ -80,7 +88,8 @@ class Cell(Part, nn.Module):
         """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
         for layer in self.inputs.values():
             by_gate(scheme.square_, layer.weight, self.hidden_dim)  # type: ignore[arg-type]
-        by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
+        if self.recurrent is not None:
+            by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
         normalised = isinstance(self.input_norm, LayerNorm)  # what is equal for a gate's units it takes away
         carrier: Any = self.input_norm if normalised else self if self.bias is not None else [*self.inputs.values()][0]
         self.initialise_bias(carrier.bias, scheme)
@@ -93,7 +102,7 @@ class Cell(Part, nn.Module):
 
         Args:
             inputs: ``W x + b``, ``N x gates·n``; of a cell without inputs ``b``, ``gates·n``.
-            recurrent: ``U h``, ``N x gates·n``.
+            recurrent: ``U h``, ``N x gates·n``; None of a cell without.
             previous: the state before, ``N x state width``.
 
         Returns:
@@ -125,8 +134,10 @@ class Cell(Part, nn.Module):
         total = self.bias if total is None else self.input_norm(total) if inputs else total
         return self.step(total.to(state.dtype), self.recall(state), state)
 
-    def recall(self, state: Tensor) -> Tensor:
-        """``U h``, ``N x gates·n``."""
+    def recall(self, state: Tensor) -> Any:
+        """``U h``, ``N x gates·n``; None if there is no ``U``."""
+        if self.recurrent is None:
+            return None
         return self.recurrent_norm(self.recurrent(self.output(state))).to(state.dtype)
 
 

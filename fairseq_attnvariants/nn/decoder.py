@@ -36,6 +36,8 @@ class Decoded(NamedTuple):
     """of each of ``h`` heads, where there are several, ``N x T x h x S``, float32."""
     conditions: Optional[Tensor]
     """CondDec's ``sd_0 .. sd_T``, ``N x (T+1) x 2n``."""
+    terms: Dict[str, Tensor]
+    """what a loss reads of the steps, by name, ``N x T x ...``."""
     state: State
     """after the last step."""
 
@@ -148,7 +150,7 @@ class Decoder(nn.Module):
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
             above=None if self.above is None else above.unflatten(1, (len(self.above.layers), -1)),
-            histories=self.transition.attention.histories.start(memory),
+            histories=self.transition.attention.start(memory),
             readout=self.readout.start(memory),
         )
         return memory, state
@@ -214,7 +216,8 @@ class Decoder(nn.Module):
             state = state._replace(above=above.transpose(0, 1))
         features = self.readout(hidden, target, contexts)  # N x T x f
         weights, upper, heads = (of_tokens(made(name), memory) for name in ("weights", "upper_weights", "head_weights"))
-        return Decoded(features, weights, upper, heads, made("condition"), state)
+        terms = {name: torch.stack([one.terms[name] for one in states], dim=1) for name in state.terms}
+        return Decoded(features, weights, upper, heads, made("condition"), terms, state)
 
 
 def by_steps(values: Tensor) -> Tensor:
@@ -232,6 +235,8 @@ def of_tokens(weights: Any, memory: Memory) -> Any:
     return shared.view(*weights.shape[:-1], -1)
 
 
-def _joined(chunks: Sequence[Optional[Tensor]]) -> Any:
-    """Chunks of all steps after one another; None if there are none."""
+def _joined(chunks: Sequence[Any]) -> Any:
+    """Chunks of all steps after one another, or of each term; None if there are none."""
+    if isinstance(chunks[0], dict):
+        return {name: _joined([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return chunks[0] if len(chunks) == 1 or chunks[0] is None else torch.cat(chunks, dim=1)  # type: ignore[arg-type]

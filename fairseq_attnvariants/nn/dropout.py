@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .cells import RecurrentLinear
-from .histories import History
+from .histories import Carrying
 from .layers import FusedLayer
 from .twins import shallow, twin
 
@@ -38,7 +38,7 @@ def drop_hidden(module: Any, sentences: Tensor, rate: float) -> Any:
 
 
 def _masked(sentences: Tensor, rate: float, part: nn.Module) -> Optional[nn.Module]:
-    if isinstance(part, History):
+    if isinstance(part, Carrying):
         return part  # coverage is a state of source words, and stays whole
     if isinstance(part, FusedLayer):  # whose kernels know no mask
         copied = shallow(part)

@@ -7,7 +7,7 @@ A history extends :class:`History` and is entered by :data:`register_history`.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Annotated, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Annotated, Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value
 
 
 class Past(NamedTuple):
-    """What a history reads at a step.
+    """What a history or a window reads at a step.
 
     An entry is a tensor, a tuple or a dictionary of such, or None; its tensors' first dimension is the rows.
     """
@@ -33,12 +33,32 @@ class Past(NamedTuple):
     state: State
     """of the previous step"""
     known: Any
-    """the history's own entry of the memory, rows as the memory's"""
+    """the part's own entry of the memory, rows as the memory's"""
     carried: Any
     """its own entry of the state, rows as the state's"""
+    query: Any = None
+    """this step's query, before it is projected, ``N x n``"""
+    hidden: Any = None
+    """``h_i``, the state that this step leaves, ``N x n``; None before :meth:`Carrying.next`"""
 
 
-class History(Part, nn.Module):
+class Carrying(Part, nn.Module):
+    """A part of attention that may know something of a sentence, and carry something from step to step."""
+
+    def remember(self, annotations: Tensor) -> Any:
+        """Its entry of the memory, computed once a sentence, of ``s_j``, ``B x S x a``."""
+        return None
+
+    def start(self, memory: Memory) -> Any:
+        """Its entry of the state before the first step, ``B x ...``."""
+        return None
+
+    def next(self, past: Past, weights: Tensor, hidden: Tensor) -> Any:
+        """Its entry of the next state, once ``w_ij``, ``N x S``, is known; ``hidden`` is ``h_{i-1}``, ``N x n``."""
+        return past.carried
+
+
+class History(Carrying):
     """What attention knows of earlier steps; each method returns None where the history adds nothing.
 
     Args:
@@ -58,14 +78,6 @@ class History(Part, nn.Module):
         if not cls.replaces_query and all(getattr(cls, term) is getattr(History, term) for term in terms):
             raise ConfigurationError(f"{what} defines none of {', '.join(terms)}, so it would change nothing")
 
-    def remember(self, annotations: Tensor) -> Any:
-        """Its entry of the memory, computed once a sentence, of ``s_j``, ``B x S x a``."""
-        return None
-
-    def start(self, memory: Memory) -> Any:
-        """Its entry of the state before the first step, ``B x ...``."""
-        return None
-
     def query_term(self, past: Past) -> Optional[Tensor]:
         """Added to the projected query, ``N x A``."""
         return None
@@ -78,37 +90,9 @@ class History(Part, nn.Module):
         """Added to the energies, ``B x k x S``, float32."""
         return None
 
-    def next(self, past: Past, weights: Tensor, hidden: Tensor) -> Any:
-        """Its entry of the next state, once ``w_ij``, ``N x S``, is known; ``hidden`` is ``h_{i-1}``, ``N x n``."""
-        return past.carried
-
 
 HISTORIES: Registry = Registry("attention history", History)
 register_history = HISTORIES.register
-
-
-class Histories(nn.ModuleDict):
-    """Several histories, of which each has entries of its own, by its name; their terms add up."""
-
-    def remember(self, annotations: Tensor) -> Dict[str, Any]:
-        """The memory's entries."""
-        return {name: history.remember(annotations) for name, history in self.items()}  # type: ignore[operator]
-
-    def start(self, memory: Memory) -> Dict[str, Any]:
-        """The entries of the first state."""
-        return {name: history.start(memory) for name, history in self.items()}  # type: ignore[operator]
-
-    def pasts(self, memory: Memory, state: State) -> List[Tuple[Any, Past]]:
-        """Each history and what it reads at a step."""
-        return [
-            (history, Past(memory, state, memory.histories[name], state.histories[name]))
-            for name, history in self.items()
-        ]
-
-    def next(self, memory: Memory, state: State, weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
-        """The entries of the next state."""
-        found = (history.next(past, weights, hidden) for history, past in self.pasts(memory, state))
-        return dict(zip(self, found))
 
 
 @register_history("context")
@@ -269,7 +253,7 @@ class CoverageGRUHistory(History):
         return grouped(states.view_as(previous), padding).masked_fill(padding, 0.0).flatten(0, 1)
 
 
-HISTORIES.taken = frozenset([*dir(Histories), "none"])
+HISTORIES.taken = frozenset([*dir(nn.ModuleDict), "none"])
 
 
 def uniform_weights(padding_mask: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ than the vocabulary layer does, by what attention looks at, defines how that is 
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -78,6 +78,8 @@ class Prediction(NamedTuple):
     """what the model shows as its attention where that is not ``w_tj``, ``N x T x S``, float32."""
     carried: Any = None
     """handed on to the next step: tensors whose rows are the state's, in tuples and dictionaries."""
+    terms: Dict[str, Tensor] = {}
+    """what a loss reads of it, by the name that it gets in the model's output, ``N x T x ...``."""
 
 
 class Readout(Part, nn.Module):

@@ -64,7 +64,7 @@ class Memory(NamedTuple):
     shares: Optional[Tensor] = None
     """of tokens in their segments' weights, as :attr:`Encoded.shares`."""
     histories: Dict[str, Any] = {}
-    """what each history knows of the sentence, by its name."""
+    """what each history knows of the sentence, by its name, and the window."""
     readout: Any = None
     """what the readout knows of it."""
 
@@ -91,9 +91,11 @@ class State(NamedTuple):
     above: Optional[Tensor] = None
     """states of the layers above the transition, ``N x (layers-1) x state width``."""
     histories: Dict[str, Any] = {}
-    """what each history carries, by its name."""
+    """what each history carries, by its name, and the window."""
     readout: Any = None
     """what the readout carries."""
+    terms: Dict[str, Tensor] = {}
+    """what a loss reads of this step, by name, ``N x ...``; none before the first step."""
 
 
 Entries = TypeVar("Entries")

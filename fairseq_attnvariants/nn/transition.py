@@ -163,7 +163,8 @@ class Transition(nn.Module):
             hidden = hidden + self.condition(condition)
         carried = state.histories
         if carried:
-            carried = attention.histories.next(memory, state, weights, last.output(previous))
+            pasts = attention.pasts(memory, state, query, last.output(hidden))
+            carried = attention.next(pasts, weights, last.output(previous))
         return State(  # not _replace, of which the compiler of torch 2.11 makes an empty one
             hidden=hidden,
             context=context,
@@ -176,4 +177,5 @@ class Transition(nn.Module):
             above=state.above,
             histories=carried,
             readout=state.readout,
+            terms=attended.terms,
         )

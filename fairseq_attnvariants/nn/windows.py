@@ -9,12 +9,13 @@ from typing import Annotated, Any, ClassVar, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ..registry import Part, Registry, Widths, at_least
+from ..registry import Registry, Widths, at_least
+from .histories import Carrying, Past
 from .layer_norm import at_least_float32
 from .state import Memory, State, grouped
 
 
-class Window(Part, nn.Module):
+class Window(Carrying):
     """Where attention looks: at the whole sentence, unless a part says otherwise.
 
     Args:
@@ -36,6 +37,10 @@ class Window(Part, nn.Module):
         Both ``B x k x S``, or ``B x 1 x S``, of a query ``N x n``.
         """
         return memory.padding_mask.unsqueeze(1), None
+
+    def look(self, past: Past) -> Tuple[Tensor, Optional[Tensor]]:
+        """As :meth:`forward`, of a window that reads what it carries."""
+        return self(past.query, past.memory, past.state)
 
 
 WINDOWS: Registry = Registry("attention window", Window)

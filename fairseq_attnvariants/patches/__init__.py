@@ -10,6 +10,6 @@ def patch_fairseq() -> None:
     from . import clipping, transformer  # noqa: F401
     from .loading import archives, checkpoints, evaluation  # noqa: F401
     from .messages import arguments, data, names, overrides, sampling  # noqa: F401
-    from .training import alignments, batches, plateau, resuming, validation  # noqa: F401
+    from .training import alignments, batches, criterion, plateau, resuming, validation  # noqa: F401
 
     evaluation.replace_eval()

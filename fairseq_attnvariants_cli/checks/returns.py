@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fairseq_attnvariants.nn.attention import Attention, Normalizer
 from fairseq_attnvariants.nn.cells import Cell
 from fairseq_attnvariants.nn.fast.projected import declared
-from fairseq_attnvariants.nn.histories import History, Past
+from fairseq_attnvariants.nn.histories import Carrying, History, Past
 from fairseq_attnvariants.nn.readout import Prediction, Readout
 from fairseq_attnvariants.nn.state import Memory, each
 from fairseq_attnvariants.nn.windows import Window
@@ -133,16 +133,14 @@ def prediction(part: Readout, found: Any, values: Tensor, *others: Any) -> None:
 
 RETURNS: Dict[Type[Part], Dict[str, Callable[..., None]]] = {
     Attention: {"energies": energies},
-    History: {
+    Carrying: {
         "remember": lambda part, found, annotations: rows(found, "B", len(annotations)),
         "start": lambda part, found, memory: rows(found, "B", len(memory.positions)),
-        "query_term": query_term,
-        "key_features": key_features,
-        "energy_term": term,
         "next": lambda part, found, past, weights, hidden: rows(found, "N", len(weights)),
     },
+    History: {"query_term": query_term, "key_features": key_features, "energy_term": term},
     Normalizer: {"normalize": lambda part, found, values: shaped(found, "as the energies", *values.shape)},
-    Window: {"forward": window},
+    Window: {"forward": window, "look": lambda part, found, past: window(part, found, past.query, past.memory)},
     Cell: {"step": lambda part, found, inputs, recurrent, state: shaped(found, "as the state", *state.shape)},
     Readout: {
         "finish": lambda part, found, total: shaped(
@@ -157,8 +155,12 @@ RETURNS: Dict[Type[Part], Dict[str, Callable[..., None]]] = {
 
 
 def nothing_there(past: Past) -> str:
-    """What a history finds None in what it reads, and why."""
-    why = {"carried": "start returns nothing", "known": "remember returns nothing"}
+    """What a history or a window finds None in what it reads, and why."""
+    why = {
+        "carried": "start returns nothing",
+        "known": "remember returns nothing",
+        "hidden": "only next knows the state that the step leaves",
+    }
     found = [f"past.{name} ({cause})" for name, cause in why.items() if getattr(past, name) is None]
     found += [f"past.state.{name}" for name, value in zip(past.state._fields, past.state) if value is None]
     return f"None are {', '.join(found)}"

@@ -19,6 +19,7 @@ STEPS = (1e-6, 1e-5, 1e-4, 1e-3)  # of finite differences; parts that stay float
 ENOUGH = 3  # parameters with a wrong gradient, to stop looking
 AGREEMENT = 3e-3
 SEEDS = (1, 2, 3)  # of values and of dropout, which at small widths may leave out all that a parameter does
+ATTENTION = "attn", "word_attn", "head_attn"  # what models of this package return beside terms of losses
 EVEN = ["NO POP QUA", "ON SUN ROT", "US TON VOW"]  # targets without padding, in words or in letters
 
 
@@ -32,6 +33,8 @@ def loss(model: Any, pairs: Pairs, seed: int = 1, with_attention: bool = False) 
     made = model(pairs.source, pairs.lengths, pairs.previous, **({"with_cost_terms": True} if terms else {}))
     scores = at_least_float(made[0])
     values = [scores, *(made[1][term][0] for term in terms)]
+    if hasattr(model, "cost_terms"):  # one of this package's, whose parts may make further terms
+        values += [made[1][name][0] for name in made[1] if name not in (*terms, *ATTENTION)]
     weights = attention(made)
     if with_attention and weights is not None:
         values.append(weights)

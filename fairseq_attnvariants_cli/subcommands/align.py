@@ -24,12 +24,14 @@ def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
 
 def run(options: argparse.Namespace) -> None:
     """Decode the reference, write one line for each sentence pair."""
-    from ..systems.model import decoded, force, limits
+    from ..systems.model import check_probabilities, decoded, force, limits
 
     with contextlib.ExitStack() as outputs:
         hard = outputs.enter_context(write_whole(options.output))
         soft = outputs.enter_context(write_whole(options.soft)) if options.soft else None
         [(system, text)] = decoded(options, given=True)
+        if soft:
+            check_probabilities(system, "--soft")
         for pair in sorted(force(system, text, limits(options)), key=lambda pair: pair.number):
             weights = word_attention(pair, options.remove_bpe)
             hard.write(format_links(hard_links(weights)) + "\n")

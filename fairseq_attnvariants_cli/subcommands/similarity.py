@@ -63,7 +63,8 @@ def check(system: "System") -> None:
     """Refuse what has no weights of this kind.
 
     Raises:
-        UserError: a model does not read characters, has one level of attention, or reads the words' alone.
+        UserError: a model does not read characters, has one level of attention, or reads the words' alone; or its
+            weights do not add up to 1.
     """
     if not hasattr(system.task.source_dictionary, "space"):
         raise UserError(f"{system.path} was not trained on characters (--task char_translation)")
@@ -72,6 +73,9 @@ def check(system: "System") -> None:
         raise UserError(f"{system.path} has one level of attention, and not two (--arch ava)")
     if any(getattr(cfg, "attention_via_words_alone", False) for cfg in configs):
         raise UserError(f"{system.path} reads no characters (--attention-via-words-alone): none has a weight to count")
+    from ..systems.model import check_probabilities
+
+    check_probabilities(system, "similarity")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -21,9 +21,9 @@ from fairseq_attnvariants.nn.readout import AdaptiveWeighting
 from ..text.files import UserError
 
 GIVEN_BY = {
-    "source": "gates in the encoder's cells (--arch adaptive_gru or adaptive_both)",
-    "target": "gates in the decoder's cells (--arch adaptive_gru, adaptive_both or context_gate), an adaptive output "
-    "(--arch adaptive_output or adaptive_both) or a condition (--arch conddec)",
+    "source": "gates in the encoder's cells (--arch adaptive_gru or adaptive_both, or a cell that shows its own)",
+    "target": "gates in the decoder's cells (--arch adaptive_gru, adaptive_both or context_gate, or a cell that shows "
+    "its own), an adaptive output (--arch adaptive_output or adaptive_both) or a condition (--arch conddec)",
 }
 """What a model has that gives gates of a side, for messages."""
 
@@ -67,8 +67,11 @@ def cell_gates(side: str, layers: Sequence[Mapping[str, Any]]) -> Iterator[Gates
             if isinstance(cell, ContextGatedCell):
                 yield Gates(side, [f"z {where}"], cell.share, weight, backward)
                 cell = cell.cell
-            if isinstance(getattr(cell, "share", None), nn.Module):
-                yield Gates(side, [f"g {where}"], cell.share, weight, backward)
+            for name in cell.shown:
+                if isinstance(gate := getattr(cell, name, None), nn.Module):
+                    yield Gates(side, [f"{'g' if name == 'share' else name} {where}"], gate, weight, backward)
+                elif name != "share":
+                    raise UserError(f"the cell {type(cell).__name__} shows {name!r}, and has no module of this name")
 
 
 def encoder_gates(encoder: nn.Module) -> Iterator[Gates]:

@@ -25,6 +25,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from fairseq_attnvariants.models.hub import symbols
+from fairseq_attnvariants.nn.attention import adds_up
 from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
 
@@ -395,6 +396,20 @@ def search(system: System, text: Text, options: argparse.Namespace, lenpen: floa
 def generate(system: System, text: Text, options: argparse.Namespace) -> Text:
     """The sources with the best hypothesis as target."""
     return text.with_targets([beam[0]["tokens"] for beam in search(system, text, options, options.lenpen)])
+
+
+def check_probabilities(system: System, reader: str) -> None:
+    """Refuse models whose weights of attention are no probabilities, for what reads them as such.
+
+    Raises:
+        UserError: naming the ``reader`` and the normalizer.
+    """
+    for model in system.models:
+        if not adds_up(model):
+            raise UserError(
+                f"{system.path}: {reader} reads weights of attention that add up to 1, and those of "
+                f"--attention-normalizer {model.cfg.attention_normalizer} do not"
+            )
 
 
 @torch.no_grad()

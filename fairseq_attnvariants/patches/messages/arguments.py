@@ -8,11 +8,13 @@ import dataclasses
 import os
 import re
 import sys
+from typing import Optional, Sequence
 
 from fairseq import options, utils
 from fairseq.registry import REGISTRIES
 from omegaconf import MISSING
 
+from ...architectures.variants import default_criterion
 from ...registry import ConfigurationError
 from ..replaced import replaces
 from .data import find_languages
@@ -26,6 +28,7 @@ def parse_args_and_arch(parse, parser, *args, **named):
     """Look through what fairseq's parser gives, before a configuration is made of it."""
     refuse = parser.error
     parser.error = lambda message: refuse(message + about_switches(message))
+    choose_criterion(parser, args[0] if args else named.get("input_args"))
     if parser.get_default("task") is None:  # fairseq-validate's, which stumbles over it
         parser.set_defaults(task="translation")
     parsed = parse(parser, *args, **named)
@@ -42,6 +45,22 @@ def excepthook(show, kind, error, traceback) -> None:
         print(f"{command}: error: {error}", file=sys.stderr)
     else:
         show(kind, error, traceback)
+
+
+def choose_criterion(parser: argparse.ArgumentParser, line: Optional[Sequence[str]]) -> None:
+    """Train an architecture by its own criterion where the command line names none."""
+    asked = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for names in (("--user-dir",), ("--arch", "-a"), ("--criterion",)):
+        asked.add_argument(*names, nargs="?")  # fairseq's parser asks for the value
+    given, _ = asked.parse_known_args(line)
+    if given.criterion is None and parser.get_default("criterion") is not None:
+        utils.import_user_module(given)
+        try:
+            own = default_criterion(given.arch)
+        except ConfigurationError as error:
+            parser.error(str(error))
+        if own:
+            parser.set_defaults(criterion=own)
 
 
 def about_switches(message: str) -> str:

@@ -1,0 +1,307 @@
+"""What examples of parts from outside need of the package, and what they compute."""
+
+import contextlib
+from pathlib import Path
+
+import corpus
+import pytest
+import torch
+from conftest import Task, batch, build, outside, stepwise
+
+from fairseq_attnvariants import register_architecture, register_cell, register_history, register_score, register_window
+from fairseq_attnvariants.architectures.variants import default_criterion
+from fairseq_attnvariants.nn.attention import BilinearAttention
+from fairseq_attnvariants.nn.cells import Cell
+from fairseq_attnvariants.nn.histories import History
+from fairseq_attnvariants.nn.readout import Steps
+from fairseq_attnvariants.nn.state import grouped
+from fairseq_attnvariants.nn.windows import Window
+from fairseq_attnvariants.registry import ConfigurationError
+
+EXTEND = Path(__file__).parent.parent / "examples" / "extend"
+GUESTS = "mixture_attention", "sru", "mixture_of_softmaxes"
+
+
+@pytest.fixture(scope="module")
+def guests():
+    """The packages of all, by name; fairseq enters a criterion once."""
+    with contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(outside(EXTEND / name)) for name in GUESTS}
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """Trains a guest for three updates, once."""
+    folder = tmp_path_factory.mktemp("guests")
+
+    def train(name, *options):
+        save = folder / "-".join((name, *options))
+        if not save.exists():
+            arguments = corpus.train_arguments(data, save, "--max-update", "3", *options, arch=name)
+            arguments[arguments.index("--user-dir") + 1] = str(EXTEND / name)
+            corpus.run("fairseq-train", *arguments)
+        return save / "checkpoint_last.pt"
+
+    return train
+
+
+@pytest.mark.parametrize("name", GUESTS)
+def test_check(name):
+    assert len([line for line in (EXTEND / name / "__init__.py").read_text().splitlines() if line]) <= 60
+    done = corpus.run("fairseq-attnvariants", "check", "--user-dir", EXTEND / name, "--arch", name)
+    assert done.stdout.endswith("all hold\n")
+
+
+@pytest.mark.parametrize("name", GUESTS)
+def test_train_and_translate(name, data, trained):
+    done = corpus.run("fairseq-generate", data, "--user-dir", EXTEND / name, "--path", trained(name), "--cpu")
+    assert done.stdout.count("\nH-") == 12
+
+
+def test_mixture_attention(guests):
+    """By loops over steps, positions and bells; the state that attention reads is this step's, after the first cell."""
+    model = build("mixture_attention", scale=0.5).eval()
+    transition = model.decoder.network.transition
+    history, queries = transition.attention.histories["mixture"], []
+    transition.before.register_forward_hook(lambda cell, given, state: queries.append(cell.output(state)))
+    source, lengths, previous = batch()
+    with torch.no_grad():
+        weights = model(source, lengths, previous)[1]["attn"][0]
+    real = source.ne(1)
+    for row in range(len(source)):
+        centres = [0.0] * 5
+        for step, query in enumerate(queries):
+            with torch.no_grad():
+                height, width, move = history.projection(query[row]).exp().double().chunk(3)
+            centres = [centre + float(by) for centre, by in zip(centres, move)]
+            for j, weight in enumerate(weights[row, step, real[row]], start=1):
+                bells = zip(height.tolist(), width.tolist(), centres)
+                expected = sum(a * torch.tensor(-b * (centre - j) ** 2).exp() for a, b, centre in bells)
+                torch.testing.assert_close(weight, torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6)
+    assert not weights[~real.unsqueeze(1).expand_as(weights)].any() and weights.sum(2).max() > 1.1
+
+
+def test_sru(guests):
+    """By loops over steps and units."""
+    torch.manual_seed(1)
+    cell = guests["sru"].SRU({"x": 3}, 4)
+    for parameter in cell.parameters():
+        torch.nn.init.uniform_(parameter, -1, 1)
+    state, sigmoid = torch.zeros(2, 8), torch.sigmoid
+    memory = [[torch.zeros(()) for _ in range(4)] for _ in range(2)]
+    maps, (v_f, v_r) = cell.inputs["x"], cell.peephole.chunk(2)
+    with torch.no_grad():
+        for x in torch.randn(3, 2, 3):
+            state = cell(state, x=x)
+            for row in range(2):
+                sums = (maps.weight @ x[row] + maps.bias).view(4, 4)
+                for unit in range(4):
+                    candidate, forget, reset, passed = sums[:, unit]
+                    before = memory[row][unit]
+                    f, r = sigmoid(forget + v_f[unit] * before), sigmoid(reset + v_r[unit] * before)
+                    memory[row][unit] = f * before + (1 - f) * candidate
+                    torch.testing.assert_close(state[row, 4 + unit], memory[row][unit])
+                    torch.testing.assert_close(state[row, unit], r * memory[row][unit] + (1 - r) * passed)
+    assert cell.recurrent is None and not any("recurrent" in name for name, _ in cell.named_parameters())
+
+
+def test_mixture_of_softmaxes(guests):
+    """By loops over words and softmaxes; the criterion takes the entropy of the mixture from the loss."""
+    package = guests["mixture_of_softmaxes"]
+    model = build("mixture_of_softmaxes", scale=0.5).eval()
+    readout, vocabulary = model.decoder.network.readout, model.decoder.output_projection
+    features = torch.randn(2, 3, vocabulary.in_features)
+    with torch.no_grad():
+        found = readout.predict(features, vocabulary, Steps(None, None, None, None)).output
+        for row in range(2):
+            for step in range(3):
+                g = features[row, step]
+                priors, expected = (readout.prior.weight @ g).softmax(0), 0
+                for prior, block, bias in zip(priors, readout.latent.weight.chunk(3), readout.latent.bias.chunk(3)):
+                    expected = expected + prior * vocabulary(torch.tanh(block @ g + bias)).softmax(0)
+                torch.testing.assert_close(found[row, step].exp(), expected)
+        source, lengths, previous = batch()
+        sample = {"net_input": dict(src_tokens=source, src_lengths=lengths, prev_output_tokens=previous)}
+        sample |= {"target": previous.roll(-1, 1), "ntokens": 1}
+        losses = [package.EvenMixture(Task(), False, 0.1, 0, False, weight)(model, sample)[0] for weight in (0, 0.5)]
+        priors = model(**sample["net_input"])[1]["log_priors"][0][sample["target"].ne(1)].exp()
+    torch.testing.assert_close(losses[0] - losses[1], 0.5 * -(priors * priors.log()).sum(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_cells_without_a_recurrent_product_are_refused_for(guests):
+    for options, said in (
+        (dict(context_gate="both", decoder_cell="mgu"), "MGU has no recurrent product, so .* leave out --context-gate"),
+        (dict(encoder_transition_depth=2, encoder_cell="mgu"), "MGU has .* leave out .*--encoder-transition-depth"),
+        (dict(decoder_transition_depth=3, decoder_cell="mgu"), "MGU has .* leave out .*--decoder-transition-depth"),
+        (dict(encoder_dropout_hidden=0.1, encoder_cell="mgu"), "--encoder-dropout-hidden .* --encoder-cell mgu"),
+        (dict(decoder_dropout_hidden=0.1, decoder_cell="mgu"), "--decoder-dropout-hidden .* --decoder-cell mgu"),
+    ):
+        with outside(EXTEND / "sru"):
+
+            @register_cell("mgu")
+            class MGU(Cell):
+                gates, normalised, recalls = 1, (1,), False
+
+                def step(self, inputs, recurrent, previous):
+                    assert recurrent is None
+                    return torch.lerp(previous, inputs, 0.5)
+
+            with pytest.raises(ConfigurationError, match=said):
+                build("dl4mt", **options)
+            build("conddec", decoder_cell="mgu", encoder_cell="mgu", encoder_layers=2, layer_norm="all")(*batch())
+
+
+def test_weights_that_do_not_add_up(guests, data, trained, tmp_path):
+    """Links and scaled pictures are there; what reads probabilities says which normalizer gives none."""
+    with pytest.raises(ConfigurationError, match="--copying takes attention .* --attention-normalizer exponential"):
+        build("mixture_attention", copying=True)
+    options = [data, "--user-dir", EXTEND / "mixture_attention", "--path", trained("mixture_attention"), "--cpu"]
+    corpus.run("fairseq-attnvariants", "align", *options, "--output", tmp_path / "links")
+    assert len((tmp_path / "links").read_text().splitlines()) == 12
+    corpus.run("fairseq-attnvariants", "attention", *options, "--scale-rows", "--output", tmp_path / "picture.svg")
+    for command, *more in (
+        ("align", "--output", tmp_path / "hard", "--soft", tmp_path / "soft"),
+        ("attention", "--output", tmp_path / "other.svg"),
+    ):
+        done = corpus.run("fairseq-attnvariants", command, *options, *more, check=False)
+        assert done.returncode and "those of --attention-normalizer exponential do not" in done.stderr.splitlines()[-1]
+    assert {path.name for path in tmp_path.iterdir()} == {"links", "picture.svg"}
+
+
+def test_a_factor_leaves_weights_as_they_are(guests):
+    normalizer = guests["mixture_attention"].Exponential()
+    energies, hidden = torch.zeros(1, 1, 3), torch.tensor([[[False, False, True]]])
+    assert normalizer(energies, hidden, torch.tensor([[[0.5, 2.0, 1.0]]])).tolist() == [[[0.5, 2.0, 0.0]]]
+
+
+def test_gates_that_a_cell_shows(data, trained):
+    done = corpus.run(
+        "fairseq-attnvariants", "gates", data, "--user-dir", EXTEND / "sru", "--path", trained("sru"), "--cpu", "--json"
+    )
+    for place in ("forget forward", "reset backward", "forget before attention", "reset after attention"):
+        assert f"{place} %" in done.stdout
+
+
+SEEN = []
+
+
+def test_what_a_history_and_a_window_read(guests):
+    """This step's query and, in next, its state; a window carries what it likes, and a beam reorders it."""
+    with outside(EXTEND / "sru"):
+
+        @register_history("looking")
+        class Looking(History):
+            def energy_term(self, past):
+                SEEN.append((past.query, past.hidden))
+
+            def next(self, past, weights, hidden):
+                SEEN.append((past.query, past.hidden, hidden))
+
+        @register_window("walking")
+        class Walking(Window):
+            """At most one position beyond the one most looked at so far."""
+
+            def start(self, memory):
+                return {"reached": memory.positions[:, 0] * 0}  # B
+
+            def look(self, past):
+                beyond = grouped(past.carried["reached"], past.memory.positions).unsqueeze(2) + self.width
+                positions = past.memory.positions.unsqueeze(1)
+                return past.memory.padding_mask.unsqueeze(1) | (positions > beyond), None
+
+            def next(self, past, weights, hidden):
+                assert past.hidden.shape == hidden.shape == past.query.shape
+                positions = past.memory.positions
+                there = grouped(weights, positions).argmax(2)
+                return {"reached": past.carried["reached"].maximum(positions.gather(1, there).flatten())}
+
+        options = dict(attention_history="looking", attention_window="walking", attention_window_width=1)
+        for name, more in (("dl4mt", {}), ("ava", dict(encoder_type="bidirectional", encoder_layers=2))):
+            model = build(name, scale=0.5, **options, **more).eval()
+            SEEN.clear()
+            source, lengths, previous = batch(left=False)
+            with torch.no_grad():
+                weights = model(source, lengths, previous)[1]["attn"][0]
+            (query, none), (again, hidden, before) = SEEN[:2]
+            assert none is None and query.equal(again) and not hidden.equal(before)
+            assert SEEN[3][2].equal(hidden)  # what this step leaves is what the next one finds
+            assert (hidden if name == "ava" else query).equal(query) and not query.equal(before)
+            reached = torch.zeros(len(source))
+            for step in weights.unbind(1):
+                positions = torch.arange(1, source.size(1) + 1)
+                assert not step[positions > reached.unsqueeze(1) + 1].any()
+                reached = reached.maximum(step.argmax(1) + 1)
+            stepped, _ = stepwise(model, source, lengths, previous, torch.arange(3))
+            torch.testing.assert_close(stepped, model(source, lengths, previous)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_terms_of_attention(guests):
+    """Of all steps, whether they are recomputed or not, and of both levels; a name that is taken is refused."""
+    with outside(EXTEND / "sru"):
+
+        @register_score("telling")
+        class Telling(BilinearAttention):
+            name = "largest"
+
+            def read(self, weights, memory):
+                attended = super().read(weights, memory)
+                return attended._replace(terms={self.name: attended.weights.max(1).values})
+
+        source, lengths, previous = batch()
+        plain = build("dl4mt", attention_score="telling", scale=0.5)
+        made = plain(source, lengths, previous)[1]
+        assert made["largest"][0].equal(made["attn"][0].max(2).values)
+        again = build("dl4mt", attention_score="telling", recompute_steps=2, scale=0.5).train()
+        assert again(source, lengths, previous)[1]["largest"][0].equal(made["largest"][0])
+        two = build("dl4mt", attention_score="telling", attention_via=True, encoder_layers=2, scale=0.5)
+        made = two(source, lengths, previous)[1]
+        assert made["word_largest"][0].equal(made["word_attn"][0].max(2).values) and "largest" in made
+        Telling.name = "attn"
+        with pytest.raises(ConfigurationError, match="a part's term 'attn' has the name of something else"):
+            plain(source, lengths, previous)
+
+
+def test_a_criterion_of_its_own(guests, data, trained, tmp_path):
+    """The command line and hydra's file take it, unless they name another; one that is nowhere is refused at once."""
+
+    def criterion(path):
+        return torch.load(path, weights_only=True)["cfg"]["criterion"]["_name"]
+
+    assert default_criterion("mixture_of_softmaxes") == "even_mixture" and default_criterion("dl4mt") == ""
+    assert criterion(trained("mixture_of_softmaxes")) == "even_mixture"
+    assert criterion(trained("mixture_of_softmaxes", "--prior-weight", "0.2")) == "even_mixture"
+    assert criterion(trained("mixture_of_softmaxes", "--criterion", "cross_entropy")) == "cross_entropy"
+    register_architecture("mixture_slow", base="mixture_of_softmaxes", init_std=0.05)
+    assert default_criterion("mixture_slow") == "even_mixture"
+    (folder := tmp_path / "nowhere").mkdir()
+    (folder / "__init__.py").write_text(
+        "from fairseq_attnvariants import register_architecture\n"
+        "register_architecture('nowhere', base='dl4mt', criterion='even_mixtures')\n"
+    )
+    arguments = corpus.train_arguments(data, tmp_path / "run", "--max-update", "1", arch="nowhere")
+    arguments[arguments.index("--user-dir") + 1] = str(folder)
+    done = corpus.run("fairseq-train", *arguments, check=False)
+    assert "architecture 'nowhere' is trained by the criterion 'even_mixtures'" in done.stderr.splitlines()[-1]
+    assert done.returncode and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ("model._name=mixture_of_softmaxes", "even_mixture"),
+        ("criterion._name=label_smoothed_cross_entropy", "label_smoothed_cross_entropy"),
+        ("model._name=dl4mt", "label_smoothed_cross_entropy"),
+    ],
+)
+def test_a_criterion_of_its_own_by_hydra(given, expected, data, tmp_path):
+    """What follows the name in the file is taken where the criterion has it."""
+    folder = EXTEND / "mixture_of_softmaxes"
+    small = [f"model.{side}_{width}=16" for side in ("encoder", "decoder") for width in ("embed_dim", "hidden_size")]
+    corpus.run(
+        "fairseq-hydra-train", "--config-dir", Path(corpus.USER_DIR) / "config", "--config-name", "train",
+        f"common.user_dir={folder}", "common.cpu=true", f"task.data={data}", "model._name=mixture_of_softmaxes", given,
+        *small, "optimization.max_update=1", "dataset.batch_size=8", "criterion.label_smoothing=0.2",
+        f"checkpoint.save_dir={tmp_path}", cwd=tmp_path,
+    )  # fmt: skip
+    kept = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["cfg"]["criterion"]
+    assert kept["_name"] == expected and kept["label_smoothing"] == 0.2
