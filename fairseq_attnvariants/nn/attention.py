@@ -198,7 +198,8 @@ class Attention(Part, nn.Module):
     @property
     def carrying(self) -> Dict[str, Any]:
         """The parts that may carry something from step to step: the histories, and the window."""
-        return {**self.histories, **({} if self.window is None else {WINDOW: self.window})}
+        window = {} if self.window is None else {WINDOW: self.window}
+        return {**dict(self.histories.items()), **window}
 
     def start(self, memory: Memory) -> Dict[str, Any]:
         """What they carry before the first step."""
