@@ -128,7 +128,7 @@ def trained(subject: Subject, pairs: Pairs) -> Output:
 
 
 @demand(
-    "weights of attention add up to 1, unless the normalizer says that they do not, on real tokens alone",
+    "weights of attention add up to 1, where the normalizer says so, and lie on real tokens alone",
     "--print-alignment, --replace-unk, align, aer and attention show links to the wrong words",
 )
 def attention(subject: Subject) -> None:
