@@ -57,6 +57,7 @@ def test_one_process_trains_again_and_gives_the_folder_back(runs, tmp_path):
     for updates in ("1", "2"):
         corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", updates))
     gc.collect()  # of the trainer, which a process that trains has for as long as it lives
+    assert (tmp_path / "checkpoint_last.pt").exists() and not (tmp_path / locks.NAME).exists()
     other = fork(hold, tmp_path)
     other.kill()
     other.join()

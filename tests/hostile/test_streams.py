@@ -126,6 +126,7 @@ OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
     "fairseq_attnvariants_cli/shown/pictures.py": "to a stream of it",
     "fairseq_attnvariants/architectures/make_yaml.py": "the package's own file, for its developers",
     "fairseq_attnvariants/patches/training/resuming.py": "scratch files of fairseq's names",
+    "fairseq_attnvariants/patches/training/lock.py": "a file that no link leads to",
     "hydra_plugins/fairseq_attnvariants.py": "in a folder of a random name, which it makes",
 }
 

@@ -35,9 +35,12 @@ REFUSED = {
     ),
     "more tokens": (
         ["--max-tokens-valid", "3"],
-        "validation of valid .*max_tokens.*; give a larger --max-tokens-valid$",
+        r"valid.xx-yy has 4 symbols in its source, .* and --max-tokens \(in validation --max-tokens-valid\) is 3: make it",
     ),
-    "longer sentences": (["--max-source-positions", "3"], "validation of valid .*skip-invalid-size-inputs-valid-test"),
+    "longer sentences": (
+        ["--max-source-positions", "3"],
+        "--max-source-positions is 3: make it larger, or leave .* --skip-invalid-size-inputs-valid-test",
+    ),
 }
 
 

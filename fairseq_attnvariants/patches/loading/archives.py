@@ -15,6 +15,7 @@ from typing import Any, Dict, Tuple
 
 from fairseq import file_utils
 
+from ...registry import ConfigurationError
 from ..replaced import replaces
 
 _folders: Dict[Tuple[str, int, int], str] = {}  # of the archives unpacked so far, which may be written anew
@@ -24,7 +25,7 @@ def unpack(path: str) -> str:
     """The folder of an archive's files, or of the one folder in it that has them all; it is there until the end.
 
     Raises:
-        ValueError: it is no archive, or has anything but files and folders of its own; one sentence that names it.
+        ConfigurationError: it is no archive, or has anything but files and folders of its own; one sentence that names it.
     """
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -34,12 +35,18 @@ def unpack(path: str) -> str:
             for member in archive:
                 inside = not os.path.isabs(member.name) and ".." not in PurePath(member.name).parts
                 if not inside or not (member.isfile() or member.isdir()):
-                    raise ValueError(f"{path}: not unpacked, {member.name!r} in it is no file or folder of its own")
+                    raise ConfigurationError(
+                        f"{path}: not unpacked, {member.name!r} in it is no file or folder of its own"
+                    )
             archive.extractall(folder, **safe)
     except (tarfile.TarError, EOFError, OSError) as error:
         if getattr(error, "errno", None) == errno.ENOSPC:
-            raise ValueError(f"{path}: not unpacked, {folder} is on a full disk: set TMPDIR to another") from error
-        raise ValueError(f"{path}: not unpacked, it is no folder and no archive of tar's, or damaged") from error
+            raise ConfigurationError(
+                f"{path}: not unpacked, {folder} is on a full disk: set TMPDIR to another"
+            ) from error
+        raise ConfigurationError(
+            f"{path}: not unpacked, it is no folder and no archive of tar's, or damaged"
+        ) from error
     found = os.listdir(folder)
     only = os.path.join(folder, found[0]) if len(found) == 1 else folder
     return only if os.path.isdir(only) else folder
@@ -50,12 +57,12 @@ def load_archive_file(find, name: str) -> str:
     """The folder of a model, unpacked here if it is an archive, before fairseq does it.
 
     Raises:
-        ValueError: there is no such folder or archive, or as :func:`unpack`.
+        ConfigurationError: there is no such folder or archive, or as :func:`unpack`.
     """
     try:
         path = file_utils.cached_path(name, cache_dir=None)
     except OSError:
-        raise ValueError(f"{name}: there is no such folder or archive") from None
+        raise ConfigurationError(f"{name}: there is no such folder or archive") from None
     if os.path.isdir(path):
         return path
     written = os.stat(path)

@@ -29,6 +29,7 @@ import torch
 from fairseq.distributed import utils as distributed
 from omegaconf import OmegaConf
 
+from ...registry import ConfigurationError
 from ..replaced import replaces
 from .configuration import check_configuration, update_configuration
 from .damage import check_sums
@@ -147,7 +148,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it holds anything else, or is damaged; one sentence that names the file.
+        ConfigurationError: it holds anything else, or is damaged; one sentence that names the file.
     """
     path = file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", None)
     path = os.fspath(path) if isinstance(path, (str, os.PathLike)) else "what is loaded"
@@ -155,7 +156,9 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
     if os.path.isfile(path):
         check_sums(path)
         if _is_tar(path):
-            raise ValueError(f"{path}: not loaded, it is an archive of tar's, as torch wrote them before 0.1.10")
+            raise ConfigurationError(
+                f"{path}: not loaded, it is an archive of tar's, as torch wrote them before 0.1.10"
+            )
     try:
         with allowed(ALLOWED):
             content = torch.load(file, map_location=map_location, weights_only=True)
@@ -163,7 +166,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001 - of a damaged file: whatever its bytes happen to ask for
-        raise ValueError(f"{path}: {_reason(error)}") from None  # torch's own words advise to run what it holds
+        raise ConfigurationError(f"{path}: {_reason(error)}") from None  # torch's own words advise to run what it holds
 
 
 def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dict[str, Any]:
@@ -171,15 +174,15 @@ def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dic
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is none; one sentence that names the file.
+        ConfigurationError: it is none; one sentence that names the file.
     """
     state = load(file, map_location)
     path = file if isinstance(file, str) else getattr(file, "name", "the checkpoint")
     if not _is_checkpoint(state):
-        raise ValueError(f"{path} is not a checkpoint of fairseq 0.12")
+        raise ConfigurationError(f"{path} is not a checkpoint of fairseq 0.12")
     for name in state["model"]:
         if not name.isprintable():
-            raise ValueError(f"{path}: the parameter {name[:200]!a} has a name that cannot be printed")
+            raise ConfigurationError(f"{path}: the parameter {name[:200]!a} has a name that cannot be printed")
     check_configuration(path, state)
     update_configuration(path, state)
     return state

@@ -19,6 +19,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
 
+from ...registry import ConfigurationError
+
 logger = logging.getLogger(__name__)
 
 MOST = 100_000  # values of a configuration
@@ -35,27 +37,27 @@ def check_configuration(path: str, state: Mapping[str, Any]) -> None:
     (``w2v_args``), and so is what fairseq parses of a string.
 
     Raises:
-        ValueError: one sentence that names the file ``path`` and the option.
+        ConfigurationError: one sentence that names the file ``path`` and the option.
     """
     args, cfg = state.get("args"), state.get("cfg")
     if not isinstance(args, (argparse.Namespace, type(None))):
-        raise ValueError(f"{path} is not a checkpoint of fairseq 0.12: its args are {type(args).__name__}")
+        raise ConfigurationError(f"{path} is not a checkpoint of fairseq 0.12: its args are {type(args).__name__}")
     if not isinstance(cfg, (dict, type(None))):
-        raise ValueError(f"{path} is not a checkpoint of fairseq 0.12: its cfg is {type(cfg).__name__}")
+        raise ConfigurationError(f"{path} is not a checkpoint of fairseq 0.12: its cfg is {type(cfg).__name__}")
     mappings = []
     try:
         for part in (args, cfg):
             for count, (option, value) in enumerate(_values(part)):
                 if count > MOST:
-                    raise ValueError(f"{path}: a configuration of more than {MOST} values")
+                    raise ConfigurationError(f"{path}: a configuration of more than {MOST} values")
                 if not option.isprintable():
-                    raise ValueError(f"{path}: the option {option[:200]!a} has a name that cannot be printed")
+                    raise ConfigurationError(f"{path}: the option {option[:200]!a} has a name that cannot be printed")
                 if isinstance(value, (dict, argparse.Namespace)):
                     mappings.append(value)
                 else:
                     _check_value(f"{path}: option {option}", value)
     except RecursionError:
-        raise ValueError(f"{path}: a configuration that is nested too deeply") from None
+        raise ConfigurationError(f"{path}: a configuration that is nested too deeply") from None
     for mapping in mappings:
         _check_names(path, mapping, strict=mapping is args)
 
@@ -91,14 +93,14 @@ def _as_dict(part: Any) -> Any:
 
 def _check_value(place: str, value: Any) -> None:
     if type(value) not in (str, int, float, bool, type(None)):
-        raise ValueError(f"{place} is {type(value).__name__}, and a configuration holds plain values")
+        raise ConfigurationError(f"{place} is {type(value).__name__}, and a configuration holds plain values")
     if not isinstance(value, str):
         return
     origins[value] = place
     if INTERPOLATION.search(value):
-        raise ValueError(f"{place} is {value[:200]!r}: a checkpoint holds values, no interpolations")
+        raise ConfigurationError(f"{place} is {value[:200]!r}: a checkpoint holds values, no interpolations")
     if not place.endswith("log_file") and _is_special(value):
-        raise ValueError(f"{place} is {value[:200]!r}, which is no file, but a pipe or a device")
+        raise ConfigurationError(f"{place} is {value[:200]!r}, which is no file, but a pipe or a device")
 
 
 def _parsed(text: str) -> Iterator[Any]:
@@ -145,7 +147,7 @@ def _check_names(path: str, part: Any, strict: bool) -> None:
         if kind in TRAINING and not strict and re.fullmatch(r"[\w-]+", str(name)):
             continue
         if name is not None and not (isinstance(name, str) and name in known):
-            raise ValueError(
+            raise ConfigurationError(
                 f"{path} needs the {kind} {name!r}, which neither fairseq nor this package has: give the "
                 "--user-dir of the folder that has it"
             )

@@ -2,6 +2,8 @@
 
 import zipfile
 
+from ...registry import ConfigurationError
+
 
 def is_whole(path: str) -> bool:
     """Whether a checkpoint is complete and unchanged since it was written."""
@@ -18,7 +20,7 @@ def check_sums(path: str) -> None:
     """Refuse a file that has changed since it was written; one that is cut off is no archive, and torch refuses it.
 
     Raises:
-        ValueError: naming the file.
+        ConfigurationError: naming the file.
     """
     if zipfile.is_zipfile(path) and not is_whole(path):
-        raise ValueError(f"{path}: damaged, its content is not what was written")
+        raise ConfigurationError(f"{path}: damaged, its content is not what was written")

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Type
 
 from fairseq.data import FastaDataset
 
+from ...registry import ConfigurationError
 from ..replaced import replaces
 from .configuration import origins
 
@@ -40,7 +41,7 @@ def evaluate(text: Any) -> Any:
         return _value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError):
         pass
-    raise ValueError(
+    raise ConfigurationError(
         f"{origins.get(text, 'an option')} is {text[:200]!r}, which fairseq would run as Python: only literals and "
         "arithmetic with them are accepted there"
     )
@@ -88,5 +89,7 @@ if hasattr(FastaDataset, "_build_index"):  # fairseq's main branch has no such s
             ValueError: a shell would not take the name as it is.
         """
         if shlex.quote(path) != path:
-            raise ValueError(f"{path}.fasta: fairseq gives this name to a shell, which would not take it as it is")
+            raise ConfigurationError(
+                f"{path}.fasta: fairseq gives this name to a shell, which would not take it as it is"
+            )
         return index(self, path)

@@ -1,9 +1,11 @@
 """One training at a time writes to a folder: a second one would replace the checkpoints of the first.
 
-The lock belongs to the process that saves, and the kernel takes it away when that process ends, however it ends.
+The lock belongs to the process that saves, and the kernel takes it away when that process ends, however it ends.  The
+file goes with it, unless the process is killed.
 """
 
 import contextlib
+import functools
 import logging
 import os
 import socket
@@ -31,28 +33,43 @@ def lock(folder: str, trainer: Any) -> None:
     release()
     path = os.path.join(folder, NAME)
     try:
-        import fcntl  # which Windows has not
-
-        stream = open(path, "a+", encoding="utf-8", opener=open_no_link)  # noqa: SIM115
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            with stream:
-                stream.seek(0)
-                if isinstance(error, BlockingIOError):
-                    raise ConfigurationError(
-                        f"{folder}: another training writes there ({stream.read().strip()}): wait until it has ended, "
-                        "or give another --save-dir"
-                    ) from None
-                raise
-        stream.truncate(0)
-        stream.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
-        stream.flush()
+        held = locked(path)
+    except BlockingIOError as error:
+        raise ConfigurationError(
+            f"{folder}: another training writes there ({error}): wait until it has ended, or give another --save-dir"
+        ) from None
     except (ImportError, OSError) as error:
         logger.info(f"{path}: no lock ({error}); let no other training write there")
         return
-    held = stream
-    weakref.finalize(trainer, stream.close)
+    held.truncate(0)
+    held.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+    held.flush()
+    weakref.finalize(trainer, give_back, held, path)
+
+
+def locked(path: str) -> TextIO:
+    """Open and lock a file.
+
+    Raises:
+        BlockingIOError: another process has locked it; the error says what is written there.
+    """
+    import fcntl  # which Windows has not
+
+    while True:
+        stream = open(path, "a+", encoding="utf-8", opener=open_no_link)  # noqa: SIM115
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with stream:
+                stream.seek(0)
+                raise BlockingIOError(stream.read().strip()) from None
+        except OSError:
+            stream.close()
+            raise
+        with contextlib.suppress(FileNotFoundError):  # of a training that ended between the two lines above
+            if os.path.samestat(os.fstat(stream.fileno()), os.stat(path)):
+                return stream
+        stream.close()
 
 
 def open_no_link(path: str, flags: int) -> int:
@@ -60,14 +77,25 @@ def open_no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
-def release() -> None:
-    """Give the folder back; a process that was forked, such as one that loads data, does not keep it either."""
+def give_back(stream: TextIO, path: str) -> None:
+    """Remove a file that is locked, and unlock it."""
+    if not stream.closed:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        with contextlib.suppress(OSError):
+            stream.close()
+
+
+def release(forked: bool = False) -> None:
+    """Give the folder back; a process that was forked, such as one that loads data, only closes the file."""
     global held
-    if held is not None:
+    if held is not None and forked:
         with contextlib.suppress(OSError):
             held.close()
+    elif held is not None:
+        give_back(held, held.name)
     held = None
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=release)
+    os.register_at_fork(after_in_child=functools.partial(release, forked=True))

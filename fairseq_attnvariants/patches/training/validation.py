@@ -6,16 +6,18 @@ of which more is better keeps the worst checkpoint without ``--maximize-best-che
 """
 
 import contextlib
+import dataclasses
 import json
 from typing import Any, Dict, Iterator
 
 import torch
 from fairseq.data.data_utils import post_process
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
 from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationTask
 
-from ...registry import ConfigurationError
+from ...registry import ConfigurationError, nearest
 from ..replaced import replaces
 
 HIGHER = {"accuracy", "acc", "acc_and_f1", "bleu", "chrf", "f1", "mcc"}
@@ -62,6 +64,10 @@ def check_bleu(cfg: Any) -> None:
                 f"--{name.replace('_', '-')} {getattr(cfg, name)}: this is no JSON object; quote it twice, as in "
                 f"--{name.replace('_', '-')} '{example}', or by hydra 'task.{name}=\"{_escaped(example)}\"'"
             )
+    known_options = [field.name for field in dataclasses.fields(GenerationConfig)]
+    for option in json.loads(cfg.eval_bleu_args):
+        if option not in known_options:
+            raise ConfigurationError(f"--eval-bleu-args: no search has {option!r}{nearest(option, known_options)}")
     tokenizers = REGISTRIES["tokenizer"]["registry"]
     if cfg.eval_bleu_detok not in tokenizers:
         raise ConfigurationError(
