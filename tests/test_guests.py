@@ -8,15 +8,27 @@ import pytest
 import torch
 from conftest import Task, batch, build, outside, stepwise
 
-from fairseq_attnvariants import register_architecture, register_cell, register_history, register_score, register_window
+from fairseq_attnvariants import (
+    register_architecture,
+    register_cell,
+    register_history,
+    register_readout,
+    register_score,
+    register_window,
+)
 from fairseq_attnvariants.architectures.variants import default_criterion
 from fairseq_attnvariants.nn.attention import BilinearAttention
 from fairseq_attnvariants.nn.cells import Cell
 from fairseq_attnvariants.nn.histories import History
-from fairseq_attnvariants.nn.readout import Steps
+from fairseq_attnvariants.nn.readout import Prediction, Steps, TanhReadout
 from fairseq_attnvariants.nn.state import grouped
 from fairseq_attnvariants.nn.windows import Window
 from fairseq_attnvariants.registry import ConfigurationError
+from fairseq_attnvariants_cli.checks import Subject
+from fairseq_attnvariants_cli.checks.batches import attention
+from fairseq_attnvariants_cli.checks.demand import Broken
+from fairseq_attnvariants_cli.systems.gated import cell_gates
+from fairseq_attnvariants_cli.text.files import UserError
 
 EXTEND = Path(__file__).parent.parent / "examples" / "extend"
 GUESTS = "mixture_attention", "sru", "mixture_of_softmaxes"
@@ -168,6 +180,14 @@ def test_weights_that_do_not_add_up(guests, data, trained, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"links", "picture.svg"}
 
 
+def test_check_asks_for_what_is_declared(guests, monkeypatch):
+    subject = Subject("mixture_attention")
+    attention(subject)
+    monkeypatch.setattr(guests["mixture_attention"].Exponential, "adds_up", True)
+    with pytest.raises(Broken, match="sums of the weights of attention, and 1"):
+        attention(subject)
+
+
 def test_a_factor_leaves_weights_as_they_are(guests):
     normalizer = guests["mixture_attention"].Exponential()
     energies, hidden = torch.zeros(1, 1, 3), torch.tensor([[[False, False, True]]])
@@ -180,6 +200,13 @@ def test_gates_that_a_cell_shows(data, trained):
     )
     for place in ("forget forward", "reset backward", "forget before attention", "reset after attention"):
         assert f"{place} %" in done.stdout
+
+
+def test_a_gate_that_is_not_there():
+    with outside(EXTEND / "sru") as package:
+        package.SRU.shown = ("forgotten",)
+        with pytest.raises(UserError, match="the cell SRU shows 'forgotten', and has no module of this name"):
+            next(cell_gates("target", [{"after attention": package.SRU({"x": 3}, 4)}]))
 
 
 SEEN = []
@@ -261,6 +288,24 @@ def test_terms_of_attention(guests):
             plain(source, lengths, previous)
 
 
+def test_what_only_a_term_reads_gets_a_gradient(guests):
+    """Of zero, where the loss does not read the term: several processes wait for every gradient."""
+    with outside(EXTEND / "sru"):
+
+        @register_readout("telling")
+        class Telling(TanhReadout):
+            def __init__(self, widths, *parts, **more):
+                super().__init__(widths, *parts, **more)
+                self.told = torch.nn.Linear(widths.features, 2)
+
+            def predict(self, features, project, steps):
+                return Prediction(project(features), terms={"told": self.told(features)})
+
+        model = build("dl4mt", readout="telling").train()
+        model(*batch())[0].sum().backward()
+        assert not model.decoder.network.readout.told.weight.grad.any()
+
+
 def test_a_criterion_of_its_own(guests, data, trained, tmp_path):
     """The command line and hydra's file take it, unless they name another; one that is nowhere is refused at once."""
 
@@ -273,6 +318,8 @@ def test_a_criterion_of_its_own(guests, data, trained, tmp_path):
     assert criterion(trained("mixture_of_softmaxes", "--criterion", "cross_entropy")) == "cross_entropy"
     register_architecture("mixture_slow", base="mixture_of_softmaxes", init_std=0.05)
     assert default_criterion("mixture_slow") == "even_mixture"
+    with pytest.raises(ConfigurationError, match="architecture 'mixture_slower': criterion is the name of one, not 5"):
+        register_architecture("mixture_slower", base="mixture_of_softmaxes", criterion=5)
     (folder := tmp_path / "nowhere").mkdir()
     (folder / "__init__.py").write_text(
         "from fairseq_attnvariants import register_architecture\n"

@@ -27,7 +27,7 @@ def add_defaults(complete, cfg) -> None:
         settings = REGISTRIES["criterion"]["dataclass_registry"].get(name)
         known = {field.name for field in dataclasses.fields(settings)} if settings else ()
         with open_dict(cfg):
-            cfg.criterion = {"_name": name, **{option: given[option] for option in given if option in known}}
+            cfg.criterion = {**{option: given[option] for option in given if option in known}, "_name": name}
     complete(cfg)
 
 
