@@ -25,6 +25,10 @@ REFUSED = {
     "no object": (["--eval-bleu", "--eval-bleu-args", "4"], "--eval-bleu-args 4: this is no JSON object"),
     "no JSON of the tokenizer": (["--eval-bleu", "--eval-bleu-detok-args", "de"], "--eval-bleu-detok-args de: this is"),
     "no subwords": (["--eval-bleu", "--eval-bleu-remove-bpe=true"], "--eval-bleu-remove-bpe true: there are no such"),
+    "an option that no search has": (
+        ["--eval-bleu", "--eval-bleu-args", '{"baem": 4}'],
+        r"--eval-bleu-args: no search has 'baem' \(did you mean beam\?\)",
+    ),
     "another search": (["--eval-bleu", "--eval-bleu-args", '{"lenpen": "1"}'], "validation of valid ends in TypeError"),
     "no interval": (["--save-interval", "0"], "^--save-interval 0: an interval is 1 or above"),
     "no interval of validation": (["--validate-interval", "0"], "^--validate-interval 0: an interval is 1 or above"),
@@ -35,7 +39,7 @@ REFUSED = {
     ),
     "more tokens": (
         ["--max-tokens-valid", "3"],
-        r"valid.xx-yy has 4 symbols in its source, .* and --max-tokens \(in validation --max-tokens-valid\) is 3: make it",
+        r"valid.xx-yy has 4 symbols in its source, .* \(in validation --max-tokens-valid\) is 3: make it larger",
     ),
     "longer sentences": (
         ["--max-source-positions", "3"],

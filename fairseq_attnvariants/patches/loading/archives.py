@@ -25,7 +25,7 @@ def unpack(path: str) -> str:
     """The folder of an archive's files, or of the one folder in it that has them all; it is there until the end.
 
     Raises:
-        ConfigurationError: it is no archive, or has anything but files and folders of its own; one sentence that names it.
+        ConfigurationError: it is no archive, or has anything but files and folders of its own.
     """
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
