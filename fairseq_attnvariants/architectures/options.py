@@ -423,27 +423,15 @@ def custom_options(component: Type[Part]) -> Dict[str, Option]:
     return {name: option for name, option in component.own_options().items() if name not in flags}
 
 
-def type_of(name: str) -> Any:
-    """What an option is: a number, a text, a truth value, or one of some choices."""
+def mistaken(name: str, value: Any) -> str:
+    """The rest of a sentence that says what an option can be; nothing if it can be ``value``."""
     hint = get_type_hints(AttentionRNNConfig)[name]
     [kind] = {*(get_args(hint) or (hint,))} - {type(None)}
-    return kind
-
-
-def is_of_type(name: str, value: Any) -> bool:
-    """Whether an option can have a value."""
-    kind = type_of(name)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return str(value) in {str(choice.value) for choice in kind}
-    return kind is Any or type(value) in ((int, float) if kind is float else (kind,))
-
-
-def choices(name: str) -> str:
-    """The rest of a sentence that says what an option can be."""
-    kind = type_of(name)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return f": it is one of {', '.join(str(choice.value) for choice in kind)}"
-    return f": it is of {kind.__name__}"
+        names = [str(choice.value) for choice in kind]
+        return "" if str(value) in names else f": it is one of {', '.join(names)}"
+    fits = kind is Any or type(value) in ((int, float) if kind is float else (kind,))
+    return "" if fits else f": it is of {kind.__name__}"
 
 
 def part_options() -> List[str]:

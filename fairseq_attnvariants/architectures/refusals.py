@@ -27,7 +27,7 @@ from .derived import (
     layers_inside,
     two_levels,
 )
-from .options import AttentionRNNConfig, choices, described, flag, flags_of, is_of_type, least_depth, tied
+from .options import AttentionRNNConfig, described, flag, flags_of, least_depth, mistaken, tied
 from .part_args import part_arguments
 from .variants import VARIANTS
 
@@ -280,8 +280,8 @@ def check(o: AttentionRNNConfig) -> None:
         raise ConfigurationError("--search-dtype int8 is no longer there: use float32 or bfloat16 here")
     for field in dataclasses.fields(AttentionRNNConfig):
         value = getattr(o, field.name)
-        if value is not None and not is_of_type(field.name, value):
-            raise ConfigurationError(f"{flag(field.name)} cannot be {value!r}{choices(field.name)}")
+        if value is not None and (rest := mistaken(field.name, value)):
+            raise ConfigurationError(f"{flag(field.name)} cannot be {value!r}{rest}")
     for option, bound in described("bound").items():
         if getattr(o, option) is not None and not bound.holds(getattr(o, option)):
             raise ConfigurationError(f"{flag(option)} must {bound.text}, not {getattr(o, option)}")

@@ -19,8 +19,8 @@ from .options import (
     embedding_width,
     flag,
     hidden_width,
-    is_of_type,
     linear_width,
+    mistaken,
     relu_width,
 )
 from .part_args import merged_part_args, part_args_over
@@ -72,7 +72,7 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
             )
         if option not in known:
             raise ConfigurationError(f"architecture {name!r}: no option {option!r}{nearest(option, known)} to set")
-        if option != "part_args" and not (callable(delta[option]) or is_of_type(option, delta[option])):
+        if not callable(delta[option]) and mistaken(option, delta[option]):
             raise ConfigurationError(f"architecture {name!r}: {option!r} cannot be {delta[option]!r}, of another type")
     parts = {part for table in described("names").values() for part, kind in table.items() if custom_options(kind)}
     for part in merged_part_args(delta.get("part_args"), None):

@@ -120,14 +120,14 @@ def check_group_options(options: argparse.Namespace, source: bool) -> None:
 
 
 def word_groups(
-    options: argparse.Namespace, systems: Systems, reference: Sequence[str], source: Sequence[str], samples: int
+    options: argparse.Namespace, systems: Systems, reference: Sequence[str], source: Sequence[str]
 ) -> List[Groups]:
     """The groups of words that the options give files for: by frequency, by tag, and of the source by frequency.
 
     Raises:
         UserError: files cannot be read or do not go together.
     """
-    lowercase = getattr(options, "lowercase", False)
+    lowercase, samples = options.lowercase, options.bootstrap
     outputs = [split_lines(lines, lowercase) for _, lines in systems]
     gold = split_lines(reference, lowercase)
     found: List[Groups] = []
@@ -214,27 +214,21 @@ def sentence_groups(
 
 
 def find_groups(
-    options: argparse.Namespace,
-    systems: Systems,
-    references: References,
-    source: Optional[Sequence[str]],
-    sentences: bool,
-    samples: int,
+    options: argparse.Namespace, systems: Systems, references: References, source: Optional[Sequence[str]]
 ) -> List[Groups]:
-    """All groups that the options ask for: of words, of sentences by their source, and of ``sentences`` otherwise.
+    """All groups that the options ask for: of words, of sentences by their source, and of sentences otherwise.
 
     Raises:
         UserError: files cannot be read or do not go together.
     """
-    found = word_groups(options, systems, references[0], source or (), samples)
-    if source or sentences:
-        lowercase = getattr(options, "lowercase", False)
-        counts = [bleu_counts(lines, references, options.tokenize, lowercase) for _, lines in systems]
-        boundaries = options.boundaries or LENGTHS
+    found = word_groups(options, systems, references[0], source or ())
+    if source or options.sentence_groups:
+        counts = [bleu_counts(lines, references, options.tokenize, options.lowercase) for _, lines in systems]
+        boundaries, samples = options.boundaries or LENGTHS, options.bootstrap
         if source:
             lengths = [len(line.split()) for line in source]
             found.append(length_groups("source", lengths, boundaries, counts, samples))
-        if sentences:
+        if options.sentence_groups:
             found += sentence_groups(systems, references, boundaries, counts, samples)
     return found
 

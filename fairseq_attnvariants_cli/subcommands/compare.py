@@ -190,7 +190,7 @@ def run(options: argparse.Namespace) -> None:
         save = opened.enter_context(picture(options.plot, options.dark)) if options.plot else None
         texts = [[" ".join(translation.words) for translation in several] for several in translations]
         named, gold = list(zip(shown, texts, strict=True)), [" ".join(reference[k]) for k in numbers]
-        groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers], True, options.bootstrap)
+        groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers])
         parts = [bars_html(group, shown) for group in groups]
         if options.ngrams:
             parts.append(contrasts_html(contrasts(named, gold, options.ngrams)))
@@ -243,6 +243,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_name_option(parser)
     parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's, for BLEU (default: 13a)")
     add_group_options(parser, NGRAMS)
+    parser.set_defaults(sentence_groups=True, lowercase=False)
     parser.add_argument(
         "--bootstrap",
         metavar="N",

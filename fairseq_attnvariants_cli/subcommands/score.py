@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
         )
         if grouped:
             source = columns[-1] if options.source else None
-            groups = find_groups(options, systems, references, source, options.sentence_groups, options.bootstrap)
+            groups = find_groups(options, systems, references, source)
             write("groups", *group_table(groups, shown))
             if save:
                 save(draw_groups(groups, shown))
