@@ -8,6 +8,7 @@ from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tup
 import numpy as np
 
 from ..options import natural, positive
+from ..shown.pictures import add_dark_option
 from ..shown.tables import Cell, Row
 from ..text.alignments import read_links
 from ..text.files import UserError, read_lines
@@ -70,8 +71,11 @@ def measured(
     return Groups(by, measure, list(names), [int(size) for size in sizes], list(map(list, values)), intervals)
 
 
-def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0) -> None:
-    """Add what :func:`find_groups` reads beside the texts, and ``--ngrams``, which is None where it is not given."""
+def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0, samples: int = 0) -> None:
+    """Add what :func:`find_groups` reads beside the texts, and how n-grams and groups are shown.
+
+    ``ngrams`` and ``samples`` are the defaults; ``--ngrams`` is None where it is not given.
+    """
     parser.add_argument("--train-target", metavar="FILE", help="training text: words by their frequency in it")
     parser.add_argument("--reference-tags", metavar="FILE", help="a tag for each word of the reference: words by tag")
     parser.add_argument("--system-tags", metavar="FILE", action="append", help="and of each system, in their order")
@@ -94,6 +98,15 @@ def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0) -> None:
         type=natural,
         help=f"list N n-grams that one system has and another lacks (default: {ngrams})",
     )
+    parser.add_argument(
+        "--bootstrap",
+        metavar="N",
+        type=natural,
+        default=samples,
+        help="resamples for p and for intervals, such as 1000; 0 for none (default: %(default)s)",
+    )
+    parser.add_argument("--plot", metavar="FILE", help="draw the groups as .png, .svg or .pdf")
+    add_dark_option(parser)
 
 
 def check_group_options(options: argparse.Namespace, source: bool) -> None:

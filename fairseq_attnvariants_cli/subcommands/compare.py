@@ -11,12 +11,12 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from ..options import add_name_option, add_pieces_option, names, natural
+from ..options import add_name_option, add_pieces_option, names
 from ..scores.contrasts import contrasts
 from ..scores.groups import add_group_options, check_group_options, find_groups
 from ..scores.measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
 from ..shown.bars import bars_html, contrasts_html, draw_groups
-from ..shown.pictures import add_dark_option, check_drawn, picture
+from ..shown.pictures import check_drawn, picture
 from ..text.files import UserError, read_lines, write_whole
 from ..text.generated import best_in_words, is_generated, read_generated
 from ..text.pieces import join_tokens
@@ -242,15 +242,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_pieces_option(parser)
     add_name_option(parser)
     parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's, for BLEU (default: 13a)")
-    add_group_options(parser, NGRAMS)
+    add_group_options(parser, NGRAMS, BOOTSTRAP)
     parser.set_defaults(sentence_groups=True, lowercase=False)
-    parser.add_argument(
-        "--bootstrap",
-        metavar="N",
-        type=natural,
-        default=BOOTSTRAP,
-        help="resamples for p and for the groups' intervals (default: %(default)s; 0: none)",
-    )
     parser.add_argument("--output", metavar="FILE", required=True, help="where the page goes (-: standard output)")
-    parser.add_argument("--plot", metavar="FILE", help="draw the groups as .png, .svg or .pdf")
-    add_dark_option(parser)

@@ -3,12 +3,12 @@
 import argparse
 import contextlib
 
-from ..options import add_name_option, names, natural, positive
+from ..options import add_name_option, names, positive
 from ..scores.contrasts import Contrast, contrasts
 from ..scores.groups import add_group_options, check_group_options, find_groups, group_table
 from ..scores.measures import TOKENIZERS, metrics, scores, warn_of_tokenised, within_limits
 from ..shown.bars import draw_groups
-from ..shown.pictures import add_dark_option, check_drawn, picture
+from ..shown.pictures import check_drawn, picture
 from ..shown.tables import add_table_options, tables
 from ..text.files import UserError, read_parallel
 
@@ -91,9 +91,4 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chrf-beta", metavar="N", type=positive, default=2, help="weight of recall (default: %(default)s)"
     )
-    parser.add_argument(
-        "--bootstrap", metavar="N", type=natural, default=0, help="resamples, such as 1000 (default: none)"
-    )
     add_table_options(parser, "--table", "--group-table", "--ngram-table")
-    parser.add_argument("--plot", metavar="FILE", help="draw the groups as .png, .svg or .pdf")
-    add_dark_option(parser)
