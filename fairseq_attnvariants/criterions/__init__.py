@@ -1,13 +1,5 @@
 """Criterions: weighted loss terms and what they log."""
 
-from .costs import (
-    LabelSmoothedCrossEntropyWithBridging,
-    LabelSmoothedCrossEntropyWithCosts,
-    LabelSmoothedCrossEntropyWithFertility,
-)
+from .costs import LabelSmoothedCrossEntropyWithCosts
 
-__all__ = [
-    "LabelSmoothedCrossEntropyWithBridging",
-    "LabelSmoothedCrossEntropyWithCosts",
-    "LabelSmoothedCrossEntropyWithFertility",
-]
+__all__ = ["LabelSmoothedCrossEntropyWithCosts"]

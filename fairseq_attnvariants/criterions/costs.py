@@ -295,11 +295,5 @@ class DeprecatedName(LabelSmoothedCrossEntropyWithCosts):
         logger.warning(f"this name of the criterion is deprecated: use --criterion {NAME}, which does the same")
 
 
-@register_criterion("label_smoothed_cross_entropy_with_fertility", dataclass=CostsConfig)
-class LabelSmoothedCrossEntropyWithFertility(DeprecatedName):
-    """With CondDec's costs (Feng et al. 2016 §5)."""
-
-
-@register_criterion("label_smoothed_cross_entropy_with_bridging", dataclass=CostsConfig)
-class LabelSmoothedCrossEntropyWithBridging(DeprecatedName):
-    """With the direct bridge's embedding loss (Kuang et al. 2018 §2.3)."""
+for name in ("label_smoothed_cross_entropy_with_fertility", "label_smoothed_cross_entropy_with_bridging"):
+    register_criterion(name, dataclass=CostsConfig)(type(name, (DeprecatedName,), {}))
