@@ -32,6 +32,15 @@ penalty = at_least(0, float, MOST)
 SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # fairseq's defaults
 
 
+def add_number(
+    parser: argparse._ActionsContainer, option: str, help: str, default: Any = None, type: Any = natural, **more: Any
+) -> None:
+    """Add an option that is a number, natural unless ``type`` says otherwise; its help ends in its default."""
+    if default is not None and "default" not in help:
+        help += " (default: %(default)s)"
+    parser.add_argument(option, **{"metavar": "N", "help": help, "default": default, "type": type, **more})
+
+
 def add_system_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
     """Add what :func:`~.model.load` reads; ``several`` collects ``--path`` in a list, with a ``--name`` for each."""
     parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess, with the dictionaries")
@@ -72,8 +81,8 @@ def add_model_options(parser: argparse.ArgumentParser, several: bool = False, en
 
 def add_batch_options(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`~.model.limits` reads."""
-    parser.add_argument("--batch-size", metavar="N", type=positive, default=64, help="sentences (default: %(default)s)")
-    parser.add_argument("--max-tokens", metavar="N", type=positive, default=4000, help="tokens (default: %(default)s)")
+    add_number(parser, "--batch-size", "sentences", 64, type=positive)
+    add_number(parser, "--max-tokens", "tokens", 4000, type=positive)
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
@@ -87,19 +96,20 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Add what :func:`settle_search` completes, under fairseq's names."""
     add_beam_options(parser)
-    parser.add_argument("--lenpen", metavar="X", type=penalty, help="length penalty (default: 1)")
+    add_number(parser, "--lenpen", "length penalty (default: 1)", type=penalty, metavar="X")
 
 
 def add_beam_options(parser: argparse.ArgumentParser) -> None:
     """Add how wide a search is and when it ends."""
-    parser.add_argument("--beam", metavar="N", type=positive, help="width (default: 5)")
-    parser.add_argument(
+    add_number(parser, "--beam", "width (default: 5)", type=positive)
+    add_number(
+        parser,
         "--max-len-a",
-        metavar="A",
+        "a translation of a source of x tokens has up to Ax + B (default: 0; to characters 3, from subwords 12)",
         type=penalty,
-        help="a translation of a source of x tokens has up to Ax + B (default: 0; to characters 3, from subwords 12)",
+        metavar="A",
     )
-    parser.add_argument("--max-len-b", metavar="B", type=positive, help="see A (default: 200)")
+    add_number(parser, "--max-len-b", "see A (default: 200)", type=positive, metavar="B")
 
 
 def settle_search(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from ..options import natural, positive
+from ..options import add_number, positive
 from ..shown.pictures import add_dark_option
 from ..shown.tables import Cell, Row
 from ..text.alignments import read_links
@@ -85,26 +85,9 @@ def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0, samples:
         help="i-j pairs, source-reference, people's or a model's: source words by their frequency in --train-source",
     )
     parser.add_argument("--train-source", metavar="FILE", help="training text for --alignments")
-    parser.add_argument(
-        "--boundaries",
-        metavar="N",
-        type=positive,
-        nargs="+",
-        help="of the groups by length (default: 10 20 ..50)",
-    )
-    parser.add_argument(
-        "--ngrams",
-        metavar="N",
-        type=natural,
-        help=f"list N n-grams that one system has and another lacks (default: {ngrams})",
-    )
-    parser.add_argument(
-        "--bootstrap",
-        metavar="N",
-        type=natural,
-        default=samples,
-        help="resamples for p and for intervals, such as 1000; 0 for none (default: %(default)s)",
-    )
+    add_number(parser, "--boundaries", "of the groups by length (default: 10 20 ..50)", type=positive, nargs="+")
+    add_number(parser, "--ngrams", f"list N n-grams that one system has and another lacks (default: {ngrams})")
+    add_number(parser, "--bootstrap", "resamples for p and for intervals, such as 1000; 0 for none", samples)
     parser.add_argument("--plot", metavar="FILE", help="draw the groups as .png, .svg or .pdf")
     add_dark_option(parser)
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import List
 
-from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names
+from ..options import add_model_options, add_number, add_pieces_option, add_target_options, forced, length, names
 from ..shown.heatmaps import WIDTH, Panel, draw, panels
 from ..shown.pictures import add_dark_option, picture
 
@@ -37,8 +37,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_target_options(parser)
     add_pieces_option(parser)
     parser.add_argument("--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
-    parser.add_argument(
-        "--width", metavar="INCHES", type=length, default=WIDTH, help="heat maps beyond go below (default: %(default)s)"
-    )
+    add_number(parser, "--width", "heat maps beyond go below", WIDTH, type=length, metavar="INCHES")
     parser.add_argument("--scale-rows", action="store_true", help="scale each target word's weights to the largest")
     add_dark_option(parser)

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
-from ..options import add_model_options, add_pieces_option, add_target_options, forced, length, names, positive
+from ..options import (
+    add_model_options,
+    add_number,
+    add_pieces_option,
+    add_target_options,
+    forced,
+    length,
+    names,
+    positive,
+)
 from ..scores.seeds import estimate
 from ..shown.heatmaps import WIDTH, Panel, draw, visible
 from ..shown.pictures import add_dark_option, check_drawn, picture
@@ -177,13 +186,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--method", choices=METHODS, default="integrated-gradients", help="of attribution (default: %(default)s)"
     )
-    parser.add_argument(
-        "--steps", metavar="N", type=positive, help="gradients on the way from 0 to the embeddings (default: 32)"
-    )
+    add_number(parser, "--steps", "gradients on the way from 0 to the embeddings (default: 32)", type=positive)
     add_table_options(parser)
     parser.add_argument("--values", metavar="FILE", help="write attributions and attention, a JSON object a sentence")
     parser.add_argument("--html", metavar="FILE", help="write a page with the source's words shaded")
     parser.add_argument("--plot", metavar="FILE", help="draw the sentence of --line: .png, .svg or .pdf")
-    parser.add_argument("--width", metavar="INCHES", type=length, help=f"heat maps beyond go below (default: {WIDTH})")
+    add_number(parser, "--width", f"heat maps beyond go below (default: {WIDTH})", type=length, metavar="INCHES")
     parser.add_argument("--scale-rows", action="store_true", help="scale each target word's row to the largest")
     add_dark_option(parser)

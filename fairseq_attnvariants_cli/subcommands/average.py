@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..options import add_user_dir_option, positive
+from ..options import add_number, add_user_dir_option, positive
 from ..text.files import UserError, say, write_bytes
 
 
@@ -38,8 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", metavar="CHECKPOINT", nargs="*", help="the checkpoints to average")
     parser.add_argument("--folder", metavar="DIR", help="or where they are chosen from")
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--last", metavar="N", type=positive, help="the last N")
-    choice.add_argument("--best", metavar="N", type=positive, help="the best N by the run's --best-checkpoint-metric")
+    add_number(choice, "--last", "the last N", type=positive)
+    add_number(choice, "--best", "the best N by the run's --best-checkpoint-metric", type=positive)
     parser.add_argument("--by", choices=("epochs", "updates"), help="what --last counts (default: epochs)")
     parser.add_argument("--output", metavar="FILE", required=True, help="where the mean goes")
     add_user_dir_option(parser)

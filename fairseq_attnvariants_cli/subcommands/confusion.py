@@ -4,7 +4,7 @@ import argparse
 from collections import Counter
 from typing import Iterable, List, Tuple
 
-from ..options import natural
+from ..options import add_number
 from ..shown.tables import Row, add_table_options, tables
 from ..text.alignments import count_links
 from ..text.tagged import Aligned, add_aligned_options, read_aligned
@@ -46,11 +46,5 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_aligned_options(parser)
     for side in ("source", "target"):
         parser.add_argument(f"--{side}-tags", metavar="FILE", required=True, help=f"a tag for each {side} word")
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=natural,
-        default=0,
-        help="tags of each side, the most frequent first (default: all)",
-    )
+    add_number(parser, "--limit", "tags of each side, the most frequent first (default: all)", 0)
     add_table_options(parser)

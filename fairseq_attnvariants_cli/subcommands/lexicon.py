@@ -14,7 +14,7 @@ import tempfile
 from collections import Counter
 from typing import Dict, Iterator, List, Sequence, Set
 
-from ..options import positive
+from ..options import add_number, positive
 from ..text.alignments import Link, count_links, format_links, parse_links, read_links
 from ..text.files import UserError, read_parallel, say, write_whole
 from ..text.wordtable import Entry, write_lexicon
@@ -129,12 +129,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="source side of the training text, one sentence a line")
     parser.add_argument("target", metavar="TARGET", help="its target side")
     parser.add_argument("--output", metavar="TABLE", required=True, help="where the table goes (-: standard output)")
-    parser.add_argument(
+    add_number(
+        parser,
         "--candidates",
-        metavar="K",
+        "how many target words of each source word, for --shortlist (default: %(default)s, for replace-unk)",
+        1,
         type=positive,
-        default=1,
-        help="how many target words of each source word, for --shortlist (default: %(default)s, for replace-unk)",
+        metavar="K",
     )
     parser.add_argument("--alignments", metavar="FILE", help="alignments made elsewhere: i-j pairs, source-target")
     parser.add_argument("--save-alignments", metavar="FILE", help="keep the alignments that were counted")

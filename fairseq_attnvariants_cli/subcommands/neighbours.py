@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Sequence,
 
 import numpy as np
 
-from ..options import add_system_options, positive
+from ..options import add_number, add_system_options, positive
 from ..shown.tables import add_table_options, tables
 from ..text.files import UserError
 from ..text.wordtable import read_lexicon
@@ -111,9 +111,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_system_options(parser, ensemble=False)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")
-    which.add_argument("--count", metavar="N", type=positive, default=10, help="or how many (default: %(default)s)")
-    parser.add_argument(
-        "--top", metavar="K", type=positive, default=1, help="target words for each (default: %(default)s)"
-    )
+    add_number(which, "--count", "or how many", 10, type=positive)
+    add_number(parser, "--top", "target words for each", 1, type=positive, metavar="K")
     parser.add_argument("--lexicon", metavar="TABLE", help="table made by lexicon, to stand beside them")
     add_table_options(parser)

@@ -9,11 +9,11 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from ..options import (
     SEARCH,
     add_batch_options,
+    add_number,
     add_pieces_option,
     add_search_options,
     add_user_dir_option,
     amount,
-    natural,
     settle_search,
 )
 from ..scores.measures import TOKENIZERS
@@ -260,17 +260,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--less-is-better", metavar="NAME", nargs="+", default=[], help="of which measures, for the verdict; TER is one"
     )
     parser.add_argument("--baseline", metavar="SYSTEM", help="the system to compare with, by its name in the table")
-    parser.add_argument(
-        "--margin", metavar="X", type=amount, help="differences within ±X are not relevant, for the verdict"
-    )
+    add_number(parser, "--margin", "differences within ±X are not relevant, for the verdict", type=amount, metavar="X")
     add_table_options(parser)
-    parser.add_argument(
-        "--digits",
-        metavar="N",
-        type=natural,
-        default=2,
-        help="after the point, of measures, in what is printed, .md and .tex (default: 2)",
-    )
+    add_number(parser, "--digits", "after the point, of measures, in what is printed, .md and .tex (default: 2)", 2)
     parser.add_argument(
         "--seed-table", metavar="FILE", help="write the scores of every seed, too, in one of the same formats"
     )

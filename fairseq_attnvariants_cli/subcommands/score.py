@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 
-from ..options import add_name_option, names, positive
+from ..options import add_name_option, add_number, names, positive
 from ..scores.contrasts import Contrast, contrasts
 from ..scores.groups import add_group_options, check_group_options, find_groups, group_table
 from ..scores.measures import TOKENIZERS, metrics, scores, warn_of_tokenised, within_limits
@@ -88,7 +88,5 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="sacrebleu's tokeniser: 13a (default), none for text that is tokenised, intl, zh, char, ...",
     )
     parser.add_argument("--lowercase", action="store_true", help="case-insensitive (TER always is)")
-    parser.add_argument(
-        "--chrf-beta", metavar="N", type=positive, default=2, help="weight of recall (default: %(default)s)"
-    )
+    add_number(parser, "--chrf-beta", "weight of recall", 2, type=positive)
     add_table_options(parser, "--table", "--group-table", "--ngram-table")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Sequence
 
 import numpy as np
 
-from ..options import add_model_options, add_target_options, amount, forced, natural
+from ..options import add_model_options, add_number, add_target_options, amount, forced
 from ..shown.tables import add_table_options, tables
 from ..text.files import UserError
 from ..text.pieces import SPACE
@@ -114,25 +114,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """
     add_model_options(parser)
     add_target_options(parser)
-    parser.add_argument(
-        "--threshold",
-        metavar="X",
-        type=amount,
-        default=0.5,
-        help="a character counts if it gets a weight over X (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--characters",
-        metavar="N",
-        type=natural,
-        default=3,
-        help="a word is similar if more than N characters count (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--words",
-        metavar="N",
-        type=natural,
-        default=0,
-        help="list N similar words, those with the most such characters first, each with its translation",
+    add_number(parser, "--threshold", "a character counts if it gets a weight over X", 0.5, type=amount, metavar="X")
+    add_number(parser, "--characters", "a word is similar if more than N characters count", 3)
+    add_number(
+        parser, "--words", "list N similar words, those with the most such characters first, each with its translation"
     )
     add_table_options(parser, "--table", "--word-table")

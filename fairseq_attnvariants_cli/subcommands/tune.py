@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence
 
 from sacrebleu.metrics import BLEU
 
-from ..options import add_beam_options, add_model_options, add_pieces_option, penalty, settle_search
+from ..options import add_beam_options, add_model_options, add_number, add_pieces_option, penalty, settle_search
 from ..scores.measures import TOKENIZERS, bleu_metric, check_tokenised
 from ..shown.tables import add_table_options, tables
 from ..text.files import UserError, say
@@ -119,7 +119,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(gen_subset="valid")
     for flag, values in (("--lenpen", LENGTH_PENALTIES), ("--coverage-penalty", COVERAGE_PENALTIES)):
         shown = " ".join(f"{value:g}" for value in values)
-        parser.add_argument(flag, metavar="X", type=penalty, nargs="+", default=values, help=f"(default: {shown})")
+        add_number(parser, flag, f"(default: {shown})", values, type=penalty, metavar="X", nargs="+")
     add_beam_options(parser)
     parser.add_argument(
         "--tokenize", choices=TOKENIZERS, default="none", help="sacrebleu's (default: %(default)s, for tokenised text)"
