@@ -5,7 +5,7 @@ import math
 import os
 from typing import Any, Callable, List, Sequence
 
-from .text.files import UserError
+from .text.files import UserError, say
 from .text.pieces import STYLES
 
 
@@ -39,6 +39,20 @@ def add_number(
     if default is not None and "default" not in help:
         help += " (default: %(default)s)"
     parser.add_argument(option, **{"metavar": "N", "help": help, "default": default, "type": type, **more})
+
+
+class FormerName(argparse.Action):
+    """The name that an option had in an earlier version: help does not show it, and a warning says the new one."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, option: argparse.Action):
+        super().__init__(option_strings, option.dest, option.nargs, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        self.type, self.option = option.type, option
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        """Do as the option does."""
+        new = self.option.option_strings[0]
+        say(f"{option_string} is deprecated and will go away: use {new}, which does the same")
+        self.option(parser, namespace, values, new)
 
 
 def add_system_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
@@ -148,8 +162,9 @@ def add_pieces_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_name_option(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`names` reads; ``--title`` is what ``attention`` once called it."""
-    parser.add_argument("--name", "--title", metavar="TEXT", action="append", help="of each system (default: its path)")
+    """Add what :func:`names` reads."""
+    name = parser.add_argument("--name", metavar="TEXT", action="append", help="of each system (default: its path)")
+    parser.add_argument("--title", action=FormerName, option=name)
 
 
 def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:

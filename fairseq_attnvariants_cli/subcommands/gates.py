@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from ..options import add_model_options, add_number, add_pieces_option, add_target_options, forced
+from ..options import FormerName, add_model_options, add_number, add_pieces_option, add_target_options, forced
 from ..shown.pictures import add_dark_option, check_drawn, finish, font_families, picture
 from ..shown.tables import Row, add_table_options, tables
 from ..text.files import UserError, write_whole
@@ -168,6 +168,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--limit", "words or tags in a table, 0 for all", 20)
     add_table_options(parser, *(f"--{side}-table" for side in SIDES))
     parser.add_argument("--values", metavar="FILE", help="write each word's gates, a JSON object for each sentence")
-    parser.add_argument("--plot", metavar="FILE", help="draw the gates of one sentence as .png, .svg or .pdf")
+    plot = parser.add_argument("--plot", metavar="FILE", help="draw the gates of one sentence as .png, .svg or .pdf")
+    parser.add_argument("--picture", action=FormerName, option=plot)
     add_dark_option(parser)
     parser.add_argument("--line", metavar="N", type=int, help="of the picture, from 1 (default: 1)")
