@@ -1,7 +1,8 @@
 # make install   an environment in .venv with everything in it
 # make demo      two systems on real text: seven minutes on two idle cores, and six to compare (LANGUAGE=de, cs, fr or zh)
 # make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
-# make test      the tests
+# make quick     the quick tests: a minute on one core
+# make test      all tests
 # make test-gpu  those that need a GPU
 # make check     lint, format and types
 # make docs      the site, in site/
@@ -12,9 +13,10 @@ TORCH ?= torch==2.13.0
 FAIRSEQ ?= fairseq==0.12.2
 # not ?=, because gettext has an environment variable of this name
 LANGUAGE = de
+QUICK = not slow and not commands and not docs and not hostile
 PIP = .venv/bin/python -m pip install -q
 
-.PHONY: install demo demo-char test test-gpu check docs clean
+.PHONY: install demo demo-char quick test test-gpu check docs clean
 
 install: .venv/.installed
 
@@ -40,6 +42,9 @@ demo-char: .venv/.demo
 .venv/.demo: .venv/.installed
 	$(PIP) -e ".[demo]"
 	@touch $@
+
+quick: install
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m "$(QUICK)"
 
 # two processes of one thread each: more threads than cores wait for one another; who is done first takes of the other's
 test: install

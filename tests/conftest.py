@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import sys
 import warnings
 from functools import cache
@@ -29,6 +30,11 @@ from fairseq_attnvariants.architectures.variants import VARIANTS, fill, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import attention, cells, histories, readout, windows
 from fairseq_attnvariants_cli.checks import Subject
+
+MARKERS = {"slow", "commands", "docs", "hostile"}  # `make quick` runs what has none of them
+STARTS = {"corpus.command", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"}
+quick = False  # whether the test that runs has none of them
+sys.addaudithook(lambda event, _: quick and event in STARTS and pytest.fail(f"{event}: mark this test `commands`"))
 
 # the same examples every time, however slow the machine
 hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None)
@@ -175,12 +181,14 @@ def subject(name, options=()):
 
 
 @pytest.fixture(autouse=True)
-def fairseq_logs():
-    """As before, where a test ran a subcommand, which quiets fairseq in its process."""
-    logger = logging.getLogger("fairseq")
-    level = logger.level
+def process():
+    """As before, where a test ran a subcommand, which quiets fairseq in its process and sets what signals do."""
+    logger, signals = logging.getLogger("fairseq"), (signal.SIGTERM, signal.SIGHUP)
+    level, handlers = logger.level, [signal.getsignal(number) for number in signals]
     yield
     logger.setLevel(level)
+    for number, handler in zip(signals, handlers):
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
@@ -266,6 +274,22 @@ def gated(runs):
     arguments = corpus.train_arguments(runs.data, runs.text / "gated", "--max-update", "5", arch="adaptive_both")
     corpus.run("fairseq-train", *arguments, "--bridge-source", "--bridge-direct", "hard", "--init-std", "0.3")
     return runs.text / "gated" / "checkpoint_last.pt"
+
+
+def pytest_itemcollected(item):
+    """Tests on trained models are marked, whichever of them trains."""
+    if {"binarised", "warm"} & {*item.fixturenames}:
+        item.add_marker("commands")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    global quick
+    quick = not MARKERS & {mark.name for mark in item.iter_markers()}
+    try:
+        return (yield)
+    finally:
+        quick = False
 
 
 def pytest_addoption(parser):

@@ -46,7 +46,8 @@ SHORT = {
 @cache
 def warm():
     """A folder of fairseq's commands, and this package's, that start at once."""
-    folder = tempfile.TemporaryDirectory()
+    # the path of a socket has at most 107 bytes, whatever TMPDIR says
+    folder = tempfile.TemporaryDirectory(dir=None if len(os.fsencode(tempfile.gettempdir())) < 80 else "/tmp")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **MALLOC}
     process = subprocess.Popen([sys.executable, Path(__file__).with_name("warm.py"), folder.name], env=environment)
     atexit.register(folder.cleanup)
@@ -113,6 +114,7 @@ def train_arguments(data, save_dir, *more, arch="rnnsearch"):
 
 def train_here(*arguments):
     """``fairseq-train`` in this process, which spares importing torch."""
+    sys.audit("corpus.command")
     composing.remember()
     arguments = options.parse_args_and_arch(options.get_training_parser(), [*map(str, arguments)])
     train.main(convert_namespace_to_omegaconf(arguments))
@@ -120,4 +122,5 @@ def train_here(*arguments):
 
 def preprocess_here(*arguments):
     """``fairseq-preprocess`` in this process."""
+    sys.audit("corpus.command")
     fairseq_preprocess.main(options.get_preprocessing_parser().parse_args([*map(str, arguments)]))

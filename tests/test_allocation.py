@@ -9,6 +9,8 @@ import pytest
 
 from fairseq_attnvariants.models import allocation
 
+pytestmark = pytest.mark.commands
+
 COUNT = """
 import resource, sys, torch
 from fairseq_attnvariants.models.allocation import keep_memory

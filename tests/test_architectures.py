@@ -70,6 +70,7 @@ def trained(data, tmp_path_factory):
     return checkpoints
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("arch,optimizer", zip(FAMILIES, OPTIMIZERS, strict=True))
 def test_an_interruption_changes_nothing(arch, optimizer, data, tmp_path):
     """Stopped in the middle of an epoch and started again, training ends in the same bits."""
@@ -137,6 +138,7 @@ def systems(trained, data):
     return cache(lambda arch: Systems(trained(arch)[:1], data))
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("arch", ALL)
 class TestSearch:
     """Every kind of search finds what it is asked for, with the model's own scores."""
@@ -192,6 +194,7 @@ class TestSearch:
             close(reference["attention"][: len(scores)], attention.t())
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("arch", ALL)
 def test_ensemble(arch, trained, data):
     """Scores are of the models' mean, whatever their order."""

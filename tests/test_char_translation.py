@@ -358,6 +358,7 @@ def trained(data, tmp_path_factory):
     return folder, train(data, folder, "--max-epoch", "1"), train(data, folder, "--max-epoch", "2")
 
 
+@pytest.mark.commands
 class TestSubwords:
     """Subwords in, characters out, by stock commands."""
 
@@ -421,6 +422,7 @@ class TestSubwords:
         assert (generator.max_len_a, generator.max_len_b) == (12, 200)
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("arch", ["char2char", "character"])
 def test_other_architectures_on_characters(arch, data, tmp_path):
     """They train, and alignments count a source's symbols: its characters, a space and EOS."""
@@ -433,6 +435,7 @@ def test_other_architectures_on_characters(arch, data, tmp_path):
         assert all(int(link.split("-")[0]) < symbols for link in line.split())
 
 
+@pytest.mark.commands
 class TestCommands:
     def test_workers_change_nothing(self, data, tmp_path):
         alone = preprocess(tmp_path, "--workers", "1")

@@ -283,6 +283,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda function: function.__name__)
 def test_what_is_broken_is_found(mutation, monkeypatch):
     architecture, *names = MUTATIONS[mutation]
@@ -299,6 +300,7 @@ def test_every_demand_is_broken_by_something():
     assert found | {demand for demand, *_ in FAULTS.values()} == set(DEMANDS)
 
 
+@pytest.mark.slow
 def test_the_stock_lstm_shifts_attention_under_padding(capsys):
     assert main(["check", "--arch", "lstm", "--json"]) == 1
     found = {row["name"]: row for row in json.loads(capsys.readouterr().out)["demands"]}
@@ -320,6 +322,7 @@ def test_a_shift_by_something_else_is_not_said_to_be_the_paddings(monkeypatch):
         assert not (finding := DEMANDS[name](broken)).holds and "shifted" not in finding.found
 
 
+@pytest.mark.slow
 def test_the_stock_transformer_has_no_part_in_some(capsys):
     assert main(["check", "--arch", "transformer", "--encoder-layers", "2", "--decoder-layers", "2"]) == 0
     printed = capsys.readouterr().out
@@ -327,6 +330,7 @@ def test_the_stock_transformer_has_no_part_in_some(capsys):
     assert printed.count("\nnot applicable  ") == 4 and "self-attention" in printed
 
 
+@pytest.mark.slow
 def test_sizes_are_named_and_the_users_win(capsys):
     arguments = ["check", "--arch", "rnnsearch", "--decoder-hidden-size", "12", "--demand", "attention"]
     assert main(arguments) == 0
@@ -335,6 +339,7 @@ def test_sizes_are_named_and_the_users_win(capsys):
     assert "--encoder-hidden-size 6" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments,message",
     [
@@ -396,6 +401,7 @@ register_architecture("mine", base="rnnsearch", attention_history="mine")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "init,term,message",
     [
@@ -451,6 +457,7 @@ def test_help_lists_the_demands(capsys):
     assert f"of {', '.join(DEMANDS)} (default" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [True, False])
 def test_a_training_that_fails_leaves_nothing(there, mine, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -476,6 +483,7 @@ register_architecture("mine", base="rnnsearch", OPTION="mine")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind,base,option,method",
     [
@@ -574,6 +582,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base,method,returned,message", WRONG)
 def test_a_part_that_returns_something_else_is_told_what_is_wanted(base, method, returned, message, mine, capsys):
     text = OWN

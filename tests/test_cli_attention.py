@@ -82,6 +82,7 @@ def test_a_row_of_zeros_is_not_scaled():
     assert image.get_array().tolist() == [[0, 0, 0], [0, 0.5, 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words, width", [(30, 10), (60, 10), (150, 17)])
 def test_a_long_sentence_fits_or_stays_readable(words, width):
     """Lines have at least 6 points."""
@@ -100,12 +101,14 @@ def test_pictures_are_light_or_dark(tmp_path, dark):
     assert np.median(pixels) == (0 if dark else 1) and pixels.min() < 0.2 and pixels.max() > 0.8
 
 
+@pytest.mark.commands
 def test_glyphs_that_no_font_has_are_told():
     assert font_families("abc äö \u2581")[0] == "DejaVu Sans"
     with pytest.raises(UserError, match=r"no installed font has .* \(U\+0378\), .* \(U\+0379\): install one"):
         font_families("a\u0378\u0379")
 
 
+@pytest.mark.commands
 def test_a_font_for_another_script_is_found():
     try:
         assert "DejaVu Sans" not in font_families("\u4e2d\u6587")
@@ -130,7 +133,7 @@ def words(tmp_path):
 
 def test_two_models_on_the_reference(runs, tmp_path):
     text = ["--source", runs.text / "test.xx", "--reference", runs.text / "test.yy", "--line", "4"]
-    more = ["--path", runs.lstm / "checkpoint_last.pt", "--title", "first", "--title", "stock & lstm"]
+    more = ["--path", runs.lstm / "checkpoint_last.pt", "--name", "first", "--name", "stock & lstm"]
     assert main(arguments(runs, tmp_path, *text, *more)) == 0
     found = words(tmp_path)
     for word in ("zebra", "yak"):  # unknown words as they stand in the text
@@ -142,7 +145,7 @@ def test_attention_via_attention_on_characters(runs, characters, tmp_path):
     """Every space, also the one before EOS, and unknown characters as they stand in the text."""
     (tmp_path / "source").write_text("ant bee\ncat zero\n")
     (tmp_path / "reference").write_text("eeb\nx y\n")
-    text = ["--source", tmp_path / "source", "--reference", tmp_path / "reference", "--line", "2", "--title", "ava"]
+    text = ["--source", tmp_path / "source", "--reference", tmp_path / "reference", "--line", "2", "--name", "ava"]
     line = [characters.data, "--path", characters.ava, *text, "--output", tmp_path / "picture.svg", "--cpu"]
     assert main(["attention", *map(str, line)]) == 0
     target = ["x", "\u2423", "y", "&lt;/s&gt;"]
@@ -174,7 +177,7 @@ def test_a_source_alone_is_translated(runs, tmp_path, capfd):
         (["--line", "0"], "split 'test' has lines 1 to 12, and no line 0"),
         (["--output", "picture.gif"], "must end in .png, .svg or .pdf"),
         (["--output", "no/picture.svg"], "no/picture.svg cannot be written"),
-        (["--title", "a", "--title", "b"], "2 --name for 1 systems"),
+        (["--name", "a", "--name", "b"], "2 --name for 1 systems"),
         (["--reference", "x", "--generate"], "give --reference or --generate, not both"),
         (["--source", "nowhere"], "nowhere cannot be read"),
     ],

@@ -83,6 +83,7 @@ def data_for(name):
     return sample((4, 4, 4)) if name == "lstm" else sample(left=name != "transformer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OURS + STOCK)
 def test_input_times_gradient_is_what_a_longer_embedding_changes(name):
     """Finite differences: d log p / d s of an embedding times s, at s = 1."""
@@ -112,6 +113,7 @@ def test_integrated_gradients_are_complete(name, steps, share):
     assert gap.abs().mean() < share * difference[real].abs().mean() and difference[real].abs().max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnnsearch", "recatt", "ava", "transformer"])
 def test_padding_gets_nothing_and_a_batch_changes_nothing(name):
     network, lengths, targets = model(name), (5, 3, 1), (4, 6, 2)

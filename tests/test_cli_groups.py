@@ -228,6 +228,7 @@ def test_bars_in_a_page_are_escaped_and_in_proportion():
     assert "&lt;a&gt;" in contrasts_html([row])
 
 
+@pytest.mark.slow
 def test_compare_shows_them_and_draws_them(here):
     pytest.importorskip("matplotlib")
     texts = ["compare", "one", "two", "--source", "source", "--reference", "reference", "--bootstrap", "20"]

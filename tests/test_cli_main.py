@@ -76,12 +76,14 @@ def test_every_subcommand_is_tried():
     assert {*ON_TEXT, *ON_MODELS} == set(SUBCOMMANDS)
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("subcommand", ON_TEXT)
 def test_subcommands_on_text_need_neither_fairseq_nor_torch(texts, subcommand):
     found = run(ON_TEXT[subcommand], texts, without=["fairseq", "torch"])
     assert (found.returncode, found.stderr.count("Traceback")) == (0, 0) and found.stdout, found.stderr
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("line", ["--help", *FOLDERS, *(f"{subcommand} --help" for subcommand in SUBCOMMANDS)])
 def test_help_imports_nothing_heavy(line):
     """What makes an answer last seconds."""
@@ -114,6 +116,26 @@ def test_examples_can_be_copied(subcommand, capsys, monkeypatch):
             assert words[:2] == ["fairseq-attnvariants", subcommand] and parser(words[1:]).parse_args(words[1:])
 
 
+@pytest.mark.parametrize(
+    "line, former, new",
+    [
+        ("gates data --path x.pt", "--picture", "--plot"),
+        ("attention data --path x.pt --output x.png", "--title", "--name"),
+        ("score x --reference y", "--title", "--name"),
+    ],
+)
+def test_the_former_name_of_an_option_does_the_same_and_says_the_new_one(capsys, line, former, new):
+    command = parser(line.split())
+    given = [command.parse_args([*line.split(), f"{option}=z.png"]) for option in (former, new)]
+    warning = f"{former} is deprecated and will go away: use {new}, which does the same\n"
+    assert given[0] == given[1] != command.parse_args(line.split()) and capsys.readouterr().err == warning
+    with pytest.raises(SystemExit):
+        main([line.split()[0], "--help"])
+    found = capsys.readouterr().out
+    assert new in found and former not in found
+
+
+@pytest.mark.commands
 @pytest.mark.parametrize("subcommand", ON_MODELS)
 def test_a_missing_fairseq_is_one_line(tmp_path, subcommand):
     line = f"{subcommand} data --path x.pt" + (" --output p.png" if subcommand == "attention" else "")
@@ -158,6 +180,7 @@ def test_the_version_is_that_of_the_package(capsys):
     assert capsys.readouterr().out == f"fairseq-attnvariants {fairseq_attnvariants.__version__}\n"
 
 
+@pytest.mark.commands
 def test_env_tells_what_a_bug_report_needs(capsys):
     assert main(["env"]) == 0
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
@@ -168,6 +191,7 @@ def test_env_tells_what_a_bug_report_needs(capsys):
     assert told["start-up"].startswith("file") and f"{os.cpu_count()} cores" in told["processor"]
 
 
+@pytest.mark.commands
 def test_the_module_is_the_command(texts):
     command = [sys.executable, "-m", "fairseq_attnvariants_cli", *ON_TEXT["links"].split()]
     environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent)}
@@ -256,6 +280,7 @@ def test_options_of_a_picture_that_is_not_drawn(here, capfd, line):
     assert "is of the picture that --plot names: give that, too" in capfd.readouterr().err
 
 
+@pytest.mark.commands
 def test_a_closed_standard_error_takes_nothing_else_along(here):
     """What goes there is lost, and the rest is as it would be."""
     line = f"{sys.executable} -m fairseq_attnvariants_cli {ON_TEXT['lexicon']}"

@@ -36,7 +36,7 @@ def searched(arguments):
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory):
+def sweep(warm, tmp_path_factory):
     """Two architectures with two seeds each, as a sweep trains them."""
     folder = tmp_path_factory.mktemp("sweep")
     write_corpus(folder)

@@ -12,6 +12,8 @@ from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants_cli.main import package_dir
 
+pytestmark = pytest.mark.commands
+
 SMOOTHED = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
 
 

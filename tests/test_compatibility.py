@@ -13,6 +13,8 @@ from fairseq import checkpoint_utils
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models.renamed import renamed
 
+pytestmark = pytest.mark.commands
+
 ARCHIVES = {"0.1.0": (old.ARCHIVE, old.COMPOSITIONS), "0.3.0": (make_0_3_0.ARCHIVE, make_0_3_0.COMPOSITIONS)}
 
 

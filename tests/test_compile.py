@@ -11,6 +11,11 @@ from torch import nn
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.registry import ConfigurationError
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(torch.compiler, "is_compiling"), reason="--compile needs torch 2.3"),
+]
+
 KERNELS = {"rnnsearch", "ava", "local"}  # of these C++ is made, too, which takes long; of the others graphs alone
 
 

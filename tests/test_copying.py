@@ -180,6 +180,7 @@ def named(tmp_path_factory):
     return folder
 
 
+@pytest.mark.commands
 def test_words_of_an_open_vocabulary(named):
     """Dictionaries that differ, an ensemble, and UNKs that name the word that was copied."""
     text = (named / "bin" / "dict.xx.txt").read_text(), (named / "bin" / "dict.yy.txt").read_text()

@@ -37,6 +37,7 @@ def penalty(attention, tokens):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
 def test_a_score_is_probabilities_and_the_penalty(name, sample):
     """Of every hypothesis of a beam: with forced decoding, and its own attention."""

@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
 
 import demo  # noqa: E402
 
+pytestmark = pytest.mark.docs
+
 
 def test_the_best_hypothesis_is_read_as_it_is_printed(tmp_path):
     lines = "S-1\tb\nH-1\t-1\ty\nS-0\ta\u00a0b\nH-0\t-1\tx\u00a0y\nH-0\t-2\tworse\n"

@@ -12,6 +12,8 @@ import corpus
 import pytest
 import yaml
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^\n]+ -->\n)?^```(?P<language>bash|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL

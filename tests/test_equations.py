@@ -97,7 +97,9 @@ CASES = [(name, {}) for name in VARIANTS] + [
 ]
 
 
-@pytest.mark.parametrize("left", [True, False], ids=["left-padded", "right-padded"])
+@pytest.mark.parametrize(
+    "left", [pytest.param(True, id="left-padded"), pytest.param(False, id="right-padded", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name,options", CASES, ids=lambda value: value if isinstance(value, str) else "+".join(value))
 def test_equals_the_reference(name, options, left):
     model = build(name, scale=0.7, **options).double().eval()

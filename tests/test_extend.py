@@ -19,6 +19,8 @@ from fairseq_attnvariants.nn.readout import Steps
 from fairseq_attnvariants.nn.state import Encoded, Memory
 from fairseq_attnvariants.registry import ConfigurationError
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parent.parent
 EXTEND = ROOT / "examples" / "extend"
 COSINE, HARD, SHARP = EXTEND / "cosine_decay", EXTEND / "hard_attention", EXTEND / "sharp_attention"

@@ -16,6 +16,8 @@ from fairseq_attnvariants.nn.histories import CoverageHistory
 from fairseq_attnvariants.nn.readout import MaxoutReadout
 from fairseq_attnvariants.registry import Widths
 
+pytestmark = pytest.mark.skipif(not deferred.AVAILABLE, reason="gradients are deferred with torch 2.4 and later")
+
 ALL = [*VARIANTS, *COMPOSED]
 
 
@@ -32,6 +34,7 @@ def plainly(monkeypatch):
     monkeypatch.setattr(attention, "kept_small", additive_energies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many, block", [(2, 1), (32, 2**18)])
 @pytest.mark.parametrize("name", ALL)
 def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
@@ -57,6 +60,7 @@ def curvature(model, recompute=0):
     return first, torch.autograd.grad(sum(grad.sum() for grad in first), parameters, materialize_grads=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "coverage", "gnmt", "ava", "adaptive_both"])
 def test_second_derivatives(name, training, monkeypatch):
@@ -158,6 +162,7 @@ def test_gradients_in_bfloat16_lose_nothing_over_many_steps():
     torch.testing.assert_close(grad, torch.full((8, 8), 2.0 * steps), rtol=0.01, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_recomputed_steps_are_the_same(name):
     """Outputs and gradients, with another number of steps in each chunk, and with dropout."""
@@ -179,6 +184,7 @@ def test_recomputed_steps_drop_out_the_same():
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_recomputed_steps_have_the_masks_of_their_sentence(compiled, monkeypatch):
     """Pieces of a few steps, kept, computed again, or compiled, leave out of the states what the whole does."""
@@ -227,6 +233,7 @@ def test_what_stands_for_a_linear_map_in_a_loop_is_used_as_one():
         torch.testing.assert_close(found, torch.autograd.grad(own(value).sum(), own.weight))
 
 
+@pytest.mark.slow
 def test_a_graph_is_freed_with_its_outputs():
     """What the graph keeps does not hold the graph."""
 

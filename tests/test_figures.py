@@ -15,6 +15,8 @@ from scipy import stats
 
 from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, seeds_to_decide, verdicts
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 RECIPES = sorted((ROOT / "examples").glob("*/README.md"))

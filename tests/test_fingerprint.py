@@ -24,6 +24,7 @@ def tasks(count):
     return [Task(dictionary(20, f"w{k}_"), dictionary(17, f"v{k}_")) for k in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_fairseqs_averaging_of_checkpoints_leaves_them(name):
     for task in tasks(4):

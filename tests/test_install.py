@@ -32,7 +32,7 @@ def missing():
     return None
 
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+pytestmark = [pytest.mark.commands, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
 
 
 def run(*command, cwd=None, **environment):

@@ -15,6 +15,8 @@ import pytest
 import yaml
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+pytestmark = pytest.mark.docs
+
 LABORATORY = Path(__file__).parent.parent / "examples" / "laboratory"
 
 

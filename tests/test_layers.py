@@ -27,6 +27,7 @@ def named(model, path):
     return layer, "weight_hh_l0" if hasattr(layer, "weight_hh_l0") else "weight"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("layer", LAYERS)

@@ -13,6 +13,8 @@ from fairseq_attnvariants.nn.attention import MultiHeadAttention
 from fairseq_attnvariants.nn.state import Encoded
 from fairseq_attnvariants.registry import Widths
 
+pytestmark = pytest.mark.slow
+
 WORDS = 8
 EOS, PAD = 2, 1
 of_each_seed = pytest.mark.parametrize("seed", [1, 2])

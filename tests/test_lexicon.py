@@ -205,6 +205,7 @@ def test_two_outputs_are_two_files(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("command", [
     "{python} - /dev/stdout >> log", "{python} - >(cat >> log; touch done)", "{python} - /dev/stdout | cat >> log"
 ])  # fmt: skip
@@ -273,6 +274,7 @@ def test_a_missing_aligner_is_refused(parallel, monkeypatch, capfd):
     assert 'pip install "eflomal>=2"' in refused(arguments, capfd)
 
 
+@pytest.mark.commands
 def test_eflomal_finds_a_cipher(capfd):
     source = [f"w{i % 7} w{i % 5} w{i % 3 + 7}".split() for i in range(200)] + [[], ["w1"]]
     target = [[word.replace("w", "v") for word in reversed(words)] for words in source[:-2]] + [["v1"], []]

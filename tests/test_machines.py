@@ -8,6 +8,8 @@ from fairseq import options
 from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.registry import ConfigurationError
 
+pytestmark = pytest.mark.commands
+
 UPDATES = ["--max-epoch", "2", "--dropout", "0", "--sentence-avg"]
 SMOOTHED = "label_smoothed_cross_entropy"
 COSTS = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--decoder-condition"]

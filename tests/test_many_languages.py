@@ -13,6 +13,8 @@ from fairseq import options
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
 
+pytestmark = pytest.mark.docs
+
 RECIPE = Path(__file__).parent.parent / "examples" / "multilingual" / "run.sh"
 
 

@@ -259,6 +259,8 @@ CONTRACT = [(name, (), each) for name in ALL for each in TRIED]
 CONTRACT += [(name, tuple(DEEP.items()), each) for name in ALL for each in TRIED if each not in SLOW]
 GRU_ALONE = ("conddec", "context_gate")
 CONTRACT += [(name, LSTM, each) for name in ALL if not name.startswith(GRU_ALONE) for each in SEARCH]
+QUICK = [(name, (), each) for name in ("rnnsearch", "adaptive_both", "conddec_rnnatt", "ava") for each in SEARCH]
+CONTRACT = [pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow) for each in CONTRACT]
 
 
 @pytest.mark.parametrize("name,options,demand", CONTRACT, ids=lambda part: part if isinstance(part, str) else len(part))
@@ -268,6 +270,7 @@ def test_contract(name, options, demand):
     assert found.holds, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_no_tensor_is_left_to_the_garbage_collector(name):
     """References that go in a circle would keep it until that comes."""
@@ -287,6 +290,7 @@ def test_no_tensor_is_left_to_the_garbage_collector(name):
         gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_hypotheses_share_the_memory_of_their_sentence(name):
     """Rows that come to unequal numbers for a sentence, or lose one, still give what the sentences give alone."""
@@ -313,6 +317,7 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
     assert (run.network is model.decoder.network) == (more or outside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, DEEP], ids=["plain", "deep"])
 @pytest.mark.parametrize("name", ALL)
 def test_steps_are_the_same_in_pieces(name, options, monkeypatch):
@@ -365,6 +370,7 @@ def test_what_the_number_of_parameters_does_not_see():
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_search_in_bfloat16_gives_nearly_the_same(name):
     """A step of a beam in bfloat16; forced decoding stays as it is, whatever the option says."""
@@ -388,6 +394,7 @@ def test_search_in_bfloat16_gives_nearly_the_same(name):
         assert_rounded(reduced, searched, model(batch(seed=9)[0], lengths, previous)[0][rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_bfloat16_compute_keeps_float32_parameters_and_nearly_the_outputs(name):
     source, lengths, previous = batch()
@@ -537,6 +544,7 @@ def test_what_follows_a_place_of_dropout_reads_what_it_leaves(option, name, read
         assert rows[rows.ne(0).any(-1)].eq(0).float().mean() == left  # padding has no words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2])  # of one, an encoder's GRU or LSTM has PyTorch's parameters
 @pytest.mark.parametrize("name", ["rnnatt", "adaptive_both", "context_gate", "ava_deep", "coverage_gru", "gnmt"])
 def test_hidden_dropout_masks_what_recurrent_products_read(name, depth, monkeypatch):

@@ -101,6 +101,7 @@ def chosen(drawn):
         yield drawn[best]
 
 
+@pytest.mark.slow
 def test_refusals_name_options(drawn):
     for options, refusal in drawn:
         if isinstance(refusal, str):
@@ -108,6 +109,7 @@ def test_refusals_name_options(drawn):
             assert named & set(options), refusal
 
 
+@pytest.mark.slow
 def test_pairs_that_fit_nowhere_are_refused_alone_and_by_name(drawn):
     for options, refusal in drawn[DRAWN:]:
         if isinstance(refusal, str):
@@ -118,6 +120,7 @@ def test_pairs_that_fit_nowhere_are_refused_alone_and_by_name(drawn):
 UNTRAINED = "bridge.projection.weight", "key_norm.bias", ".convolutions."
 
 
+@pytest.mark.slow
 def test_compositions_keep_the_contract(drawn):
     """They train, decode step by step as at once, and do not see padding."""
     source, lengths, previous = batch(target_lengths=(4, 2, 4))

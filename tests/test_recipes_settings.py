@@ -13,6 +13,8 @@ from pathlib import Path
 import corpus
 import pytest
 
+pytestmark = pytest.mark.docs
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 WRITES = """
 echo "${0##*/} $*" >> "$CALLS"

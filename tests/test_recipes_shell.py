@@ -11,6 +11,8 @@ from pathlib import Path
 import corpus
 import pytest
 
+pytestmark = pytest.mark.docs
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RECIPES = ["baselines", "alignment", "attribution", "distortion_fertility", "adaptive_weighting"]
 RECIPES += ["bridging", "attention_via_attention", "scan", "copying"]

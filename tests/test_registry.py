@@ -66,6 +66,7 @@ def composed(name, **more):
     return build(base(name), scale=0.5, **{**COMPOSED[name], **more})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("demand", ["incremental", "reordering", "leaving", "beam", "padding"])
 @pytest.mark.parametrize("name", COMPOSED)
 def test_contract(name, demand):
@@ -358,6 +359,7 @@ def trained(tmp_path_factory):
     return data, folder / "mine_model" / "checkpoint_last.pt"
 
 
+@pytest.mark.commands
 def test_a_training_that_goes_on_with_other_options_of_parts_says_so(trained, tmp_path):
     data, path = trained
     arguments = train_arguments(data, tmp_path, "--max-update", "3", arch="mine")
@@ -370,6 +372,7 @@ def test_a_training_that_goes_on_with_other_options_of_parts_says_so(trained, tm
         assert rates == ([0.9, 0.5] if warned else [])
 
 
+@pytest.mark.commands
 def test_from_pretrained_from_outside(trained):
     data, path = trained
     own = {"cosine": {"sharpness": 9.0}}
@@ -378,6 +381,7 @@ def test_from_pretrained_from_outside(trained):
     assert hub.translate("a b")
 
 
+@pytest.mark.commands
 def test_commands_from_outside(trained, tmp_path):
     """Stock fairseq translates with it, and the subcommands read it; without ``--user-dir`` it is refused by name."""
     data, path = trained

@@ -257,6 +257,7 @@ def translated(tmp_path_factory):
     return folder
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("form", ["hard", "soft"])
 def test_end_to_end(translated, form):
     arguments = [translated / form, "--source", translated / "test.xx", "--lexicon", translated / "table"]

@@ -12,6 +12,8 @@ import fairseq_attnvariants_startup
 from fairseq_attnvariants.patches import environment
 from fairseq_attnvariants.patches.environment import check_environment
 
+pytestmark = pytest.mark.commands
+
 STARTUP = fairseq_attnvariants_startup.__file__
 ROOT = str(Path(STARTUP).parent)
 MODULE = """

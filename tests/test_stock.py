@@ -14,6 +14,8 @@ from fairseq_cli import score
 
 from fairseq_attnvariants_cli.text.files import read_lines
 
+pytestmark = pytest.mark.commands
+
 OTHER = "\v\f\x1c\x1d\x1e\x85\xa0\u2028\u2029\u3000"  # white space that ends no line
 
 

@@ -14,6 +14,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 from fairseq_attnvariants.patches.training.resuming import stop_loading
 
+pytestmark = pytest.mark.commands
+
 MODEL = [f"model.{name.strip('-').replace('-', '_')}={size}" for name, size in zip(SIZES[::2], SIZES[1::2])]
 FIXED = ["common.cpu=true", "optimization.max_epoch=1", *MODEL]
 

@@ -6,7 +6,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
 CASES = {
     "plain": [],

@@ -22,7 +22,7 @@ from fairseq_attnvariants_cli.systems.model import load, read_checkpoint
 from fairseq_attnvariants_cli.text.files import UserError
 
 BIAS = "decoder.output_projection.bias"
-pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
 
 @pytest.fixture

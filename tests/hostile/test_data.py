@@ -18,7 +18,7 @@ from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.patches.messages.data import check_dictionary, find_languages
 from fairseq_attnvariants.registry import ConfigurationError
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
 
 @pytest.fixture

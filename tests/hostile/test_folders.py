@@ -13,6 +13,8 @@ from fairseq_attnvariants_cli.scores.runs import find_files
 from fairseq_attnvariants_cli.shown.heatmaps import LONGEST, Panel, draw
 from fairseq_attnvariants_cli.systems.averaging import best, mean
 
+pytestmark = pytest.mark.hostile
+
 MISSING = object()
 ODD = [MISSING, None, "text", [1], {"a": {"b": [1]}}, math.nan, math.inf, 10**400, b"x", (1, 2)]
 PLACES = {  # what the table of runs reads, and which odd values are none of its kinds

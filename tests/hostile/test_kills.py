@@ -19,7 +19,7 @@ from fairseq_attnvariants.patches.loading.damage import is_whole
 
 UPDATES = 24
 SCRIPT = Path(__file__).parents[2] / "examples" / "common" / "train.sh"
-pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
 
 OPERATIONS = (torch, "save"), (os, "fsync"), (os, "rename"), (os, "remove"), (shutil, "copyfile")

@@ -30,7 +30,7 @@ from fairseq_attnvariants.patches.loading import checkpoints as loading
 from fairseq_attnvariants_cli.main import parser
 from fairseq_attnvariants_cli.text.files import UserError
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
 
 @pytest.fixture(params=["plain", "forced", "asked for"])

@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_attnvariants.patches.training import lock as locks
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
 
 class Trainer:

@@ -15,9 +15,12 @@ import pytest
 import fairseq_attnvariants_cli
 from fairseq_attnvariants_cli.main import main
 
+pytestmark = pytest.mark.hostile
+
 PACKAGES = str(Path(fairseq_attnvariants_cli.__file__).parents[1])
 NO_UTF8 = os.fsdecode(b"na\xffme")
 GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
+ENDING = signal.SIGINT, signal.SIGHUP, signal.SIGTERM
 FULL = "cannot be written: No space left on device\n"
 
 # each writes to the file full.*, which is a link to /dev/full
@@ -88,8 +91,9 @@ def start(*arguments, **options):
     environment = {**os.environ, "PYTHONPATH": PACKAGES, **options.pop("environment", {})}
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def interruptible():  # also where the tests run in the background of a shell, which ignores SIGINT
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    def interruptible():  # also where the tests run under nohup or in the background of a shell, which ignore signals
+        for number in ENDING:
+            signal.signal(number, signal.SIG_DFL)
 
     return subprocess.Popen(command, env=environment, preexec_fn=interruptible, **{**pipes, **options})
 
@@ -217,6 +221,37 @@ def test_a_signal_leaves_nothing(folder, number, status, message):
     assert len(begun) == 1 and re.fullmatch(r"out\.[0-9a-f]{8}\.tmp", begun[0])
     assert (process.returncode, error) == (status, message)
     assert not [name for name in os.listdir(folder) if name.startswith("out")]
+
+
+def test_the_tests_run_where_signals_are_ignored(folder):
+    """As ``nohup`` and a shell's background have it: what is started here is ended by each signal all the same."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+    try:
+        os.mkfifo("pipe")
+        for number in ENDING:
+            process = start("links", "pipe", "--output", "out")
+            with open("pipe", "w"):  # once it reads, it has set its handlers
+                process.send_signal(number)
+                process.communicate(timeout=20)
+            assert process.returncode == 128 + number
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_nohup_keeps_a_command_going(folder):
+    """A signal that was ignored when it began stays so."""
+    os.mkfifo("pipe")
+    ignoring = subprocess.Popen(
+        ["nohup", sys.executable, "-m", "fairseq_attnvariants_cli", "links", "pipe", "--output", "out"],
+        env={**os.environ, "PYTHONPATH": PACKAGES},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with open("pipe", "w") as stream:
+        ignoring.send_signal(signal.SIGHUP)
+        stream.write(GENERATED)
+    assert ignoring.communicate(timeout=60)[0] == b"" and ignoring.returncode == 0 and os.path.exists("out")
 
 
 # ---- names and encodings

@@ -16,6 +16,8 @@ from fairseq_attnvariants_cli.shown.tables import table_file
 from fairseq_attnvariants_cli.subcommands.compare import LONGEST
 from fairseq_attnvariants_cli.text.generated import LONGEST as LONGEST_ALIGNED
 
+pytestmark = pytest.mark.hostile
+
 ENDLESS = 100_000  # words in a line
 
 

@@ -12,7 +12,7 @@ from fairseq.file_io import PathManager
 from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.patches.training.resuming import mend_last
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
 
 def train(runs, folder, *more):

@@ -5,7 +5,7 @@ import pytest
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # stock fairseq's own are many
+pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
 HIGHEST = "--maximize-best-checkpoint-metric"
 REFUSED = {

@@ -1,0 +1,52 @@
+"""``make quick`` stays quick: what it runs starts no command, whether in another process or in this one."""
+
+import multiprocessing
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import corpus
+import pytest
+from conftest import MARKERS
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("start", [
+    lambda: subprocess.run(["true"]),
+    lambda: os.system("true"),
+    lambda: multiprocessing.get_context("fork").Process(target=print).start(),
+    corpus.warm.__wrapped__,
+    lambda: corpus.run("sacrebleu", "--help"),
+    lambda: corpus.train_here("data"),
+    lambda: corpus.preprocess_here("--only-source"),
+])  # fmt: skip
+def test_a_command_in_a_test_without_a_marker_is_refused(start):
+    with pytest.raises(pytest.fail.Exception, match="mark this test `commands`"):
+        start()
+
+
+@pytest.mark.commands
+def test_tests_with_the_marker_start_commands():
+    assert subprocess.run(["true"]).returncode == 0
+
+
+def test_temporary_folders_may_have_long_names(monkeypatch, tmp_path):
+    """Longer than the path of a socket may be, by which commands are asked for."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 100)))
+    with pytest.raises(pytest.fail.Exception, match="subprocess.Popen"):
+        corpus.warm.__wrapped__()
+
+
+def test_shared_trainings_bring_the_marker(request):
+    """Else a test without it is only found where it comes first."""
+    trained = [item for item in request.session.items if {"runs", "gated", "characters", "data"} & {*item.fixturenames}]
+    assert all(MARKERS & {mark.name for mark in item.iter_markers()} for item in trained)
+
+
+def test_every_marker_is_declared_and_left_out():
+    declared = re.search(r"^markers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE)[1]
+    quick = re.search(r"^QUICK = (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    assert set(re.findall(r'"(\w+):', declared)) == MARKERS
+    assert set(re.findall(r"not (\w+)", quick)) == MARKERS
