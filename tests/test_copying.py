@@ -198,6 +198,7 @@ def test_words_of_an_open_vocabulary(named):
     assert sum(one == other for one, other in pairs) > 0.9 * len(pairs), (written, expected)
 
 
+@pytest.mark.commands
 def test_a_checkpoint_in_another_task_and_from_python(named):
     """The map is made where the dictionaries are: in Python, with a shortlist, and with a configuration of hydra's."""
     hub = AttentionRNNModel.from_pretrained(named / "run", "checkpoint_best.pt", str(named / "bin"))

@@ -87,6 +87,7 @@ def test_gradient_of_a_layer(cell, directions):
     assert torch.autograd.gradcheck(swept, (double(6, 3), double(directions, 3, cell.vectors * 2), *values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(VARIANTS))
 def test_gradient_of_the_whole_model(name):
     """A directional derivative of the loss, by autograd and by a central difference."""

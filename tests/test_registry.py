@@ -75,6 +75,7 @@ def test_contract(name, demand):
     assert found.holds, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPOSED)
 def test_gradients_are_those_of_plain_pytorch(name, monkeypatch):
     model = composed(name).double().train()
@@ -314,6 +315,7 @@ def test_a_name_is_known_by_every_table_that_shows_it():
     assert own.count("minimal: constant (1.0): in the gate's sum") == 1
 
 
+@pytest.mark.commands
 @pytest.mark.parametrize("given", [["--arch", "mine", "--help"], ["-h", "--arch=mine"], ["--help"]])
 def test_help_has_the_options_of_models(given):
     """With the names and the options of parts from outside, wherever ``--help`` stands and whether there is data."""
@@ -323,6 +325,7 @@ def test_help_has_the_options_of_models(given):
     assert re.search(r"^  --part-args .*\n.* decay: rate \(0.5\): what remains of the sum", options, re.MULTILINE)
 
 
+@pytest.mark.commands
 def test_help_of_an_unknown_architecture():
     mistyped = run("fairseq-train", "data", "--user-dir", MINE, "--arch", "min", "--help", check=False)
     assert mistyped.returncode == 2 and "did you mean mine?" in mistyped.stderr

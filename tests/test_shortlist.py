@@ -97,6 +97,7 @@ def assert_equal(found, expected, exactly=False):
             ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ON_WORDS, "lstm"])
 def test_it_is_the_search_of_a_model_without_the_other_words(sample, name):
     found = short(models(name)).generate([], sample)
@@ -111,6 +112,7 @@ def test_tied_embeddings_and_histories(sample, options):
     assert_equal(found, stock(forbid(models("dl4mt", **options), allowed(sample))).generate([], sample))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     dict(print_alignment="hard"), dict(lenpen=0.2, unkpen=1.0), dict(unnormalized=True), dict(min_len=4),
     dict(diverse_beam_groups=2), dict(diversity_rate=0.5), dict(match_source_len=True), dict(no_repeat_ngram_size=2),

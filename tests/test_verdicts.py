@@ -89,6 +89,7 @@ def at_most(share, trials):
     return share + 2 * math.sqrt(share * (1 - share) / trials)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_no_effect_is_shown_or_refuted_in_at_most_five_percent_of_families(seeds):
     """Four systems and their common baseline; in the second case one training in five collapses."""
