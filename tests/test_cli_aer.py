@@ -59,6 +59,7 @@ def test_soft_error_rate_by_hand():
     assert soft_error_rate([(weights, GOLD)]) == pytest.approx((1 - 2.0 / 3.6, 1.2 / 1.6, 0.4))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(LINKS, LINKS, LINKS)))
 def test_soft_rates_of_links_are_hard_rates(sentences):
     hard, soft = [], []

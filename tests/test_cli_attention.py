@@ -51,6 +51,7 @@ LONG = [f"a rather long word {k}" for k in range(3)]
 WEIGHTS = np.array([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
 
 
+@pytest.mark.slow
 def test_heat_maps_do_not_overlap_and_show_the_weights():
     heat_maps = [Panel("one", LONG, LONG[:2], WEIGHTS), Panel("$two", ["a", "b", "c"], LONG[:2], WEIGHTS)]
     figure = draw(heat_maps)

@@ -247,6 +247,7 @@ def test_a_graph_is_freed_with_its_outputs():
     assert notes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_every_part_says_by_what_it_reads_the_context(name):
     """All linear maps that read it and nothing else: those that a search of wider contexts would fail in."""

@@ -71,6 +71,7 @@ def test_functional_call(name):
         assert parameter.equal(before[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnnsearch", "gnmt", "coverage"])
 def test_functional_gradients(name):
     """``torch.func.grad`` gives what autograd gives, in training and in evaluation."""

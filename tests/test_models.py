@@ -227,6 +227,7 @@ def parameters(name, words=30000):
     return sum(p.numel() for p in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(VARIANTS))
 def test_parameter_counts(name):
     """To the last bias."""
@@ -697,6 +698,7 @@ def test_tied_embeddings():
     assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
 
 
+@pytest.mark.slow
 def test_pretrained_embeddings(tmp_path, caplog):
     path = tmp_path / "vectors.txt"
     path.write_text("2 6\nw3 1 2 3 4 5 6\nabsent 0 0 0 0 0 0\n")
@@ -759,6 +761,7 @@ def test_a_source_is_measured_without_its_padding():
         model(*batch(lengths=(6,), target_lengths=(2,)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name not in CHARACTERS])
 def test_every_architecture_can_be_tied(name):
     model = build(name, share_decoder_input_output_embed=True, attention_dim=8)

@@ -169,6 +169,7 @@ def test_a_stock_lstm_without_a_vocabulary_layer_is_cut(sample):
         cut(model, torch.arange(WORDS - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {}, dict(sampling=True), dict(sampling=True, sampling_topk=9), dict(sampling=True, sampling_topp=0.9)
 ])  # fmt: skip
