@@ -8,7 +8,7 @@ Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentenc
 """
 
 import importlib.util
-from typing import Annotated, Any, ClassVar, Dict, NamedTuple, Optional
+from typing import Annotated, Any, ClassVar, Dict, NamedTuple, Optional, Type
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +78,7 @@ def adds_up(model: nn.Module) -> bool:
     return all(part.adds_up for part in model.modules() if isinstance(part, Normalizer))
 
 
-NORMALIZERS: Registry = Registry("attention normalizer", Normalizer)
+NORMALIZERS: Registry[Type[Normalizer]] = Registry("attention normalizer", Normalizer)
 register_normalizer = NORMALIZERS.register
 
 
@@ -99,7 +99,8 @@ class Sparsemax(Normalizer):
     def normalize(self, energies: Tensor) -> Tensor:
         import entmax
 
-        return entmax.sparsemax(energies, dim=-1)
+        weights: Tensor = entmax.sparsemax(energies, dim=-1)
+        return weights
 
 
 @register_normalizer("entmax")
@@ -111,7 +112,8 @@ class Entmax(Normalizer):
     def normalize(self, energies: Tensor) -> Tensor:
         import entmax
 
-        return entmax.entmax15(energies, dim=-1)
+        weights: Tensor = entmax.entmax15(energies, dim=-1)
+        return weights
 
 
 class Attended(NamedTuple):
@@ -262,7 +264,7 @@ class Attention(Part, nn.Module):
         return Attended(self.sum(weights, memory.values), weights)
 
 
-SCORES: Registry = Registry("attention score", Attention)
+SCORES: Registry[Type[Attention]] = Registry("attention score", Attention)
 register_score = SCORES.register
 
 
@@ -417,4 +419,5 @@ class AttentionViaAttention(nn.Module):
 
 def by_head(values: Tensor, heads: int) -> Tensor:
     """``B x h x S x d``, of ``B x S x (h·d)``."""
-    return values.unflatten(2, (heads, -1)).transpose(1, 2).contiguous()
+    apart: Tensor = values.unflatten(2, (heads, -1))  # B x S x h x d
+    return apart.transpose(1, 2).contiguous()

@@ -30,5 +30,8 @@ class DirectBridge(nn.Module):
     def forward(self, embeddings: Tensor, weights: Tensor, padding_mask: Tensor) -> Tensor:
         """``B x T x target_dim``, of source embeddings ``B x S x m`` and attention ``B x T x S``."""
         if self.soft:
-            return self.projection(torch.bmm(weights.to(embeddings.dtype), embeddings))
-        return self.projection(most_attended(embeddings, weights, padding_mask))
+            read = torch.bmm(weights.to(embeddings.dtype), embeddings)
+        else:
+            read = most_attended(embeddings, weights, padding_mask)
+        bridge: Tensor = self.projection(read)
+        return bridge

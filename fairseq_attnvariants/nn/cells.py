@@ -5,7 +5,7 @@ target embeddings) is projected once, before the loop, and only what depends on 
 it.  A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -116,8 +116,10 @@ class Cell(Part, nn.Module):
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """An input that is known before the loop, ``... x gates·n``; normalised, if it is the only one."""
-        term = self.inputs[name](value)
-        return self.input_norm(term) if len(self.inputs) == 1 else term
+        term: Tensor = self.inputs[name](value)
+        if len(self.inputs) == 1:
+            term = self.input_norm(term)
+        return term
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
         """One step.
@@ -143,7 +145,7 @@ class Cell(Part, nn.Module):
 
 MakeCell = Callable[..., Cell]  # a class, or one with its options: of the inputs, the hidden width and the norm
 
-CELLS: Registry = Registry("cell", Cell)
+CELLS: Registry[Type[Cell]] = Registry("cell", Cell)
 register_cell = CELLS.register
 
 
@@ -288,8 +290,10 @@ class ContextGatedCell(Part, nn.Module):
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """As :meth:`Cell.project`, ``... x (gates + 1)·n``."""
-        term = self.target[name](value)
-        return self.target_norm(term) if len(self.target) == 1 else term
+        term: Tensor = self.target[name](value)
+        if len(self.target) == 1:
+            term = self.target_norm(term)
+        return term
 
     def output(self, state: Tensor) -> Tensor:
         """``h``, ``... x n``."""
@@ -344,11 +348,13 @@ class DeepCell(nn.Module):
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """The first cell's."""
-        return self.cells[0].project(name, value)  # type: ignore[operator]
+        projected: Tensor = self.cells[0].project(name, value)  # type: ignore[operator]
+        return projected
 
     def output(self, state: Tensor) -> Tensor:
         """The last cell's."""
-        return self.cells[-1].output(state)  # type: ignore[operator]
+        output: Tensor = self.cells[-1].output(state)  # type: ignore[operator]
+        return output
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
         """One step, as :meth:`Cell.forward`."""

@@ -87,5 +87,5 @@ class ConvolutionalEncoder(nn.Module):
         segments = F.max_pool1d(whole, self.pooling, ceil_mode=True).transpose(1, 2)  # B x G x k
         segment = (torch.cumsum(~padding_mask, dim=1) - 1).div(self.pooling, rounding_mode="floor")  # B x S
         shares = even_shares(segment.masked_fill(padding_mask, -1), segments.size(1))
-        encoded = self.above(self.highways(segments).to(embedded.dtype), shares.sum(2).eq(0))
+        encoded: Encoded = self.above(self.highways(segments).to(embedded.dtype), shares.sum(2).eq(0))
         return encoded._replace(embeddings=embedded, shares=shares)

@@ -178,7 +178,8 @@ class Decoder(nn.Module):
 
         def run(*chunk: Any) -> Decoded:
             own = decoder.transition
-            return decoder.steps(own if decoder.compiled else deferred(own), *chunk)
+            decoded: Decoded = decoder.steps(own if decoder.compiled else deferred(own), *chunk)
+            return decoded
 
         size = CHUNK
         if self.recompute_steps and torch.is_grad_enabled():

@@ -41,7 +41,7 @@ def _masked(sentences: Tensor, rate: float, part: nn.Module) -> Optional[nn.Modu
     if isinstance(part, Carrying):
         return part  # coverage is a state of source words, and stays whole
     if isinstance(part, FusedLayer):  # whose kernels know no mask
-        copied = shallow(part)
+        copied: FusedLayer = shallow(part)
         copied.templates = [twin(cell, partial(_masked, sentences, rate)) for cell in part.templates]
         copied.swept = True
         return copied

@@ -7,7 +7,7 @@ A history extends :class:`History` and is entered by :data:`register_history`.
 Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Annotated, Any, NamedTuple, Optional
+from typing import Annotated, Any, NamedTuple, Optional, Type
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +91,7 @@ class History(Carrying):
         return None
 
 
-HISTORIES: Registry = Registry("attention history", History)
+HISTORIES: Registry[Type[History]] = Registry("attention history", History)
 register_history = HISTORIES.register
 
 
@@ -106,7 +106,8 @@ class ContextHistory(History):
         self.projection = nn.Linear(widths.context, widths.attention, bias=False)
 
     def query_term(self, past: Past) -> Tensor:
-        return self.projection(past.state.context)  # N x A
+        term: Tensor = self.projection(past.state.context)
+        return term  # N x A
 
 
 @register_history("state")
@@ -193,7 +194,8 @@ class CoverageHistory(History):
         return grouped(past.carried, past.memory.keys)
 
     def next(self, past: Past, weights: Tensor, hidden: Tensor) -> Tensor:
-        return past.carried + weights
+        coverage: Tensor = past.carried
+        return coverage + weights
 
 
 @register_history("fertility")
@@ -214,7 +216,8 @@ class FertilityHistory(CoverageHistory):
         return self.LARGEST * torch.sigmoid(at_least_float32(self.fertility(annotations).squeeze(2)))
 
     def coverage(self, past: Past) -> Tensor:
-        return super().coverage(past) / past.known.unsqueeze(1)  # B x k x S
+        fertility: Tensor = past.known
+        return super().coverage(past) / fertility.unsqueeze(1)  # B x k x S
 
 
 @register_history("coverage_gru")

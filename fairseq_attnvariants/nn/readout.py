@@ -6,7 +6,7 @@ than the vocabulary layer does, by what attention looks at, defines how that is 
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Type
 
 import torch
 from torch import Tensor, nn
@@ -151,7 +151,7 @@ class Readout(Part, nn.Module):
         return Prediction(project(features))
 
 
-READOUTS: Registry = Registry("readout", Readout)
+READOUTS: Registry[Type[Readout]] = Registry("readout", Readout)
 register_readout = READOUTS.register
 
 

@@ -103,7 +103,8 @@ Entries = TypeVar("Entries")
 
 def reorder(entries: Entries, order: Tensor) -> Entries:
     """Select rows ``order`` of every tensor in tuples and dictionaries, however deep."""
-    return each(lambda tensor: tensor.index_select(0, order), entries)
+    selected: Entries = each(lambda tensor: tensor.index_select(0, order), entries)
+    return selected
 
 
 def each(change: Callable[[Tensor], Any], entries: Any) -> Any:

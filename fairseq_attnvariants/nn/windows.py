@@ -4,7 +4,7 @@ Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`
 hypotheses of a sentence, 1 but in beam search.
 """
 
-from typing import Annotated, Any, ClassVar, Optional, Tuple
+from typing import Annotated, Any, ClassVar, Optional, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ class Window(Carrying):
         return self(past.query, past.memory, past.state)
 
 
-WINDOWS: Registry = Registry("attention window", Window)
+WINDOWS: Registry[Type[Window]] = Registry("attention window", Window)
 register_window = WINDOWS.register
 
 

@@ -102,8 +102,9 @@ class Deferred(nn.Module):
             device = self.weight.device.type
             reduced = torch.is_autocast_enabled(device)
             weight = self.weight.to(torch.get_autocast_dtype(device)) if reduced else self.weight
-            self.constant = Constant.apply(weight, self.notes)
-        product = _Product.apply(value.to(self.constant.dtype), self.constant, self.notes)
+            self.constant = Constant.apply(weight, self.notes)  # type: ignore[no-untyped-call]
+        inputs = value.to(self.constant.dtype)
+        product: Tensor = _Product.apply(inputs, self.constant, self.notes)  # type: ignore[no-untyped-call]
         return product if self.bias is None else product + self.bias
 
 
