@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,9 @@ import torch
 
 if "TEST_GPU" not in os.environ:  # of test_gpu.py: all others run on a CPU, whatever there is beside it
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+if len(os.fsencode(tempfile.gettempdir())) > 60:  # of sockets, torch's too, whose paths have at most 107 bytes
+    os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

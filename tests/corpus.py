@@ -46,8 +46,7 @@ SHORT = {
 @cache
 def warm():
     """A folder of fairseq's commands, and this package's, that start at once."""
-    # the path of a socket has at most 107 bytes, whatever TMPDIR says
-    folder = tempfile.TemporaryDirectory(dir=None if len(os.fsencode(tempfile.gettempdir())) < 80 else "/tmp")
+    folder = tempfile.TemporaryDirectory()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **MALLOC}
     process = subprocess.Popen([sys.executable, Path(__file__).with_name("warm.py"), folder.name], env=environment)
     atexit.register(folder.cleanup)
