@@ -40,7 +40,8 @@ class Window(Carrying):
 
     def look(self, past: Past) -> Tuple[Tensor, Optional[Tensor]]:
         """As :meth:`forward`, of a window that reads what it carries."""
-        return self(past.query, past.memory, past.state)
+        found: Tuple[Tensor, Optional[Tensor]] = self(past.query, past.memory, past.state)
+        return found
 
 
 WINDOWS: Registry[Type[Window]] = Registry("attention window", Window)
