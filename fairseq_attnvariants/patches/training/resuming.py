@@ -32,7 +32,7 @@ from ..loading.checkpoints import load_checkpoint as read_checkpoint
 from ..loading.damage import is_whole
 from ..messages.data import check_texts
 from ..replaced import replaces
-from .lock import lock
+from .lock import lock, release
 from .plateau import see_last_loss
 from .restoring import LAST, check_start, compare_options, other_scheduler, start_of
 from .validation import check_validation
@@ -87,9 +87,18 @@ def load_checkpoint(load, cfg, trainer, **options):
         ConfigurationError: the checkpoint, the data or the options do not allow it.
     """
     forget_last_training()
-    first = trainer.data_parallel_rank == 0
-    if first and not cfg.no_save:
+    if trainer.data_parallel_rank == 0 and not cfg.no_save:
         lock(cfg.save_dir, trainer)
+    try:
+        return start(load, cfg, trainer, **options)
+    except BaseException:
+        release()
+        raise
+
+
+def start(load, cfg, trainer, **options):
+    """As :func:`load_checkpoint`, in a folder that is this training's own."""
+    first = trainer.data_parallel_rank == 0
     if first and cfg.restore_file == LAST:
         mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
     check_start(cfg, trainer.checkpoint_suffix)
