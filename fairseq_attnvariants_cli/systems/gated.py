@@ -67,7 +67,7 @@ def cell_gates(side: str, layers: Sequence[Mapping[str, Any]]) -> Iterator[Gates
             if isinstance(cell, ContextGatedCell):
                 yield Gates(side, [f"z {where}"], cell.share, weight, backward)
                 cell = cell.cell
-            for name in cell.shown:
+            for name in getattr(cell, "shown", ()):  # there may be no cell
                 if isinstance(gate := getattr(cell, name, None), nn.Module):
                     yield Gates(side, [f"{'g' if name == 'share' else name} {where}"], gate, weight, backward)
                 elif name != "share":
