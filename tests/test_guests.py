@@ -30,6 +30,8 @@ from fairseq_attnvariants_cli.checks.demand import Broken
 from fairseq_attnvariants_cli.systems.gated import cell_gates
 from fairseq_attnvariants_cli.text.files import UserError
 
+pytestmark = pytest.mark.commands
+
 EXTEND = Path(__file__).parent.parent / "examples" / "extend"
 GUESTS = "mixture_attention", "sru", "mixture_of_softmaxes"
 

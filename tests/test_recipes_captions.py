@@ -12,6 +12,8 @@ import corpus
 import pytest
 from test_recipes_shell import STUBS, put
 
+pytestmark = pytest.mark.docs
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CAPTIONS = EXAMPLES / "captions"
 
