@@ -56,7 +56,7 @@ def everything_in(part):
         (argparse.Namespace, ["--optimizer", "adagrad"]),
         (argparse.Namespace, ["--optimizer", "adadelta"]),
         (argparse.Namespace, ["--lr-scheduler", "manual", "--update2lr", '{"1-9": 0.01}']),
-        (numpy.ndarray, ["--eval-bleu", "--eval-bleu-args", '{"max_len_b": 10}', "--best-checkpoint-metric", "bleu"]),
+        (numpy.ndarray, ["--eval-bleu", "--eval-bleu-args", '{"max_len_b": 10}']),
     ],
     ids=lambda value: value[1] if isinstance(value, list) and value[0] != "--eval-bleu" else None,
 )

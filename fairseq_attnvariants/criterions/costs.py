@@ -295,5 +295,6 @@ class DeprecatedName(LabelSmoothedCrossEntropyWithCosts):
         logger.warning(f"this name of the criterion is deprecated: use --criterion {NAME}, which does the same")
 
 
-for name in ("label_smoothed_cross_entropy_with_fertility", "label_smoothed_cross_entropy_with_bridging"):
-    register_criterion(name, dataclass=CostsConfig)(type(name, (DeprecatedName,), {}))
+for costs in ("Fertility", "Bridging"):  # a checkpoint has the name of the class
+    kind = type(f"LabelSmoothedCrossEntropyWith{costs}", (DeprecatedName,), {})
+    register_criterion(f"label_smoothed_cross_entropy_with_{costs.lower()}", dataclass=CostsConfig)(kind)
