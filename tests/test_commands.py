@@ -59,8 +59,15 @@ def test_resuming_changes_nothing(data, trained, tmp_path):
 @pytest.mark.parametrize("patience", [0, 1])
 def test_resuming_keeps_what_a_plateau_has_seen(data, tmp_path, patience):
     """The checkpoint is of before the scheduler sees the epoch's loss; here only a tenth of the best loss is better."""
-    plateau = ["--lr-scheduler", "reduce_lr_on_plateau", "--lr", "0.1", "--lr-threshold", "0.9", "--lr-patience"] + [
-        str(patience)
+    plateau = [
+        "--lr-scheduler",
+        "reduce_lr_on_plateau",
+        "--lr",
+        "0.1",
+        "--lr-threshold",
+        "0.9",
+        "--lr-patience",
+        str(patience),
     ]
     for folder, epochs in (("whole", "6"), *(("resumed", str(k)) for k in range(1, 7))):
         run("fairseq-train", *train_arguments(data, tmp_path / folder, "--max-epoch", epochs, *SMOOTHED, *plateau))
