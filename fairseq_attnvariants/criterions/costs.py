@@ -282,9 +282,9 @@ def each_twice(sample: Dict[str, Any]) -> Dict[str, Any]:
     return twice
 
 
-def _refusal(option: str, value: Any, needs: str) -> ValueError:
+def _refusal(option: str, value: Any, needs: str) -> ConfigurationError:
     given = flag(option) if value is True else f"{flag(option)} {value}"
-    return ValueError(f"{given} needs {needs}; {INSTEAD}")
+    return ConfigurationError(f"{given} needs {needs}; {INSTEAD}")
 
 
 class DeprecatedName(LabelSmoothedCrossEntropyWithCosts):
