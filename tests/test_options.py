@@ -126,13 +126,14 @@ def test_compositions_keep_the_contract(drawn):
     source, lengths, previous = batch(target_lengths=(4, 2, 4))
     for options, model in chosen(drawn):
         context = str(options)
-        before = [parameter.clone() for parameter in model.parameters()]
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         output, _ = model.train()(source, lengths, previous)
         output.float().log_softmax(-1)[..., 4].mean().neg().backward()
         optimizer.step()
         assert all(parameter.isfinite().all() for parameter in model.parameters()), context
-        stayed = [name for (name, new), old in zip(model.named_parameters(), before) if old.equal(new)]
+        stayed = [
+            name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()
+        ]
         assert all(any(part in name for part in UNTRAINED) for name in stayed), f"{context}: {stayed}"
 
         with torch.no_grad():
