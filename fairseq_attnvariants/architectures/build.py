@@ -23,7 +23,7 @@ from ..nn.transition import AnyAttention, AnyCell, Condition, Transition
 from ..nn.windows import WINDOWS
 from ..registry import Registry, Widths
 from .derived import SourceWidths, bidirectional_layers, filters, histories, layers_inside, source_widths, two_levels
-from .options import flags_of, least_depth
+from .options import custom_options, flags_of, least_depth
 from .part_args import part_arguments
 
 AnyEncoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
@@ -33,7 +33,7 @@ def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
     """A part of a table with the options that it declares, which takes what it is built from."""
     kind = table[name]
     given = {own: getattr(cfg, option) for own, option in flags_of(kind).items()}
-    given.update(part_arguments(cfg).get(name, {}))
+    given.update(part_arguments(cfg)[name] if custom_options(kind) else {})
     return partial(kind, **given) if given else kind
 
 
