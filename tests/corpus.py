@@ -19,6 +19,7 @@ from warm import COMMANDS, LINES
 
 import fairseq_attnvariants
 
+ROOT = Path(__file__).parent.parent
 USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
 SCRIPTS = Path(sys.executable).parent
 # memory that is given back is cleared by the kernel when it is asked for again, which takes longer than a small model

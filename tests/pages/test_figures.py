@@ -7,17 +7,16 @@ import csv
 import re
 import statistics
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 import yaml
+from corpus import ROOT
 from scipy import stats
 
 from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, seeds_to_decide, verdicts
 
 pytestmark = pytest.mark.docs
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 RECIPES = sorted((ROOT / "examples").glob("*/README.md"))
 MARGINS = {

@@ -2,13 +2,12 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
+from corpus import ROOT
 
 from fairseq_attnvariants.patches.replaced import replaces
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fairseq_attnvariants"
 SOURCES = [
     *PACKAGE.rglob("*.py"),

@@ -13,8 +13,8 @@ from zipfile import ZipFile
 
 import corpus
 import pytest
+from corpus import ROOT
 
-ROOT = Path(__file__).parents[1]
 SOURCES = ["fairseq_attnvariants.pth", "setup.py", "pyproject.toml", "MANIFEST.in"]
 SOURCES += ["fairseq_attnvariants_startup.py", "fairseq_attnvariants_stock.py"]
 SOURCES += ["README.md", "LICENSE"]

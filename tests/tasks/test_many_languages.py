@@ -4,10 +4,10 @@ import os
 import random
 import re
 import subprocess
-from pathlib import Path
 
 import corpus
 import pytest
+from corpus import ROOT
 from fairseq import options
 
 from fairseq_attnvariants.models import AttentionRNNModel
@@ -15,7 +15,7 @@ from fairseq_attnvariants.registry import ConfigurationError
 
 pytestmark = pytest.mark.docs
 
-RECIPE = Path(__file__).parent.parent / "examples" / "multilingual" / "run.sh"
+RECIPE = ROOT / "examples" / "multilingual" / "run.sh"
 
 
 @pytest.mark.parametrize("task", ["multilingual_translation", "semisupervised_translation"])

@@ -8,16 +8,16 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import corpus
 import pytest
 import yaml
+from corpus import ROOT
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 pytestmark = pytest.mark.docs
 
-LABORATORY = Path(__file__).parent.parent / "examples" / "laboratory"
+LABORATORY = ROOT / "examples" / "laboratory"
 
 
 def module(name):

@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import corpus
 import pytest
+from corpus import ROOT
 
 pytestmark = pytest.mark.docs
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 WRITES = """
 echo "${0##*/} $*" >> "$CALLS"
 case " $* " in *" --wrong "*) exit 1 ;; esac

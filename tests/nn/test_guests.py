@@ -7,6 +7,7 @@ import corpus
 import pytest
 import torch
 from conftest import Task, batch, build, outside, stepwise
+from corpus import ROOT
 
 from fairseq_attnvariants import (
     register_architecture,
@@ -32,7 +33,7 @@ from fairseq_attnvariants_cli.text.files import UserError
 
 pytestmark = pytest.mark.commands
 
-EXTEND = Path(__file__).parent.parent / "examples" / "extend"
+EXTEND = ROOT / "examples" / "extend"
 GUESTS = "mixture_attention", "sru", "mixture_of_softmaxes"
 
 

@@ -6,11 +6,11 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import corpus
 import hydra
 import pytest
+from corpus import ROOT
 from fairseq import options
 from fairseq.dataclass.initialize import hydra_init
 from fairseq_cli.hydra_train import _hydra_main
@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 pytestmark = pytest.mark.docs
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 TINY = ["--max-update", "2", "--cpu", "--num-workers", "0", "--batch-size", "8"]
 
 # folder, size, configuration of the same setting, architectures

@@ -4,12 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from corpus import ROOT
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "demo"))
+sys.path.insert(0, str(ROOT / "examples" / "demo"))
 
 import demo  # noqa: E402
 
@@ -90,7 +90,7 @@ def running(folder):
 
 
 def test_attention_is_drawn_and_translations_are_compared(runs, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("corpus", "de/text", "de/bpe"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copytree(runs.data, tmp_path / "de" / "bin")

@@ -134,7 +134,9 @@ def test_compositions_keep_the_contract(drawn):
         stayed = [
             name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()
         ]
-        assert all(any(part in name for part in UNTRAINED) for name in stayed), f"{context}: {stayed}"
+        # a sparse normalizer that gives one word all of the weight gives histories no gradient
+        sparse = [".histories."] if options.get("attention_normalizer", "softmax") != "softmax" else []
+        assert all(any(part in name for part in (*UNTRAINED, *sparse)) for name in stayed), f"{context}: {stayed}"
 
         with torch.no_grad():
             output, extra = model.eval()(source, lengths, previous)

@@ -4,12 +4,12 @@ import ast
 import importlib
 import itertools
 import re
-from pathlib import Path
 
 import corpus
 import pytest
 import torch
 from conftest import Task, batch, build, dictionary, outside, stepwise
+from corpus import ROOT
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_attnvariants.nn.attention import real_positions
@@ -21,7 +21,6 @@ from fairseq_attnvariants.registry import ConfigurationError
 
 pytestmark = pytest.mark.docs
 
-ROOT = Path(__file__).parent.parent
 EXTEND = ROOT / "examples" / "extend"
 COSINE, HARD, SHARP = EXTEND / "cosine_decay", EXTEND / "hard_attention", EXTEND / "sharp_attention"
 DOUBLED = EXTEND / "doubled_gru"

@@ -6,15 +6,15 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import corpus
 import pytest
+from corpus import ROOT
 from test_recipes_shell import STUBS, put
 
 pytestmark = pytest.mark.docs
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 CAPTIONS = EXAMPLES / "captions"
 
 

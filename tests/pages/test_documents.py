@@ -6,15 +6,14 @@ import re
 import shutil
 import stat
 import subprocess
-from pathlib import Path
 
 import corpus
 import pytest
 import yaml
+from corpus import ROOT
 
 pytestmark = pytest.mark.docs
 
-ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^\n]+ -->\n)?^```(?P<language>bash|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import corpus
 import pytest
+from corpus import ROOT
 
 pytestmark = pytest.mark.docs
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 RECIPES = ["baselines", "alignment", "attribution", "distortion_fertility", "adaptive_weighting"]
 RECIPES += ["bridging", "attention_via_attention", "scan", "copying"]
 CORPORA = ["TEXT", "ENJA", "NIST", "NEWS", "wmt15", "wmt17"]
