@@ -27,7 +27,7 @@ install: .venv/.installed
 	$(PYTHON) -m venv .venv
 	$(PIP) "$(TORCH)"
 	@echo "Installing into .venv (2 of 3): this package and its tools"
-	$(PIP) -e ".[fairseq,dev,plot,sweep,docs]"
+	$(PIP) -e ".[fairseq,dev,plot,sweep,export,docs]"
 	@echo "Installing into .venv (3 of 3): $(FAIRSEQ), compiled here"
 	$(PIP) --no-deps "$(FAIRSEQ)"
 	@touch $@
