@@ -116,8 +116,8 @@ def test_pairs_that_fit_nowhere_are_refused_alone_and_by_name(drawn):
             assert any(name.replace("_", "-") in refusal for name in options), (options, refusal)
 
 
-# the criterion's alone; the same for every position; filters of one or two characters that relu turns off
-UNTRAINED = "bridge.projection.weight", "key_norm.bias", ".convolutions."
+# the criterion's alone; the same for every position; filters and candidates that relu turns off
+UNTRAINED = "bridge.projection.weight", "key_norm.bias", ".convolutions.", ".candidate."
 
 
 @pytest.mark.slow
