@@ -68,7 +68,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         command = parser(arguments)
         options, others = command.parse_known_args(arguments)
-        if others and not hasattr(options, "others"):
+        if others and not getattr(options, "takes_others", False):
             command.error(f"unrecognized arguments: {' '.join(others)}")
         options.others = others
         if getattr(options, "user_dir", None):
@@ -134,10 +134,7 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         described = subcommands.add_parser(subcommand, help=summary)
         if [subcommand] == [*arguments[:1]]:
             module = importlib.import_module(f".subcommands.{subcommand.replace('-', '_')}", __package__)
-            text, _, example = " ".join((module.add.__doc__ or "").split()).partition(" example: ")
-            described.description, described.epilog = text, example and f"example: {example}"
-            module.add(described)
-            described.set_defaults(run=module.run)
+            importlib.import_module(".options", __package__).add_options(described, module.Options, module.run)
     return command
 
 

@@ -1,9 +1,16 @@
-"""Options that several subcommands have."""
+"""A subcommand's options are the fields of a dataclass, of which argparse reads them; those of several are here.
+
+The help of an option is in the section ``Args:`` of the docstring.
+"""
 
 import argparse
+import inspect
 import math
 import os
-from typing import Any, Callable, List, Sequence
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field, fields
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from .text.files import UserError, say
 from .text.pieces import STYLES
@@ -32,13 +39,34 @@ penalty = at_least(0, float, MOST)
 SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # fairseq's defaults
 
 
-def add_number(
-    parser: argparse._ActionsContainer, option: str, help: str, default: Any = None, type: Any = natural, **more: Any
-) -> None:
-    """Add an option that is a number, natural unless ``type`` says otherwise; its help ends in its default."""
-    if default is not None and "default" not in help:
-        help += " (default: %(default)s)"
-    parser.add_argument(option, **{"metavar": "N", "help": help, "default": default, "type": type, **more})
+def option(metavar: Any = "FILE", **more: Any) -> Any:
+    """A field for an option with a value, a text unless there is a ``type``; ``more`` is for ``add_argument``."""
+    return field(metadata={"metavar": metavar, **more})
+
+
+def numeric(default: Any = None, metavar: str = "N", type: Callable[[str], Any] = natural, **more: Any) -> Any:
+    """A field for an option that is a number; its help ends in its default."""
+    return option(metavar, default=default, type=type, **more)
+
+
+def choice(names: Iterable[Any], **more: Any) -> Any:
+    """A field for an option that takes one of some names."""
+    return field(metadata={"choices": names, **more})
+
+
+def switch(**more: Any) -> Any:
+    """A field for an option without a value."""
+    return field(metadata={"action": "store_true", **more})
+
+
+def positional(metavar: str, **more: Any) -> Any:
+    """A field for what is given without the name of an option."""
+    return option(metavar, positional=True, **more)
+
+
+def flag(name: str) -> str:
+    """A field's name as it is given on the command line."""
+    return "--" + name.replace("_", "-")
 
 
 class FormerName(argparse.Action):
@@ -55,85 +83,190 @@ class FormerName(argparse.Action):
         self.option(parser, namespace, values, new)
 
 
-def add_system_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
-    """Add what :func:`~.model.load` reads; ``several`` collects ``--path`` in a list, with a ``--name`` for each."""
-    parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess, with the dictionaries")
-    parser.add_argument(
-        "--path",
-        metavar="CHECKPOINT",
-        required=True,
-        action="append" if several else "store",
-        help="the model"
-        + (f", or an ensemble a{os.pathsep}b" if ensemble else "")
-        + ("; several times for several models" if several else ""),
-    )
-    if several:
-        add_name_option(parser)
-    parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
-    add_user_dir_option(parser)
+def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any], Any]) -> None:
+    """Describe a subcommand, which ``run`` runs with a ``kind`` of options, by the docstring and the fields of that.
+
+    Of the fields of one ``group`` only one can be given; ``former`` is an earlier name of an option.
+    """
+    text, _, example = " ".join((kind.__doc__ or "").partition(" Args:\n")[0].split()).partition(" example: ")
+    parser.description, parser.epilog = text, example and f"example: {example}"
+    helps: Dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        helps.update(described(base.__doc__))
+    asked = [one for one in fields(kind) if one.init]
+    groups: Dict[str, Any] = defaultdict(parser.add_mutually_exclusive_group)
+    for one in asked:
+        more, help = dict(one.metadata), helps[one.name]
+        place = groups[more.pop("group")] if "group" in more else parser
+        positional, former = more.pop("positional", False), more.pop("former", None)
+        if "type" in more and more.get("default") is not None and "default" not in help:
+            help += " (default: %(default)s)"
+        added = place.add_argument(one.name if positional else flag(one.name), help=help, **more)
+        if former:
+            parser.add_argument(former, action=FormerName, option=added)
+
+    def start(given: argparse.Namespace) -> Any:
+        options = kind(**{one.name: getattr(given, one.name) for one in asked})
+        options.others = given.others
+        return run(options)
+
+    takes_others = any(one.name == "others" for one in fields(kind))
+    parser.allow_abbrev = not takes_others
+    parser.set_defaults(run=start, takes_others=takes_others)
 
 
-def add_user_dir_option(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`~.model.import_user_dirs` reads, which the command does before a subcommand runs."""
-    parser.add_argument(
-        "--user-dir",
-        metavar="FOLDER",
-        action="append",
-        help="folder with parts or architectures of your own, as for fairseq-train; several times for several",
-    )
+def described(text: Optional[str]) -> Dict[str, str]:
+    """What the section ``Args:`` of a docstring says of each field."""
+    section = inspect.cleandoc(text or "").partition("\nArgs:\n")[2]
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
+    return {name: " ".join(said.split()) for name, said in entries}
 
 
-def add_model_options(parser: argparse.ArgumentParser, several: bool = False, ensemble: bool = True) -> None:
-    """Add what :func:`~.model.load` and :func:`~.model.read_text` read; see :func:`add_system_options`."""
-    add_system_options(parser, several, ensemble)
-    text = parser.add_mutually_exclusive_group()
-    text.add_argument("--source", metavar="FILE", help="source text, cut into tokens as for fairseq-preprocess")
-    text.add_argument("--gen-subset", metavar="NAME", default="test", help="or a split in DATA (default: %(default)s)")
-    parser.add_argument("--reference", metavar="FILE", help="target text of --source, cut into tokens as well")
-    add_batch_options(parser)
+@dataclass
+class UserDirOptions:
+    """What :func:`~.model.import_user_dirs` reads, which the command does before a subcommand runs.
+
+    Args:
+        user_dir: folder with parts or architectures of your own, as for fairseq-train; several times for several
+    """
+
+    user_dir: Optional[List[str]] = option("FOLDER", action="append")
 
 
-def add_batch_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`~.model.limits` reads."""
-    add_number(parser, "--batch-size", "sentences", 64, type=positive)
-    add_number(parser, "--max-tokens", "tokens", 4000, type=positive)
+@dataclass
+class NameOptions:
+    """What :func:`names` reads.
+
+    Args:
+        name: of each system (default: its path)
+    """
+
+    name: Optional[List[str]] = option("TEXT", action="append", former="--title")
 
 
-def add_target_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`forced` and :func:`~.model.generate` read."""
-    target = parser.add_mutually_exclusive_group()
-    target.add_argument("--forced", action="store_true", help="decode the target side (default with --reference)")
-    target.add_argument("--generate", action="store_true", help="translate, and decode the translation (default)")
-    add_search_options(parser)
+@dataclass
+class OneModel:
+    """A system.
+
+    Args:
+        path: the model, or an ensemble a:b
+    """
+
+    path: str = option("CHECKPOINT", required=True)
 
 
-def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`settle_search` completes, under fairseq's names."""
-    add_beam_options(parser)
-    add_number(parser, "--lenpen", "length penalty (default: 1)", type=penalty, metavar="X")
+@dataclass
+class SeveralModels(NameOptions):
+    """Systems, each of which may have a name.
+
+    Args:
+        path: the model, or an ensemble a:b; several times for several models
+    """
+
+    path: List[str] = option("CHECKPOINT", required=True, action="append")
 
 
-def add_beam_options(parser: argparse.ArgumentParser) -> None:
-    """Add how wide a search is and when it ends."""
-    add_number(parser, "--beam", "width (default: 5)", type=positive)
-    add_number(
-        parser,
-        "--max-len-a",
-        "a translation of a source of x tokens has up to Ax + B (default: 0; to characters 3, from subwords 12)",
-        type=penalty,
-        metavar="A",
-    )
-    add_number(parser, "--max-len-b", "see A (default: 200)", type=positive, metavar="B")
+@dataclass
+class DataOptions(UserDirOptions):
+    """What :func:`~.model.load` reads beside a path.
+
+    Args:
+        data: folder of fairseq-preprocess, with the dictionaries
+        cpu: do not use CUDA
+    """
+
+    data: str = positional("DATA")
+    cpu: bool = switch()
 
 
-def settle_search(options: argparse.Namespace) -> None:
+@dataclass
+class BatchOptions:
+    """What :func:`~.model.limits` reads.
+
+    Args:
+        batch_size: sentences
+        max_tokens: tokens
+    """
+
+    batch_size: int = numeric(64, type=positive)
+    max_tokens: int = numeric(4000, type=positive)
+
+
+@dataclass
+class TextOptions(BatchOptions, DataOptions):
+    """What :func:`~.model.load` and :func:`~.model.read_text` read beside a path.
+
+    Args:
+        source: source text, cut into tokens as for fairseq-preprocess
+        gen_subset: or a split in DATA (default: %(default)s)
+        reference: target text of --source, cut into tokens as well
+    """
+
+    source: Optional[str] = option(group="text")
+    gen_subset: str = option("NAME", group="text", default="test")
+    reference: Optional[str] = option()
+
+
+@dataclass
+class BeamOptions(BatchOptions):
+    """How wide a search is, and when it ends.
+
+    Args:
+        beam: width (default: 5)
+        max_len_a: a translation of a source of x tokens has up to Ax + B (default: 0; to characters 3, from subwords
+            12)
+        max_len_b: see A (default: 200)
+    """
+
+    beam: Optional[int] = numeric(type=positive)
+    max_len_a: Optional[float] = numeric(type=penalty, metavar="A")
+    max_len_b: Optional[int] = numeric(type=positive, metavar="B")
+
+
+@dataclass
+class SearchOptions(BeamOptions):
+    """What :func:`settle_search` completes, under fairseq's names.
+
+    Args:
+        lenpen: length penalty (default: 1)
+    """
+
+    lenpen: Optional[float] = numeric(type=penalty, metavar="X")
+
+
+@dataclass
+class TargetOptions(SearchOptions, TextOptions):
+    """What :func:`forced` and :func:`~.model.generate` read.
+
+    Args:
+        forced: decode the target side (default with --reference)
+        generate: translate, and decode the translation (default)
+    """
+
+    forced: bool = switch(group="target")
+    generate: bool = switch(group="target")
+
+
+@dataclass
+class PiecesOptions:
+    """``--remove-bpe``, under fairseq's name and with its meaning.
+
+    Args:
+        remove_bpe: join pieces to words: 'subword_nmt', '@@ ', 'sentencepiece', 'wordpiece', 'letter', '_EOW' (default
+            where it is given bare: '@@ ')
+    """
+
+    remove_bpe: Optional[str] = option("STYLE", nargs="?", const="@@ ", choices=STYLES)
+
+
+def settle_search(options: BeamOptions) -> None:
     """Give fairseq's defaults to what of a search was not asked for."""
     for name, value in SEARCH.items():
         if getattr(options, name, None) is None:
             setattr(options, name, value)
 
 
-def forced(options: argparse.Namespace) -> bool:
+def forced(options: TargetOptions) -> bool:
     """Whether the target is given, and not generated; the options of the search are complete then.
 
     Raises:
@@ -144,30 +277,12 @@ def forced(options: argparse.Namespace) -> bool:
     given = options.forced or options.reference is not None
     for name in SEARCH:
         if given and getattr(options, name) is not None:
-            raise UserError(f"--{name.replace('_', '-')} is of a search, and the target is given: leave it out")
+            raise UserError(f"{flag(name)} is of a search, and the target is given: leave it out")
     settle_search(options)
     return given
 
 
-def add_pieces_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--remove-bpe``, under fairseq's name and with its meaning."""
-    parser.add_argument(
-        "--remove-bpe",
-        metavar="STYLE",
-        nargs="?",
-        const="@@ ",
-        choices=STYLES,
-        help=f"join pieces to words: {', '.join(map(repr, STYLES))} (default where it is given bare: '@@ ')",
-    )
-
-
-def add_name_option(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`names` reads."""
-    name = parser.add_argument("--name", metavar="TEXT", action="append", help="of each system (default: its path)")
-    parser.add_argument("--title", action=FormerName, option=name)
-
-
-def names(options: argparse.Namespace, paths: Sequence[str]) -> List[str]:
+def names(options: NameOptions, paths: Sequence[str]) -> List[str]:
     """What the systems are called where they are shown.
 
     Raises:

@@ -1,14 +1,14 @@
 """Words and sentences in groups, as compare-mt has them (Neubig et al. 2019)."""
 
-import argparse
 from collections import Counter
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..options import add_number, positive
-from ..shown.pictures import add_dark_option
+from ..options import numeric, option, positional, positive
+from ..shown.pictures import DarkOption
 from ..shown.tables import Cell, Row
 from ..text.alignments import read_links
 from ..text.files import UserError, read_lines
@@ -26,7 +26,7 @@ from .counting import (
     split_lines,
     word_counts,
 )
-from .measures import References, Systems
+from .measures import TOKENIZERS, References, Systems
 
 LENGTHS = (10, 20, 30, 40, 50)
 FREQUENCIES = (0, 1, 2, 3, 4, 9, 99, 999)
@@ -71,28 +71,39 @@ def measured(
     return Groups(by, measure, list(names), [int(size) for size in sizes], list(map(list, values)), intervals)
 
 
-def add_group_options(parser: argparse.ArgumentParser, ngrams: int = 0, samples: int = 0) -> None:
-    """Add what :func:`find_groups` reads beside the texts, and how n-grams and groups are shown.
+@dataclass
+class GroupOptions(DarkOption):
+    """What :func:`find_groups` reads beside the texts, and how n-grams and groups are shown.
 
-    ``ngrams`` and ``samples`` are the defaults; ``--ngrams`` is None where it is not given.
+    Args:
+        tokenize: sacrebleu's tokeniser
+        train_target: training text: words by their frequency in it
+        reference_tags: a tag for each word of the reference: words by tag
+        system_tags: and of each system, in their order
+        alignments: i-j pairs, source-reference, people's or a model's: source words by their frequency in
+            --train-source
+        train_source: training text for --alignments
+        boundaries: of the groups by length (default: 10 20 ..50)
+        bootstrap: resamples for p and for intervals, such as 1000; 0 for none
+        plot: draw the groups as .png, .svg or .pdf
     """
-    parser.add_argument("--train-target", metavar="FILE", help="training text: words by their frequency in it")
-    parser.add_argument("--reference-tags", metavar="FILE", help="a tag for each word of the reference: words by tag")
-    parser.add_argument("--system-tags", metavar="FILE", action="append", help="and of each system, in their order")
-    parser.add_argument(
-        "--alignments",
-        metavar="FILE",
-        help="i-j pairs, source-reference, people's or a model's: source words by their frequency in --train-source",
-    )
-    parser.add_argument("--train-source", metavar="FILE", help="training text for --alignments")
-    add_number(parser, "--boundaries", "of the groups by length (default: 10 20 ..50)", type=positive, nargs="+")
-    add_number(parser, "--ngrams", f"list N n-grams that one system has and another lacks (default: {ngrams})")
-    add_number(parser, "--bootstrap", "resamples for p and for intervals, such as 1000; 0 for none", samples)
-    parser.add_argument("--plot", metavar="FILE", help="draw the groups as .png, .svg or .pdf")
-    add_dark_option(parser)
+
+    systems: List[str] = positional("SYSTEM", nargs="+")
+    tokenize: Optional[str] = option("NAME", choices=TOKENIZERS)
+    train_target: Optional[str] = option()
+    reference_tags: Optional[str] = option()
+    system_tags: Optional[List[str]] = option(action="append")
+    alignments: Optional[str] = option()
+    train_source: Optional[str] = option()
+    boundaries: Optional[List[int]] = numeric(type=positive, nargs="+")
+    ngrams: Optional[int] = numeric()
+    bootstrap: int = numeric(0)
+    plot: Optional[str] = option()
+    sentence_groups: bool = field(init=False, default=True)
+    lowercase: bool = field(init=False, default=False)
 
 
-def check_group_options(options: argparse.Namespace, source: bool) -> None:
+def check_group_options(options: GroupOptions, source: bool) -> None:
     """Refuse what does not go together; ``source`` says whether there is a source text.
 
     Raises:
@@ -116,7 +127,7 @@ def check_group_options(options: argparse.Namespace, source: bool) -> None:
 
 
 def word_groups(
-    options: argparse.Namespace, systems: Systems, reference: Sequence[str], source: Sequence[str]
+    options: GroupOptions, systems: Systems, reference: Sequence[str], source: Sequence[str]
 ) -> List[Groups]:
     """The groups of words that the options give files for: by frequency, by tag, and of the source by frequency.
 
@@ -135,7 +146,7 @@ def word_groups(
     if options.train_target:
         names, group = _by_frequency(options.train_target, lowercase)
         add("words by frequency in training", names, [group(output) for output in outputs], group(gold))
-    if options.reference_tags:
+    if options.reference_tags and options.system_tags:
         theirs = read_tags(options.reference_tags, gold, "the reference")
         ours = [
             read_tags(path, output, name)
@@ -143,7 +154,7 @@ def word_groups(
         ]
         frequent = Counter(chain.from_iterable(chain(theirs, *ours)))
         add("words by tag", sorted(frequent, key=lambda tag: (-frequent[tag], tag)), ours, theirs)
-    if options.alignments:
+    if options.alignments and options.train_source:
         words = split_lines(source, lowercase)
         lines = list(read_lines(options.alignments))
         if len(lines) != len(words):
@@ -210,7 +221,7 @@ def sentence_groups(
 
 
 def find_groups(
-    options: argparse.Namespace, systems: Systems, references: References, source: Optional[Sequence[str]]
+    options: GroupOptions, systems: Systems, references: References, source: Optional[Sequence[str]]
 ) -> List[Groups]:
     """All groups that the options ask for: of words, of sentences by their source, and of sentences otherwise.
 

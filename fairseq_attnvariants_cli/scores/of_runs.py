@@ -1,6 +1,5 @@
 """Scores of trainings on their test sets, each translated once."""
 
-import argparse
 import hashlib
 import json
 import math
@@ -8,7 +7,7 @@ import os
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..text.files import UserError, read_lines, write_whole
 from .measures import check_tokenised, metrics, scores, within_limits
@@ -29,14 +28,14 @@ class Place(NamedTuple):
 Scores = Dict[Place, Dict[int, float]]  # of each seed
 
 
-def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[str, List[str], List[str]]:
+def translations(run: Run, subset: str, options: Any) -> Tuple[str, List[str], List[str]]:
     """The run's translations of a split, and its references; translated only if that was not done before.
 
     They are in the run's folder, under a name that tells of the checkpoint, of the search and of what the data folder
     holds, wherever that is; it comes first, without ``.hypothesis.txt`` and ``.reference.txt``.  Where the data are
     gone, what was translated of them before is taken.
     """
-    from ..systems.model import generate, load, read_text
+    from ..systems.model import generate, load, read_subset
 
     data = options.data or run.data
     folder = Path(data.split(os.pathsep)[0])  # of several, the one that fairseq takes test sets from
@@ -52,7 +51,7 @@ def translations(run: Run, subset: str, options: argparse.Namespace) -> Tuple[st
     paths = [f"{stem}.hypothesis.txt", f"{stem}.reference.txt"]
     if not all(map(os.path.exists, paths)):
         system = load([str(run.checkpoint)], data, options.cpu)
-        text = read_text(argparse.Namespace(source=None, reference=None, gen_subset=subset), system)
+        text = read_subset(subset, system.task)
         stem.parent.mkdir(exist_ok=True)
         for path, side, escape in zip(paths, (generate(system, text, options), text), (False, True)):
             with write_whole(path, links=False) as stream:
@@ -68,14 +67,14 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def wanted(options: argparse.Namespace) -> Dict[str, Optional[str]]:
+def wanted(asked: Optional[Sequence[str]]) -> Dict[str, Optional[str]]:
     """The measures that are asked for, and of those that are read from files their path.
 
     Raises:
         UserError: a measure is neither sacrebleu's nor has a file, or two have one name.
     """
     measures = {}
-    for given in options.measure or MEASURES:
+    for given in asked or MEASURES:
         name, _, path = given.partition("=")
         if not path and name not in KNOWN:
             raise UserError(f"--measure {given}: there are {', '.join(KNOWN)}; of another one give NAME=FILE")
@@ -85,9 +84,9 @@ def wanted(options: argparse.Namespace) -> Dict[str, Optional[str]]:
     return measures
 
 
-def translated(options: argparse.Namespace) -> bool:
+def translated(asked: Optional[Sequence[str]]) -> bool:
     """Whether a measure that is asked for reads translations."""
-    return any(path is None or "{translations}" in path for path in wanted(options).values())
+    return any(path is None or "{translations}" in path for path in wanted(asked).values())
 
 
 def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
@@ -110,16 +109,16 @@ def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
     return mean(told) if told else None
 
 
-def evaluate(found: Dict[str, List[Run]], options: argparse.Namespace) -> Scores:
+def evaluate(found: Dict[str, List[Run]], options: Any) -> Scores:
     """Every measure of every run on every test set.
 
     Raises:
         UserError: the runs do not have one test set, or a measure's file is missing.
     """
-    measures = wanted(options)
+    measures = wanted(options.measure)
     own = [pair for pair in metrics(options.tokenize) if pair[0] in measures and measures[pair[0]] is None]
     files = {name: path for name, path in measures.items() if path}
-    read = translated(options)
+    read = translated(options.measure)
     results: Scores = defaultdict(dict)
     for position, subset in enumerate(options.gen_subset):
         expected = list(read_lines(options.reference[position])) if options.reference else None

@@ -1,10 +1,11 @@
 """Pictures: PNG, SVG or PDF by the file's suffix, in fonts that have every glyph."""
 
-import argparse
 import contextlib
 import unicodedata
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List
 
+from ..options import flag, switch
 from ..text.files import UserError, write_bytes
 
 if TYPE_CHECKING:
@@ -14,12 +15,18 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 
 
-def add_dark_option(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`picture` reads."""
-    parser.add_argument("--dark", action="store_true", help="draw the picture in light colours on black")
+@dataclass
+class DarkOption:
+    """The colours of a picture.
+
+    Args:
+        dark: draw the picture in light colours on black
+    """
+
+    dark: bool = switch()
 
 
-def check_drawn(options: argparse.Namespace, *others: str, plot: str = "plot") -> None:
+def check_drawn(options: Any, *others: str, plot: str = "plot") -> None:
     """Refuse ``--dark``, and other options of a picture, where ``plot``, the option that names its file, is not given.
 
     Raises:
@@ -27,7 +34,7 @@ def check_drawn(options: argparse.Namespace, *others: str, plot: str = "plot") -
     """
     for name in ("dark", *others):
         if getattr(options, name, None) and not getattr(options, plot):
-            raise UserError(f"--{name.replace('_', '-')} is of the picture that --{plot} names: give that, too")
+            raise UserError(f"{flag(name)} is of the picture that --{plot} names: give that, too")
 
 
 @contextlib.contextmanager

@@ -1,15 +1,16 @@
 """Tables: printed for people or as JSON, written as CSV, JSON, LaTeX or Markdown."""
 
-import argparse
 import contextlib
 import csv
 import json
 import os
 import re
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tabulate import tabulate
 
+from ..options import option, switch
 from ..text.files import UserError, standard_output, visible, write_whole
 
 
@@ -33,21 +34,27 @@ MARKDOWN = "\\`|<>[]&"  # Markdown has no escape for some of them, so all become
 FORMATS = {".csv": "", ".json": "", ".tex": "latex_booktabs", ".md": "github"}  # tabulate's, where it writes them
 
 
-def add_table_options(parser: argparse.ArgumentParser, *options: str) -> None:
-    """Add ``--json`` and the options that say where tables are written, ``--table`` unless there are others."""
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print JSON: a list of one object a row"
-        + (", or of several tables an object of such lists" if len(options) > 1 else ""),
-    )
-    for option in options or ("--table",):
-        parser.add_argument(
-            option,
-            metavar="FILE",
-            help=f"write that table as well, as {', '.join(FORMATS)}; in .csv a ' stands before text that a "
-            "spreadsheet would take for a formula, such as -LRB-",
-        )
+@dataclass
+class JsonOption:
+    """How tables are printed.
+
+    Args:
+        json: print JSON: a list of one object a row, or of several tables an object of such lists
+    """
+
+    json: bool = switch()
+
+
+@dataclass
+class TableOptions(JsonOption):
+    """How a table is printed, and where it is written.
+
+    Args:
+        table: write that table as well, as .csv, .json, .tex, .md; in .csv a ' stands before text that a spreadsheet
+            would take for a formula, such as -LRB-
+    """
+
+    table: Optional[str] = option()
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The subcommands, a module each: ``add`` adds its options to a parser, ``run`` runs it.
+"""The subcommands, a module each: ``Options`` are its options, ``run`` runs it with them.
 
-The docstring of ``add`` is what ``--help`` says of the subcommand.
+The docstring of ``Options`` is what ``--help`` says of the subcommand, and of each option.
 """

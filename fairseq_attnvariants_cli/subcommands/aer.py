@@ -9,17 +9,42 @@ and with the weights M_A instead of links and 0/1 matrices M_S and M_P (Tu et al
     SAER = 1 - (Σ M_A∘M_S + Σ M_A∘M_P) / (Σ M_A + Σ M_S).
 """
 
-import argparse
 import re
+from dataclasses import dataclass
 from typing import Iterable, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from ..shown.tables import add_table_options, tables
+from ..options import option, positional, switch
+from ..shown.tables import TableOptions, tables
 from ..text.alignments import Link, check_inside, check_lengths, parse_lines, parse_links, parse_soft
 from ..text.files import UserError, read_parallel
 
 HEADERS = ("measure", "error rate", "precision", "recall", "file")
+
+
+@dataclass
+class Options(TableOptions):
+    """Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each sentence pair a
+    line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too.
+
+    example: fairseq-attnvariants aer test.gold --hard test.align --soft test.soft --text test.en test.de
+
+    Args:
+        gold: the links that people made
+        hard: i-j pairs, as align --output writes them
+        soft: weights, as align --soft writes them
+        first: number of the first word in GOLD: 0 or 1
+        swap: GOLD has target-source links
+        text: the sentences, in words: links outside them are refused, and weights of other lengths
+    """
+
+    gold: str = positional("GOLD")
+    hard: Optional[str] = option()
+    soft: Optional[str] = option()
+    first: int = option("N", type=int, choices=(0, 1), default=0)
+    swap: bool = switch()
+    text: Optional[Tuple[str, str]] = option(("SOURCE", "TARGET"), nargs=2)
 
 
 class Gold(NamedTuple):
@@ -90,7 +115,7 @@ def _rates(found: float, sure: float, found_sure: float, found_possible: float) 
     )
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Read, compare, print the table."""
     if not (options.hard or options.soft):
         raise UserError("give --hard, --soft or both")
@@ -102,10 +127,8 @@ def run(options: argparse.Namespace) -> None:
             options.gold, lines[options.gold], lambda line: parse_gold(line, options.first, options.swap)
         )
         possible = [sentence.possible for sentence in gold]
-        sizes = options.text and [
-            (len(source.split()), len(target.split()))
-            for source, target in zip(*(lines[path] for path in options.text), strict=True)
-        ]
+        texts = [[len(line.split()) for line in lines[path]] for path in options.text or ()]
+        sizes = list(zip(*texts, strict=True))
         if sizes:
             check_inside(options.gold, possible, sizes)
         rows = []
@@ -125,25 +148,3 @@ def run(options: argparse.Namespace) -> None:
             check_inside(options.gold, possible, found)
             rows.append(("SAER", *soft_error_rate(zip(weights, gold, strict=True)), options.soft))
         write("rates", HEADERS, rows, dict.fromkeys(HEADERS, 4))
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each sentence pair a
-    line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too.
-
-    example: fairseq-attnvariants aer test.gold --hard test.align --soft test.soft --text test.en test.de
-    """
-    parser.add_argument("gold", metavar="GOLD", help="the links that people made")
-    parser.add_argument("--hard", metavar="FILE", help="i-j pairs, as align --output writes them")
-    parser.add_argument("--soft", metavar="FILE", help="weights, as align --soft writes them")
-    parser.add_argument(
-        "--first", metavar="N", type=int, choices=(0, 1), default=0, help="number of the first word in GOLD: 0 or 1"
-    )
-    parser.add_argument("--swap", action="store_true", help="GOLD has target-source links")
-    parser.add_argument(
-        "--text",
-        metavar=("SOURCE", "TARGET"),
-        nargs=2,
-        help="the sentences, in words: links outside them are refused, and weights of other lengths",
-    )
-    add_table_options(parser)

@@ -1,18 +1,38 @@
 """``fairseq-attnvariants align``: word alignments from the attention of a model that decodes a given target."""
 
-import argparse
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional
 
 import numpy as np
 
-from ..options import add_model_options, add_pieces_option
+from ..options import OneModel, PiecesOptions, TextOptions, option
 from ..text.alignments import format_links, format_soft, hard_links
 from ..text.files import write_whole
 from ..text.pieces import join_attention, word_numbers
 
 if TYPE_CHECKING:
     from ..systems.model import Forced
+
+
+@dataclass
+class Options(PiecesOptions, TextOptions, OneModel):
+    """Decode a given target with the model and link each target word to the source word with the highest attention
+    weight: one line of i-j pairs (source-target, from 0) for each sentence pair. EOS is left out on both sides, and the
+    other weights are not renormalised. Pieces are joined to words with --remove-bpe: the sum over the pieces of a
+    source word, the mean over those of a target word.
+
+    example: fairseq-attnvariants align data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
+    --remove-bpe --output test.align --soft test.soft
+
+    Args:
+        output: where the pairs go (default: standard output)
+        soft: write the weights as well: for each target word those of all source words, with commas between, and spaces
+            between the target words
+    """
+
+    output: Optional[str] = option()
+    soft: Optional[str] = option()
 
 
 def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
@@ -22,7 +42,7 @@ def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
     return join_attention(weights, word_numbers(source, style), word_numbers(target, style))
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Decode the reference, write one line for each sentence pair."""
     from ..systems.model import check_probabilities, decoded, force, limits
 
@@ -37,23 +57,3 @@ def run(options: argparse.Namespace) -> None:
             hard.write(format_links(hard_links(weights)) + "\n")
             if soft:
                 soft.write(format_soft(weights) + "\n")
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Decode a given target with the model and link each target word to the source word with the highest attention
-    weight: one line of i-j pairs (source-target, from 0) for each sentence pair. EOS is left out on both sides, and the
-    other weights are not renormalised. Pieces are joined to words with --remove-bpe: the sum over the pieces of a
-    source word, the mean over those of a target word.
-
-    example: fairseq-attnvariants align data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
-    --remove-bpe --output test.align --soft test.soft
-    """
-    add_model_options(parser)
-    add_pieces_option(parser)
-    parser.add_argument("--output", metavar="FILE", help="where the pairs go (default: standard output)")
-    parser.add_argument(
-        "--soft",
-        metavar="FILE",
-        help="write the weights as well: for each target word those of all source words, with commas between, and "
-        "spaces between the target words",
-    )

@@ -1,14 +1,37 @@
 """``fairseq-attnvariants attention``: heat maps of the attention on one sentence."""
 
-import argparse
+from dataclasses import dataclass
 from typing import List
 
-from ..options import add_model_options, add_number, add_pieces_option, add_target_options, forced, length, names
+from ..options import PiecesOptions, SeveralModels, TargetOptions, forced, length, names, numeric, option, switch
 from ..shown.heatmaps import WIDTH, Panel, draw, panels
-from ..shown.pictures import add_dark_option, picture
+from ..shown.pictures import DarkOption, picture
 
 
-def run(options: argparse.Namespace) -> None:
+@dataclass
+class Options(DarkOption, PiecesOptions, TargetOptions, SeveralModels):
+    """Draw heat maps of the attention on one sentence, side by side for several models: source words above, target
+    words at the left, white for 0 and black for 1 (with --dark the other way round). The target is the reference, if
+    there is one, or each model's own translation. Models with attention on two levels get a heat map for each. Words of
+    more than 60 characters are cut.
+
+    example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name ours --source
+    bpe.test.en --line 17 --remove-bpe --output attention.pdf
+
+    Args:
+        line: of the text, from 1 (default: %(default)s)
+        output: the picture: .png, .svg or .pdf
+        width: heat maps beyond go below
+        scale_rows: scale each target word's weights to the largest
+    """
+
+    line: int = option("N", type=int, default=1)
+    output: str = option(required=True)
+    width: float = numeric(WIDTH, "INCHES", length)
+    scale_rows: bool = switch()
+
+
+def run(options: Options) -> None:
     """Decode one sentence with each model, draw."""
     given, systems = forced(options), names(options, options.path)
     with picture(options.output, options.dark) as save:
@@ -21,22 +44,3 @@ def run(options: argparse.Namespace) -> None:
             for pair in force(system, text, limits(options), welcome=("word_attn",)):
                 heat_maps += panels(name, pair, options.remove_bpe)
         save(draw(heat_maps, options.width, options.scale_rows))
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Draw heat maps of the attention on one sentence, side by side for several models: source words above, target
-    words at the left, white for 0 and black for 1 (with --dark the other way round). The target is the reference, if
-    there is one, or each model's own translation. Models with attention on two levels get a heat map for each. Words of
-    more than 60 characters are cut.
-
-    example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name ours --source
-    bpe.test.en --line 17 --remove-bpe --output attention.pdf
-    """
-    add_model_options(parser, several=True)
-    parser.add_argument("--line", metavar="N", type=int, default=1, help="of the text, from 1 (default: %(default)s)")
-    add_target_options(parser)
-    add_pieces_option(parser)
-    parser.add_argument("--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf")
-    add_number(parser, "--width", "heat maps beyond go below", WIDTH, type=length, metavar="INCHES")
-    parser.add_argument("--scale-rows", action="store_true", help="scale each target word's weights to the largest")
-    add_dark_option(parser)

@@ -1,10 +1,10 @@
 """``fairseq-attnvariants attribute``: what each source word adds to each target word; does attention show it?"""
 
-import argparse
 import contextlib
 import html
 import json
 import warnings
+from dataclasses import dataclass
 from importlib.resources import files
 from statistics import mean
 from string import Template
@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from ..options import (
-    add_model_options,
-    add_number,
-    add_pieces_option,
-    add_target_options,
+    PiecesOptions,
+    SeveralModels,
+    TargetOptions,
+    choice,
     forced,
     length,
     names,
+    numeric,
+    option,
     positive,
+    switch,
 )
 from ..scores.seeds import estimate
 from ..shown.heatmaps import WIDTH, Panel, draw, visible
-from ..shown.pictures import add_dark_option, check_drawn, picture
-from ..shown.tables import Row, add_table_options, tables
+from ..shown.pictures import DarkOption, check_drawn, picture
+from ..shown.tables import Row, TableOptions, tables
 from ..text.files import UserError, write_whole
 from ..text.pieces import join_attention, join_sentence, summed
 
@@ -33,6 +36,40 @@ if TYPE_CHECKING:
     from ..systems.attribution import Attribution
 
 METHODS = {"integrated-gradients": "Integrated gradients", "input-x-gradient": "Input times gradient"}
+
+
+@dataclass
+class Options(TableOptions, DarkOption, PiecesOptions, TargetOptions, SeveralModels):
+    """Attribute the log-probability of each target word to the source words, by integrated gradients or by input times
+    gradient, and compare with attention: Kendall's tau between the sizes of the attributions and the attention weights,
+    of each target word without the ends of sentences, as a mean over the sentence, and over sentences with its 95%
+    interval. The target is the reference, if there is one, or each model's own translation. Any model of fairseq with
+    source embeddings will do; one without attention has no tau. The gap is what integrated gradients lack of being
+    complete, the mean over target tokens; more --steps close it.
+
+    example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours --source
+    bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --plot attributions.pdf --html attributions.html
+
+    Args:
+        path: the model; several times for several models
+        line: of the text, from 1 (default: all)
+        method: of attribution (default: %(default)s)
+        steps: gradients on the way from 0 to the embeddings (default: 32)
+        values: write attributions and attention, a JSON object a sentence
+        html: write a page with the source's words shaded
+        plot: draw the sentence of --line: .png, .svg or .pdf
+        width: heat maps beyond go below (default: 10)
+        scale_rows: scale each target word's row to the largest
+    """
+
+    line: Optional[int] = option("N", type=int)
+    method: str = choice(METHODS, default="integrated-gradients")
+    steps: Optional[int] = numeric(type=positive)
+    values: Optional[str] = option()
+    html: Optional[str] = option()
+    plot: Optional[str] = option()
+    width: Optional[float] = numeric(metavar="INCHES", type=length)
+    scale_rows: bool = switch()
 
 
 class InWords(NamedTuple):
@@ -132,7 +169,7 @@ def record(name: str, sentence: InWords) -> Dict[str, Any]:
     return {**words, **matrices, "tau": sentence.tau}
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Decode, attribute, print the table, write and draw."""
     if options.plot and options.line is None:
         raise UserError("--plot draws one sentence: give its --line")
@@ -166,31 +203,3 @@ def run(options: argparse.Namespace) -> None:
         rows = [summary(name, sentences, complete) for name, sentences in zip(shown, systems, strict=True)]
         headers = ("system", "sentences", "Kendall's tau", "95% ±", "gap")
         write("agreement", headers, rows, {"Kendall's tau": 3, "95% ±": 3, "gap": 4})
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Attribute the log-probability of each target word to the source words, by integrated gradients or by input times
-    gradient, and compare with attention: Kendall's tau between the sizes of the attributions and the attention weights,
-    of each target word without the ends of sentences, as a mean over the sentence, and over sentences with its 95%
-    interval. The target is the reference, if there is one, or each model's own translation. Any model of fairseq with
-    source embeddings will do; one without attention has no tau. The gap is what integrated gradients lack of being
-    complete, the mean over target tokens; more --steps close it.
-
-    example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours --source
-    bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --plot attributions.pdf --html attributions.html
-    """
-    add_model_options(parser, several=True, ensemble=False)
-    parser.add_argument("--line", metavar="N", type=int, help="of the text, from 1 (default: all)")
-    add_target_options(parser)
-    add_pieces_option(parser)
-    parser.add_argument(
-        "--method", choices=METHODS, default="integrated-gradients", help="of attribution (default: %(default)s)"
-    )
-    add_number(parser, "--steps", "gradients on the way from 0 to the embeddings (default: 32)", type=positive)
-    add_table_options(parser)
-    parser.add_argument("--values", metavar="FILE", help="write attributions and attention, a JSON object a sentence")
-    parser.add_argument("--html", metavar="FILE", help="write a page with the source's words shaded")
-    parser.add_argument("--plot", metavar="FILE", help="draw the sentence of --line: .png, .svg or .pdf")
-    add_number(parser, "--width", f"heat maps beyond go below (default: {WIDTH})", type=length, metavar="INCHES")
-    parser.add_argument("--scale-rows", action="store_true", help="scale each target word's row to the largest")
-    add_dark_option(parser)

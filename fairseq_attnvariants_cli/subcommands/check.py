@@ -1,11 +1,11 @@
 """``fairseq-attnvariants check``: does an architecture keep what fairseq demands?"""
 
-import argparse
 import json
 import textwrap
-from typing import TYPE_CHECKING, Any, Dict, List
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from ..options import add_user_dir_option
+from ..options import UserDirOptions, option, switch
 from ..text.files import UserError, standard_output
 
 if TYPE_CHECKING:
@@ -15,7 +15,31 @@ VERDICTS = {True: "holds", False: "FAILS", None: "not applicable"}
 INDENT = " " * (2 + max(map(len, VERDICTS.values())))
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass
+class Options(UserDirOptions):
+    """Build a small model of an architecture, with sentences made here, and try whether it keeps what fairseq takes for
+    granted. No data is needed, and no GPU. Options that are not listed here are the model's, as fairseq-train has them;
+    sizes that are not given are small. The exit status is 1 if a demand fails.
+
+    example: fairseq-attnvariants check --user-dir mine --arch mine --json
+
+    Args:
+        arch: of this package, of --user-dir or fairseq's own
+        task: translation (default), or char_translation
+        demand: try these alone, of in-place, widths, same, future, padding, alone, attention, short, time, memory,
+            compiled, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half, saved,
+            resumed (default: all)
+        json: print JSON: an object with a list of the demands
+    """
+
+    arch: str = option("NAME", required=True)
+    task: str = option("NAME", default="translation")
+    demand: Optional[List[str]] = option("NAME", action="extend", nargs="+")
+    json: bool = switch()
+    others: List[str] = field(init=False)  # what main does not know
+
+
+def run(options: Options) -> int:
     """Try every demand, and print what was found; returns 1 if one fails, else 0."""
     import torch
 
@@ -72,29 +96,3 @@ def line(text: str, means: str, finding: "Finding") -> str:
     for more in filter(None, below):
         lines += textwrap.wrap(more, 120, initial_indent=INDENT + "  ", subsequent_indent=INDENT + "  ")
     return "\n".join(lines)
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Build a small model of an architecture, with sentences made here, and try whether it keeps what fairseq takes for
-    granted. No data is needed, and no GPU. Options that are not listed here are the model's, as fairseq-train has them;
-    sizes that are not given are small. The exit status is 1 if a demand fails.
-
-    example: fairseq-attnvariants check --user-dir mine --arch mine --json
-    """
-    parser.set_defaults(others=[])  # so main hands on what it does not know
-    parser.allow_abbrev = False
-    add_user_dir_option(parser)
-    parser.add_argument("--arch", metavar="NAME", required=True, help="of this package, of --user-dir or fairseq's own")
-    parser.add_argument(
-        "--task", metavar="NAME", default="translation", help="translation (default), or char_translation"
-    )
-    parser.add_argument(
-        "--demand",
-        metavar="NAME",
-        action="extend",
-        nargs="+",
-        help="try these alone, of in-place, widths, same, future, padding, alone, attention, short, time, memory, "
-        "compiled, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half, saved, "
-        "resumed (default: all)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON: an object with a list of the demands")

@@ -1,9 +1,9 @@
 """``fairseq-attnvariants compare``: translations of several systems side by side, as a page for a browser."""
 
-import argparse
 import contextlib
 import difflib
 import html
+from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -11,10 +11,10 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from ..options import add_name_option, add_pieces_option, names
+from ..options import NameOptions, PiecesOptions, names, numeric, option
 from ..scores.contrasts import contrasts
-from ..scores.groups import add_group_options, check_group_options, find_groups
-from ..scores.measures import TOKENIZERS, Systems, metrics, scores, warn_of_tokenised
+from ..scores.groups import GroupOptions, check_group_options, find_groups
+from ..scores.measures import Systems, metrics, scores, warn_of_tokenised
 from ..shown.bars import bars_html, contrasts_html, draw_groups
 from ..shown.pictures import check_drawn, picture
 from ..text.files import UserError, read_lines, write_whole
@@ -25,6 +25,33 @@ FAINT = 0.05  # attention weights below are not shown
 BOOTSTRAP = 1000  # resamples
 NGRAMS = 20  # of each kind, where there are two systems
 LONGEST = 2000  # words of a sentence that is marked; the time grows with their square
+
+
+@dataclass
+class Options(GroupOptions, NameOptions, PiecesOptions):
+    """Write one HTML page, which needs no network: source, reference and each system's translation, with the words that
+    are not the reference's marked, and those that only it has, to be sorted by line, length or chrF; above them words
+    and sentences in groups: BLEU by length, sentences by difference in length and by BLEU, n-grams that one system has
+    and another lacks, and what --train-target, tags and --alignments add. SYSTEM is what fairseq-generate printed, or
+    bare text with --source and --reference. Where fairseq-generate ran with --print-alignment (hard or soft), pointing
+    at a word shows the source words it looked at.
+
+    example: fairseq-attnvariants compare base.txt ours.txt --name base --name ours --remove-bpe --train-target train.de
+    --output compare.html
+
+    Args:
+        systems: output of fairseq-generate, or bare text
+        source: the source text (default: what fairseq-generate printed)
+        reference: the reference (default: what fairseq-generate printed)
+        tokenize: sacrebleu's, for BLEU (default: 13a)
+        ngrams: list N n-grams that one system has and another lacks (default: 20)
+        output: where the page goes (-: standard output)
+    """
+
+    source: Optional[str] = option()
+    reference: Optional[str] = option()
+    bootstrap: int = numeric(BOOTSTRAP)
+    output: str = option(required=True)
 
 
 class Translation(NamedTuple):
@@ -164,7 +191,7 @@ def page(
     )
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Read, put side by side, write the page."""
     shown = names(options, options.systems)
     check_group_options(options, source=True)
@@ -223,25 +250,3 @@ def _fitting(translation: Translation, source: Sequence[str]) -> Translation:
     attention = translation.attention
     fits = attention is not None and attention.shape[1] == len(source)
     return translation if fits else translation._replace(attention=None)
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Write one HTML page, which needs no network: source, reference and each system's translation, with the words that
-    are not the reference's marked, and those that only it has, to be sorted by line, length or chrF; above them words
-    and sentences in groups: BLEU by length, sentences by difference in length and by BLEU, n-grams that one system has
-    and another lacks, and what --train-target, tags and --alignments add. SYSTEM is what fairseq-generate printed, or
-    bare text with --source and --reference. Where fairseq-generate ran with --print-alignment (hard or soft), pointing
-    at a word shows the source words it looked at.
-
-    example: fairseq-attnvariants compare base.txt ours.txt --name base --name ours --remove-bpe --train-target train.de
-    --output compare.html
-    """
-    parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="output of fairseq-generate, or bare text")
-    parser.add_argument("--source", metavar="FILE", help="the source text (default: what fairseq-generate printed)")
-    parser.add_argument("--reference", metavar="FILE", help="the reference (default: what fairseq-generate printed)")
-    add_pieces_option(parser)
-    add_name_option(parser)
-    parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's, for BLEU (default: 13a)")
-    add_group_options(parser, NGRAMS, BOOTSTRAP)
-    parser.set_defaults(sentence_groups=True, lowercase=False)
-    parser.add_argument("--output", metavar="FILE", required=True, help="where the page goes (-: standard output)")

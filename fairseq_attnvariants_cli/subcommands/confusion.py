@@ -1,13 +1,33 @@
 """``fairseq-attnvariants confusion``: which source tags target tags come from (Kuang et al. 2018, table 3)."""
 
-import argparse
 from collections import Counter
+from dataclasses import dataclass
 from typing import Iterable, List, Tuple
 
-from ..options import add_number
-from ..shown.tables import Row, add_table_options, tables
+from ..options import numeric, option
+from ..shown.tables import Row, TableOptions, tables
 from ..text.alignments import count_links
-from ..text.tagged import Aligned, add_aligned_options, read_aligned
+from ..text.tagged import Aligned, AlignedOptions, read_aligned
+
+
+@dataclass
+class Options(TableOptions, AlignedOptions):
+    """Print, for each tag of target words, what share of their links goes to source words of each tag: the links of one
+    target tag are 100 %. Where the links are those of links or align, a target word has one, to its most attended
+    source word. Tag files have a tag for each word, one sentence a line.
+
+    example: fairseq-attnvariants confusion out.en out.de --alignments out.align --source-tags out.pos.en --target-tags
+    out.pos.de --table table3.csv
+
+    Args:
+        source_tags: a tag for each source word
+        target_tags: a tag for each target word
+        limit: tags of each side, the most frequent first (default: all)
+    """
+
+    source_tags: str = option(required=True)
+    target_tags: str = option(required=True)
+    limit: int = numeric(0)
 
 
 def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[Row]]:
@@ -29,22 +49,7 @@ def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[
     ]
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Read, count, print the table."""
     with tables(options.json, tags=options.table) as write:
         write("tags", *confusion(read_aligned(options), options.limit))
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print, for each tag of target words, what share of their links goes to source words of each tag: the links of one
-    target tag are 100 %. Where the links are those of links or align, a target word has one, to its most attended
-    source word. Tag files have a tag for each word, one sentence a line.
-
-    example: fairseq-attnvariants confusion out.en out.de --alignments out.align --source-tags out.pos.en --target-tags
-    out.pos.de --table table3.csv
-    """
-    add_aligned_options(parser)
-    for side in ("source", "target"):
-        parser.add_argument(f"--{side}-tags", metavar="FILE", required=True, help=f"a tag for each {side} word")
-    add_number(parser, "--limit", "tags of each side, the most frequent first (default: all)", 0)
-    add_table_options(parser)

@@ -1,10 +1,10 @@
 """``fairseq-attnvariants env``: what is installed and what it runs on, for a bug report."""
 
-import argparse
 import importlib
 import os
 import platform
 import sys
+from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,11 @@ LIBRARIES = ("numpy", "hydra-core", "omegaconf", "sacrebleu", "subword-nmt", "ma
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")  # names of Linux
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
 STARTUP = "fairseq_attnvariants_startup"
+
+
+@dataclass
+class Options:
+    """Print what is installed and what it runs on: put it into a bug report."""
 
 
 def facts() -> Iterator[Tuple[str, str]]:
@@ -85,12 +90,8 @@ def processor() -> str:
     return ", ".join([name, f"{os.cpu_count()} cores", " ".join(filter(flags.__contains__, INSTRUCTIONS))])
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Print a line for each fact."""
     with standard_output() as output:
         for name, value in facts():
             print(visible(f"{name:<22}{value}"), file=output)
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print what is installed and what it runs on: put it into a bug report."""

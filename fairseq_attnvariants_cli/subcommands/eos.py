@@ -1,10 +1,10 @@
 """``fairseq-attnvariants eos``: how many translations end where the source does (Kuang et al. 2018, table 2)."""
 
-import argparse
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterable, List
 
-from ..options import add_model_options, add_target_options, forced, names
-from ..shown.tables import Row, add_table_options, tables
+from ..options import SeveralModels, TargetOptions, forced, names
+from ..shown.tables import Row, TableOptions, tables
 
 if TYPE_CHECKING:
     from ..systems.model import Forced
@@ -12,12 +12,21 @@ if TYPE_CHECKING:
 HEADERS = ("system", "sentences", "source EOS", "%")
 
 
+@dataclass
+class Options(TableOptions, TargetOptions, SeveralModels):
+    """Print the share of target EOS whose highest attention weight is on the source EOS, over what the models
+    translate, or with --forced over the reference.
+
+    example: fairseq-attnvariants eos data-bin --path base.pt --path ours.pt --gen-subset valid --table table2.csv
+    """
+
+
 def count_ends(pairs: Iterable["Forced"]) -> int:
     """How many target EOS have their highest attention weight on the source EOS."""
     return sum(int(pair.extra["attn"][-1].argmax()) == len(pair.source) - 1 for pair in pairs)
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Translate, or decode the reference, with each model; count, print the table."""
     given, systems = forced(options), names(options, options.path)
     with tables(options.json, systems=options.table) as write:
@@ -28,14 +37,3 @@ def run(options: argparse.Namespace) -> None:
             found = count_ends(force(system, text, limits(options)))
             rows.append((name, len(text.sentences), found, 100 * found / len(text.sentences)))
         write("systems", HEADERS, rows)
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print the share of target EOS whose highest attention weight is on the source EOS, over what the models
-    translate, or with --forced over the reference.
-
-    example: fairseq-attnvariants eos data-bin --path base.pt --path ours.pt --gen-subset valid --table table2.csv
-    """
-    add_model_options(parser, several=True)
-    add_target_options(parser)
-    add_table_options(parser)

@@ -11,17 +11,17 @@ Of CondDec (Feng et al. §5): what its gates have left of the condition after ea
 All are averaged over the pieces of a word.
 """
 
-import argparse
 import contextlib
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence, TextIO, Tuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, TextIO, Tuple
 
 import numpy as np
 
-from ..options import FormerName, add_model_options, add_number, add_pieces_option, add_target_options, forced
-from ..shown.pictures import add_dark_option, check_drawn, finish, font_families, picture
-from ..shown.tables import Row, add_table_options, tables
+from ..options import OneModel, PiecesOptions, TargetOptions, forced, numeric, option
+from ..shown.pictures import DarkOption, check_drawn, finish, font_families, picture
+from ..shown.tables import JsonOption, Row, tables
 from ..text.files import UserError, write_whole
 from ..text.pieces import join_sentence, join_values
 from ..text.tagged import read_tags
@@ -37,6 +37,41 @@ SYMBOLS = {
     "condition left": "|sd$_i$| / |sd$_0$|",
 }
 ALL, EOS = "all words", "end of sentence"  # no word or tag has spaces
+
+
+@dataclass
+class Options(JsonOption, DarkOption, PiecesOptions, TargetOptions, OneModel):
+    """Print how much, in percent, a model with adaptive weighting lets the history count beside what a cell reads (g:
+    in the encoder each source word, forward and backward; in the decoder the previous word before attention, the
+    context after it), and the state, the previous word and the context for each target word (alpha_s, alpha_y and
+    alpha_c of the readout), and one with a context gate the context (z): means over dimensions, over all words, over
+    every end of a sentence, and by word or by tag, the most frequent first; of CondDec what of its condition, by norm,
+    is left after each target word. The target is the reference, if there is one, or the model's own translation.
+
+    example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
+    --remove-bpe --source-tags test.pos.en --source-table table4.csv --plot 17.pdf --line 17
+
+    Args:
+        path: the model
+        source_tags: a tag for each source word, EOS left out
+        target_tags: a tag for each target word, EOS left out
+        limit: words or tags in a table, 0 for all
+        source_table: write that table as well, as .csv, .json, .tex, .md; in .csv a ' stands before text that a
+            spreadsheet would take for a formula, such as -LRB-
+        target_table: likewise
+        values: write each word's gates, a JSON object for each sentence
+        plot: draw the gates of one sentence as .png, .svg or .pdf
+        line: of the picture, from 1 (default: 1)
+    """
+
+    source_tags: Optional[str] = option()
+    target_tags: Optional[str] = option()
+    limit: int = numeric(20)
+    source_table: Optional[str] = option()
+    target_table: Optional[str] = option()
+    values: Optional[str] = option()
+    plot: Optional[str] = option(former="--picture")
+    line: Optional[int] = option("N", type=int)
 
 
 def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most: int = 0) -> List[Row]:
@@ -94,17 +129,17 @@ def write_values(
         stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def check_sides(options: argparse.Namespace, sides: Collection[str]) -> None:
+def check_sides(options: Options, sides: Collection[str]) -> None:
     """Refuse options for a side that the model has no gates on."""
     from ..systems.gated import GIVEN_BY
 
     for side in set(SIDES) - set(sides):
-        for option in ("table", "tags"):
-            if getattr(options, f"{side}_{option}"):
-                raise UserError(f"--{side}-{option}: the model of {options.path} has no {GIVEN_BY[side]}")
+        for what in ("table", "tags"):
+            if getattr(options, f"{side}_{what}"):
+                raise UserError(f"--{side}-{what}: the model of {options.path} has no {GIVEN_BY[side]}")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Decode, average, print the tables, draw."""
     check_drawn(options, "line")
     given = forced(options)
@@ -147,28 +182,3 @@ def run(options: argparse.Namespace) -> None:
             write_values(values, names, words, gates)
         if save:
             save(draw([(words[side][chosen], names[side], gates[side][chosen]) for side in names]))
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print how much, in percent, a model with adaptive weighting lets the history count beside what a cell reads (g:
-    in the encoder each source word, forward and backward; in the decoder the previous word before attention, the
-    context after it), and the state, the previous word and the context for each target word (alpha_s, alpha_y and
-    alpha_c of the readout), and one with a context gate the context (z): means over dimensions, over all words, over
-    every end of a sentence, and by word or by tag, the most frequent first; of CondDec what of its condition, by norm,
-    is left after each target word. The target is the reference, if there is one, or the model's own translation.
-
-    example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
-    --remove-bpe --source-tags test.pos.en --source-table table4.csv --plot 17.pdf --line 17
-    """
-    add_model_options(parser, ensemble=False)
-    add_target_options(parser)
-    add_pieces_option(parser)
-    for side in SIDES:
-        parser.add_argument(f"--{side}-tags", metavar="FILE", help=f"a tag for each {side} word, EOS left out")
-    add_number(parser, "--limit", "words or tags in a table, 0 for all", 20)
-    add_table_options(parser, *(f"--{side}-table" for side in SIDES))
-    parser.add_argument("--values", metavar="FILE", help="write each word's gates, a JSON object for each sentence")
-    plot = parser.add_argument("--plot", metavar="FILE", help="draw the gates of one sentence as .png, .svg or .pdf")
-    parser.add_argument("--picture", action=FormerName, option=plot)
-    add_dark_option(parser)
-    parser.add_argument("--line", metavar="N", type=int, help="of the picture, from 1 (default: 1)")

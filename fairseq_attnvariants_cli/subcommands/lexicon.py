@@ -6,20 +6,49 @@ stock ``--alignfile`` drops every pair with an unknown word on either side, and 
 needs.
 """
 
-import argparse
 import contextlib
 import os
 import subprocess
 import tempfile
 from collections import Counter
-from typing import Dict, Iterator, List, Sequence, Set
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Optional, Sequence, Set
 
-from ..options import add_number, positive
+from ..options import numeric, option, positional, positive
 from ..text.alignments import Link, count_links, format_links, parse_links, read_links
 from ..text.files import UserError, read_parallel, say, write_whole
 from ..text.wordtable import Entry, write_lexicon
 
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+@dataclass
+class Options:
+    """Write, for each source word, the target word aligned with it most often in the training text, as lines of source,
+    target, count and share (of the source word's links) with tabs between. The text must be cut into words as it was
+    for fairseq-preprocess. Without --alignments the words are aligned by eflomal (pip install "eflomal>=2"; it compiles
+    C) in both directions, symmetrised by grow-diag-final-and. eflomal cannot be given a seed: keep what it found with
+    --save-alignments, from which --alignments makes the same table again. With --candidates a source word has several
+    lines, the most frequent target first: a table for --task shortlist_translation --shortlist.
+
+    example: fairseq-attnvariants lexicon train.en train.de --output lexicon.en-de.tsv --save-alignments
+    train.en-de.align
+
+    Args:
+        source: source side of the training text, one sentence a line
+        target: its target side
+        output: where the table goes (-: standard output)
+        candidates: how many target words of each source word, for --shortlist (default: %(default)s, for replace-unk)
+        alignments: alignments made elsewhere: i-j pairs, source-target
+        save_alignments: keep the alignments that were counted
+    """
+
+    source: str = positional("SOURCE")
+    target: str = positional("TARGET")
+    output: str = option("TABLE", required=True)
+    candidates: int = numeric(1, "K", positive)
+    alignments: Optional[str] = option()
+    save_alignments: Optional[str] = option()
 
 
 def grow_diag_final_and(forward: Set[Link], reverse: Set[Link]) -> List[Link]:
@@ -93,7 +122,7 @@ def align(source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]) -> I
             yield grow_diag_final_and(*(set(parse_links(line)) for line in lines))
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Align or read alignments, count, write the table."""
     paths = [options.source, options.target] + ([options.alignments] if options.alignments else [])
     rows = read_parallel(*paths)
@@ -113,29 +142,3 @@ def run(options: argparse.Namespace) -> None:
         f"{len(rows)} sentence pairs with {sum(map(len, alignments))} links: {len(counts)} of "
         f"{len({word for words in source for word in words})} source words have a translation"
     )
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Write, for each source word, the target word aligned with it most often in the training text, as lines of source,
-    target, count and share (of the source word's links) with tabs between. The text must be cut into words as it was
-    for fairseq-preprocess. Without --alignments the words are aligned by eflomal (pip install "eflomal>=2"; it compiles
-    C) in both directions, symmetrised by grow-diag-final-and. eflomal cannot be given a seed: keep what it found with
-    --save-alignments, from which --alignments makes the same table again. With --candidates a source word has several
-    lines, the most frequent target first: a table for --task shortlist_translation --shortlist.
-
-    example: fairseq-attnvariants lexicon train.en train.de --output lexicon.en-de.tsv --save-alignments
-    train.en-de.align
-    """
-    parser.add_argument("source", metavar="SOURCE", help="source side of the training text, one sentence a line")
-    parser.add_argument("target", metavar="TARGET", help="its target side")
-    parser.add_argument("--output", metavar="TABLE", required=True, help="where the table goes (-: standard output)")
-    add_number(
-        parser,
-        "--candidates",
-        "how many target words of each source word, for --shortlist (default: %(default)s, for replace-unk)",
-        1,
-        type=positive,
-        metavar="K",
-    )
-    parser.add_argument("--alignments", metavar="FILE", help="alignments made elsewhere: i-j pairs, source-target")
-    parser.add_argument("--save-alignments", metavar="FILE", help="keep the alignments that were counted")

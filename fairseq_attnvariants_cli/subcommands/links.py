@@ -1,12 +1,12 @@
 """``fairseq-attnvariants links``: text and word links of what ``fairseq-generate --print-alignment`` printed."""
 
-import argparse
 import contextlib
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
-from ..options import add_pieces_option
+from ..options import PiecesOptions, option, positional
 from ..text.alignments import format_links, hard_links
 from ..text.files import UserError, read_lines, write_whole
 from ..text.generated import best_in_words, read_generated
@@ -14,6 +14,31 @@ from ..text.generated import best_in_words, read_generated
 Pair = Tuple[List[str], List[str], np.ndarray]  # a sentence and its best hypothesis, in words, and weights without EOS
 
 SKIPPED: Pair = [], [], np.zeros((0, 0))
+
+
+@dataclass
+class Options(PiecesOptions):
+    """Write the word links of the best hypotheses that fairseq-generate --print-alignment (hard or soft) printed: one
+    line of i-j pairs (source-target, from 0) for each source line, in the order of the source text up to the last
+    sentence that it printed; one that fairseq skipped gives an empty line. With --save-source and --save-target also
+    the sentences themselves, to be tagged for confusion and overtranslation. As with align, the source EOS cannot be
+    chosen; pieces are joined to words with --remove-bpe, which fairseq-generate must not have done.
+
+    example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt
+    --print-alignment soft > generated.txt && fairseq-attnvariants links generated.txt --remove-bpe --output out.align
+    --save-source out.en --save-target out.de
+
+    Args:
+        generated: output of fairseq-generate (-: standard input)
+        output: where the pairs go (default: standard output)
+        save_source: write the source words as well
+        save_target: write the words of the hypotheses as well
+    """
+
+    generated: str = positional("GENERATED")
+    output: Optional[str] = option()
+    save_source: Optional[str] = option()
+    save_target: Optional[str] = option()
 
 
 def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
@@ -35,7 +60,7 @@ def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
     return pairs
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Read, write a line for each sentence, in the order of the source text."""
     with contextlib.ExitStack() as streams:
         output = streams.enter_context(write_whole(options.output))
@@ -50,21 +75,3 @@ def run(options: argparse.Namespace) -> None:
             for stream, words in zip(saved, sides, strict=True):
                 if stream:
                     stream.write(" ".join(words) + "\n")
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Write the word links of the best hypotheses that fairseq-generate --print-alignment (hard or soft) printed: one
-    line of i-j pairs (source-target, from 0) for each source line, in the order of the source text up to the last
-    sentence that it printed; one that fairseq skipped gives an empty line. With --save-source and --save-target also
-    the sentences themselves, to be tagged for confusion and overtranslation. As with align, the source EOS cannot be
-    chosen; pieces are joined to words with --remove-bpe, which fairseq-generate must not have done.
-
-    example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt
-    --print-alignment soft > generated.txt && fairseq-attnvariants links generated.txt --remove-bpe --output out.align
-    --save-source out.en --save-target out.de
-    """
-    parser.add_argument("generated", metavar="GENERATED", help="output of fairseq-generate (-: standard input)")
-    add_pieces_option(parser)
-    parser.add_argument("--output", metavar="FILE", help="where the pairs go (default: standard output)")
-    parser.add_argument("--save-source", metavar="FILE", help="write the source words as well")
-    parser.add_argument("--save-target", metavar="FILE", help="write the words of the hypotheses as well")

@@ -4,19 +4,42 @@ The direct bridge's ``W`` maps a source embedding to where the target's are; the
 the target words ``y`` of smallest ``||W x - y||`` (eq. 4).
 """
 
-import argparse
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..options import add_number, add_system_options, positive
-from ..shown.tables import add_table_options, tables
+from ..options import DataOptions, OneModel, numeric, option, positive
+from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 from ..text.wordtable import read_lexicon
 
 if TYPE_CHECKING:
     from ..systems.model import System
+
+
+@dataclass
+class Options(TableOptions, DataOptions, OneModel):
+    """Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source word's, mapped
+    by the direct bridge. The default are the most frequent source words by the counts of the dictionary, which with a
+    joined dictionary are those of both languages.
+
+    example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 --lexicon lexicon.en-de.tsv
+    --table table7.csv
+
+    Args:
+        path: the model
+        words: source words (default: the most frequent)
+        count: or how many
+        top: target words for each
+        lexicon: table made by lexicon, to stand beside them
+    """
+
+    words: Optional[List[str]] = option("WORD", nargs="+", group="which")
+    count: int = numeric(10, type=positive, group="which")
+    top: int = numeric(1, "K", positive)
+    lexicon: Optional[str] = option("TABLE")
 
 
 class Neighbour(NamedTuple):
@@ -87,7 +110,7 @@ def neighbours(
     ]
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Load, map, print the table."""
     lexicon = read_lexicon(options.lexicon) if options.lexicon else None
     with tables(options.json, neighbours=options.table) as write:
@@ -98,20 +121,3 @@ def run(options: argparse.Namespace) -> None:
         rows = neighbours(system, sources, options.top, lexicon)
         headers = Neighbour._fields if options.lexicon else Neighbour._fields[:-1]
         write("neighbours", headers, [row[: len(headers)] for row in rows], {"distance": 4})
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source word's, mapped
-    by the direct bridge. The default are the most frequent source words by the counts of the dictionary, which with a
-    joined dictionary are those of both languages.
-
-    example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 --lexicon lexicon.en-de.tsv
-    --table table7.csv
-    """
-    add_system_options(parser, ensemble=False)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--words", metavar="WORD", nargs="+", help="source words (default: the most frequent)")
-    add_number(which, "--count", "or how many", 10, type=positive)
-    add_number(parser, "--top", "target words for each", 1, type=positive, metavar="K")
-    parser.add_argument("--lexicon", metavar="TABLE", help="table made by lexicon, to stand beside them")
-    add_table_options(parser)

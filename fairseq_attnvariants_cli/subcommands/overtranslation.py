@@ -4,14 +4,28 @@ The ratio of over-translation of a set of source words ``w`` is ``Σ(|e| - |uniq
 generated words that are aligned to one of them (Li et al. 2017).
 """
 
-import argparse
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import Dict, Iterable, List
 
-from ..shown.tables import Row, add_table_options, tables
-from ..text.tagged import Aligned, add_aligned_options, read_aligned
+from ..shown.tables import Row, TableOptions, tables
+from ..text.tagged import Aligned, AlignedOptions, read_aligned
 
 ALL = "all words"  # no tag has spaces
+
+
+@dataclass
+class Options(TableOptions, AlignedOptions):
+    """Print how often the target words that are aligned to one source word repeat each other, over the number of source
+    words: of all of them, and with --source-tags of those of each tag. A tag file has a tag for each word, one sentence
+    a line.
+
+    example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags out.pos.en --table
+    table5.csv
+
+    Args:
+        source_tags: a tag for each source word
+    """
 
 
 def repetitions(pair: Aligned) -> List[int]:
@@ -36,21 +50,7 @@ def ratios(pairs: Iterable[Aligned]) -> List[Row]:
     return [(group, words[group], repeated[group], 100 * repeated[group] / words[group]) for group in groups]
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Read, count, print the table."""
     with tables(options.json, tags=options.table) as write:
         write("tags", ("source tag", "words", "repetitions", "%"), ratios(read_aligned(options)))
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print how often the target words that are aligned to one source word repeat each other, over the number of source
-    words: of all of them, and with --source-tags of those of each tag. A tag file has a tag for each word, one sentence
-    a line.
-
-    example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags out.pos.en --table
-    table5.csv
-    """
-    add_aligned_options(parser)
-    parser.add_argument("--source-tags", metavar="FILE", help="a tag for each source word")
-    add_table_options(parser)
-    parser.set_defaults(target_tags=None)

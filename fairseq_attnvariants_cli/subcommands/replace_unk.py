@@ -4,13 +4,14 @@ Each UNK takes the translation of the source word with the highest attention wei
 source word itself (Feng et al. 2016, section 7). The source EOS cannot be chosen.
 """
 
-import argparse
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from typing import Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from ..options import option, positional, switch
 from ..text.alignments import hard_links
 from ..text.files import UserError, read_lines, say, visible, write_whole
 from ..text.generated import Hypothesis, Sentence, read_generated
@@ -19,6 +20,40 @@ from ..text.wordtable import read_lexicon
 Alignment = Dict[int, int]  # position of the target word -> position of the source word
 
 TABLE, COPY, LEFT = "table", "copy", "left"
+
+
+@dataclass
+class Options:
+    """Replace each UNK by the table's translation of the source word with the highest attention weight, or by that
+    source word where the table has none. GENERATED is the output of fairseq-generate --print-alignment (hard or soft)
+    on word-level data. Writes the best hypothesis of each source line, in the order of the source text; a sentence that
+    fairseq skipped gives an empty line. What was replaced is reported on standard error.
+
+    example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt
+    --print-alignment > generated.txt && fairseq-attnvariants replace-unk generated.txt --source test.en --lexicon
+    lexicon.en-de.tsv --output test.out.de
+
+    Args:
+        generated: output of fairseq-generate (-: standard input)
+        source: the source text as given to fairseq-preprocess, not UNK-ised
+        lexicon: table made by lexicon; without it all UNKs are copies
+        copied: the target dictionary (dict.TARGET.txt in the data folder) of a model with --copying: each UNK takes the
+            word that was copied, which is the one with the highest weight among those that this dictionary lacks; needs
+            --print-alignment soft
+        output: where the text goes (default: standard output)
+        unk: how UNK is printed (default: %(default)s)
+        nbest: write all hypotheses, as lines of id, score and text with tabs between
+        detailed: list every UNK on standard error: id, rank, position, source position, source word, word, rule
+    """
+
+    generated: str = positional("GENERATED")
+    source: str = option("RAW", required=True)
+    lexicon: Optional[str] = option("TABLE")
+    copied: Optional[str] = option("DICT")
+    output: Optional[str] = option()
+    unk: str = option("WORD", default="<unk>")
+    nbest: bool = switch()
+    detailed: bool = switch()
 
 
 class Replacement(NamedTuple):
@@ -154,7 +189,7 @@ def check_soft(sentences: Mapping[int, Sentence], generated: str) -> None:
         )
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Read, replace, write the hypotheses in the order of the source text, report on standard error."""
     if options.generated == options.source == "-":
         raise UserError("only one of GENERATED and --source can be standard input")
@@ -216,37 +251,3 @@ def report(results: Mapping[int, Sequence[Replaced]], sentences: int) -> str:
     if unaligned := sum(not h.aligned and bool(h.replacements) for h in hypotheses):
         text += f"; {unaligned} hypotheses not touched, since their words are not their tokens (--remove-bpe?)"
     return text
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Replace each UNK by the table's translation of the source word with the highest attention weight, or by that
-    source word where the table has none. GENERATED is the output of fairseq-generate --print-alignment (hard or soft)
-    on word-level data. Writes the best hypothesis of each source line, in the order of the source text; a sentence that
-    fairseq skipped gives an empty line. What was replaced is reported on standard error.
-
-    example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt
-    --print-alignment > generated.txt && fairseq-attnvariants replace-unk generated.txt --source test.en --lexicon
-    lexicon.en-de.tsv --output test.out.de
-    """
-    parser.add_argument("generated", metavar="GENERATED", help="output of fairseq-generate (-: standard input)")
-    parser.add_argument(
-        "--source", metavar="RAW", required=True, help="the source text as given to fairseq-preprocess, not UNK-ised"
-    )
-    parser.add_argument("--lexicon", metavar="TABLE", help="table made by lexicon; without it all UNKs are copies")
-    parser.add_argument(
-        "--copied",
-        metavar="DICT",
-        help="the target dictionary (dict.TARGET.txt in the data folder) of a model with --copying: each UNK takes the "
-        "word that was copied, which is the one with the highest weight among those that this dictionary lacks; needs "
-        "--print-alignment soft",
-    )
-    parser.add_argument("--output", metavar="FILE", help="where the text goes (default: standard output)")
-    parser.add_argument("--unk", metavar="WORD", default="<unk>", help="how UNK is printed (default: %(default)s)")
-    parser.add_argument(
-        "--nbest", action="store_true", help="write all hypotheses, as lines of id, score and text with tabs between"
-    )
-    parser.add_argument(
-        "--detailed",
-        action="store_true",
-        help="list every UNK on standard error: id, rank, position, source position, source word, word, rule",
-    )

@@ -3,30 +3,103 @@
 import argparse
 import contextlib
 import itertools
+from dataclasses import dataclass
 from statistics import mean
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ..options import (
     SEARCH,
-    add_batch_options,
-    add_number,
-    add_pieces_option,
-    add_search_options,
-    add_user_dir_option,
+    BatchOptions,
+    PiecesOptions,
+    SearchOptions,
+    UserDirOptions,
     amount,
+    flag,
+    numeric,
+    option,
+    positional,
     settle_search,
+    switch,
 )
 from ..scores.measures import TOKENIZERS
-from ..scores.of_runs import KNOWN, MEASURES, Place, Scores, evaluate, translated, wanted
+from ..scores.of_runs import Place, Scores, evaluate, translated, wanted
 from ..scores.runs import Run, find_runs, systems
 from ..scores.seeds import Comparison, Estimate, Verdict, estimate, larger, verdicts
 from ..shown.charts import Dial, draw_curves, draw_dial, draw_scores
 from ..shown.pictures import check_drawn, picture
-from ..shown.tables import Cell, Interval, Row, add_table_options, table_file, tables
+from ..shown.tables import Cell, Interval, Row, TableOptions, table_file, tables
 from ..text.files import UserError, say
 
 LESS_IS_BETTER = ("TER",)
 DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline
+
+
+def dial(text: str) -> Dial:
+    """``NAME=VALUE,VALUE,...``."""
+    name, _, values = text.partition("=")
+    if not name or "," not in values:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name and its values, such as distance=0,4,8")
+    return Dial(name, values.split(","))
+
+
+@dataclass
+class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, UserDirOptions):
+    """Find the runs in and under the folders, translate and score their test sets, and print one table: systems by
+    measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that differ
+    only in the seed are one system; systems are named after their architecture and the options in which those of one
+    architecture differ. Translations are kept in the runs' folders, and made again only for a new checkpoint, other
+    data or another search. With --baseline also the differences to it, paired by seed, with their intervals, p of the
+    paired t-test adjusted by Holm for all verdicts in the table, and a verdict, the first that fits: not tested
+    (nothing is measured), open (fewer than three seeds), no relevant difference (the interval lies within --margin to
+    both sides of 0), shown (better, p below 0.05), refuted (worse, p below 0.05), open.
+
+    example: fairseq-attnvariants results sweep --remove-bpe --reference test.de --baseline rnnsearch --table
+    results.tex --curves curves.pdf
+
+    Args:
+        folders: of a sweep, or of single runs; or a pattern such as 'sweep/re*'
+        name: of the systems in each FOLDER (default: their architectures)
+        checkpoint: default: %(default)s
+        data: folder of fairseq-preprocess (default: that of each training)
+        gen_subset: splits (default: test); bare: no scores
+        dial: what the splits differ in, from the easiest to the hardest: --plot draws curves over it, and there is a
+            verdict at the hardest one, which is shown only if the gain is larger there than at the easiest that the
+            baseline has a score for
+        reference: of each split, in words (default: the split's, with <<unk>>)
+        cpu: do not use CUDA
+        tokenize: sacrebleu's tokeniser (default: none)
+        measure: one of BLEU, chrF2, TER, 1-gram BLEU, accuracy (default: BLEU, chrF2, TER); or the mean of one number a
+            sentence, 'nan' where there is nothing to measure, read from FILE, in which {folder} is the run's folder,
+            {subset} the split, and {translations} the path of the translations without .hypothesis.txt; several times
+            for several
+        less_is_better: of which measures, for the verdict; TER is one
+        baseline: the system to compare with, by its name in the table
+        margin: differences within ±X are not relevant, for the verdict
+        digits: after the point, of measures, in what is printed, .md and .tex (default: 2)
+        seed_table: write the scores of every seed, too, in one of the same formats
+        curves: draw learning curves from fairseq's logs
+        curve_measure: as the log names it (default: ppl)
+        plot: draw every seed's scores and their means on one test set, or curves over --dial
+    """
+
+    folders: List[str] = positional("FOLDER", nargs="+")
+    name: Optional[List[str]] = option("TEXT", action="append")
+    checkpoint: str = option("NAME", default="checkpoint_best.pt")
+    data: Optional[str] = option("DATA")
+    gen_subset: List[str] = option("NAME", nargs="*", default=["test"])
+    dial: Optional[Dial] = option("NAME=V1,V2,...", type=dial)
+    reference: Optional[List[str]] = option(nargs="+")
+    cpu: bool = switch()
+    tokenize: Optional[str] = option("NAME", choices=TOKENIZERS)
+    measure: Optional[List[str]] = option("NAME[=FILE]", action="append")
+    less_is_better: List[str] = option("NAME", nargs="+", default=[])
+    baseline: Optional[str] = option("SYSTEM")
+    margin: Optional[float] = numeric(metavar="X", type=amount)
+    digits: int = numeric(2)
+    seed_table: Optional[str] = option()
+    curves: Optional[str] = option()
+    curve_measure: Optional[str] = option("NAME")
+    plot: Optional[str] = option()
 
 
 def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]:
@@ -40,9 +113,7 @@ def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]
     return found
 
 
-def decide(
-    found: Mapping[Place, Mapping[int, float]], results: Scores, options: argparse.Namespace
-) -> Dict[Place, Verdict]:
+def decide(found: Mapping[Place, Mapping[int, float]], results: Scores, options: Options) -> Dict[Place, Verdict]:
     """The verdicts on the differences, one family; over a dial at its hardest value alone."""
     subsets = options.gen_subset
     less = (*LESS_IS_BETTER, *options.less_is_better)
@@ -53,9 +124,9 @@ def decide(
     decisive = subsets[-1:] if options.dial else subsets
     systems = dict.fromkeys(place.system for place in results if place.system != options.baseline)
     family = {}
-    for place in itertools.starmap(Place, itertools.product(systems, decisive, wanted(options))):
+    for place in itertools.starmap(Place, itertools.product(systems, decisive, wanted(options.measure))):
         gain, grows = gains.get(place), True
-        if gain and options.dial:
+        if gain and options.dial and options.baseline:
             base = place._replace(system=options.baseline)
             easiest = next(subset for subset in subsets if base._replace(subset=subset) in results)
             grows = larger(gain, gains.get(place._replace(subset=easiest), {}))
@@ -63,9 +134,7 @@ def decide(
     return dict(zip(family, verdicts([*family.values()])))
 
 
-def summary(
-    found: Dict[str, List[Run]], results: Scores, options: argparse.Namespace
-) -> Tuple[List[str], List[List[Cell]]]:
+def summary(found: Dict[str, List[Run]], results: Scores, options: Options) -> Tuple[List[str], List[List[Cell]]]:
     """Headers and rows: systems, on every test set, by measures, each with what its differences tell."""
     subsets = options.gen_subset or [""]
     headers, labels = _test_sets(options)
@@ -82,7 +151,7 @@ def summary(
             rows[-1] += [mean(run.hours for run in runs)]
     compared = differences(results, options.baseline) if options.baseline else {}
     decided = decide(compared, results, options) if options.baseline and options.gen_subset else {}
-    for measure in wanted(options) if options.gen_subset else []:
+    for measure in wanted(options.measure) if options.gen_subset else []:
         headers += [measure, *([f"{measure} {what}" for what in DIFFERENCES] if options.baseline else [])]
         places = [Place(name, subset, measure) for name in found for subset in subsets]
         for place, row in zip(places, rows):
@@ -93,12 +162,10 @@ def summary(
     return headers, rows
 
 
-def every_seed(
-    found: Dict[str, List[Run]], results: Scores, options: argparse.Namespace
-) -> Tuple[List[str], List[Row]]:
+def every_seed(found: Dict[str, List[Run]], results: Scores, options: Options) -> Tuple[List[str], List[Row]]:
     """Headers and rows: systems, on every test set, with every seed, by measures."""
     headers, labels = _test_sets(options)
-    measures = wanted(options)
+    measures = wanted(options.measure)
     rows: List[Row] = [
         [name, *label, seed, *(results.get(Place(name, subset, measure), {}).get(seed) for measure in measures)]
         for name, runs in found.items()
@@ -108,7 +175,7 @@ def every_seed(
     return ["system", *headers, "seed", *measures], rows
 
 
-def _test_sets(options: argparse.Namespace) -> Tuple[List[str], List[List[str]]]:
+def _test_sets(options: Options) -> Tuple[List[str], List[List[str]]]:
     """The header of the column that names test sets, and what stands there for each; of a single one nothing."""
     subsets = options.gen_subset or [""]
     if len(subsets) == 1:
@@ -122,7 +189,7 @@ def _interval(known: Optional[Estimate], signed: bool = False) -> Optional[Inter
     return known and Interval(known.mean, known.margin, signed)
 
 
-def check(options: argparse.Namespace) -> None:
+def check(options: Options) -> None:
     """Refuse what does not go together.
 
     Raises:
@@ -148,14 +215,14 @@ def check(options: argparse.Namespace) -> None:
     if options.margin is not None and not options.baseline:
         raise UserError("--margin says which differences do not matter: name a --baseline")
     for measure in options.less_is_better:
-        if measure not in wanted(options):
-            raise UserError(f"--less-is-better {measure}: the measures are {', '.join(wanted(options))}")
+        if measure not in wanted(options.measure):
+            raise UserError(f"--less-is-better {measure}: the measures are {', '.join(wanted(options.measure))}")
     if options.less_is_better and not options.baseline:
         raise UserError("--less-is-better is for verdicts: name a --baseline")
-    if not (subsets and translated(options)):
+    if not (subsets and translated(options.measure)):
         for name in ("data", "reference", "remove_bpe", "tokenize", *SEARCH):
             if getattr(options, name) is not None:
-                raise UserError(f"--{name.replace('_', '-')} is of translations, and no measure here reads any")
+                raise UserError(f"{flag(name)} is of translations, and no measure here reads any")
 
 
 def warn_of_missing(found: Dict[str, List[Run]], results: Scores) -> None:
@@ -168,7 +235,7 @@ def warn_of_missing(found: Dict[str, List[Run]], results: Scores) -> None:
             say(f"{where} is of {len(values)} seeds: nothing to measure with seed {seeds}")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Find the runs, translate and score, print the table, draw."""
     check(options)
     settle_search(options)
@@ -186,7 +253,7 @@ def run(options: argparse.Namespace) -> None:
         warn_of_missing(found, results)
         headers, rows = summary(found, results, options)
         digits: Dict[str, int] = {}
-        for measure in wanted(options):
+        for measure in wanted(options.measure):
             digits.update({measure: options.digits, f"{measure} difference": options.digits, f"{measure} p": 4})
         write("results", headers, rows, digits)
         if seeds:
@@ -197,79 +264,3 @@ def run(options: argparse.Namespace) -> None:
             plot(draw_dial(found, results, options.gen_subset, options.dial))
         elif plot:
             plot(draw_scores(found, results, options.gen_subset[0]))
-
-
-def dial(text: str) -> Dial:
-    """``NAME=VALUE,VALUE,...``."""
-    name, _, values = text.partition("=")
-    if not name or "," not in values:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a name and its values, such as distance=0,4,8")
-    return Dial(name, values.split(","))
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Find the runs in and under the folders, translate and score their test sets, and print one table: systems by
-    measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that differ
-    only in the seed are one system; systems are named after their architecture and the options in which those of one
-    architecture differ. Translations are kept in the runs' folders, and made again only for a new checkpoint, other
-    data or another search. With --baseline also the differences to it, paired by seed, with their intervals, p of the
-    paired t-test adjusted by Holm for all verdicts in the table, and a verdict, the first that fits: not tested
-    (nothing is measured), open (fewer than three seeds), no relevant difference (the interval lies within --margin to
-    both sides of 0), shown (better, p below 0.05), refuted (worse, p below 0.05), open.
-
-    example: fairseq-attnvariants results sweep --remove-bpe --reference test.de --baseline rnnsearch --table
-    results.tex --curves curves.pdf
-    """
-    parser.add_argument(
-        "folders", metavar="FOLDER", nargs="+", help="of a sweep, or of single runs; or a pattern such as 'sweep/re*'"
-    )
-    parser.add_argument(
-        "--name", metavar="TEXT", action="append", help="of the systems in each FOLDER (default: their architectures)"
-    )
-    parser.add_argument("--checkpoint", metavar="NAME", default="checkpoint_best.pt", help="default: %(default)s")
-    parser.add_argument("--data", metavar="DATA", help="folder of fairseq-preprocess (default: that of each training)")
-    parser.add_argument(
-        "--gen-subset", metavar="NAME", nargs="*", default=["test"], help="splits (default: test); bare: no scores"
-    )
-    parser.add_argument(
-        "--dial",
-        metavar="NAME=V1,V2,...",
-        type=dial,
-        help="what the splits differ in, from the easiest to the hardest: --plot draws curves over it, and there is a "
-        "verdict at the hardest one, which is shown only if the gain is larger there than at the easiest that the "
-        "baseline has a score for",
-    )
-    parser.add_argument(
-        "--reference", metavar="FILE", nargs="+", help="of each split, in words (default: the split's, with <<unk>>)"
-    )
-    parser.add_argument("--cpu", action="store_true", help="do not use CUDA")
-    add_user_dir_option(parser)
-    add_batch_options(parser)
-    add_search_options(parser)
-    add_pieces_option(parser)
-    parser.add_argument("--tokenize", metavar="NAME", choices=TOKENIZERS, help="sacrebleu's tokeniser (default: none)")
-    parser.add_argument(
-        "--measure",
-        metavar="NAME[=FILE]",
-        action="append",
-        help=f"one of {', '.join(KNOWN)} (default: {', '.join(MEASURES)}); or the mean of one number a sentence, 'nan' "
-        "where there is nothing to measure, read from FILE, in which {folder} is the run's folder, {subset} the split, "
-        "and {translations} the path of the translations without .hypothesis.txt; several times for several",
-    )
-    parser.add_argument(
-        "--less-is-better", metavar="NAME", nargs="+", default=[], help="of which measures, for the verdict; TER is one"
-    )
-    parser.add_argument("--baseline", metavar="SYSTEM", help="the system to compare with, by its name in the table")
-    add_number(parser, "--margin", "differences within ±X are not relevant, for the verdict", type=amount, metavar="X")
-    add_table_options(parser)
-    add_number(parser, "--digits", "after the point, of measures, in what is printed, .md and .tex (default: 2)", 2)
-    parser.add_argument(
-        "--seed-table", metavar="FILE", help="write the scores of every seed, too, in one of the same formats"
-    )
-    parser.add_argument("--curves", metavar="FILE", help="draw learning curves from fairseq's logs")
-    parser.add_argument("--curve-measure", metavar="NAME", help="as the log names it (default: ppl)")
-    parser.add_argument(
-        "--plot",
-        metavar="FILE",
-        help="draw every seed's scores and their means on one test set, or curves over --dial",
-    )

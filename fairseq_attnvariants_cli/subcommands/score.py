@@ -1,25 +1,62 @@
 """``fairseq-attnvariants score``: the measures that the papers report, as sacrebleu computes them."""
 
-import argparse
 import contextlib
+from dataclasses import dataclass
+from typing import List, Optional
 
-from ..options import add_name_option, add_number, names, positive
+from ..options import NameOptions, flag, names, numeric, option, positive, switch
 from ..scores.contrasts import Contrast, contrasts
-from ..scores.groups import add_group_options, check_group_options, find_groups, group_table
-from ..scores.measures import TOKENIZERS, metrics, scores, warn_of_tokenised, within_limits
+from ..scores.groups import GroupOptions, check_group_options, find_groups, group_table
+from ..scores.measures import metrics, scores, warn_of_tokenised, within_limits
 from ..shown.bars import draw_groups
 from ..shown.pictures import check_drawn, picture
-from ..shown.tables import add_table_options, tables
+from ..shown.tables import TableOptions, tables
 from ..text.files import UserError, read_parallel
 
 WORDS = "train_target", "reference_tags", "alignments"  # options whose files the words of one reference are grouped by
 
 
-def run(options: argparse.Namespace) -> None:
+@dataclass
+class Options(TableOptions, GroupOptions, NameOptions):
+    """Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, 1-gram precision
+    and 1-gram BLEU, which is that precision times the brevity penalty, and accuracy, the share of lines that are equal
+    to a reference. With --bootstrap also 95% intervals, and p of the paired bootstrap against the first system. With
+    --source also BLEU by the number of words in the source, with --sentence-groups by that of the reference, and how
+    many translations have how many words more, or which BLEU. In groups of words: F-measure by frequency in the
+    training text (--train-target) or by tag (--reference-tags, --system-tags), and the share of source words, by
+    frequency, whose links in the reference all come out (--alignments, --train-source); a word without links counts as
+    wrong.
+
+    example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none --bootstrap 1000 --source
+    test.en --train-target train.de --ngrams 20 --plot groups.pdf
+
+    Args:
+        systems: translations, one a line, in words
+        reference: one reference or several
+        source: the source text in words: BLEU by its length
+        sentence_groups: sentences by length, by difference in length, by BLEU
+        ngrams: list N n-grams that one system has and another lacks (default: 0)
+        tokenize: sacrebleu's tokeniser: 13a (default), none for text that is tokenised, intl, zh, char, ...
+        lowercase: case-insensitive (TER always is)
+        chrf_beta: weight of recall
+        group_table: write that table as well, likewise
+        ngram_table: write that table as well, likewise
+    """
+
+    reference: List[str] = option(nargs="+", required=True)
+    source: Optional[str] = option()
+    sentence_groups: bool = switch()
+    lowercase: bool = switch()
+    chrf_beta: int = numeric(2, type=positive)
+    group_table: Optional[str] = option()
+    ngram_table: Optional[str] = option()
+
+
+def run(options: Options) -> None:
     """Read, score, print the tables, draw."""
     check_group_options(options, bool(options.source))
     check_drawn(options)
-    words = [f"--{name.replace('_', '-')}" for name in WORDS if getattr(options, name)]
+    words = [flag(name) for name in WORDS if getattr(options, name)]
     if (words or options.ngrams) and len(options.reference) > 1:
         raise UserError(f"{words[0] if words else '--ngrams'} needs one reference, and there are several")
     grouped = bool(words or options.source or options.sentence_groups)
@@ -58,35 +95,3 @@ def run(options: argparse.Namespace) -> None:
         if options.ngrams:
             found = contrasts(systems, references[0], options.ngrams, options.lowercase)
             write("ngrams", Contrast._fields, found)
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, 1-gram precision
-    and 1-gram BLEU, which is that precision times the brevity penalty, and accuracy, the share of lines that are equal
-    to a reference. With --bootstrap also 95% intervals, and p of the paired bootstrap against the first system. With
-    --source also BLEU by the number of words in the source, with --sentence-groups by that of the reference, and how
-    many translations have how many words more, or which BLEU. In groups of words: F-measure by frequency in the
-    training text (--train-target) or by tag (--reference-tags, --system-tags), and the share of source words, by
-    frequency, whose links in the reference all come out (--alignments, --train-source); a word without links counts as
-    wrong.
-
-    example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none --bootstrap 1000 --source
-    test.en --train-target train.de --ngrams 20 --plot groups.pdf
-    """
-    parser.add_argument("systems", metavar="SYSTEM", nargs="+", help="translations, one a line, in words")
-    add_name_option(parser)
-    parser.add_argument("--reference", metavar="FILE", nargs="+", required=True, help="one reference or several")
-    parser.add_argument("--source", metavar="FILE", help="the source text in words: BLEU by its length")
-    parser.add_argument(
-        "--sentence-groups", action="store_true", help="sentences by length, by difference in length, by BLEU"
-    )
-    add_group_options(parser)
-    parser.add_argument(
-        "--tokenize",
-        metavar="NAME",
-        choices=TOKENIZERS,
-        help="sacrebleu's tokeniser: 13a (default), none for text that is tokenised, intl, zh, char, ...",
-    )
-    parser.add_argument("--lowercase", action="store_true", help="case-insensitive (TER always is)")
-    add_number(parser, "--chrf-beta", "weight of recall", 2, type=positive)
-    add_table_options(parser, "--table", "--group-table", "--ngram-table")

@@ -4,13 +4,13 @@ Attention via attention aligns the characters of names and cognates one by one. 
 translation if more than three of its characters each get a character-level weight over 0.5 at some target step.
 """
 
-import argparse
-from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ..options import add_model_options, add_number, add_target_options, amount, forced
-from ..shown.tables import add_table_options, tables
+from ..options import OneModel, TargetOptions, amount, forced, numeric, option
+from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 from ..text.pieces import SPACE
 
@@ -18,6 +18,28 @@ if TYPE_CHECKING:
     from ..systems.model import System
 
 LEVELS = "word_attn", "attn"  # weights of words and of characters
+
+
+@dataclass
+class Options(TableOptions, TargetOptions, OneModel):
+    """Print the share of source words, counted as they occur, more than three of whose characters each get a
+    character-level attention weight over 0.5 at some target step, over what the model translates, or with --forced over
+    the reference; and the largest weight that a target step gives to a word, and to a character: the means over all
+    steps.
+
+    example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid --words 20
+
+    Args:
+        threshold: a character counts if it gets a weight over X
+        characters: a word is similar if more than N characters count
+        words: list N similar words, those with the most such characters first, each with its translation
+        word_table: write that table as well, likewise
+    """
+
+    threshold: float = numeric(0.5, "X", amount)
+    characters: int = numeric(3)
+    words: Optional[int] = numeric()
+    word_table: Optional[str] = option()
 
 
 class Match(NamedTuple):
@@ -78,7 +100,7 @@ def check(system: "System") -> None:
     check_probabilities(system, "similarity")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Translate, or decode the reference; count, print the tables."""
     given = forced(options)
     if options.word_table and not options.words:
@@ -102,21 +124,3 @@ def run(options: argparse.Namespace) -> None:
         largest = [mean_largest(pair.extra[level] for pair in pairs) for level in LEVELS]
         headers = ("words", "similar", "%", "largest weight of a word", "of a character")
         write("share", headers, [(len(words), len(similar), 100 * len(similar) / len(words), *largest)])
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print the share of source words, counted as they occur, more than three of whose characters each get a
-    character-level attention weight over 0.5 at some target step, over what the model translates, or with --forced over
-    the reference; and the largest weight that a target step gives to a word, and to a character: the means over all
-    steps.
-
-    example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid --words 20
-    """
-    add_model_options(parser)
-    add_target_options(parser)
-    add_number(parser, "--threshold", "a character counts if it gets a weight over X", 0.5, type=amount, metavar="X")
-    add_number(parser, "--characters", "a word is similar if more than N characters count", 3)
-    add_number(
-        parser, "--words", "list N similar words, those with the most such characters first, each with its translation"
-    )
-    add_table_options(parser, "--table", "--word-table")

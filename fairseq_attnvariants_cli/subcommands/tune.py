@@ -4,14 +4,14 @@ A coverage penalty is part of the search, so each is searched with once.  A leng
 finishes the same hypotheses with any, and ranks them in the end, which is done again here for each.
 """
 
-import argparse
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence
 
 from sacrebleu.metrics import BLEU
 
-from ..options import add_beam_options, add_model_options, add_number, add_pieces_option, penalty, settle_search
+from ..options import BeamOptions, OneModel, PiecesOptions, TextOptions, choice, numeric, option, penalty, settle_search
 from ..scores.measures import TOKENIZERS, bleu_metric, check_tokenised
-from ..shown.tables import add_table_options, tables
+from ..shown.tables import TableOptions, tables
 from ..text.files import UserError, say
 from ..text.pieces import join_tokens
 
@@ -20,6 +20,27 @@ if TYPE_CHECKING:
 
 LENGTH_PENALTIES = [0.6, 0.8, 1.0, 1.2, 1.4]
 COVERAGE_PENALTIES = [0.0, 0.1, 0.2, 0.4]
+
+
+@dataclass
+class Options(TableOptions, PiecesOptions, BeamOptions, TextOptions, OneModel):
+    """Print the BLEU of a validation set with each pair of a length penalty and a coverage penalty (Wu et al. 2016).
+    The text is translated once for each coverage penalty; length penalties rank what was found. Choose on a validation
+    set, and report another.
+
+    example: fairseq-attnvariants tune data-bin --path dl4mt/checkpoint_best.pt --gen-subset valid --remove-bpe
+
+    Args:
+        gen_subset: or a split in DATA (default: %(default)s)
+        lenpen: (default: 0.6 0.8 1 1.2 1.4)
+        coverage_penalty: (default: 0 0.1 0.2 0.4)
+        tokenize: sacrebleu's (default: %(default)s, for tokenised text)
+    """
+
+    gen_subset: str = option("NAME", group="text", default="valid")
+    lenpen: List[float] = numeric(LENGTH_PENALTIES, "X", penalty, nargs="+")
+    coverage_penalty: List[float] = numeric(COVERAGE_PENALTIES, "X", penalty, nargs="+")
+    tokenize: str = choice(TOKENIZERS, default="none")
 
 
 class Hypothesis(NamedTuple):
@@ -55,7 +76,7 @@ def check(system: "System", penalties: Sequence[float]) -> None:
             raise UserError(f"{system.path}: a {type(model).__name__} has no coverage penalty: --coverage-penalty 0")
 
 
-def hypotheses(system: "System", text: "Text", options: argparse.Namespace) -> Iterator[List[Hypothesis]]:
+def hypotheses(system: "System", text: "Text", options: Options) -> Iterator[List[Hypothesis]]:
     """All finished hypotheses of each sentence."""
     from ..systems.model import search
 
@@ -64,11 +85,11 @@ def hypotheses(system: "System", text: "Text", options: argparse.Namespace) -> I
         yield [Hypothesis(text, len(each["tokens"]), each["score"].item()) for text, each in zip(texts, beam)]
 
 
-def _string(system: "System", tokens: Any, options: argparse.Namespace, reference: bool = False) -> str:
+def _string(system: "System", tokens: Any, options: Options, reference: bool = False) -> str:
     return system.task.target_dictionary.string(tokens, options.remove_bpe, escape_unk=reference)
 
 
-def reference(system: "System", sentence: "Sentence", options: argparse.Namespace) -> str:
+def reference(system: "System", sentence: "Sentence", options: Options) -> str:
     """A sentence's reference: its text, with pieces joined, or of binarised data what fairseq writes of it."""
     if not sentence.target_line:
         return _string(system, sentence.item["target"], options, True)
@@ -77,7 +98,7 @@ def reference(system: "System", sentence: "Sentence", options: argparse.Namespac
     return " ".join(join_tokens(sentence.target_line.split(), options.remove_bpe))
 
 
-def settings(system: "System", text: "Text", metric: BLEU, options: argparse.Namespace) -> Iterator[Setting]:
+def settings(system: "System", text: "Text", metric: BLEU, options: Options) -> Iterator[Setting]:
     """Every pair of penalties."""
     references = [reference(system, sentence, options) for sentence in text.sentences]
     check_tokenised(options.tokenize, references)
@@ -90,7 +111,7 @@ def settings(system: "System", text: "Text", metric: BLEU, options: argparse.Nam
             yield Setting(strength, lenpen, score.score, score.sys_len / max(score.ref_len, 1))
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: Options) -> None:
     """Load, search, print the table; the best pair goes to standard error."""
     from ..systems.model import load, read_text
 
@@ -106,23 +127,3 @@ def run(options: argparse.Namespace) -> None:
     penalised = any(hasattr(model.decoder, "coverage_penalty") for model in system.models)
     more = f" --model-overrides \"{{'coverage_penalty': {first.coverage_penalty:g}}}\"" * penalised
     say(f"BLEU {first.bleu:.2f}: --lenpen {first.lenpen:g}{more}")
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Print the BLEU of a validation set with each pair of a length penalty and a coverage penalty (Wu et al. 2016).
-    The text is translated once for each coverage penalty; length penalties rank what was found. Choose on a validation
-    set, and report another.
-
-    example: fairseq-attnvariants tune data-bin --path dl4mt/checkpoint_best.pt --gen-subset valid --remove-bpe
-    """
-    add_model_options(parser)
-    parser.set_defaults(gen_subset="valid")
-    for flag, values in (("--lenpen", LENGTH_PENALTIES), ("--coverage-penalty", COVERAGE_PENALTIES)):
-        shown = " ".join(f"{value:g}" for value in values)
-        add_number(parser, flag, f"(default: {shown})", values, type=penalty, metavar="X", nargs="+")
-    add_beam_options(parser)
-    parser.add_argument(
-        "--tokenize", choices=TOKENIZERS, default="none", help="sacrebleu's (default: %(default)s, for tokenised text)"
-    )
-    add_pieces_option(parser)
-    add_table_options(parser)

@@ -29,6 +29,7 @@ from fairseq_attnvariants.nn.attention import adds_up
 from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
 
+from ..options import BatchOptions, BeamOptions, TextOptions
 from ..text.files import UserError, read_parallel, reason
 
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
@@ -112,7 +113,7 @@ class Forced(NamedTuple):
     extra: Dict[str, np.ndarray]  # T x ..., float32, mean of the models; "attn" is T x S
 
 
-def limits(options: argparse.Namespace) -> Limits:
+def limits(options: BatchOptions) -> Limits:
     """The size of batches that the options ask for."""
     return Limits(options.batch_size, options.max_tokens)
 
@@ -234,7 +235,7 @@ def _check(path: str, state: Dict[str, Any]) -> None:
         raise UserError(f"{path}: {diverged[0]} holds NaN or infinity: the training diverged, use an earlier one")
 
 
-def read_files(options: argparse.Namespace, reference: bool = True) -> Optional[List[Tuple[str, ...]]]:
+def read_files(options: TextOptions, reference: bool = True) -> Optional[List[Tuple[str, ...]]]:
     """The lines of ``--source`` and, where it is needed, ``--reference``; None for ``--gen-subset``.
 
     Raises:
@@ -244,12 +245,14 @@ def read_files(options: argparse.Namespace, reference: bool = True) -> Optional[
         if getattr(options, "reference", None):
             raise UserError("--reference needs --source")
         return None
-    if reference and options.reference is None:
+    if not reference:
+        return read_parallel(options.source)
+    if options.reference is None:
         raise UserError("--source needs --reference")
-    return read_parallel(options.source, *([options.reference] if reference else []))
+    return read_parallel(options.source, options.reference)
 
 
-def read_text(options: argparse.Namespace, system: System, reference: bool = True) -> Text:
+def read_text(options: TextOptions, system: System, reference: bool = True) -> Text:
     """The text that the options name: ``--source`` and, where it is needed, ``--reference``, or ``--gen-subset``.
 
     Raises:
@@ -258,9 +261,7 @@ def read_text(options: argparse.Namespace, system: System, reference: bool = Tru
     return make_text(read_files(options, reference), options, system, reference)
 
 
-def make_text(
-    lines: Optional[List[Tuple[str, ...]]], options: argparse.Namespace, system: System, reference: bool
-) -> Text:
+def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, system: System, reference: bool) -> Text:
     """What :func:`read_files` has read, or else ``--gen-subset``, as the system's task has it.
 
     Raises:
@@ -268,7 +269,7 @@ def make_text(
     """
     task = system.task
     if lines is None:
-        return _read_subset(options.gen_subset, task, reference)
+        return read_subset(options.gen_subset, task, reference)
     tokens = [_encode(task.source_dictionary, source) for source, *_ in lines]
     dataset = task.build_dataset_for_inference(tokens, [len(sentence) for sentence in tokens])
     sentences = []
@@ -277,10 +278,15 @@ def make_text(
         if reference:
             item["target"] = _encode(task.target_dictionary, target[0])
         sentences.append(Sentence(item, source, target[0] if reference else ""))
-    return Text(options.source, sentences, dataset.collater)
+    return Text(str(options.source), sentences, dataset.collater)
 
 
-def _read_subset(name: str, task, reference: bool) -> Text:
+def read_subset(name: str, task, reference: bool = True) -> Text:
+    """A split of binarised data.
+
+    Raises:
+        UserError: it cannot be loaded, or is empty or damaged.
+    """
     try:
         task.load_dataset(name)
         dataset = task.dataset(name)
@@ -351,7 +357,7 @@ def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[D
 
 
 def decoded(
-    options: argparse.Namespace,
+    options: Any,
     given: bool,
     line: Optional[int] = None,
     check: Callable[[System], None] = lambda system: None,
@@ -378,7 +384,7 @@ def decoded(
 
 
 @torch.no_grad()
-def search(system: System, text: Text, options: argparse.Namespace, lenpen: float) -> List[List[Dict[str, Tensor]]]:
+def search(system: System, text: Text, options: BeamOptions, lenpen: float) -> List[List[Dict[str, Tensor]]]:
     """All hypotheses of each sentence, the best first, by beam search through the task's generator."""
     asked = argparse.Namespace(
         beam=options.beam, lenpen=lenpen, max_len_a=options.max_len_a, max_len_b=options.max_len_b
@@ -393,7 +399,7 @@ def search(system: System, text: Text, options: argparse.Namespace, lenpen: floa
     return [found[sentence.item["id"]] for sentence in text.sentences]
 
 
-def generate(system: System, text: Text, options: argparse.Namespace) -> Text:
+def generate(system: System, text: Text, options: Any) -> Text:
     """The sources with the best hypothesis as target."""
     return text.with_targets([beam[0]["tokens"] for beam in search(system, text, options, options.lenpen)])
 

@@ -1,8 +1,9 @@
 """Sentence pairs with word links and with tags of their words, such as parts of speech, from the user's files."""
 
-import argparse
+from dataclasses import dataclass, field
 from typing import List, NamedTuple, Optional, Sequence
 
+from ..options import option, positional
 from .alignments import Link, read_links
 from .files import UserError, read_lines, read_parallel
 
@@ -17,17 +18,26 @@ class Aligned(NamedTuple):
     target_tags: Optional[List[str]]
 
 
-def add_aligned_options(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`read_aligned` reads, apart from the tags."""
-    parser.add_argument("source", metavar="SOURCE", help="source text in words, as links --save-source writes it")
-    parser.add_argument("target", metavar="TARGET", help="its translation, as links --save-target writes it")
-    parser.add_argument(
-        "--alignments", metavar="FILE", required=True, help="i-j pairs, source-target, as links and align write them"
-    )
+@dataclass
+class AlignedOptions:
+    """What :func:`read_aligned` reads.
+
+    Args:
+        source: source text in words, as links --save-source writes it
+        target: its translation, as links --save-target writes it
+        alignments: i-j pairs, source-target, as links and align write them
+        source_tags: a tag for each source word
+    """
+
+    source: str = positional("SOURCE")
+    target: str = positional("TARGET")
+    alignments: str = option(required=True)
+    source_tags: Optional[str] = option()
+    target_tags: Optional[str] = field(init=False, default=None)
 
 
-def read_aligned(options: argparse.Namespace) -> List[Aligned]:
-    """The sentence pairs that the options name; ``source_tags`` and ``target_tags`` may be None.
+def read_aligned(options: AlignedOptions) -> List[Aligned]:
+    """The sentence pairs that the options name.
 
     Raises:
         UserError: files cannot be read or do not go together; the message has the line.
