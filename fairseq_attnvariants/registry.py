@@ -105,6 +105,7 @@ class Option(NamedTuple):
 PLAIN = (int, float, str, bool)  # types of options
 
 
+@cache
 def described_arguments(text: Optional[str]) -> Dict[str, str]:
     """What the section ``Args:`` of a docstring says of each argument, without its marks of code."""
     _, _, section = inspect.cleandoc(text or "").partition("\nArgs:\n")

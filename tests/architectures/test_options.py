@@ -1,6 +1,7 @@
 """Options in all pairs: what is not refused by the name of an option trains, and computes as any architecture does."""
 
 import argparse
+import dataclasses
 import enum
 import itertools
 import random
@@ -164,3 +165,10 @@ def close(found, expected, context):
 def test_no_option_is_called_as_a_method_of_the_configuration():
     """As `copy` would be: of a configuration of hydra's the method would be read, which is never false."""
     assert not {*typing.get_type_hints(AttentionRNNConfig)} & {*dir(DictConfig({})), *dir(argparse.Namespace())}
+
+
+def test_every_option_has_a_help():
+    """It is in the docstring, where nothing else misses it."""
+    options = [field.name for field in dataclasses.fields(AttentionRNNConfig) if field.name != "_name"]
+    without = [name for name in options if not AttentionRNNConfig()._get_help(name)]
+    assert without == ["max_source_positions", "max_target_positions"]  # the task's
