@@ -10,7 +10,7 @@ import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from .text.files import UserError, say
 from .text.pieces import STYLES
@@ -49,11 +49,6 @@ def numeric(default: Any = None, metavar: str = "N", type: Callable[[str], Any] 
     return option(metavar, default=default, type=type, **more)
 
 
-def choice(names: Iterable[Any], **more: Any) -> Any:
-    """A field for an option that takes one of some names."""
-    return field(metadata={"choices": names, **more})
-
-
 def switch(**more: Any) -> Any:
     """A field for an option without a value."""
     return field(metadata={"action": "store_true", **more})
@@ -88,7 +83,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
 
     Of the fields of one ``group`` only one can be given; ``former`` is an earlier name of an option.
     """
-    text, _, example = " ".join((kind.__doc__ or "").partition(" Args:\n")[0].split()).partition(" example: ")
+    summary = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[0]
+    text, _, example = " ".join(summary.split()).partition(" example: ")
     parser.description, parser.epilog = text, example and f"example: {example}"
     helps: Dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -96,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
     asked = [one for one in fields(kind) if one.init]
     groups: Dict[str, Any] = defaultdict(parser.add_mutually_exclusive_group)
     for one in asked:
-        more, help = dict(one.metadata), helps[one.name]
+        more, help = dict(one.metadata), helps.get(one.name, "")
         place = groups[more.pop("group")] if "group" in more else parser
         positional, former = more.pop("positional", False), more.pop("former", None)
         if "type" in more and more.get("default") is not None and "default" not in help:
@@ -110,7 +106,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
         options.others = given.others
         return run(options)
 
-    takes_others = any(one.name == "others" for one in fields(kind))
+    takes_others = "others" in kind.__annotations__
     parser.allow_abbrev = not takes_others
     parser.set_defaults(run=start, takes_others=takes_others)
 
@@ -135,13 +131,32 @@ class UserDirOptions:
 
 @dataclass
 class NameOptions:
-    """What :func:`names` reads.
+    """What systems are called.
 
     Args:
         name: of each system (default: its path)
     """
 
     name: Optional[List[str]] = option("TEXT", action="append", former="--title")
+
+    def names(self, paths: Sequence[str]) -> List[str]:
+        """What the systems are called where they are shown.
+
+        Raises:
+            UserError: there are more or fewer names than systems, one is empty, or two systems have one name.
+        """
+        if self.name and len(self.name) != len(paths):
+            raise UserError(f"{len(self.name)} --name for {len(paths)} systems")
+        if "" in (self.name or ()):
+            raise UserError("--name '' is empty")
+        short = [" + ".join(os.sep.join(part.split(os.sep)[-2:]) for part in path.split(os.pathsep)) for path in paths]
+        found = self.name or (short if len(set(short)) == len(short) else paths)
+        for name in found:
+            if found.count(name) > 1:
+                raise UserError(f"two systems are called {name!r}: give each another --name")
+        return [
+            name.encode(errors="backslashreplace").decode() for name in found
+        ]  # bytes that are no UTF-8 are escaped
 
 
 @dataclass
@@ -167,16 +182,25 @@ class SeveralModels(NameOptions):
 
 
 @dataclass
-class DataOptions(UserDirOptions):
+class DeviceOptions(UserDirOptions):
+    """Where a model runs.
+
+    Args:
+        cpu: do not use CUDA
+    """
+
+    cpu: bool = switch()
+
+
+@dataclass
+class DataOptions(DeviceOptions):
     """What :func:`~.model.load` reads beside a path.
 
     Args:
         data: folder of fairseq-preprocess, with the dictionaries
-        cpu: do not use CUDA
     """
 
     data: str = positional("DATA")
-    cpu: bool = switch()
 
 
 @dataclass
@@ -222,10 +246,16 @@ class BeamOptions(BatchOptions):
     max_len_a: Optional[float] = numeric(type=penalty, metavar="A")
     max_len_b: Optional[int] = numeric(type=positive, metavar="B")
 
+    def settle(self) -> None:
+        """Give fairseq's defaults to what of a search was not asked for."""
+        for name, value in SEARCH.items():
+            if getattr(self, name, None) is None:
+                setattr(self, name, value)
+
 
 @dataclass
 class SearchOptions(BeamOptions):
-    """What :func:`settle_search` completes, under fairseq's names.
+    """A search, under fairseq's names.
 
     Args:
         lenpen: length penalty (default: 1)
@@ -236,7 +266,7 @@ class SearchOptions(BeamOptions):
 
 @dataclass
 class TargetOptions(SearchOptions, TextOptions):
-    """What :func:`forced` and :func:`~.model.generate` read.
+    """Whether the target is known; what :func:`~.model.generate` reads.
 
     Args:
         forced: decode the target side (default with --reference)
@@ -245,6 +275,21 @@ class TargetOptions(SearchOptions, TextOptions):
 
     forced: bool = switch(group="target")
     generate: bool = switch(group="target")
+
+    def given(self) -> bool:
+        """Whether the target is given, and not generated; the options of the search are complete then.
+
+        Raises:
+            UserError: both are asked for, or an option is of a search that there is none of.
+        """
+        if self.generate and self.reference:
+            raise UserError("give --reference or --generate, not both")
+        given = self.forced or self.reference is not None
+        for name in SEARCH:
+            if given and getattr(self, name) is not None:
+                raise UserError(f"{flag(name)} is of a search, and the target is given: leave it out")
+        self.settle()
+        return given
 
 
 @dataclass
@@ -257,44 +302,3 @@ class PiecesOptions:
     """
 
     remove_bpe: Optional[str] = option("STYLE", nargs="?", const="@@ ", choices=STYLES)
-
-
-def settle_search(options: BeamOptions) -> None:
-    """Give fairseq's defaults to what of a search was not asked for."""
-    for name, value in SEARCH.items():
-        if getattr(options, name, None) is None:
-            setattr(options, name, value)
-
-
-def forced(options: TargetOptions) -> bool:
-    """Whether the target is given, and not generated; the options of the search are complete then.
-
-    Raises:
-        UserError: both are asked for, or an option is of a search that there is none of.
-    """
-    if options.generate and options.reference:
-        raise UserError("give --reference or --generate, not both")
-    given = options.forced or options.reference is not None
-    for name in SEARCH:
-        if given and getattr(options, name) is not None:
-            raise UserError(f"{flag(name)} is of a search, and the target is given: leave it out")
-    settle_search(options)
-    return given
-
-
-def names(options: NameOptions, paths: Sequence[str]) -> List[str]:
-    """What the systems are called where they are shown.
-
-    Raises:
-        UserError: there are more or fewer names than systems, one is empty, or two systems have one name.
-    """
-    if options.name and len(options.name) != len(paths):
-        raise UserError(f"{len(options.name)} --name for {len(paths)} systems")
-    if "" in (options.name or ()):
-        raise UserError("--name '' is empty")
-    short = [" + ".join(os.sep.join(part.split(os.sep)[-2:]) for part in path.split(os.pathsep)) for path in paths]
-    found = options.name or (short if len(set(short)) == len(short) else paths)
-    for name in found:
-        if found.count(name) > 1:
-            raise UserError(f"two systems are called {name!r}: give each another --name")
-    return [name.encode(errors="backslashreplace").decode() for name in found]  # bytes that are no UTF-8 are escaped

@@ -45,6 +45,10 @@ class Groups(NamedTuple):
     """of each system, one a group; whole numbers are sentences; None of an empty one"""
     intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
 
+    def filled(self) -> List[int]:
+        """The positions of the groups that have a value, or words that are all wrong."""
+        return [k for k, count in enumerate(self.counts) if count or any(values[k] for values in self.values)]
+
 
 def names_up_to(last: Sequence[int], least: Optional[int] = 0) -> List[str]:
     """Names of groups of whole numbers from ``least`` on: up to each of the ``last``, and over the final one."""

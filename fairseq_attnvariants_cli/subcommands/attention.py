@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import List
 
-from ..options import PiecesOptions, SeveralModels, TargetOptions, forced, length, names, numeric, option, switch
+from ..options import PiecesOptions, SeveralModels, TargetOptions, length, numeric, option, switch
 from ..shown.heatmaps import WIDTH, Panel, draw, panels
 from ..shown.pictures import DarkOption, picture
 
@@ -33,7 +33,7 @@ class Options(DarkOption, PiecesOptions, TargetOptions, SeveralModels):
 
 def run(options: Options) -> None:
     """Decode one sentence with each model, draw."""
-    given, systems = forced(options), names(options, options.path)
+    given, systems = options.given(), options.names(options.path)
     with picture(options.output, options.dark) as save:
         from ..systems.model import check_probabilities, decoded, force, limits
 

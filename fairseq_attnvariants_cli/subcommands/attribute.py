@@ -1,32 +1,18 @@
 """``fairseq-attnvariants attribute``: what each source word adds to each target word; does attention show it?"""
 
 import contextlib
-import html
 import json
 import warnings
 from dataclasses import dataclass
-from importlib.resources import files
 from statistics import mean
-from string import Template
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..options import (
-    PiecesOptions,
-    SeveralModels,
-    TargetOptions,
-    choice,
-    forced,
-    length,
-    names,
-    numeric,
-    option,
-    positive,
-    switch,
-)
+from ..options import PiecesOptions, SeveralModels, TargetOptions, length, numeric, option, positive, switch
 from ..scores.seeds import estimate
 from ..shown.heatmaps import WIDTH, Panel, draw, visible
+from ..shown.pages import template
 from ..shown.pictures import DarkOption, check_drawn, picture
 from ..shown.tables import Row, TableOptions, tables
 from ..text.files import UserError, write_whole
@@ -63,7 +49,7 @@ class Options(TableOptions, DarkOption, PiecesOptions, TargetOptions, SeveralMod
     """
 
     line: Optional[int] = option("N", type=int)
-    method: str = choice(METHODS, default="integrated-gradients")
+    method: str = option(None, choices=METHODS, default="integrated-gradients")
     steps: Optional[int] = numeric(type=positive)
     values: Optional[str] = option()
     html: Optional[str] = option()
@@ -82,6 +68,12 @@ class InWords(NamedTuple):
     attention: Optional[np.ndarray]  # T x S
     gap: float  # what the attributions of a target token lack of being complete, the mean over the tokens
     tau: Optional[float]
+
+    def rows(self) -> Iterator[Tuple[str, List[Tuple[str, float, float]]]]:
+        """Each target word, and with it the source words, their attributions, and the sizes over the largest."""
+        for word, values in zip(visible(self.target), self.values.tolist(), strict=True):
+            largest = max(map(abs, values)) or 1
+            yield word, [(one, value, abs(value) / largest) for one, value in zip(visible(self.source), values)]
 
 
 def in_words(found: "Attribution", style: Optional[str]) -> InWords:
@@ -133,34 +125,6 @@ def panels(name: str, sentence: InWords, method: str) -> List[Panel]:
     return found
 
 
-def shaded_html(sentence: InWords) -> str:
-    """A row for each target word: the source's words, shaded by their attributions."""
-    rows = []
-    for word, values in zip(visible(sentence.target), sentence.values.tolist(), strict=True):
-        largest = max(map(abs, values)) or 1
-        spans = " ".join(
-            f'<span class="{"more" if value > 0 else "less"}" style="--w: {abs(value) / largest:.2f}" '
-            f'title="{value:.3f}">{html.escape(token)}</span>'
-            for token, value in zip(visible(sentence.source), values, strict=True)
-        )
-        rows.append(f'<tr><th dir="auto">{html.escape(word)}<td dir="auto">{spans}')
-    return f"<table>{''.join(rows)}</table>"
-
-
-def page(shown: Sequence[str], systems: Sequence[Sequence[InWords]], method: str) -> str:
-    """The page; every system has the same sentences."""
-    articles = []
-    for several in zip(*systems, strict=True):
-        cells = ""
-        for name, one in zip(shown, several, strict=True):
-            tau = "" if one.tau is None else f" (τ {one.tau:.2f})"
-            cells += f"<div><h3>{html.escape(name)}{tau}</h3>{shaded_html(one)}</div>"
-        articles.append(f'<article><h2>{several[0].line}</h2><div class="systems">{cells}</div></article>\n')
-    template = Template(files(__package__).joinpath("attribute.html").read_text(encoding="utf-8"))
-    title = html.escape(" · ".join(shown))
-    return template.substitute(title=title, method=METHODS[method], articles="".join(articles))
-
-
 def record(name: str, sentence: InWords) -> Dict[str, Any]:
     """What ``--values`` writes of a sentence."""
     numbers = dict(attribution=sentence.values, attention=sentence.attention)
@@ -176,7 +140,7 @@ def run(options: Options) -> None:
     if options.steps is not None and options.method != "integrated-gradients":
         raise UserError("--steps is of --method integrated-gradients")
     check_drawn(options, "scale_rows", "width")
-    given, shown = forced(options), names(options, options.path)
+    given, shown = options.given(), options.names(options.path)
     complete = options.method == "integrated-gradients"
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, agreement=options.table))
@@ -195,7 +159,10 @@ def run(options: Options) -> None:
             for name, sentences in zip(shown, systems, strict=True):
                 values.writelines(json.dumps(record(name, one), ensure_ascii=False) + "\n" for one in sentences)
         if browser:
-            browser.write(page(shown, systems, options.method))
+            articles = list(zip(*systems, strict=True))  # every system has the same sentences
+            browser.write(
+                template("attribute.html").render(names=shown, method=METHODS[options.method], articles=articles)
+            )
         if save:
             pairs = zip(shown, systems, strict=True)
             heat_maps = [panel for name, [one] in pairs for panel in panels(name, one, options.method)]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import List, Optional
 
-from ..options import UserDirOptions, choice, numeric, option, positional, positive
+from ..options import UserDirOptions, numeric, option, positional, positive
 from ..text.files import UserError, say, write_bytes
 
 
@@ -28,7 +28,7 @@ class Options(UserDirOptions):
     folder: Optional[str] = option("DIR")
     last: Optional[int] = numeric(type=positive, group="choice")
     best: Optional[int] = numeric(type=positive, group="choice")
-    by: Optional[str] = choice(("epochs", "updates"))
+    by: Optional[str] = option(None, choices=("epochs", "updates"))
     output: str = option(required=True)
 
 

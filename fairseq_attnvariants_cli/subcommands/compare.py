@@ -2,20 +2,17 @@
 
 import contextlib
 import difflib
-import html
 from dataclasses import dataclass
-from importlib.resources import files
-from string import Template
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from sacrebleu.metrics.base import Metric
 
-from ..options import NameOptions, PiecesOptions, names, numeric, option
+from ..options import NameOptions, PiecesOptions, numeric, option
 from ..scores.contrasts import contrasts
 from ..scores.groups import GroupOptions, check_group_options, find_groups
 from ..scores.measures import Systems, metrics, scores, warn_of_tokenised
-from ..shown.bars import bars_html, contrasts_html, draw_groups
+from ..shown.bars import draw_groups
+from ..shown.pages import template
 from ..shown.pictures import check_drawn, picture
 from ..text.files import UserError, read_lines, write_whole
 from ..text.generated import best_in_words, is_generated, read_generated
@@ -103,40 +100,20 @@ def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool]
     return ours, theirs
 
 
-def words_html(translation: Translation, right: Sequence[bool]) -> str:
-    """The words, those that are not ``right`` as ``mark``, each with the source words it looked at."""
-    spans = []
-    for k, word in enumerate(translation.words):
-        looked = ""
-        if translation.attention is not None:
-            row = enumerate(translation.attention[k].tolist())
-            looked = " ".join(f"{i}:{weight:.2f}" for i, weight in row if weight >= FAINT)
-        tag = "span" if right[k] else "mark"
-        attribute = f' tabindex="0" data-a="{looked}"' if looked else ""
-        spans.append(f"<{tag}{attribute}>{html.escape(word)}</{tag}>")
-    return " ".join(spans)
+def marked(translation: Translation, right: Sequence[bool]) -> List[Tuple[bool, str, str]]:
+    """Of each word whether it is right, the source words it looked at with their weights, and itself."""
+    looked = [""] * len(translation.words)
+    if translation.attention is not None:
+        rows = map(enumerate, translation.attention.tolist())
+        looked = [" ".join(f"{i}:{weight:.2f}" for i, weight in row if weight >= FAINT) for row in rows]
+    return list(zip(right, looked, translation.words, strict=True))
 
 
-def reference_html(words: Sequence[str], found: Sequence[Sequence[bool]], shown: Sequence[str]) -> str:
-    """The reference's words, as ``del`` those that systems lack; ``found`` says of each system which words it has."""
-    spans = []
-    for k, word in enumerate(map(html.escape, words)):
-        lacking = [name for name, there in zip(shown, found, strict=True) if not there[k]]
-        everywhere = ' class="all"' if len(lacking) == len(shown) else ""
-        title = html.escape(f"not in {', '.join(lacking)}")
-        spans.append(f'<del{everywhere} title="{title}">{word}</del>' if lacking else word)
-    return " ".join(spans)
-
-
-def scores_html(systems: Systems, gold: Sequence[str], measures: Mapping[str, Metric], samples: int) -> str:
-    """A row for each system: BLEU, its p against the first one of so many resamples, chrF."""
-    bleu = scores(systems, [gold], [("BLEU", measures["BLEU"])], samples if len(systems) > 1 else 0)
-    chrf = scores(systems, [gold], [("chrF", measures["chrF2"])])
-    return "".join(
-        f"<tr><th>{html.escape(one.system)}<td>{one.score:.2f}<td>{'' if one.p is None else f'{one.p:.3f}'}"
-        f"<td>{other.score:.2f}"
-        for one, other in zip(bleu, chrf, strict=True)
-    )
+def omissions(
+    words: Sequence[str], found: Sequence[Sequence[bool]], shown: Sequence[str]
+) -> List[Tuple[str, List[str]]]:
+    """Each of the reference's words, and the systems that lack it; ``found`` says of each system which words it has."""
+    return [(word, [name for name, has in zip(shown, there) if not has]) for word, *there in zip(words, *found)]
 
 
 def page(
@@ -146,54 +123,49 @@ def page(
     sources: Sequence[Sequence[str]],
     references: Sequence[Sequence[str]],
     systems: Sequence[Sequence[Translation]],
-    tokenize: Optional[str],
-    parts: str,
-    samples: int,
+    options: Options,
+    **parts: Any,
 ) -> str:
     """The page; ``named`` and ``gold`` are the texts of ``systems`` and ``references``, in the order of the sentences.
 
-    ``parts`` is HTML that stands between the scores and the sentences, ``samples`` are the bootstrap's.
+    ``parts`` are what stands between the scores and the sentences.
     """
-    measures = dict(metrics(tokenize))
+    measures = dict(metrics(options.tokenize))
     bleu, chrf = measures["BLEU"], measures["chrF2"]
     shown, texts = zip(*named)
-    articles = []
+    sentences = []
     for k, number in enumerate(numbers):
         sentence_scores = [chrf.sentence_score(text[k], [gold[k]]).score for text in texts]
-        source = " ".join(f"<span>{html.escape(word)}</span>" for word in sources[k])
         matches = [matching(system[k].words, references[k]) for system in systems]
-        cells = "".join(
-            f'<div><h3>{html.escape(name)} <small>{score:.1f}</small></h3><p dir="auto">'
-            f"{words_html(system[k], right)}</p></div>"
-            for name, score, system, (right, _) in zip(shown, sentence_scores, systems, matches, strict=True)
-        )
-        reference = reference_html(references[k], [found for _, found in matches], shown)
-        same = len({text[k] for text in (texts if len(texts) > 1 else [*texts, gold])}) == 1
-        key = " ".join(map(str, [number, len(sources[k]), *(f"{score:.4f}" for score in sentence_scores)]))
-        articles.append(
-            f'<article data-key="{key}"{" data-same" if same else ""}><h2>{number + 1}</h2>'
-            f'<p class="source" data-label="source" dir="auto">{source}</p>'
-            f'<p class="reference" data-label="reference" dir="auto">{reference}</p>'
-            f'<div class="systems">{cells}</div></article>\n'
+        translations = [marked(system[k], right) for system, (right, _) in zip(systems, matches, strict=True)]
+        sentences.append(
+            dict(
+                number=number + 1,
+                key=" ".join(map(str, [number, len(sources[k]), *(f"{score:.4f}" for score in sentence_scores)])),
+                same=len({text[k] for text in (texts if len(texts) > 1 else [*texts, gold])}) == 1,
+                source=sources[k],
+                reference=omissions(references[k], [found for _, found in matches], shown),
+                translations=list(zip(sentence_scores, translations, strict=True)),
+            )
         )
     keys = ["line", "words in the source", *(f"chrF of {name}" for name in shown)]
-    if len(shown) > 1:
-        keys += [f"chrF of {name} over {shown[0]}" for name in shown[1:]]
-    template = Template(files(__package__).joinpath("compare.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=html.escape(" · ".join(shown)),
-        rows=scores_html(named, gold, measures, samples),
-        parts=parts,
-        options="".join(f'<option value="{k}">{html.escape(key)}' for k, key in enumerate(keys)),
-        signatures=html.escape(f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}"),
+    keys += [f"chrF of {name} over {shown[0]}" for name in shown[1:]]
+    resamples = options.bootstrap if len(shown) > 1 else 0
+    tables = scores(named, [gold], [("BLEU", bleu)], resamples), scores(named, [gold], [("chrF", chrf)])
+    return template("compare.html").render(
+        names=shown,
+        scores=list(zip(*tables, strict=True)),
+        keys=keys,
+        sentences=sentences,
         longest=LONGEST,
-        articles="".join(articles),
+        signatures=f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}",
+        **parts,
     )
 
 
 def run(options: Options) -> None:
     """Read, put side by side, write the page."""
-    shown = names(options, options.systems)
+    shown = options.names(options.systems)
     check_group_options(options, source=True)
     if options.ngrams is None and len(shown) > 1:
         options.ngrams = NGRAMS
@@ -218,13 +190,11 @@ def run(options: Options) -> None:
         texts = [[" ".join(translation.words) for translation in several] for several in translations]
         named, gold = list(zip(shown, texts, strict=True)), [" ".join(reference[k]) for k in numbers]
         groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers])
-        parts = [bars_html(group, shown) for group in groups]
-        if options.ngrams:
-            parts.append(contrasts_html(contrasts(named, gold, options.ngrams)))
+        ngrams = contrasts(named, gold, options.ngrams) if options.ngrams else None
         sources, references = ([side[k] for k in numbers] for side in (source, reference))
         warn_of_tokenised(named, options.tokenize)
-        more = options.tokenize, "".join(parts), options.bootstrap
-        stream.write(page(named, gold, numbers, sources, references, translations, *more))
+        parts = dict(groups=groups, ngrams=ngrams)
+        stream.write(page(named, gold, numbers, sources, references, translations, options, **parts))
         if save:
             save(draw_groups(groups, shown))
 

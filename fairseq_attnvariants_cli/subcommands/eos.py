@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterable, List
 
-from ..options import SeveralModels, TargetOptions, forced, names
+from ..options import SeveralModels, TargetOptions
 from ..shown.tables import Row, TableOptions, tables
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def count_ends(pairs: Iterable["Forced"]) -> int:
 
 def run(options: Options) -> None:
     """Translate, or decode the reference, with each model; count, print the table."""
-    given, systems = forced(options), names(options, options.path)
+    given, systems = options.given(), options.names(options.path)
     with tables(options.json, systems=options.table) as write:
         from ..systems.model import decoded, force, limits
 

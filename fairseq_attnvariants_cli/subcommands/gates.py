@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional
 
 import numpy as np
 
-from ..options import OneModel, PiecesOptions, TargetOptions, forced, numeric, option
+from ..options import OneModel, PiecesOptions, TargetOptions, numeric, option
 from ..shown.pictures import DarkOption, check_drawn, finish, font_families, picture
 from ..shown.tables import JsonOption, Row, tables
 from ..text.files import UserError, write_whole
@@ -142,7 +142,7 @@ def check_sides(options: Options, sides: Collection[str]) -> None:
 def run(options: Options) -> None:
     """Decode, average, print the tables, draw."""
     check_drawn(options, "line")
-    given = forced(options)
+    given = options.given()
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
         values = outputs.enter_context(write_whole(options.values)) if options.values else None

@@ -7,20 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from ..options import (
-    SEARCH,
-    BatchOptions,
-    PiecesOptions,
-    SearchOptions,
-    UserDirOptions,
-    amount,
-    flag,
-    numeric,
-    option,
-    positional,
-    settle_search,
-    switch,
-)
+from ..options import SEARCH, DeviceOptions, PiecesOptions, SearchOptions, amount, flag, numeric, option, positional
 from ..scores.measures import TOKENIZERS
 from ..scores.of_runs import Place, Scores, evaluate, translated, wanted
 from ..scores.runs import Run, find_runs, systems
@@ -43,7 +30,7 @@ def dial(text: str) -> Dial:
 
 
 @dataclass
-class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, UserDirOptions):
+class Options(TableOptions, PiecesOptions, SearchOptions, DeviceOptions):
     """Find the runs in and under the folders, translate and score their test sets, and print one table: systems by
     measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that differ
     only in the seed are one system; systems are named after their architecture and the options in which those of one
@@ -66,7 +53,6 @@ class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, UserDirO
             verdict at the hardest one, which is shown only if the gain is larger there than at the easiest that the
             baseline has a score for
         reference: of each split, in words (default: the split's, with <<unk>>)
-        cpu: do not use CUDA
         tokenize: sacrebleu's tokeniser (default: none)
         measure: one of BLEU, chrF2, TER, 1-gram BLEU, accuracy (default: BLEU, chrF2, TER); or the mean of one number a
             sentence, 'nan' where there is nothing to measure, read from FILE, in which {folder} is the run's folder,
@@ -89,7 +75,6 @@ class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, UserDirO
     gen_subset: List[str] = option("NAME", nargs="*", default=["test"])
     dial: Optional[Dial] = option("NAME=V1,V2,...", type=dial)
     reference: Optional[List[str]] = option(nargs="+")
-    cpu: bool = switch()
     tokenize: Optional[str] = option("NAME", choices=TOKENIZERS)
     measure: Optional[List[str]] = option("NAME[=FILE]", action="append")
     less_is_better: List[str] = option("NAME", nargs="+", default=[])
@@ -238,7 +223,7 @@ def warn_of_missing(found: Dict[str, List[Run]], results: Scores) -> None:
 def run(options: Options) -> None:
     """Find the runs, translate and score, print the table, draw."""
     check(options)
-    settle_search(options)
+    options.settle()
     options.tokenize = options.tokenize or "none"
     with contextlib.ExitStack() as outputs:
         write = outputs.enter_context(tables(options.json, results=options.table))

@@ -4,7 +4,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import List, Optional
 
-from ..options import NameOptions, flag, names, numeric, option, positive, switch
+from ..options import NameOptions, flag, numeric, option, positive, switch
 from ..scores.contrasts import Contrast, contrasts
 from ..scores.groups import GroupOptions, check_group_options, find_groups, group_table
 from ..scores.measures import metrics, scores, warn_of_tokenised, within_limits
@@ -66,7 +66,7 @@ def run(options: Options) -> None:
         )
     if options.ngram_table and not options.ngrams:
         raise UserError("--ngram-table needs --ngrams")
-    shown = names(options, options.systems)
+    shown = options.names(options.systems)
     paths = [*options.systems, *options.reference, *([options.source] if options.source else [])]
     columns = list(zip(*read_parallel(*paths), strict=True))
     count = len(options.systems)

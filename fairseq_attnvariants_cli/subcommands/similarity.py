@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ..options import OneModel, TargetOptions, amount, forced, numeric, option
+from ..options import OneModel, TargetOptions, amount, numeric, option
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 from ..text.pieces import SPACE
@@ -102,7 +102,7 @@ def check(system: "System") -> None:
 
 def run(options: Options) -> None:
     """Translate, or decode the reference; count, print the tables."""
-    given = forced(options)
+    given = options.given()
     if options.word_table and not options.words:
         raise UserError("--word-table needs --words")
     with tables(options.json, words=options.word_table, share=options.table) as write:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence
 
 from sacrebleu.metrics import BLEU
 
-from ..options import BeamOptions, OneModel, PiecesOptions, TextOptions, choice, numeric, option, penalty, settle_search
+from ..options import BeamOptions, OneModel, PiecesOptions, TextOptions, numeric, option, penalty
 from ..scores.measures import TOKENIZERS, bleu_metric, check_tokenised
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError, say
@@ -40,7 +40,7 @@ class Options(TableOptions, PiecesOptions, BeamOptions, TextOptions, OneModel):
     gen_subset: str = option("NAME", group="text", default="valid")
     lenpen: List[float] = numeric(LENGTH_PENALTIES, "X", penalty, nargs="+")
     coverage_penalty: List[float] = numeric(COVERAGE_PENALTIES, "X", penalty, nargs="+")
-    tokenize: str = choice(TOKENIZERS, default="none")
+    tokenize: str = option(None, choices=TOKENIZERS, default="none")
 
 
 class Hypothesis(NamedTuple):
@@ -115,7 +115,7 @@ def run(options: Options) -> None:
     """Load, search, print the table; the best pair goes to standard error."""
     from ..systems.model import load, read_text
 
-    settle_search(options)
+    options.settle()
     metric = bleu_metric(options.tokenize)
     system = load(options.path, options.data, options.cpu)
     check(system, options.coverage_penalty)

@@ -12,7 +12,8 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import base_architecture as transformer
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.subcommands.attribute import agreement, in_words, shaded_html, shares
+from fairseq_attnvariants_cli.shown.pages import template
+from fairseq_attnvariants_cli.subcommands.attribute import agreement, in_words, shares
 from fairseq_attnvariants_cli.systems.attribution import (
     INPUT_X_GRADIENT,
     Attribution,
@@ -187,7 +188,7 @@ def test_shares_of_sizes():
 
 def test_words_are_shaded_and_escaped():
     pair = Attribution(0, ["<b>", "c", "</s>"], ["x", "</s>"], np.array([[2.0, -1.0, 0.0]] * 2), None, np.ones(2))
-    table = shaded_html(in_words(pair, None))
+    table = template("parts.html").module.shaded(in_words(pair, None).rows())
     assert '<span class="more" style="--w: 1.00" title="2.000">&lt;b&gt;</span>' in table
     assert '<span class="less" style="--w: 0.50" title="-1.000">c</span>' in table and table.count("<tr>") == 2
 

@@ -13,7 +13,8 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.subcommands.compare import Translation, matching, read_system, reference_html, words_html
+from fairseq_attnvariants_cli.shown.pages import template
+from fairseq_attnvariants_cli.subcommands.compare import Translation, marked, matching, omissions, read_system
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
@@ -49,6 +50,15 @@ def test_the_best_hypothesis_with_its_attention_between_words(tmp_path):
     assert attention.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
+def words_html(translation, right):
+    return template("parts.html").module.translation(marked(translation, right))
+
+
+def reference_html(words, found):
+    names = ["one", "two"]
+    return template("parts.html").module.reference(omissions(words, found, names), names)
+
+
 def test_words_in_the_order_of_the_reference_match():
     found = matching(["a", "b", "c", "d"], ["a", "x", "c", "y", "d"])
     assert found == ([True, False, True, True], [True, False, True, False, True])
@@ -59,12 +69,10 @@ def test_omissions_are_marked_on_the_reference():
     """Where nothing in the translation is wrong, and yet a word is missing."""
     reference, systems = ["den", "großen", "<Mann>"], (["den", "<Mann>"], ["den", "großen", "Hund"])
     found = [matching(words, reference)[1] for words in systems]
-    assert reference_html(reference, found, ["one", "two"]) == (
+    assert reference_html(reference, found) == (
         'den <del title="not in one">großen</del> <del title="not in two">&lt;Mann&gt;</del>'
     )
-    assert (
-        reference_html(["x"], [[False], [False]], ["one", "two"]) == '<del class="all" title="not in one, two">x</del>'
-    )
+    assert reference_html(["x"], [[False], [False]]) == '<del class="all" title="not in one, two">x</del>'
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1)))

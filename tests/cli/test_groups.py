@@ -23,7 +23,8 @@ from fairseq_attnvariants_cli.scores.counting import (
     word_counts,
 )
 from fairseq_attnvariants_cli.scores.groups import Groups, length_groups, names_up_to
-from fairseq_attnvariants_cli.shown.bars import bars_html, contrasts_html, draw_groups
+from fairseq_attnvariants_cli.shown.bars import draw_groups
+from fairseq_attnvariants_cli.shown.pages import template
 
 TEXTS = {
     "reference": ["the cat sees the dog", "a dog barks"],
@@ -221,11 +222,12 @@ def test_a_group_that_all_systems_have_wrong_is_shown():
 
 
 def test_bars_in_a_page_are_escaped_and_in_proportion():
-    page = bars_html(GROUPS[0], ["one & only", "two"])
+    parts = template("parts.html").module
+    page = parts.bars(GROUPS[0], ["one & only", "two"])
     assert "N&lt;" in page and "one &amp; only" in page and "$x$" not in page, "of empty groups there is nothing"
     assert "width: 66.7%" in page and "width: 100.0%" in page and "50.0 ± 5.0" in page
     [row] = contrasts([("<a>", ["x"]), ("b", [""])], ["x"], 5)
-    assert "&lt;a&gt;" in contrasts_html([row])
+    assert "&lt;a&gt;" in parts.contrasts([row])
 
 
 @pytest.mark.slow
