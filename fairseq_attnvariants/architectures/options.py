@@ -117,7 +117,16 @@ def option_of(component: Type[Part], name: str) -> Any:
 
 
 @dataclass
-class AttentionRNNConfig(FairseqDataclass):
+class Described(FairseqDataclass):
+    """Options whose help is in the section ``Args:`` of the docstring."""
+
+    def _get_help(self, attribute_name: str) -> Any:
+        texts = (described_arguments(base.__doc__).get(attribute_name) for base in type(self).__mro__)
+        return super()._get_help(attribute_name) or next(filter(None, texts), None)
+
+
+@dataclass
+class AttentionRNNConfig(Described):
     """Sizes, parts and regularisation of an attentional recurrent encoder-decoder.
 
     Flags are named as the stock ``lstm`` names them.
@@ -251,7 +260,7 @@ class AttentionRNNConfig(FairseqDataclass):
     def _get_help(self, attribute_name: str) -> Any:
         """What stock fairseq shows of an option: the help, and all names, or options of parts, that it takes."""
         names = self._get_meta(attribute_name, "names")
-        text = described_arguments(type(self).__doc__).get(attribute_name) or super()._get_help(attribute_name)
+        text = super()._get_help(attribute_name)
         if attribute_name == "part_args":
             return f"{text}; there are {'; '.join(part_options()) or 'none here'}"
         return text if names is None else f"{text}; there are {', '.join(names)}"

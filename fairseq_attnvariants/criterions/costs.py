@@ -16,7 +16,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch import Tensor
 
-from ..architectures.options import flag, option
+from ..architectures.options import Described, flag
 from ..registry import ConfigurationError
 from . import losses
 
@@ -32,34 +32,32 @@ INSTEAD = "leave it out"
 ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, from fairseq-preprocess --align-suffix"
 
 
-def weight(help: str, default: Optional[float] = 0.0):
-    """The weight of a cost."""
-    return option(f"weight of {help}", default)
-
-
 @dataclass
-class CostsConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    """The stock criterion's options, and a weight for each cost; None is 1 where the model has what it is made of."""
+class CostsConfig(Described, LabelSmoothedCrossEntropyCriterionConfig):
+    """The stock criterion's options, and a weight for each cost; None is 1 where the model has what it is made of.
 
-    step_decay_weight: Optional[float] = weight("the step-decay cost, 1/T Σ ||Δsd|| (default: 1 for CondDec)", None)
-    step_decay_norm: NORM = option(  # type: ignore[valid-type]
-        "sum these norms as in the paper, or their squares, with which equal steps cost least", "plain"
-    )
-    left_over_weight: Optional[float] = weight("the left-over cost, ||sd_T|| (default: 1 for CondDec)", None)
-    bridging_weight: Optional[float] = weight(
-        "the embedding loss, Σ ||W x - e(y)||² (default: 1 for models with a direct bridge)", None
-    )
-    bridging_norm: NORM = option(  # type: ignore[valid-type]
-        "sum the squared norms or the plain ones", "squared"
-    )
-    bridging_unit_length: bool = option(
-        "compare with target embeddings scaled to length 1: short ones do not lower the loss", False
-    )
-    coverage_weight: float = weight("the coverage loss, Σ min(w, c) (See et al. 2017)")
-    alignment_weight: float = weight("guided alignment, -Σ log w of the words that --load-alignments links")
-    rdrop_weight: float = weight(
-        "R-Drop, ½ (KL(P‖Q) + KL(Q‖P)) between two passes with other dropout, for any architecture (Liang et al. 2021)"
-    )
+    Args:
+        step_decay_weight: weight of the step-decay cost, 1/T Σ ||Δsd|| (default: 1 for CondDec)
+        step_decay_norm: sum these norms as in the paper, or their squares, with which equal steps cost least
+        left_over_weight: weight of the left-over cost, ||sd_T|| (default: 1 for CondDec)
+        bridging_weight: weight of the embedding loss, Σ ||W x - e(y)||² (default: 1 for models with a direct bridge)
+        bridging_norm: sum the squared norms or the plain ones
+        bridging_unit_length: compare with target embeddings scaled to length 1: short ones do not lower the loss
+        coverage_weight: weight of the coverage loss, Σ min(w, c) (See et al. 2017)
+        alignment_weight: weight of guided alignment, -Σ log w of the words that --load-alignments links
+        rdrop_weight: weight of R-Drop, ½ (KL(P‖Q) + KL(Q‖P)) between two passes with other dropout, for any
+            architecture (Liang et al. 2021)
+    """
+
+    step_decay_weight: Optional[float] = None
+    step_decay_norm: NORM = "plain"  # type: ignore[valid-type]
+    left_over_weight: Optional[float] = None
+    bridging_weight: Optional[float] = None
+    bridging_norm: NORM = "squared"  # type: ignore[valid-type]
+    bridging_unit_length: bool = False
+    coverage_weight: float = 0.0
+    alignment_weight: float = 0.0
+    rdrop_weight: float = 0.0
 
 
 class Batch(NamedTuple):

@@ -23,13 +23,14 @@ STEPS = 3
 LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-@demand(
-    "--compile compiles a step once, for batches of any size",
-    "--compile compiles it again for every length: training takes many times as long, and at torch's limit the rest of "
-    "it is not compiled",
-)
+@demand
 def compiled(subject: Subject) -> None:
-    """Batches of several sizes in training; with a compiler that only counts, unless the options have ``--compile``."""
+    """Batches of several sizes in training; with a compiler that only counts, unless the options have ``--compile``.
+
+    Demand: --compile compiles a step once, for batches of any size
+    Otherwise: --compile compiles it again for every length: training takes many times as long, and at torch's limit the
+        rest of it is not compiled
+    """
     if not isinstance(getattr(subject.shared.decoder, "network", None), Decoder):
         raise NotApplicable("its decoder has no --compile")
     if not hasattr(torch.compiler, "is_compiling"):

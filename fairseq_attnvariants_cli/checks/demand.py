@@ -1,5 +1,7 @@
 """Demands, their table, and what is found of them."""
 
+import inspect
+import re
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor
 from ..systems.model import place
 from ..text.files import reason
 from .outcome import Broken, NotApplicable, quiet
-from .subject import Subject
+from .subject import Output, Subject
 
 RTOL, ATOL = 3e-5, 1e-5  # of float32 that two ways of computing leave
 SHIFTED = ": they are shifted by the padding"
@@ -51,14 +53,15 @@ class Demand(NamedTuple):
 ADDED: Dict[str, Demand] = {}
 
 
-def demand(text: str, means: str) -> Callable[[Callable], Callable]:
-    """Add the decorated function to :data:`ADDED`, by its name."""
+def demand(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
+    """Add a function to :data:`ADDED`, by its name.
 
-    def add(function: Callable) -> Callable:
-        ADDED[function.__name__.replace("_", "-")] = Demand(text, means, function)
-        return function
-
-    return add
+    Its docstring says what holds, after ``Demand:``, and what it means where that does not, after ``Otherwise:``.
+    """
+    said = dict(re.findall(r"^(\w+): (.*(?:\n    .*)*)", inspect.cleandoc(function.__doc__ or ""), re.MULTILINE))
+    text, means = (" ".join(said.get(label, "").split()) for label in ("Demand", "Otherwise"))
+    ADDED[function.__name__.replace("_", "-")] = Demand(text, means, function)
+    return function
 
 
 def close(found: Any, expected: Any, what: str, rtol: float = RTOL, atol: float = ATOL) -> None:
@@ -77,6 +80,12 @@ def close(found: Any, expected: Any, what: str, rtol: float = RTOL, atol: float 
     difference = (found.double() - expected.double()).abs()
     if (difference > atol + rtol * expected.double().abs()).any():
         raise Broken(f"{what} differ by up to {difference.max():.2g}")
+
+
+def agree(found: Output, expected: Output, what: str = "") -> None:
+    """Refuse outputs that differ by more than rounding does."""
+    close(found.scores, expected.scores, f"log-probabilities{what}")
+    close(found.attention, expected.attention, f"weights of attention{what}")
 
 
 def shifted(found: Tensor, real: Tensor, expected: Tensor) -> bool:

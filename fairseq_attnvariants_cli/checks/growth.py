@@ -147,19 +147,21 @@ def compare(subject: Subject, what: str) -> None:
                 )
 
 
-@demand(
-    "time grows no faster than in proportion to either length",
-    "long sentences take longer than they need to: something is done at every step that could be done once",
-)
+@demand
 def time(subject: Subject) -> None:
-    """Numbers read and written, in training and in search."""
+    """Numbers read and written, in training and in search.
+
+    Demand: time grows no faster than in proportion to either length
+    Otherwise: long sentences take longer than they need to: something is done at every step that could be done once
+    """
     compare(subject, "time")
 
 
-@demand(
-    "memory grows no faster than in proportion to either length",
-    "long sentences do not fit: something keeps all steps at every step",
-)
+@demand
 def memory(subject: Subject) -> None:
-    """Bytes at once, in training and in search."""
+    """Bytes at once, in training and in search.
+
+    Demand: memory grows no faster than in proportion to either length
+    Otherwise: long sentences do not fit: something keeps all steps at every step
+    """
     compare(subject, "memory")

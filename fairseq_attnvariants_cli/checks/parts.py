@@ -10,12 +10,14 @@ from .search import search
 from .subject import Subject
 
 
-@demand(
-    "no part changes in place what it is given",
-    "other steps, hypotheses and the backward pass read what was overwritten: gradients and translations are wrong",
-)
+@demand
 def in_place(subject: Subject) -> None:
-    """A batch in training, and beam search."""
+    """A batch in training, and beam search.
+
+    Demand: no part changes in place what it is given
+    Otherwise: other steps, hypotheses and the backward pass read what was overwritten: gradients and translations are
+        wrong
+    """
     try:
         subject.forward(subject.model().train(), subject.pairs())
         search(subject, [subject.shared], subject.pairs())
@@ -24,12 +26,13 @@ def in_place(subject: Subject) -> None:
             raise Broken(f"{subject.changed[0]}: make a new tensor, as in a + b instead of a += b")
 
 
-@demand(
-    "widths may all differ",
-    "it trains at some sizes alone, and no message says which",
-)
+@demand
 def widths(subject: Subject) -> None:
-    """Some have to be equal, which a part says by a :class:`ConfigurationError`."""
+    """Some have to be equal, which a part says by a :class:`ConfigurationError`.
+
+    Demand: widths may all differ
+    Otherwise: it trains at some sizes alone, and no message says which
+    """
     error = subject.refusal
     if error is None:
         return

@@ -59,13 +59,14 @@ def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, 
                 encoder_out = model.encoder.reorder_encoder_out(encoder_out, change)
 
 
-@demand(
-    "search that projects annotations gives what projections of contexts give",
-    "reads_context of a part names too few or too many of the maps by which it reads a context: translation fails, or "
-    "is not of the model that was trained",
-)
+@demand
 def contexts(subject: Subject) -> None:
-    """Step by step, the quick way and the plain way, of which only the first may fail here."""
+    """Step by step, the quick way and the plain way, of which only the first may fail here.
+
+    Demand: search that projects annotations gives what projections of contexts give
+    Otherwise: reads_context of a part names too few or too many of the maps by which it reads a context: translation
+        fails, or is not of the model that was trained
+    """
     if not isinstance(getattr(subject.shared.decoder, "network", None), Decoder):
         raise NotApplicable("no part says by what it reads contexts")
     plain = subject.model()
@@ -77,30 +78,34 @@ def contexts(subject: Subject) -> None:
     step_by_step(subject, REORDERED, "with annotations projected and without it")
 
 
-@demand(
-    "step by step, the model gives what it gives at once",
-    "translations are not those of the model that was trained",
-)
+@demand
 def incremental(subject: Subject) -> None:
-    """Rows stay where they are."""
+    """Rows stay where they are.
+
+    Demand: step by step, the model gives what it gives at once
+    Otherwise: translations are not those of the model that was trained
+    """
     step_by_step(subject, [], "step by step and at once")
 
 
-@demand(
-    "a beam may reorder its hypotheses",
-    "with --beam above 1, hypotheses go on from each other's states: translations get worse as the beam gets wider",
-)
+@demand
 def reordering(subject: Subject) -> None:
-    """Rows change places after every step, and some take another's."""
+    """Rows change places after every step, and some take another's.
+
+    Demand: a beam may reorder its hypotheses
+    Otherwise: with --beam above 1, hypotheses go on from each other's states: translations get worse as the beam gets
+        wider
+    """
     step_by_step(subject, REORDERED, "after a reordering and without it")
 
 
-@demand(
-    "sentences may leave the beam before others do",
-    "as soon as one sentence of a batch is finished, the others go on from the wrong states",
-)
+@demand
 def leaving(subject: Subject) -> None:
-    """Search three sentences, of which one is left in the end."""
+    """Search three sentences, of which one is left in the end.
+
+    Demand: sentences may leave the beam before others do
+    Otherwise: as soon as one sentence of a batch is finished, the others go on from the wrong states
+    """
     step_by_step(subject, LEAVING, "after a sentence left the beam and without it")
 
 
@@ -124,12 +129,13 @@ def rescored(subject: Subject, models: Sequence[Any], pairs: Pairs, row: int, to
     return Output(scores, torch.stack(weights).mean(0) if weights else None)
 
 
-@demand(
-    "scores of beam search are those of the model, rescored",
-    "fairseq-generate prints scores, and alignments, that --score-reference does not find again",
-)
+@demand
 def beam(subject: Subject) -> None:
-    """All hypotheses of a beam of four."""
+    """All hypotheses of a beam of four.
+
+    Demand: scores of beam search are those of the model, rescored
+    Otherwise: fairseq-generate prints scores, and alignments, that --score-reference does not find again
+    """
     compare_with_rescored(subject, [subject.shared])
 
 
@@ -159,12 +165,13 @@ def compare_with_rescored(
     return hypotheses
 
 
-@demand(
-    "an ensemble gives the mean of its models, in whatever order",
-    "scores of a.pt:b.pt are not the mean of both models, or b.pt:a.pt translates differently",
-)
+@demand
 def ensemble(subject: Subject) -> None:
-    """Two models that differ by their seeds; where attention is said to look is for ``beam`` to compare."""
+    """Two models that differ by their seeds; where attention is said to look is for ``beam`` to compare.
+
+    Demand: an ensemble gives the mean of its models, in whatever order
+    Otherwise: scores of a.pt:b.pt are not the mean of both models, or b.pt:a.pt translates differently
+    """
     models = [subject.shared, subject.model(seed=2)]
     both = [compare_with_rescored(subject, order, with_attention=False) for order in (models, models[::-1])]
     for one, other in zip(*both, strict=True):

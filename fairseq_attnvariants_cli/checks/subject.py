@@ -83,6 +83,10 @@ class Output(NamedTuple):
     attention: Optional[Tensor]
     """``B x T x S``, if the model returns any"""
 
+    def before(self, step: int) -> "Output":
+        """The steps before one."""
+        return Output(self.scores[:, :step], None if self.attention is None else self.attention[:, :step])
+
 
 class Subject:
     """A small model of an architecture and what it is tried on.
@@ -192,6 +196,11 @@ class Subject:
         """What the model makes of a batch, at once."""
         made = model(pairs.source, pairs.lengths, pairs.previous)
         return Output(model.get_normalized_probs(made, log_probs=True), attention(made))
+
+    @torch.no_grad()
+    def evaluated(self, pairs: Pairs) -> Output:
+        """What the shared model makes of a batch, without gradients."""
+        return self.forward(self.shared, pairs)
 
     def real(self, tokens: Tensor) -> Tensor:
         """Where tokens are no padding."""

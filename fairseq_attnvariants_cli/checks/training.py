@@ -58,13 +58,14 @@ def trained_parameters(model: Any) -> Dict[str, Tensor]:
     return {name: each for name, each in named if each.requires_grad and id(each) not in copies}
 
 
-@demand(
-    "every parameter gets a gradient, and trains",
-    "training on several devices hangs or stops at a parameter without gradient; one whose gradient is always zero "
-    "is dead weight",
-)
+@demand
 def parameters(subject: Subject) -> None:
-    """Try targets of several words, and of none; a gradient may be zero, but not of all batches."""
+    """Try targets of several words, and of none; a gradient may be zero, but not of all batches.
+
+    Demand: every parameter gets a gradient, and trains
+    Otherwise: training on several devices hangs or stops at a parameter without gradient; one whose gradient is always
+        zero is dead weight
+    """
     model, pairs = subject.model().train(), subject.pairs(targets=EVEN)
     wanted = trained_parameters(model)
     for batch in (pairs, pairs._replace(previous=pairs.previous[:, :1])):
@@ -106,12 +107,13 @@ def _no_names(what: str, names: List[str]) -> None:
         raise Broken(f"parameters {what}: {', '.join(names[:3])}{more}")
 
 
-@demand(
-    "gradients are those that finite differences give in float64",
-    "training follows something else than its loss",
-)
+@demand
 def gradients(subject: Subject) -> None:
-    """Try every parameter, along a random direction of its own, with the same dropout each time."""
+    """Try every parameter, along a random direction of its own, with the same dropout each time.
+
+    Demand: gradients are those that finite differences give in float64
+    Otherwise: training follows something else than its loss
+    """
     model, pairs = subject.model().double().train(), subject.pairs(targets=EVEN)
     wanted = trained_parameters(model)
     weights = subject.forward(model, pairs).attention
@@ -155,12 +157,13 @@ def difference(parameter: Tensor, by: Tensor, value: Callable[[], float]) -> flo
     return (ends[0] - ends[1]) / 2
 
 
-@demand(
-    "outputs and gradients stay finite in bfloat16 and in float16",
-    "--bf16 or --fp16 ends in NaN, or not at all",
-)
+@demand
 def half(subject: Subject) -> None:
-    """A batch, and its backward pass."""
+    """A batch, and its backward pass.
+
+    Demand: outputs and gradients stay finite in bfloat16 and in float16
+    Otherwise: --bf16 or --fp16 ends in NaN, or not at all
+    """
     for dtype in (torch.bfloat16, torch.float16):
         name = str(dtype).removeprefix("torch.")
         model = subject.untouched().to(dtype).train()
@@ -202,31 +205,37 @@ def stored(training: Trainer, folder: str) -> str:
     return path
 
 
-@demand(
-    "a checkpoint loads, with the same bits, and gives the same",
-    "the model that is translated with is not the one that was trained, or its checkpoint cannot be loaded",
-)
+def same_model(subject: Subject, found: Any, expected: Any, how: str, **tolerance: float) -> None:
+    """Refuse a model that has other parameters than another one, or gives other log-probabilities."""
+    wanted = trained_parameters(expected)
+    for name, value in trained_parameters(found).items():
+        close(value, wanted[name], f"values of {name}", rtol=0, atol=0)
+    with torch.no_grad():
+        scores = [subject.forward(model.eval(), subject.pairs()).scores for model in (found, expected)]
+    close(*scores, f"log-probabilities {how}", **tolerance)
+
+
+@demand
 def saved(subject: Subject) -> None:
-    """By fairseq's own saving and loading, after two updates."""
+    """By fairseq's own saving and loading, after two updates.
+
+    Demand: a checkpoint loads, with the same bits, and gives the same
+    Otherwise: the model that is translated with is not the one that was trained, or its checkpoint cannot be loaded
+    """
     training = trainer(subject)
     train(training, subject, range(2))
     with tempfile.TemporaryDirectory() as folder, quiet():
         [loaded], _, _ = checkpoint_utils.load_model_ensemble_and_task([stored(training, folder)], task=subject.task)
-    pairs = subject.pairs()
-    with torch.no_grad():
-        outputs = [subject.forward(model.eval(), pairs) for model in (loaded, training.model)]
-    close(outputs[0].scores, outputs[1].scores, "log-probabilities as loaded and as saved")
-    expected = trained_parameters(training.model)
-    for name, value in trained_parameters(loaded).items():
-        close(value, expected[name], f"values of {name}", rtol=0, atol=0)
+    same_model(subject, loaded, training.model, "as loaded and as saved")
 
 
-@demand(
-    "a training that is interrupted and resumed ends in the same bits",
-    "an interruption changes the result: something that training changes is not in the checkpoint",
-)
+@demand
 def resumed(subject: Subject) -> None:
-    """Four updates, and two and two, with dropout as the options say."""
+    """Four updates, and two and two, with dropout as the options say.
+
+    Demand: a training that is interrupted and resumed ends in the same bits
+    Otherwise: an interruption changes the result: something that training changes is not in the checkpoint
+    """
     whole = trainer(subject)
     train(whole, subject, range(4))
     first, second = trainer(subject), trainer(subject)
@@ -234,11 +243,4 @@ def resumed(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as folder, quiet():
         second.load_checkpoint(stored(first, folder))
     train(second, subject, range(2, 4))
-    expected = trained_parameters(whole.model)
-    for name, value in trained_parameters(second.model).items():
-        close(value, expected[name], f"values of {name}", rtol=0, atol=0)
-    for training in (whole, second):
-        training.model.eval()
-    with torch.no_grad():
-        outputs = [subject.forward(training.model, subject.pairs()) for training in (second, whole)]
-    close(outputs[0].scores, outputs[1].scores, "log-probabilities as resumed and as trained at once", rtol=0, atol=0)
+    same_model(subject, second.model, whole.model, "as resumed and as trained at once", rtol=0, atol=0)
