@@ -92,37 +92,20 @@ def font_families(text: str) -> List[str]:
     Raises:
         UserError: no font has one of the characters.
     """
-    from matplotlib.font_manager import FontProperties, findSystemFonts, fontManager, get_font
+    from matplotlib.font_manager import FontProperties, fontManager, get_font
 
     missing = {char for char in text if not char.isspace() and unicodedata.category(char) not in ("Cc", "Cf")}
     families: List[str] = []
-
-    def look(names: List[str]) -> None:
-        for name in names:
-            if not missing:
-                return
-            try:
-                font = get_font(fontManager.findfont(FontProperties(family=name), fallback_to_default=False))
-            except (ValueError, RuntimeError, OSError):  # nothing that matplotlib can draw, such as bitmap emoji
-                continue
-            covered = {char for char in missing if font.get_char_index(ord(char))}
-            if covered:
-                families.append(name)
-                missing.difference_update(covered)
-
-    def installed() -> List[str]:
-        names = {font.name for font in fontManager.ttflist}
-        # boxes for every character, and matplotlib's fonts for formulas, whose glyphs are not the characters'
-        return sorted(name for name in names if not name.startswith(("Last Resort", "cm", "STIXNon", "STIXSize")))
-
-    look(["DejaVu Sans", *installed()])
-    if missing:  # perhaps in a font that is younger than matplotlib's list
-        known = {font.fname for font in fontManager.ttflist}
-        for path in findSystemFonts():
-            if path not in known:
-                with contextlib.suppress(RuntimeError, OSError):
-                    fontManager.addfont(path)
-        look(installed())
+    names = installed_fonts()
+    while missing and (name := next(names, "")):
+        try:
+            font = get_font(fontManager.findfont(FontProperties(family=name), fallback_to_default=False))
+        except (ValueError, RuntimeError, OSError):  # nothing that matplotlib can draw, such as bitmap emoji
+            continue
+        covered = {char for char in missing if font.get_char_index(ord(char))}
+        if covered:
+            families.append(name)
+            missing -= covered
     if missing:
         shown = ", ".join(f"{char} (U+{ord(char):04X})" for char in sorted(missing)[:5])
         raise UserError(
@@ -130,3 +113,19 @@ def font_families(text: str) -> List[str]:
             "(Debian: fonts-noto-cjk, fonts-noto-core)"
         )
     return families or ["DejaVu Sans"]
+
+
+def installed_fonts() -> Iterator[str]:
+    """Names of fonts: matplotlib's own, those in its list, and at last also those that are younger than the list."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    def listed() -> List[str]:
+        names = {font.name for font in fontManager.ttflist}
+        # boxes for every character, and matplotlib's fonts for formulas, whose glyphs are not the characters'
+        return sorted(name for name in names if not name.startswith(("Last Resort", "cm", "STIXNon", "STIXSize")))
+
+    yield from ("DejaVu Sans", *listed())
+    for path in {*findSystemFonts()} - {font.fname for font in fontManager.ttflist}:
+        with contextlib.suppress(RuntimeError, OSError):
+            fontManager.addfont(path)
+    yield from listed()
