@@ -29,6 +29,7 @@ class Interval(NamedTuple):
 
 Cell = Union[str, int, float, Interval, None]
 Row = Sequence[Cell]
+Digits = Optional[Mapping[str, int]]  # after the point, by header
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
 MARKDOWN = "\\`|<>[]&"  # Markdown has no escape for some of them, so all become entities
 FORMATS = {".csv": "", ".json": "", ".tex": "latex_booktabs", ".md": "github"}  # tabulate's, where it writes them
@@ -73,9 +74,7 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
     with contextlib.ExitStack() as opened:
         saves = {name: opened.enter_context(table_file(path)) for name, path in paths.items() if path}
 
-        def write(
-            name: str, headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None
-        ) -> None:
+        def write(name: str, headers: Sequence[str], rows: Sequence[Row], digits: Digits = None) -> None:
             printed.append(aligned(headers, rows, digits))
             found[name] = _records(headers, rows)
             if name in saves:
@@ -116,7 +115,7 @@ def table_file(path: str) -> Iterator[Callable[..., None]]:
         raise UserError(f"{path}: the name of a table must end in .csv or .json, .tex or .md")
     with write_whole(path) as stream:
 
-        def save(headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None) -> None:
+        def save(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None) -> None:
             if FORMATS[form]:
                 stream.write(aligned(headers, rows, digits, FORMATS[form]) + "\n")
             elif form == ".json":
@@ -158,9 +157,7 @@ def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], Li
     return (columns, values) if rows else ([*headers], [])
 
 
-def aligned(
-    headers: Sequence[str], rows: Sequence[Row], digits: Optional[Mapping[str, int]] = None, form: str = "simple"
-) -> str:
+def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None, form: str = "simple") -> str:
     """The table with aligned columns: text at the left, numbers at the right, nothing for None."""
     after = [(digits or {}).get(header, 2) for header in headers]
     cells = [[_printed(cell, digit) for cell, digit in zip(row, after, strict=True)] for row in rows]

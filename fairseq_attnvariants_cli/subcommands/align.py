@@ -1,6 +1,5 @@
 """``fairseq-attnvariants align``: word alignments from the attention of a model that decodes a given target."""
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from ..options import OneModel, PiecesOptions, TextOptions, option
 from ..text.alignments import format_links, format_soft, hard_links
-from ..text.files import write_whole
+from ..text.files import optional, write_whole
 from ..text.pieces import join_attention, word_numbers
 
 if TYPE_CHECKING:
@@ -46,9 +45,7 @@ def run(options: Options) -> None:
     """Decode the reference, write one line for each sentence pair."""
     from ..systems.model import check_probabilities, decoded, force, limits
 
-    with contextlib.ExitStack() as outputs:
-        hard = outputs.enter_context(write_whole(options.output))
-        soft = outputs.enter_context(write_whole(options.soft)) if options.soft else None
+    with write_whole(options.output) as hard, optional(write_whole, options.soft) as soft:
         [(system, text)] = decoded(options, given=True)
         if soft:
             check_probabilities(system, "--soft")

@@ -1,6 +1,5 @@
 """``fairseq-attnvariants attribute``: what each source word adds to each target word; does attention show it?"""
 
-import contextlib
 import json
 import warnings
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from ..shown.heatmaps import WIDTH, Panel, draw, visible
 from ..shown.pages import template
 from ..shown.pictures import DarkOption, check_drawn, picture
 from ..shown.tables import Row, TableOptions, tables
-from ..text.files import UserError, write_whole
+from ..text.files import UserError, optional, write_whole
 from ..text.pieces import join_attention, join_sentence, summed
 
 if TYPE_CHECKING:
@@ -142,11 +141,12 @@ def run(options: Options) -> None:
     check_drawn(options, "scale_rows", "width")
     given, shown = options.given(), options.names(options.path)
     complete = options.method == "integrated-gradients"
-    with contextlib.ExitStack() as outputs:
-        write = outputs.enter_context(tables(options.json, agreement=options.table))
-        values = outputs.enter_context(write_whole(options.values)) if options.values else None
-        browser = outputs.enter_context(write_whole(options.html)) if options.html else None
-        save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
+    with (
+        tables(options.json, agreement=options.table) as write,
+        optional(write_whole, options.values) as values,
+        optional(write_whole, options.html) as browser,
+        optional(picture, options.plot, options.dark) as save,
+    ):
         from ..systems.attribution import INPUT_X_GRADIENT, attributions, integrated
         from ..systems.model import decoded, limits
 

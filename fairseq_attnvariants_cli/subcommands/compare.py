@@ -1,20 +1,20 @@
 """``fairseq-attnvariants compare``: translations of several systems side by side, as a page for a browser."""
 
-import contextlib
 import difflib
 from dataclasses import dataclass
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+from sacrebleu.metrics.base import Metric
 
 from ..options import NameOptions, PiecesOptions, numeric, option
 from ..scores.contrasts import contrasts
 from ..scores.groups import GroupOptions, check_group_options, find_groups
-from ..scores.measures import Systems, metrics, scores, warn_of_tokenised
+from ..scores.measures import metrics, scores, warn_of_tokenised
 from ..shown.bars import draw_groups
 from ..shown.pages import template
 from ..shown.pictures import check_drawn, picture
-from ..text.files import UserError, read_lines, write_whole
+from ..text.files import UserError, optional, read_lines, write_whole
 from ..text.generated import best_in_words, is_generated, read_generated
 from ..text.pieces import join_tokens
 
@@ -116,50 +116,21 @@ def omissions(
     return [(word, [name for name, has in zip(shown, there) if not has]) for word, *there in zip(words, *found)]
 
 
-def page(
-    named: Systems,
-    gold: Sequence[str],
-    numbers: Sequence[int],
-    sources: Sequence[Sequence[str]],
-    references: Sequence[Sequence[str]],
-    systems: Sequence[Sequence[Translation]],
-    options: Options,
-    **parts: Any,
-) -> str:
-    """The page; ``named`` and ``gold`` are the texts of ``systems`` and ``references``, in the order of the sentences.
-
-    ``parts`` are what stands between the scores and the sentences.
-    """
-    measures = dict(metrics(options.tokenize))
-    bleu, chrf = measures["BLEU"], measures["chrF2"]
-    shown, texts = zip(*named)
-    sentences = []
-    for k, number in enumerate(numbers):
-        sentence_scores = [chrf.sentence_score(text[k], [gold[k]]).score for text in texts]
-        matches = [matching(system[k].words, references[k]) for system in systems]
-        translations = [marked(system[k], right) for system, (right, _) in zip(systems, matches, strict=True)]
-        sentences.append(
-            dict(
-                number=number + 1,
-                key=" ".join(map(str, [number, len(sources[k]), *(f"{score:.4f}" for score in sentence_scores)])),
-                same=len({text[k] for text in (texts if len(texts) > 1 else [*texts, gold])}) == 1,
-                source=sources[k],
-                reference=omissions(references[k], [found for _, found in matches], shown),
-                translations=list(zip(sentence_scores, translations, strict=True)),
-            )
-        )
-    keys = ["line", "words in the source", *(f"chrF of {name}" for name in shown)]
-    keys += [f"chrF of {name} over {shown[0]}" for name in shown[1:]]
-    resamples = options.bootstrap if len(shown) > 1 else 0
-    tables = scores(named, [gold], [("BLEU", bleu)], resamples), scores(named, [gold], [("chrF", chrf)])
-    return template("compare.html").render(
-        names=shown,
-        scores=list(zip(*tables, strict=True)),
-        keys=keys,
-        sentences=sentences,
-        longest=LONGEST,
-        signatures=f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}",
-        **parts,
+def compared(
+    number: int, source: Sequence[str], reference: Sequence[str], systems: Mapping[str, Translation], chrf: Metric
+) -> Dict[str, Any]:
+    """What the page has of a sentence, of which ``systems`` have the translations by name."""
+    gold, lines = " ".join(reference), [" ".join(one.words) for one in systems.values()]
+    chrfs = [chrf.sentence_score(line, [gold]).score for line in lines]
+    matches = [matching(one.words, reference) for one in systems.values()]
+    translations = [marked(one, right) for one, (right, _) in zip(systems.values(), matches)]
+    return dict(
+        number=number + 1,
+        key=" ".join(map(str, [number, len(source), *(f"{score:.4f}" for score in chrfs)])),
+        same=len({*lines} if len(lines) > 1 else {*lines, gold}) == 1,
+        source=source,
+        reference=omissions(reference, [found for _, found in matches], [*systems]),
+        translations=list(zip(chrfs, translations)),
     )
 
 
@@ -184,17 +155,27 @@ def run(options: Options) -> None:
             )
     numbers = sorted(reference)
     translations = [[_fitting(outputs[k].translation, source[k]) for k in numbers] for _, outputs in systems]
-    with contextlib.ExitStack() as opened:
-        stream = opened.enter_context(write_whole(options.output))
-        save = opened.enter_context(picture(options.plot, options.dark)) if options.plot else None
-        texts = [[" ".join(translation.words) for translation in several] for several in translations]
-        named, gold = list(zip(shown, texts, strict=True)), [" ".join(reference[k]) for k in numbers]
+    with write_whole(options.output) as stream, optional(picture, options.plot, options.dark) as save:
+        named = [(name, [" ".join(one.words) for one in several]) for name, several in zip(shown, translations)]
+        gold = [" ".join(reference[k]) for k in numbers]
         groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers])
-        ngrams = contrasts(named, gold, options.ngrams) if options.ngrams else None
-        sources, references = ([side[k] for k in numbers] for side in (source, reference))
         warn_of_tokenised(named, options.tokenize)
-        parts = dict(groups=groups, ngrams=ngrams)
-        stream.write(page(named, gold, numbers, sources, references, translations, options, **parts))
+        measures = dict(metrics(options.tokenize))
+        bleu, chrf = measures["BLEU"], measures["chrF2"]
+        bleus = scores(named, [gold], [("BLEU", bleu)], options.bootstrap if len(shown) > 1 else 0)
+        content = template("compare.html").render(
+            names=shown,
+            scores=list(zip(bleus, scores(named, [gold], [("chrF", chrf)]), strict=True)),
+            groups=groups,
+            ngrams=contrasts(named, gold, options.ngrams) if options.ngrams else None,
+            sentences=[
+                compared(k, source[k], reference[k], dict(zip(shown, several)), chrf)
+                for k, *several in zip(numbers, *translations, strict=True)
+            ],
+            longest=LONGEST,
+            signatures=f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}",
+        )
+        stream.write(content)
         if save:
             save(draw_groups(groups, shown))
 

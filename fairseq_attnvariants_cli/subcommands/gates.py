@@ -11,7 +11,6 @@ Of CondDec (Feng et al. §5): what its gates have left of the condition after ea
 All are averaged over the pieces of a word.
 """
 
-import contextlib
 import json
 from collections import defaultdict
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import numpy as np
 from ..options import OneModel, PiecesOptions, TargetOptions, numeric, option
 from ..shown.pictures import DarkOption, check_drawn, finish, font_families, picture
 from ..shown.tables import JsonOption, Row, tables
-from ..text.files import UserError, write_whole
+from ..text.files import UserError, optional, write_whole
 from ..text.pieces import join_sentence, join_values
 from ..text.tagged import read_tags
 
@@ -143,10 +142,11 @@ def run(options: Options) -> None:
     """Decode, average, print the tables, draw."""
     check_drawn(options, "line")
     given = options.given()
-    with contextlib.ExitStack() as outputs:
-        write = outputs.enter_context(tables(options.json, source=options.source_table, target=options.target_table))
-        values = outputs.enter_context(write_whole(options.values)) if options.values else None
-        save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
+    with (
+        tables(options.json, source=options.source_table, target=options.target_table) as write,
+        optional(write_whole, options.values) as values,
+        optional(picture, options.plot, options.dark) as save,
+    ):
         from ..systems.gated import gate_names, gates_of, read_gates, tokens_of
         from ..systems.model import generate, limits, load, read_text
 

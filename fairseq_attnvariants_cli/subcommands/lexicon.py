@@ -6,7 +6,6 @@ stock ``--alignfile`` drops every pair with an unknown word on either side, and 
 needs.
 """
 
-import contextlib
 import os
 import subprocess
 import tempfile
@@ -16,7 +15,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set
 
 from ..options import numeric, option, positional, positive
 from ..text.alignments import Link, count_links, format_links, parse_links, read_links
-from ..text.files import UserError, read_parallel, say, write_whole
+from ..text.files import UserError, optional, read_parallel, say, write_whole
 from ..text.wordtable import Entry, write_lexicon
 
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -127,9 +126,7 @@ def run(options: Options) -> None:
     paths = [options.source, options.target] + ([options.alignments] if options.alignments else [])
     rows = read_parallel(*paths)
     source, target = ([row[side].split() for row in rows] for side in (0, 1))
-    with contextlib.ExitStack() as outputs:
-        table = outputs.enter_context(write_whole(options.output))
-        saved = outputs.enter_context(write_whole(options.save_alignments)) if options.save_alignments else None
+    with write_whole(options.output) as table, optional(write_whole, options.save_alignments) as saved:
         if options.alignments:
             alignments = read_links(options.alignments, (row[2] for row in rows), source, target)
         else:

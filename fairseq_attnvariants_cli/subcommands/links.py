@@ -1,6 +1,5 @@
 """``fairseq-attnvariants links``: text and word links of what ``fairseq-generate --print-alignment`` printed."""
 
-import contextlib
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from ..options import PiecesOptions, option, positional
 from ..text.alignments import format_links, hard_links
-from ..text.files import UserError, read_lines, write_whole
+from ..text.files import UserError, optional, read_lines, write_whole
 from ..text.generated import best_in_words, read_generated
 
 Pair = Tuple[List[str], List[str], np.ndarray]  # a sentence and its best hypothesis, in words, and weights without EOS
@@ -62,16 +61,15 @@ def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
 
 def run(options: Options) -> None:
     """Read, write a line for each sentence, in the order of the source text."""
-    with contextlib.ExitStack() as streams:
-        output = streams.enter_context(write_whole(options.output))
-        saved = [
-            streams.enter_context(write_whole(path)) if path else None
-            for path in (options.save_source, options.save_target)
-        ]
+    with (
+        write_whole(options.output) as output,
+        optional(write_whole, options.save_source) as source,
+        optional(write_whole, options.save_target) as target,
+    ):
         pairs = read_pairs(options.generated, options.remove_bpe)
         for number in range(max(pairs) + 1):
             *sides, weights = pairs.get(number, SKIPPED)
             output.write(format_links(hard_links(weights)) + "\n")
-            for stream, words in zip(saved, sides, strict=True):
+            for stream, words in zip((source, target), sides, strict=True):
                 if stream:
                     stream.write(" ".join(words) + "\n")

@@ -1,7 +1,6 @@
 """``fairseq-attnvariants results``: one table of many runs, such as a sweep's, and their learning curves."""
 
 import argparse
-import contextlib
 import itertools
 from dataclasses import dataclass
 from statistics import mean
@@ -15,7 +14,7 @@ from ..scores.seeds import Comparison, Estimate, Verdict, estimate, larger, verd
 from ..shown.charts import Dial, draw_curves, draw_dial, draw_scores
 from ..shown.pictures import check_drawn, picture
 from ..shown.tables import Cell, Interval, Row, TableOptions, table_file, tables
-from ..text.files import UserError, say
+from ..text.files import UserError, optional, say
 
 LESS_IS_BETTER = ("TER",)
 DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline
@@ -225,10 +224,12 @@ def run(options: Options) -> None:
     check(options)
     options.settle()
     options.tokenize = options.tokenize or "none"
-    with contextlib.ExitStack() as outputs:
-        write = outputs.enter_context(tables(options.json, results=options.table))
-        seeds = options.seed_table and outputs.enter_context(table_file(options.seed_table))
-        curves, plot = (path and outputs.enter_context(picture(path)) for path in (options.curves, options.plot))
+    with (
+        tables(options.json, results=options.table) as write,
+        optional(table_file, options.seed_table) as seeds,
+        optional(picture, options.curves) as curves,
+        optional(picture, options.plot) as plot,
+    ):
         found = systems(find_runs(options.folders, options.checkpoint, options.name))
         if options.baseline:
             if options.baseline not in found:

@@ -1,6 +1,5 @@
 """``fairseq-attnvariants score``: the measures that the papers report, as sacrebleu computes them."""
 
-import contextlib
 from dataclasses import dataclass
 from typing import List, Optional
 
@@ -11,7 +10,7 @@ from ..scores.measures import metrics, scores, warn_of_tokenised, within_limits
 from ..shown.bars import draw_groups
 from ..shown.pictures import check_drawn, picture
 from ..shown.tables import TableOptions, tables
-from ..text.files import UserError, read_parallel
+from ..text.files import UserError, optional, read_parallel
 
 WORDS = "train_target", "reference_tags", "alignments"  # options whose files the words of one reference are grouped by
 
@@ -75,17 +74,10 @@ def run(options: Options) -> None:
     measures = metrics(options.tokenize, options.lowercase, options.chrf_beta)
     warn_of_tokenised(systems, options.tokenize)
     measures = within_limits(measures, *columns[: count + len(references)])
-    with contextlib.ExitStack() as outputs:
-        write = outputs.enter_context(
-            tables(options.json, scores=options.table, groups=options.group_table, ngrams=options.ngram_table)
-        )
-        save = outputs.enter_context(picture(options.plot, options.dark)) if options.plot else None
-        write(
-            "scores",
-            ("measure", "system", "score", "95% ±", "p", "signature"),
-            scores(systems, references, measures, options.bootstrap),
-            {"p": 4},
-        )
+    paths_by_table = dict(scores=options.table, groups=options.group_table, ngrams=options.ngram_table)
+    with tables(options.json, **paths_by_table) as write, optional(picture, options.plot, options.dark) as save:
+        rows = scores(systems, references, measures, options.bootstrap)
+        write("scores", ("measure", "system", "score", "95% ±", "p", "signature"), rows, {"p": 4})
         if grouped:
             source = columns[-1] if options.source else None
             groups = find_groups(options, systems, references, source)

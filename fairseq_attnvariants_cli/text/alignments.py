@@ -113,9 +113,7 @@ def read_links(
     return links
 
 
-def count_links(
-    pairs: Iterable[Tuple[Sequence[str], Sequence[str], Iterable[Link]]],
-) -> Dict[str, Counter[str]]:
+def count_links(pairs: Iterable[Tuple[Sequence[str], Sequence[str], Iterable[Link]]]) -> Dict[str, Counter[str]]:
     """For each source word, how often each target word is linked with it; ``pairs`` are words, words and links."""
     counts: Dict[str, Counter[str]] = defaultdict(Counter)
     for source, target, links in pairs:

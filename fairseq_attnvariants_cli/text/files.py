@@ -7,10 +7,11 @@ import os
 import re
 import shutil
 import sys
-from typing import BinaryIO, Iterator, List, Optional, Set, TextIO, Tuple
+from typing import Any, BinaryIO, Callable, ContextManager, Iterator, List, Optional, Set, TextIO, Tuple, TypeVar
 
 STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 OPEN = re.compile("/dev/stderr|(?:/dev|/proc/self)/fd/([0-9]+)")  # names of files that this process has open
+T = TypeVar("T")
 _targets: Set[str] = set()  # files that are being written
 _taken: List[TextIO] = []  # standard input, once it is read
 
@@ -96,6 +97,11 @@ def write_whole(path: Optional[str] = None, links: bool = True) -> Iterator[Text
         text = io.StringIO()
         yield text
         stream.write(text.getvalue().encode("utf-8", errors="backslashreplace"))
+
+
+def optional(write: Callable[..., ContextManager[T]], path: Optional[str], *more: Any) -> ContextManager[Optional[T]]:
+    """What ``write`` gives for a path, or None where no path is given."""
+    return write(path, *more) if path else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
