@@ -17,21 +17,16 @@ import keyword
 import math
 import re
 import warnings
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from typing import (
     Annotated,
     Any,
-    Callable,
     ClassVar,
     Dict,
-    FrozenSet,
-    Iterable,
-    Iterator,
     List,
     NamedTuple,
     Optional,
-    Tuple,
     TypeVar,
     get_args,
     get_origin,
@@ -166,13 +161,13 @@ class Part:
     flags: ClassVar[Dict[str, str]] = {}
     """deprecated: options of the model that the constructor takes, by their names there."""
 
-    reads_context: ClassVar[Optional[Tuple[str, ...]]] = None
+    reads_context: ClassVar[Optional[tuple[str, ...]]] = None
     """names of its own linear maps by which alone it reads a context or a memory's values; None where it does not say.
 
     Parts within a part say theirs themselves.  A subclass that defines more than :attr:`without_context` says it anew.
     Beam search projects annotations before contexts, which is quicker, only where all parts say it.
     """
-    without_context: ClassVar[FrozenSet[str]] = frozenset({"__init__", "initialise"})
+    without_context: ClassVar[frozenset[str]] = frozenset({"__init__", "initialise"})
     """methods of its kind that are given no context"""
 
     @classmethod

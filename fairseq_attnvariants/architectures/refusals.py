@@ -8,7 +8,7 @@ import dataclasses
 import importlib.util
 import os
 import shutil
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import torch
 from fairseq.tasks import TASK_REGISTRY
@@ -18,15 +18,7 @@ from ..nn.attention import NORMALIZERS
 from ..nn.cells import CELLS, AdaptiveGRUCell, GRUCell
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
-from .derived import (
-    bidirectional_layers,
-    cell_options,
-    chosen_parts,
-    filters,
-    histories,
-    layers_inside,
-    two_levels,
-)
+from .derived import bidirectional_layers, cell_options, chosen_parts, filters, histories, layers_inside, two_levels
 from .options import AttentionRNNConfig, described, flag, flags_of, least_depth, mistaken, tied
 from .part_args import part_arguments
 from .variants import VARIANTS
@@ -229,16 +221,7 @@ def adaptive_output(o: AttentionRNNConfig) -> Iterator[str]:
         yield "--adaptive-output-swapped changes --adaptive-output, which is not given: add it"
 
 
-REFUSALS: List[Callable[[AttentionRNNConfig], Iterator[str]]] = [
-    idle,
-    embeddings,
-    units,
-    cells,
-    levels,
-    layers,
-    bridges,
-    adaptive_output,
-]
+REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, adaptive_output)
 
 
 def unread(o: AttentionRNNConfig) -> List[str]:

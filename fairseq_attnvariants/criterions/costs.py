@@ -6,12 +6,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import metrics
+from fairseq.criterions import label_smoothed_cross_entropy as stock
 from fairseq.criterions import register_criterion
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterion,
-    LabelSmoothedCrossEntropyCriterionConfig,
-    label_smoothed_nll_loss,
-)
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch import Tensor
@@ -33,7 +29,7 @@ ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, fr
 
 
 @dataclass
-class CostsConfig(Described, LabelSmoothedCrossEntropyCriterionConfig):
+class CostsConfig(Described, stock.LabelSmoothedCrossEntropyCriterionConfig):
     """The stock criterion's options, and a weight for each cost; None is 1 where the model has what it is made of.
 
     Args:
@@ -130,7 +126,7 @@ RDROP = "rdrop_loss"
 
 
 @register_criterion(NAME, dataclass=CostsConfig)
-class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
+class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterion):
     """Sums the tokens' loss and costs; the costs are a training loss only.
 
     In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  A cost is measured where its
@@ -193,7 +189,7 @@ class LabelSmoothedCrossEntropyWithCosts(LabelSmoothedCrossEntropyCriterion):
         own = getattr(model, "cost_terms", None)
         net_output = model(**sample["net_input"], **({} if own is None else {"with_cost_terms": True}))
         lprobs, target = self.get_lprobs_and_target(model, net_output, sample)
-        loss, nll_loss = label_smoothed_nll_loss(lprobs, target, self.eps, self.padding_idx, reduce)
+        loss, nll_loss = stock.label_smoothed_nll_loss(lprobs, target, self.eps, self.padding_idx, reduce)
         logged = {"nll_loss": nll_loss.data}
         extra = net_output[1] if isinstance(net_output[1], dict) else {}  # the stock lstm has attention alone, or None
         mask = sample["target"].ne(self.padding_idx)

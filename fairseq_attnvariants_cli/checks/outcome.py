@@ -16,15 +16,12 @@ class NotApplicable(Exception):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Let fairseq and this package log errors only, and nobody warn."""
-    loggers = [logging.getLogger(name) for name in ("fairseq", "fairseq_attnvariants")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel("ERROR")
+    """Let errors only be logged, and nobody warn."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)

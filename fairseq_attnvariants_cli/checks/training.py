@@ -10,7 +10,9 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.trainer import Trainer
 from torch import Tensor
 
-from .demand import close, demand, finite
+from fairseq_attnvariants.nn.layer_norm import at_least_float32
+
+from .demand import ATOL, RTOL, close, demand, finite
 from .outcome import Broken, quiet
 from .returns import said
 from .subject import Pairs, Subject, attention
@@ -31,7 +33,7 @@ def loss(model: Any, pairs: Pairs, seed: int = 1, with_attention: bool = False) 
     terms = getattr(model, "cost_terms", [])
     torch.manual_seed(seed)
     made = model(pairs.source, pairs.lengths, pairs.previous, **({"with_cost_terms": True} if terms else {}))
-    scores = at_least_float(made[0])
+    scores = at_least_float32(made[0])
     values = [scores, *(made[1][term][0] for term in terms)]
     if hasattr(model, "cost_terms"):  # one of this package's, whose parts may make further terms
         values += [made[1][name][0] for name in made[1] if name not in (*terms, *ATTENTION)]
@@ -43,11 +45,6 @@ def loss(model: Any, pairs: Pairs, seed: int = 1, with_attention: bool = False) 
     for value in values:
         total = total + (value * torch.randn(value.shape, generator=generator).to(value)).sum()
     return total
-
-
-def at_least_float(values: Tensor) -> Tensor:
-    """In float32 what is in a shorter type."""
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 def trained_parameters(model: Any) -> Dict[str, Tensor]:
@@ -205,14 +202,14 @@ def stored(training: Trainer, folder: str) -> str:
     return path
 
 
-def same_model(subject: Subject, found: Any, expected: Any, how: str, **tolerance: float) -> None:
+def same_model(subject: Subject, found: Any, expected: Any, how: str, rtol: float = RTOL, atol: float = ATOL) -> None:
     """Refuse a model that has other parameters than another one, or gives other log-probabilities."""
     wanted = trained_parameters(expected)
     for name, value in trained_parameters(found).items():
         close(value, wanted[name], f"values of {name}", rtol=0, atol=0)
     with torch.no_grad():
-        scores = [subject.forward(model.eval(), subject.pairs()).scores for model in (found, expected)]
-    close(*scores, f"log-probabilities {how}", **tolerance)
+        first, second = (subject.forward(model.eval(), subject.pairs()).scores for model in (found, expected))
+    close(first, second, f"log-probabilities {how}", rtol, atol)
 
 
 @demand

@@ -17,6 +17,7 @@ from .measures import References, bleu_metric, seed
 CELLS = 2_000_000  # of an array of resamples
 
 Words = Sequence[Sequence[str]]  # of each sentence
+Measure = Callable[[np.ndarray], np.ndarray]  # counts ... x K to numbers ..., NaN where there is nothing to count
 
 
 def split_lines(lines: Sequence[str], lowercase: bool) -> List[List[str]]:
@@ -85,9 +86,6 @@ def sentence_counts(statistics: np.ndarray, groups: np.ndarray, count: int) -> n
     return counts
 
 
-# measures: counts ... x K to numbers ..., NaN where there is nothing to count
-
-
 def f_measure(counts: np.ndarray) -> np.ndarray:
     """The harmonic mean of precision and recall in percent, of what :func:`word_counts` gives."""
     return _percent(2 * counts[..., 0], counts[..., 1] + counts[..., 2])
@@ -128,7 +126,7 @@ def sentence_bleu(counts: np.ndarray) -> List[float]:
     return [_bleu(row, "add-k", 1) for row in counts]
 
 
-def half_widths(counts: np.ndarray, measure: Callable[[np.ndarray], np.ndarray], samples: int) -> List[Optional[float]]:
+def half_widths(counts: np.ndarray, measure: Measure, samples: int) -> List[Optional[float]]:
     """Half of the width of each group's 95% interval, by a bootstrap over sentences (Koehn 2004).
 
     Resamples are the same for every system, unless ``SACREBLEU_SEED`` is ``none``. None for a group that is in none.

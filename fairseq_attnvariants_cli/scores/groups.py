@@ -13,25 +13,17 @@ from ..shown.tables import Cell, Row
 from ..text.alignments import read_links
 from ..text.files import UserError, read_lines
 from ..text.tagged import read_tags
-from .counting import (
-    Words,
-    accuracy,
-    bleu,
-    bleu_counts,
-    f_measure,
-    half_widths,
-    sentence_bleu,
-    sentence_counts,
-    source_counts,
-    split_lines,
-    word_counts,
-)
+from . import counting
+from .counting import Measure, Words, split_lines, word_counts
 from .measures import TOKENIZERS, References, Systems
 
 LENGTHS = (10, 20, 30, 40, 50)
 FREQUENCIES = (0, 1, 2, 3, 4, 9, 99, 999)
 DIFFERENCES = (-21, -11, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 10, 20)
 TENTHS = tuple(range(10, 100, 10))  # of sentence BLEU
+
+
+Counts = Sequence[np.ndarray]  # of each system
 
 
 class Groups(NamedTuple):
@@ -61,17 +53,11 @@ def _span(low: int, high: int) -> str:
 
 
 def measured(
-    by: str,
-    measure: str,
-    names: Sequence[str],
-    sizes: Iterable[float],
-    systems: Sequence[np.ndarray],
-    compute: Callable[[np.ndarray], np.ndarray],
-    samples: int,
+    by: str, measure: str, names: Sequence[str], sizes: Iterable[float], systems: Counts, compute: Measure, samples: int
 ) -> Groups:
     """Groups with the measure that ``compute`` finds in each system's counts."""
     values = [[None if np.isnan(value) else float(value) for value in compute(counts.sum(0))] for counts in systems]
-    intervals = [half_widths(counts, compute, samples) if samples else [] for counts in systems]
+    intervals = [counting.half_widths(counts, compute, samples) if samples else [] for counts in systems]
     return Groups(by, measure, list(names), [int(size) for size in sizes], list(map(list, values)), intervals)
 
 
@@ -145,7 +131,7 @@ def word_groups(
 
     def add(by: str, names: Sequence[str], ours: Sequence[Words], theirs: Words) -> None:
         counts = [word_counts(output, gold, mine, theirs, names) for output, mine in zip(outputs, ours, strict=True)]
-        found.append(measured(by, "F-measure", names, counts[0][..., 2].sum(0), counts, f_measure, samples))
+        found.append(measured(by, "F-measure", names, counts[0][..., 2].sum(0), counts, counting.f_measure, samples))
 
     if options.train_target:
         names, group = _by_frequency(options.train_target, lowercase)
@@ -165,9 +151,9 @@ def word_groups(
             raise UserError(f"{options.alignments} has {len(lines)} lines for {len(words)} sentences")
         links = read_links(options.alignments, lines, words, gold)
         names, group = _by_frequency(options.train_source, lowercase)
-        counts = [source_counts(output, gold, links, group(words), names) for output in outputs]
+        counts = [counting.source_counts(output, gold, links, group(words), names) for output in outputs]
         by = "source words by frequency in training"
-        found.append(measured(by, "accuracy", names, counts[0][..., 1].sum(0), counts, accuracy, samples))
+        found.append(measured(by, "accuracy", names, counts[0][..., 1].sum(0), counts, counting.accuracy, samples))
     return found
 
 
@@ -183,7 +169,7 @@ def _by_frequency(path: str, lowercase: bool) -> Tuple[List[str], Callable[[Word
 
 
 def length_groups(
-    side: str, lengths: Sequence[int], boundaries: Sequence[int], systems: Sequence[np.ndarray], samples: int
+    side: str, lengths: Sequence[int], boundaries: Sequence[int], systems: Counts, samples: int
 ) -> Groups:
     """BLEU of the sentences whose text on a side has up to as many words as each of the boundaries, and of longer ones.
 
@@ -192,8 +178,8 @@ def length_groups(
     names = names_up_to(boundaries)
     numbers = np.searchsorted(boundaries, lengths)
     sizes = np.bincount(numbers, minlength=len(names))
-    counts = [sentence_counts(found, numbers, len(names)) for found in systems]
-    return measured(f"sentences by words in the {side}", "BLEU", names, sizes, counts, bleu, samples)
+    counts = [counting.sentence_counts(found, numbers, len(names)) for found in systems]
+    return measured(f"sentences by words in the {side}", "BLEU", names, sizes, counts, counting.bleu, samples)
 
 
 def counted(by: str, names: Sequence[str], numbers: Sequence[np.ndarray]) -> Groups:
@@ -203,7 +189,7 @@ def counted(by: str, names: Sequence[str], numbers: Sequence[np.ndarray]) -> Gro
 
 
 def sentence_groups(
-    systems: Systems, references: References, boundaries: Sequence[int], counts: Sequence[np.ndarray], samples: int
+    systems: Systems, references: References, boundaries: Sequence[int], counts: Counts, samples: int
 ) -> List[Groups]:
     """Sentences by length, by difference in length and by BLEU; ``counts`` are what :func:`bleu_counts` gives.
 
@@ -211,7 +197,7 @@ def sentence_groups(
     """
     lengths = np.array([len(line.split()) for line in references[0]])
     more = [np.array([len(line.split()) for line in lines]) - lengths for _, lines in systems]
-    tenths = [np.searchsorted(TENTHS, sentence_bleu(found), side="right") for found in counts]
+    tenths = [np.searchsorted(TENTHS, counting.sentence_bleu(found), side="right") for found in counts]
     names = [f"under {TENTHS[0]}", *(f"{k} to {k + 10}" for k in TENTHS[:-1]), f"{TENTHS[-1]} and over"]
     return [
         length_groups("reference", lengths.tolist(), boundaries, counts, samples),
@@ -234,7 +220,7 @@ def find_groups(
     """
     found = word_groups(options, systems, references[0], source or ())
     if source or options.sentence_groups:
-        counts = [bleu_counts(lines, references, options.tokenize, options.lowercase) for _, lines in systems]
+        counts = [counting.bleu_counts(lines, references, options.tokenize, options.lowercase) for _, lines in systems]
         boundaries, samples = options.boundaries or LENGTHS, options.bootstrap
         if source:
             lengths = [len(line.split()) for line in source]
