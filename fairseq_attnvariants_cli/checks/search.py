@@ -13,6 +13,8 @@ from .demand import SHIFTED, close, demand, shifted
 from .outcome import Broken, NotApplicable
 from .subject import SOURCES, Output, Pairs, Subject, attention
 
+Hypotheses = List[List[Dict[str, Any]]]  # of each sentence, as fairseq's search gives them
+
 # two hypotheses for each sentence, equally long in words and in letters
 LINES = ["NO POP QUA ROT SUN", "TON US VOW OX NO", "OX NO VOW POP US", "US POP SUN ROT ON", "ON SUN US QUA POP"]
 LINES.append("POP ROT NO US TON")
@@ -109,7 +111,7 @@ def leaving(subject: Subject) -> None:
     step_by_step(subject, LEAVING, "after a sentence left the beam and without it")
 
 
-def search(subject: Subject, models: Sequence[Any], pairs: Pairs) -> List[List[Dict[str, Any]]]:
+def search(subject: Subject, models: Sequence[Any], pairs: Pairs) -> Hypotheses:
     """The hypotheses of fairseq's beam search, of every sentence."""
     dictionary = subject.task.target_dictionary
     generator = SequenceGenerator(list(models), dictionary, beam_size=4, max_len_b=8, normalize_scores=False)
@@ -139,9 +141,7 @@ def beam(subject: Subject) -> None:
     compare_with_rescored(subject, [subject.shared])
 
 
-def compare_with_rescored(
-    subject: Subject, models: Sequence[Any], with_attention: bool = True
-) -> List[List[Dict[str, Any]]]:
+def compare_with_rescored(subject: Subject, models: Sequence[Any], with_attention: bool = True) -> Hypotheses:
     """Search, and refuse scores, and attention, that the models do not give at once."""
     pairs = subject.pairs()
     hypotheses = search(subject, models, pairs)

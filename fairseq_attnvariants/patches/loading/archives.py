@@ -40,13 +40,10 @@ def unpack(path: str) -> str:
                     )
             archive.extractall(folder, **safe)
     except (tarfile.TarError, EOFError, OSError) as error:
+        why = "it is no folder and no archive of tar's, or damaged"
         if getattr(error, "errno", None) == errno.ENOSPC:
-            raise ConfigurationError(
-                f"{path}: not unpacked, {folder} is on a full disk: set TMPDIR to another"
-            ) from error
-        raise ConfigurationError(
-            f"{path}: not unpacked, it is no folder and no archive of tar's, or damaged"
-        ) from error
+            why = f"{folder} is on a full disk: set TMPDIR to another"
+        raise ConfigurationError(f"{path}: not unpacked, {why}") from error
     found = os.listdir(folder)
     only = os.path.join(folder, found[0]) if len(found) == 1 else folder
     return only if os.path.isdir(only) else folder
