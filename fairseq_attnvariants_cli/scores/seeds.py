@@ -10,7 +10,6 @@ from typing import List, Mapping, NamedTuple, Optional, Sequence
 ALPHA = 0.05  # of the tests, after Holm's adjustment, and of the intervals
 ROUNDING = 1e-12  # differences below are of arithmetic
 FEWEST = 3  # seeds that a verdict needs
-POWER = 0.8
 
 SHOWN, REFUTED, OPEN, NOT_TESTED = "shown", "refuted", "open", "not tested"
 NO_RELEVANT_DIFFERENCE = "no relevant difference"
@@ -106,27 +105,3 @@ def _word(comparison: Comparison, p: Optional[float]) -> str:
 def larger(hardest: Mapping[int, float], easiest: Mapping[int, float]) -> bool:
     """Whether the mean gain over seeds is larger at a dial's hardest value; never if a seed lacks the easiest."""
     return hardest.keys() <= easiest.keys() and mean(hardest.values()) > mean(easiest[seed] for seed in hardest)
-
-
-def seeds_to_decide(difference: Estimate, margin: float) -> Optional[int]:
-    """The fewest seeds with which an interval lies within the margin with 80 % power, if the true difference is 0.
-
-    The spread over seeds is that of ``difference``; None if its interval has no ends or no width, or the margin is 0.
-    """
-    if not difference.margin or not margin:
-        return None
-    import numpy as np
-    from scipy.special import chdtri, ndtr, stdtrit
-
-    deviation = difference.margin * math.sqrt(difference.n) / stdtrit(difference.n - 1, 1 - ALPHA / 2)
-    shares = (np.arange(1000) + 0.5) / 1000
-
-    def power(n: int) -> float:
-        spread = np.sqrt(chdtri(n - 1, shares) / (n - 1))  # quantiles of the estimated deviation over the true one
-        room = margin * math.sqrt(n) / deviation - stdtrit(n - 1, 1 - ALPHA / 2) * spread
-        return float(np.maximum(2 * ndtr(room) - 1, 0).mean())
-
-    n = FEWEST
-    while power(n) < POWER:
-        n += 1
-    return n

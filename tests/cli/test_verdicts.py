@@ -1,13 +1,19 @@
 """The rule of the verdicts (docs/methods.md): each of its words, and how often it errs, by simulation."""
 
 import math
+import sys
 from statistics import mean
 
 import numpy as np
 import pytest
+from corpus import ROOT
 from scipy import stats
 
-from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, seeds_to_decide, verdicts
+from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, verdicts
+
+sys.path.insert(0, str(ROOT / "examples" / "laboratory"))
+
+from seeds_to_decide import seeds_to_decide  # noqa: E402
 
 SAME = "no relevant difference"
 

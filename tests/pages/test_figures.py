@@ -6,6 +6,7 @@ A figure that stands on several pages is marked as ``39.7<!--=name-->`` on each.
 import csv
 import re
 import statistics
+import sys
 from collections import Counter, defaultdict
 
 import pytest
@@ -13,7 +14,11 @@ import yaml
 from corpus import ROOT
 from scipy import stats
 
-from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, seeds_to_decide, verdicts
+from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, verdicts
+
+sys.path.insert(0, str(ROOT / "examples" / "laboratory"))
+
+from seeds_to_decide import seeds_to_decide  # noqa: E402
 
 pytestmark = pytest.mark.docs
 

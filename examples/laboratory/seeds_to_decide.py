@@ -1,0 +1,32 @@
+"""How many seeds an open comparison needs, if there is no difference: what the findings say of theirs."""
+
+import math
+from typing import Optional
+
+import numpy as np
+from scipy.special import chdtri, ndtr, stdtrit
+
+from fairseq_attnvariants_cli.scores.seeds import ALPHA, FEWEST, Estimate
+
+POWER = 0.8
+
+
+def seeds_to_decide(difference: Estimate, margin: float) -> Optional[int]:
+    """The fewest seeds with which an interval lies within the margin with 80 % power, if the true difference is 0.
+
+    The spread over seeds is that of ``difference``; None if its interval has no ends or no width, or the margin is 0.
+    """
+    if not difference.margin or not margin:
+        return None
+    deviation = difference.margin * math.sqrt(difference.n) / stdtrit(difference.n - 1, 1 - ALPHA / 2)
+    shares = (np.arange(1000) + 0.5) / 1000
+
+    def power(n: int) -> float:
+        spread = np.sqrt(chdtri(n - 1, shares) / (n - 1))  # quantiles of the estimated deviation over the true one
+        room = margin * math.sqrt(n) / deviation - stdtrit(n - 1, 1 - ALPHA / 2) * spread
+        return float(np.maximum(2 * ndtr(room) - 1, 0).mean())
+
+    n = FEWEST
+    while power(n) < POWER:
+        n += 1
+    return n
