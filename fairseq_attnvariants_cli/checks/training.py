@@ -112,17 +112,15 @@ def gradients(subject: Subject) -> None:
     Otherwise: training follows something else than its loss
     """
     model, pairs = subject.model().double().train(), subject.pairs(targets=EVEN)
-    wanted = trained_parameters(model)
     weights = subject.forward(model, pairs).attention
     # what is rounded to float32 has no slope in so small steps
     with_attention = weights is not None and weights.requires_grad and not weights.float().double().equal(weights)
     loss(model, pairs, with_attention=with_attention).backward()
     generator = torch.Generator().manual_seed(3)
-    whole = max(float(parameter.grad.norm()) for parameter in wanted.values() if parameter.grad is not None)
+    wanted = {name: each for name, each in trained_parameters(model).items() if each.grad is not None}
+    whole = max(float(parameter.grad.norm()) for parameter in wanted.values())
     wrong: Dict[str, float] = {}
     for name, parameter in wanted.items():
-        if parameter.grad is None:
-            continue
         along = torch.randn(parameter.shape, generator=generator, dtype=torch.double)
         along /= along.norm()
         expected = float((parameter.grad * along).sum())

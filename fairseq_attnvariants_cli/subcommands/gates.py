@@ -14,7 +14,7 @@ All are averaged over the pieces of a word.
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -112,22 +112,6 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "
     return figure
 
 
-def write_values(
-    stream: TextIO,
-    names: Mapping[str, Sequence[str]],
-    words: Dict[str, List[List[str]]],
-    gates: Dict[str, List[np.ndarray]],
-) -> None:
-    """A JSON object for each sentence: the number of its line, its words, EOS last, and their gates."""
-    for n in range(len(next(iter(words.values())))):
-        record: Dict[str, Any] = {"line": n + 1}
-        for side in names:
-            record[side] = words[side][n]
-            for name, row in zip(names[side], gates[side][n].tolist(), strict=True):
-                record[name] = [round(value, 4) for value in row]
-        stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
 def check_sides(options: Options, sides: Collection[str]) -> None:
     """Refuse options for a side that the model has no gates on."""
     from ..systems.gated import GIVEN_BY
@@ -160,25 +144,24 @@ def run(options: Options) -> None:
         if not given:
             text = generate(system, text, options)
 
-        joined = {
-            side: [join_sentence(tokens, options.remove_bpe) for tokens in tokens_of(system, text, side)]
-            for side in names
-        }
-        words = {side: [sentence for sentence, _ in several] for side, several in joined.items()}
-        labels = {}
-        for side in names:
-            labels[side] = "word", [sentence[:-1] for sentence in words[side]]
-            if path := getattr(options, f"{side}_tags"):
-                labels[side] = "tag", read_tags(path, labels[side][1], f"the {side} of {text.name}")
         pieces = dict(read_gates(system, found, text, limits(options)))
-        gates = {
-            side: [join_values(pieces[n][side], columns) for n, (_, columns) in enumerate(several)]
-            for side, several in joined.items()
-        }
-        for side, (kind, several) in labels.items():
+        words, gates = {}, {}
+        for side in names:
+            joined = [join_sentence(tokens, options.remove_bpe) for tokens in tokens_of(system, text, side)]
+            words[side] = [sentence for sentence, _ in joined]
+            gates[side] = [join_values(pieces[n][side], columns) for n, (_, columns) in enumerate(joined)]
+            kind, labels = "word", [sentence[:-1] for sentence in words[side]]
+            if path := getattr(options, f"{side}_tags"):
+                kind, labels = "tag", read_tags(path, labels, f"the {side} of {text.name}")
             headers = (f"{side} {kind}", "frequency", *(f"{name} %" for name in names[side]))
-            write(side, headers, averages(several, gates[side], options.limit))
+            write(side, headers, averages(labels, gates[side], options.limit))
         if values:
-            write_values(values, names, words, gates)
+            for n in range(len(text.sentences)):
+                record: Dict[str, Any] = {"line": n + 1}
+                for side, own in names.items():
+                    record[side] = words[side][n]
+                    for name, row in zip(own, gates[side][n].tolist(), strict=True):
+                        record[name] = [round(value, 4) for value in row]
+                values.write(json.dumps(record, ensure_ascii=False) + "\n")
         if save:
             save(draw([(words[side][chosen], names[side], gates[side][chosen]) for side in names]))

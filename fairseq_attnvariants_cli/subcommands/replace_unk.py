@@ -107,11 +107,10 @@ def replace_unks(
         if nearest is None:
             replacements.append(Replacement(position, None, unk, LEFT, False))
             continue
-        chosen = source[alignment[nearest]]
+        place = alignment[nearest]
+        chosen = source[place]
         rule = TABLE if chosen in lexicon else COPY
-        replacements.append(
-            Replacement(position, alignment[nearest], lexicon.get(chosen, chosen), rule, nearest != position)
-        )
+        replacements.append(Replacement(position, place, lexicon.get(chosen, chosen), rule, nearest != position))
     return replacements
 
 

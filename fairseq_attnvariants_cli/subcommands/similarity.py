@@ -70,9 +70,8 @@ def attended_words(
         if start < end:
             steps = np.flatnonzero(chosen[:, start : end + 1].any(axis=1))
             span = "".join(target[:-1][steps[0] : steps[-1] + 1]) if len(steps) else ""
-            words.append(
-                Match("".join(source[start:end]), span.strip(SPACE), int(chosen[:, start:end].any(axis=0).sum()))
-            )
+            count = int(chosen[:, start:end].any(axis=0).sum())
+            words.append(Match("".join(source[start:end]), span.strip(SPACE), count))
     return words
 
 

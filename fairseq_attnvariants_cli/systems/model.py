@@ -84,9 +84,7 @@ class Text(NamedTuple):
     def with_targets(self, targets: Sequence[Optional[Tensor]]) -> "Text":
         """The same sources with other targets, or with none."""
         pairs = zip(self.sentences, targets, strict=True)
-        sentences = [
-            Sentence({**sentence.item, "target": target}, sentence.source_line, "") for sentence, target in pairs
-        ]
+        sentences = [Sentence({**one.item, "target": target}, one.source_line, "") for one, target in pairs]
         return self._replace(sentences=sentences)
 
 
@@ -176,10 +174,8 @@ def place(error: Exception) -> str:
     """The innermost line of an error that is in a folder of ``--user-dir``, in parentheses; nothing if none is."""
     if isinstance(error, SyntaxError):  # whose message says it
         return ""
-    places = (
-        in_user_dir(frame.filename, frame.lineno) for frame in reversed(traceback.extract_tb(error.__traceback__))
-    )
-    return next(filter(None, places), "")
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return next(filter(None, (in_user_dir(frame.filename, frame.lineno) for frame in frames)), "")
 
 
 def in_user_dir(path: str, line: Optional[int]) -> str:
@@ -445,9 +441,8 @@ def force(
         for name in (*needed, *welcome):
             values = [(extra.get(name) or [None])[0] for _, extra in outputs]
             if all(value is not None for value in values):
-                means[name] = (
-                    torch.stack([value.float() for value in values if value is not None]).mean(0).cpu().numpy()
-                )
+                stacked = torch.stack([value.float() for value in values if value is not None])
+                means[name] = stacked.mean(0).cpu().numpy()
             elif name in needed:
                 raise UserError(f"{system.path}: the model returns no {name!r} beside the logits")
         for row, number in enumerate(sample["id"].tolist()):
