@@ -1,6 +1,6 @@
-"""A subcommand's options are the fields of a dataclass, of which argparse reads them; those of several are here.
+"""Options that several subcommands have, and how argparse reads them.
 
-The help of an option is in the section ``Args:`` of the docstring.
+An option is a field of a dataclass. Its help is in the section ``Args:`` of the docstring.
 """
 
 import argparse
@@ -79,9 +79,9 @@ class FormerName(argparse.Action):
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any], Any]) -> None:
-    """Describe a subcommand, which ``run`` runs with a ``kind`` of options, by the docstring and the fields of that.
+    """Describe a subcommand by a dataclass, its fields and its docstring; ``run`` gets one of the ``kind``.
 
-    Of the fields of one ``group`` only one can be given; ``former`` is an earlier name of an option.
+    One field alone of a ``group`` can be given; ``former`` is an earlier name of an option.
     """
     summary = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[0]
     text, _, example = " ".join(summary.split()).partition(" example: ")
@@ -112,7 +112,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
 
 
 def described(text: Optional[str]) -> Dict[str, str]:
-    """What the section ``Args:`` of a docstring says of each field."""
+    """The section ``Args:`` of a docstring, by fields."""
     section = inspect.cleandoc(text or "").partition("\nArgs:\n")[2]
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
     return {name: " ".join(said.split()) for name, said in entries}
@@ -120,7 +120,7 @@ def described(text: Optional[str]) -> Dict[str, str]:
 
 @dataclass
 class UserDirOptions:
-    """What :func:`~.model.import_user_dirs` reads, which the command does before a subcommand runs.
+    """Code of the user's, which :func:`~.model.import_user_dirs` imports before a subcommand runs.
 
     Args:
         user_dir: folder with parts or architectures of your own, as for fairseq-train; several times for several
@@ -131,7 +131,7 @@ class UserDirOptions:
 
 @dataclass
 class NameOptions:
-    """What systems are called.
+    """Names of systems.
 
     Args:
         name: of each system (default: its path)
@@ -140,7 +140,7 @@ class NameOptions:
     name: Optional[List[str]] = option("TEXT", action="append", former="--title")
 
     def names(self, paths: Sequence[str]) -> List[str]:
-        """What the systems are called where they are shown.
+        """The names of the systems where they are shown.
 
         Raises:
             UserError: there are more or fewer names than systems, one is empty, or two systems have one name.
@@ -194,7 +194,7 @@ class DeviceOptions(UserDirOptions):
 
 @dataclass
 class DataOptions(DeviceOptions):
-    """What :func:`~.model.load` reads beside a path.
+    """The data that a system was trained on, for :func:`~.model.load`.
 
     Args:
         data: folder of fairseq-preprocess, with the dictionaries
@@ -205,7 +205,7 @@ class DataOptions(DeviceOptions):
 
 @dataclass
 class BatchOptions:
-    """What :func:`~.model.limits` reads.
+    """The size of batches, for :func:`~.model.limits`.
 
     Args:
         batch_size: sentences
@@ -218,7 +218,7 @@ class BatchOptions:
 
 @dataclass
 class TextOptions(BatchOptions, DataOptions):
-    """What :func:`~.model.load` and :func:`~.model.read_text` read beside a path.
+    """The text that a system reads, for :func:`~.model.read_text`.
 
     Args:
         source: source text, cut into tokens as for fairseq-preprocess

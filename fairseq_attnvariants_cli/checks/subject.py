@@ -199,7 +199,7 @@ class Subject:
 
     @torch.no_grad()
     def evaluated(self, pairs: Pairs) -> Output:
-        """What the shared model makes of a batch, without gradients."""
+        """The shared model's output for a batch, without gradients."""
         return self.forward(self.shared, pairs)
 
     def real(self, tokens: Tensor) -> Tensor:

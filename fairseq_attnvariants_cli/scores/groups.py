@@ -63,7 +63,7 @@ def measured(
 
 @dataclass
 class GroupOptions(DarkOption):
-    """What :func:`find_groups` reads beside the texts, and how n-grams and groups are shown.
+    """Systems, the groups of :func:`find_groups`, and how n-grams and groups are shown.
 
     Args:
         tokenize: sacrebleu's tokeniser

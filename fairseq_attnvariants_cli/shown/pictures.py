@@ -70,8 +70,8 @@ def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
     if names:
         labels = axes.get_legend_handles_labels()[1]
         columns = max(1, min(3, len(labels) // 3, 45 // max(map(len, labels))))
-        place = dict(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
-        legend = axes.legend(frameon=False, prop={"family": font_families(names)}, **place)
+        font = {"family": font_families(names)}
+        legend = axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, prop=font)
         for text in legend.get_texts():
             text.set_parse_math(False)
 

@@ -101,7 +101,7 @@ def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool]
 
 
 def marked(translation: Translation, right: Sequence[bool]) -> List[Tuple[bool, str, str]]:
-    """Of each word whether it is right, the source words it looked at with their weights, and itself."""
+    """Each word with whether it is right, and with the source words it looked at and their weights."""
     looked = [""] * len(translation.words)
     if translation.attention is not None:
         rows = map(enumerate, translation.attention.tolist())
@@ -119,7 +119,7 @@ def omissions(
 def compared(
     number: int, source: Sequence[str], reference: Sequence[str], systems: Mapping[str, Translation], chrf: Metric
 ) -> Dict[str, Any]:
-    """What the page has of a sentence, of which ``systems`` have the translations by name."""
+    """A sentence as the page has it; ``systems`` are the translations by the names of the systems."""
     gold, lines = " ".join(reference), [" ".join(one.words) for one in systems.values()]
     chrfs = [chrf.sentence_score(line, [gold]).score for line in lines]
     matches = [matching(one.words, reference) for one in systems.values()]

@@ -100,7 +100,7 @@ def write_whole(path: Optional[str] = None, links: bool = True) -> Iterator[Text
 
 
 def optional(write: Callable[..., ContextManager[T]], path: Optional[str], *more: Any) -> ContextManager[Optional[T]]:
-    """What ``write`` gives for a path, or None where no path is given."""
+    """Open a path with ``write``, or give None where there is none."""
     return write(path, *more) if path else contextlib.nullcontext()
 
 

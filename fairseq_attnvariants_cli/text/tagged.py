@@ -20,7 +20,7 @@ class Aligned(NamedTuple):
 
 @dataclass
 class AlignedOptions:
-    """What :func:`read_aligned` reads.
+    """Sentence pairs, links and tags, for :func:`read_aligned`.
 
     Args:
         source: source text in words, as links --save-source writes it
