@@ -1,5 +1,6 @@
 """The command as a whole: what it imports, and what all subcommands have in common."""
 
+import argparse
 import ast
 import json
 import os
@@ -98,6 +99,14 @@ def test_help_imports_nothing_heavy(line):
             assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)
     """)
     assert (found.returncode, found.stderr) == (0, "") and found.stdout
+
+
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
+def test_every_option_has_a_help(subcommand):
+    """It is in a docstring, where nothing else misses it."""
+    [subcommands] = [one for one in parser([subcommand])._actions if isinstance(one, argparse._SubParsersAction)]
+    described = subcommands.choices[subcommand]
+    assert described.description and all(action.help for action in described._actions)
 
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
