@@ -19,19 +19,7 @@ import re
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Dict,
-    List,
-    NamedTuple,
-    Optional,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, NamedTuple, Optional, TypeVar, get_args, get_origin, get_type_hints
 
 # what YAML and hydra read as a value and not as a name, in capitals too
 VALUES = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
@@ -101,7 +89,7 @@ PLAIN = (int, float, str, bool)  # types of options
 
 
 @cache
-def described_arguments(text: Optional[str]) -> Dict[str, str]:
+def described_arguments(text: Optional[str]) -> dict[str, str]:
     """What the section ``Args:`` of a docstring says of each argument, without its marks of code."""
     _, _, section = inspect.cleandoc(text or "").partition("\nArgs:\n")
     section = re.split(r"\n(?=\S)", section)[0]
@@ -111,7 +99,7 @@ def described_arguments(text: Optional[str]) -> Dict[str, str]:
 
 
 @cache
-def constructor_options(kind: type) -> Dict[str, Option]:
+def constructor_options(kind: type) -> dict[str, Option]:
     """The options of a component: parameters of its constructor that are keyword-only or annotated with a bound.
 
     The annotation is the type, or ``Annotated[type, bound]``; the help is in the section ``Args:`` of the docstring.
@@ -121,8 +109,8 @@ def constructor_options(kind: type) -> Dict[str, Option]:
     Raises:
         ConfigurationError: a parameter has no default, or is of another type than :data:`PLAIN`.
     """
-    found: Dict[str, Option] = dict(getattr(kind, "options", {}))  # the deprecated form
-    help: Dict[str, str] = {}
+    found: dict[str, Option] = dict(getattr(kind, "options", {}))  # the deprecated form
+    help: dict[str, str] = {}
     handed_on, everything = set(found), True
     for base in kind.__mro__:
         help = {**described_arguments(base.__doc__), **help}
@@ -158,20 +146,11 @@ class Part:
     Its options are parameters of the constructor, see :func:`constructor_options`.
     """
 
-    flags: ClassVar[Dict[str, str]] = {}
+    flags: ClassVar[dict[str, str]] = {}
     """deprecated: options of the model that the constructor takes, by their names there."""
 
-    reads_context: ClassVar[Optional[tuple[str, ...]]] = None
-    """names of its own linear maps by which alone it reads a context or a memory's values; None where it does not say.
-
-    Parts within a part say theirs themselves.  A subclass that defines more than :attr:`without_context` says it anew.
-    Beam search projects annotations before contexts, which is quicker, only where all parts say it.
-    """
-    without_context: ClassVar[frozenset[str]] = frozenset({"__init__", "initialise"})
-    """methods of its kind that are given no context"""
-
     @classmethod
-    def own_options(cls) -> Dict[str, Option]:
+    def own_options(cls) -> dict[str, Option]:
         """Its options, by name."""
         return constructor_options(cls)  # type: ignore[arg-type]  # mypy doubts that a class has a hash
 
@@ -236,8 +215,8 @@ class Registry(Mapping[str, Entry]):
     def __init__(self, noun: str, base: Optional[type] = None):
         self.noun = noun
         self.base = base
-        self.entries: Dict[str, Entry] = {}
-        self.followers: List[Callable[[str], Any]] = []
+        self.entries: dict[str, Entry] = {}
+        self.followers: list[Callable[[str], Any]] = []
         self.taken: Container[str] = ()
 
     def register(self, name: str) -> Callable[[Entry], Entry]:

@@ -81,7 +81,7 @@ class FormerName(argparse.Action):
 def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any], Any]) -> None:
     """Describe a subcommand by a dataclass, its fields and its docstring; ``run`` gets one of the ``kind``.
 
-    One field alone of a ``group`` can be given; ``former`` is an earlier name of an option.
+    One field alone of a ``group`` can be given; ``short`` are short names of an option, ``former`` is an earlier one.
     """
     summary = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[0]
     text, _, example = " ".join(summary.split()).partition(" example: ")
@@ -94,10 +94,11 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
     for one in asked:
         more, help = dict(one.metadata), helps.get(one.name, "")
         place = groups[more.pop("group")] if "group" in more else parser
-        positional, former = more.pop("positional", False), more.pop("former", None)
+        names = [one.name] if more.pop("positional", False) else [*more.pop("short", ()), flag(one.name)]
+        former = more.pop("former", None)
         if "type" in more and more.get("default") is not None and "default" not in help:
             help += " (default: %(default)s)"
-        added = place.add_argument(one.name if positional else flag(one.name), help=help, **more)
+        added = place.add_argument(*names, help=help, **more)
         if former:
             parser.add_argument(former, action=FormerName, option=added)
 

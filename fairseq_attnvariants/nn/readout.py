@@ -30,8 +30,6 @@ class AdaptiveWeighting(Part, nn.Module):
             first set's.
     """
 
-    reads_context = ("context",)
-
     def __init__(self, widths: Widths, width: int, swapped: bool = False):
         super().__init__()
         self.swapped = swapped
@@ -92,8 +90,6 @@ class Readout(Part, nn.Module):
     """
 
     pieces = 1
-    reads_context = ("context",)
-    without_context = Part.without_context | {"finish"}
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         super().__init__()

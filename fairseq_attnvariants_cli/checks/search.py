@@ -66,11 +66,11 @@ def contexts(subject: Subject) -> None:
     """Step by step, the quick way and the plain way, of which only the first may fail here.
 
     Demand: search that projects annotations gives what projections of contexts give
-    Otherwise: reads_context of a part names too few or too many of the maps by which it reads a context: translation
-        fails, or is not of the model that was trained
+    Otherwise: a component reads the context in another way after the first two steps of a search: translations are not
+        of the model that was trained
     """
     if not isinstance(getattr(subject.shared.decoder, "network", None), Decoder):
-        raise NotApplicable("no part says by what it reads contexts")
+        raise NotApplicable("its decoder is none of this package")
     plain = subject.model()
     plain.decoder.projects_annotations = False
     try:
