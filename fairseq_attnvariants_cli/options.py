@@ -40,7 +40,13 @@ SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # fairs
 
 
 def option(metavar: Any = "FILE", **more: Any) -> Any:
-    """A field for an option with a value, a text unless there is a ``type``; ``more`` is for ``add_argument``."""
+    """A field for an option with a value, which is a text unless there is a ``type``.
+
+    Args:
+        metavar: how help calls the value.
+        more: for ``add_argument``; and ``positional`` of what is given without a name, ``group`` of options that exclude
+            each other, ``short`` for short names, and ``former`` for an earlier one.
+    """
     return field(metadata={"metavar": metavar, **more})
 
 
@@ -52,11 +58,6 @@ def numeric(default: Any = None, metavar: str = "N", type: Callable[[str], Any] 
 def switch(**more: Any) -> Any:
     """A field for an option without a value."""
     return field(metadata={"action": "store_true", **more})
-
-
-def positional(metavar: str, **more: Any) -> Any:
-    """A field for what is given without the name of an option."""
-    return option(metavar, positional=True, **more)
 
 
 def flag(name: str) -> str:
@@ -79,10 +80,7 @@ class FormerName(argparse.Action):
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any], Any]) -> None:
-    """Describe a subcommand by a dataclass, its fields and its docstring; ``run`` gets one of the ``kind``.
-
-    One field alone of a ``group`` can be given; ``short`` are short names of an option, ``former`` is an earlier one.
-    """
+    """Describe a subcommand by a dataclass, its fields and its docstring; ``run`` gets one of the ``kind``."""
     summary = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[0]
     text, _, example = " ".join(summary.split()).partition(" example: ")
     parser.description, parser.epilog = text, example and f"example: {example}"
@@ -201,7 +199,7 @@ class DataOptions(DeviceOptions):
         data: folder of fairseq-preprocess, with the dictionaries
     """
 
-    data: str = positional("DATA")
+    data: str = option("DATA", positional=True)
 
 
 @dataclass
@@ -233,7 +231,7 @@ class TextOptions(BatchOptions, DataOptions):
 
 
 @dataclass
-class BeamOptions(BatchOptions):
+class BeamOptions:
     """How wide a search is, and when it ends.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Callable, Iterable, List, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from ..options import numeric, option, positional, positive
+from ..options import numeric, option, positive
 from ..shown.pictures import DarkOption
 from ..shown.tables import Cell, Row
 from ..text.alignments import read_links
@@ -78,7 +78,7 @@ class GroupOptions(DarkOption):
         plot: draw the groups as .png, .svg or .pdf
     """
 
-    systems: List[str] = positional("SYSTEM", nargs="+")
+    systems: List[str] = option("SYSTEM", positional=True, nargs="+")
     tokenize: Optional[str] = option("NAME", choices=TOKENIZERS)
     train_target: Optional[str] = option()
     reference_tags: Optional[str] = option()

@@ -15,7 +15,7 @@ from typing import Iterable, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from ..options import option, positional, switch
+from ..options import option, switch
 from ..shown.tables import TableOptions, tables
 from ..text.alignments import Link, check_inside, check_lengths, parse_lines, parse_links, parse_soft
 from ..text.files import UserError, read_parallel
@@ -39,7 +39,7 @@ class Options(TableOptions):
         text: the sentences, in words: links outside them are refused, and weights of other lengths
     """
 
-    gold: str = positional("GOLD")
+    gold: str = option("GOLD", positional=True)
     hard: Optional[str] = option()
     soft: Optional[str] = option()
     first: int = option("N", type=int, choices=(0, 1), default=0)

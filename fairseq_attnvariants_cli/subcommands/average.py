@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import List, Optional
 
-from ..options import UserDirOptions, numeric, option, positional, positive
+from ..options import UserDirOptions, numeric, option, positive
 from ..text.files import UserError, say, write_bytes
 
 
@@ -24,7 +24,7 @@ class Options(UserDirOptions):
         output: where the mean goes
     """
 
-    inputs: List[str] = positional("CHECKPOINT", nargs="*")
+    inputs: List[str] = option("CHECKPOINT", positional=True, nargs="*")
     folder: Optional[str] = option("DIR")
     last: Optional[int] = numeric(type=positive, group="choice")
     best: Optional[int] = numeric(type=positive, group="choice")

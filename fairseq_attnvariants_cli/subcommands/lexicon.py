@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Set
 
-from ..options import numeric, option, positional, positive
+from ..options import numeric, option, positive
 from ..text.alignments import Link, count_links, format_links, parse_links, read_links
 from ..text.files import UserError, optional, read_parallel, say, write_whole
 from ..text.wordtable import Entry, write_lexicon
@@ -42,8 +42,8 @@ class Options:
         save_alignments: keep the alignments that were counted
     """
 
-    source: str = positional("SOURCE")
-    target: str = positional("TARGET")
+    source: str = option("SOURCE", positional=True)
+    target: str = option("TARGET", positional=True)
     output: str = option("TABLE", required=True)
     candidates: int = numeric(1, "K", positive)
     alignments: Optional[str] = option()

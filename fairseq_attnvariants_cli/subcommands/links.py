@@ -5,7 +5,7 @@ from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
-from ..options import PiecesOptions, option, positional
+from ..options import PiecesOptions, option
 from ..text.alignments import format_links, hard_links
 from ..text.files import UserError, optional, read_lines, write_whole
 from ..text.generated import best_in_words, read_generated
@@ -34,7 +34,7 @@ class Options(PiecesOptions):
         save_target: write the words of the hypotheses as well
     """
 
-    generated: str = positional("GENERATED")
+    generated: str = option("GENERATED", positional=True)
     output: Optional[str] = option()
     save_source: Optional[str] = option()
     save_target: Optional[str] = option()

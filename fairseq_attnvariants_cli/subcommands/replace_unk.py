@@ -11,7 +11,7 @@ from typing import Container, Dict, Iterator, List, Mapping, NamedTuple, Optiona
 
 import numpy as np
 
-from ..options import option, positional, switch
+from ..options import option, switch
 from ..text.alignments import hard_links
 from ..text.files import UserError, read_lines, say, visible, write_whole
 from ..text.generated import Hypothesis, Sentence, read_generated
@@ -46,7 +46,7 @@ class Options:
         detailed: list every UNK on standard error: id, rank, position, source position, source word, word, rule
     """
 
-    generated: str = positional("GENERATED")
+    generated: str = option("GENERATED", positional=True)
     source: str = option("RAW", required=True)
     lexicon: Optional[str] = option("TABLE")
     copied: Optional[str] = option("DICT")

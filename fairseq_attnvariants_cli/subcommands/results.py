@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from ..options import SEARCH, DeviceOptions, PiecesOptions, SearchOptions, amount, flag, numeric, option, positional
+from ..options import SEARCH, BatchOptions, DeviceOptions, PiecesOptions, SearchOptions, amount, flag, numeric, option
 from ..scores.measures import TOKENIZERS
 from ..scores.of_runs import Place, Scores, evaluate, translated, wanted
 from ..scores.runs import Run, find_runs, systems
@@ -29,7 +29,7 @@ def dial(text: str) -> Dial:
 
 
 @dataclass
-class Options(TableOptions, PiecesOptions, SearchOptions, DeviceOptions):
+class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, DeviceOptions):
     """Find the runs in and under the folders, translate and score their test sets, and print one table: systems by
     measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that differ
     only in the seed are one system; systems are named after their architecture and the options in which those of one
@@ -67,7 +67,7 @@ class Options(TableOptions, PiecesOptions, SearchOptions, DeviceOptions):
         plot: draw every seed's scores and their means on one test set, or curves over --dial
     """
 
-    folders: List[str] = positional("FOLDER", nargs="+")
+    folders: List[str] = option("FOLDER", positional=True, nargs="+")
     name: Optional[List[str]] = option("TEXT", action="append")
     checkpoint: str = option("NAME", default="checkpoint_best.pt")
     data: Optional[str] = option("DATA")

@@ -29,7 +29,7 @@ from fairseq_attnvariants.nn.attention import adds_up
 from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
 
-from ..options import BatchOptions, BeamOptions, TextOptions
+from ..options import BatchOptions, TextOptions
 from ..text.files import UserError, read_parallel, reason
 
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
@@ -380,7 +380,7 @@ def decoded(
 
 
 @torch.no_grad()
-def search(system: System, text: Text, options: BeamOptions, lenpen: float) -> List[List[Dict[str, Tensor]]]:
+def search(system: System, text: Text, options: Any, lenpen: float) -> List[List[Dict[str, Tensor]]]:
     """All hypotheses of each sentence, the best first, by beam search through the task's generator."""
     asked = argparse.Namespace(
         beam=options.beam, lenpen=lenpen, max_len_a=options.max_len_a, max_len_b=options.max_len_b

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import List, NamedTuple, Optional, Sequence
 
-from ..options import option, positional
+from ..options import option
 from .alignments import Link, read_links
 from .files import UserError, read_lines, read_parallel
 
@@ -29,8 +29,8 @@ class AlignedOptions:
         source_tags: a tag for each source word
     """
 
-    source: str = positional("SOURCE")
-    target: str = positional("TARGET")
+    source: str = option("SOURCE", positional=True)
+    target: str = option("TARGET", positional=True)
     alignments: str = option(required=True)
     source_tags: Optional[str] = option()
     target_tags: Optional[str] = field(init=False, default=None)
