@@ -44,8 +44,8 @@ def option(metavar: Any = "FILE", **more: Any) -> Any:
 
     Args:
         metavar: how help calls the value.
-        more: for ``add_argument``; and ``positional`` of what is given without a name, ``group`` of options that exclude
-            each other, ``short`` for short names, and ``former`` for an earlier one.
+        more: for ``add_argument``; also ``positional`` of what is given without a name, ``group`` of options that
+            exclude each other, ``short`` for short names, and ``former`` for an earlier one.
     """
     return field(metadata={"metavar": metavar, **more})
 
