@@ -13,12 +13,13 @@ from conftest import SPACE
 class Matrices:
     """Parameters by name, those below a prefix, in float64."""
 
-    def __init__(self, named, prefix=""):
+    def __init__(self, named, prefix="", joint=False):
         self.named, self.prefix = named, prefix
+        self.joint = joint  # whether a GRU's gates are normalised with its candidate
 
     def below(self, name):
         """Those of a part, or of the model itself if the name is empty."""
-        return Matrices(self.named, f"{self.prefix}{name}." if name else self.prefix)
+        return Matrices(self.named, f"{self.prefix}{name}." if name else self.prefix, self.joint)
 
     def __contains__(self, name):
         return self.prefix + name in self.named
@@ -50,7 +51,7 @@ class Matrices:
 
 
 def matrices(model):
-    return Matrices(dict(model.named_parameters(remove_duplicate=False)))
+    return Matrices(dict(model.named_parameters(remove_duplicate=False)), joint=model.cfg.layer_norm_joint)
 
 
 def normalised(values, gain, bias):
@@ -111,7 +112,8 @@ STEPS["released_adaptive_gru"] = released_adaptive_gru
 
 def cell_norm(p, kind, n):
     """Of a cell's sums: the gates of a GRU together, its candidate, and g; all four of an LSTM."""
-    parts = [k * n for k in {"gru": (2, 1), "lstm": (4,)}.get(kind, (2, 1, 1))]
+    gru = (3,) if p.joint else (2, 1)
+    parts = [k * n for k in {"gru": gru, "lstm": (4,)}.get(kind, (2, 1, 1))]
     return lambda side, sums: p.norm(side + "_norm", sums, parts)
 
 
@@ -119,20 +121,26 @@ def further(p, kind, state):
     """One step of a cell that reads only the state."""
     u, b = p("recurrent.weight"), p("bias")
     norm = cell_norm(p, kind, u.size(1))
-    return STEPS[kind](torch.zeros(1).double(), state, torch.zeros(len(b), 1).double(), u, b, norm=norm)
+    return STEPS[kind](torch.zeros(1).double(), state, torch.zeros(len(b), 1).double(), u, b, *second(p), norm=norm)
 
 
 def reading_cell(p, kind, inputs, state):
     """One step of a cell that reads named inputs."""
     w, u = torch.cat([p(f"inputs.{name}.weight") for name in inputs], dim=1), p("recurrent.weight")
     b = p("bias") if "bias" in p else p(f"inputs.{next(iter(inputs))}.bias")
-    return STEPS[kind](torch.cat(list(inputs.values())), state, w, u, b, norm=cell_norm(p, kind, u.size(1)))
+    norm = cell_norm(p, kind, u.size(1))
+    return STEPS[kind](torch.cat(list(inputs.values())), state, w, u, b, *second(p), norm=norm)
+
+
+def second(p):
+    """The bias of a cell's recurrent product, if it has one."""
+    return [p("recurrent.bias")] if "recurrent.bias" in p else []
 
 
 def gated_cell(p, kind, gate, conditional, inputs, h):
     """Tu et al. 2017; rows of each input's matrix hold the cell's sums and z."""
     n = len(h)
-    parts = [k * n for k in {"gru": (2, 1, 1), "adaptive_gru": (2, 1, 1, 1)}[kind]]
+    parts = [k * n for k in {"gru": (3, 1) if p.joint else (2, 1, 1), "adaptive_gru": (2, 1, 1, 1)}[kind]]
     sums = {"source": torch.zeros(1).double(), "target": torch.zeros(1).double()}
     for name, value in inputs.items():
         side = "source" if name in ("context", "attended") else "target"
@@ -150,7 +158,8 @@ def gated_cell(p, kind, gate, conditional, inputs, h):
     if len(sums["target"]) > 1:
         x = x + blocks("target", of_target)
     norm = cell_norm(p.below("cell"), kind, n)
-    recurrent = torch.cat([of_target * part for part in norm("recurrent", u @ h).split(n)])
+    b_u = sum(second(p.below("cell")))
+    recurrent = torch.cat([of_target * part for part in norm("recurrent", u @ h + b_u).split(n)])
     scaled = {"input": x, "recurrent": recurrent}
     return STEPS[kind](x, h, torch.eye(len(x)).double(), u, 0, norm=lambda side, _: scaled[side])
 
@@ -165,7 +174,8 @@ def recurrence(p, kind, layer, direction=0):
     deep = cell.several("cells")
     first = cell.below("cells.0" if deep else "")
     if "recurrent.weight" in first:
-        w, u, b = first("inputs.input.weight"), first("recurrent.weight"), [first("inputs.input.bias")]
+        w, u = first("inputs.input.weight"), first("recurrent.weight")
+        b = [first("inputs.input.bias"), *second(first)]
     else:
         suffix = "_l0" + direction * "_reverse"
         w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
@@ -529,7 +539,9 @@ def read_out(p, cfg, hidden, y, c):
     """The features of a step."""
     read = {"hidden": hidden, "target": y, "context": c}
     parts = {name: p(f"{name}.weight") @ value for name, value in read.items()}
-    parts["hidden"] = parts["hidden"] + p("hidden.bias")
+    biases = [name for name in read if f"{name}.bias" in p]
+    assert len(biases) == (3 if cfg.readout_biases else 1)
+    parts.update((name, parts[name] + p(f"{name}.bias")) for name in biases)
     parts = {name: p.norm(f"{name}_norm", value) for name, value in parts.items()}
     total = weighed(p.below("weighting"), cfg, read, parts) if cfg.adaptive_output else sum(parts.values())
     if str(cfg.readout) == "maxout":
@@ -568,8 +580,8 @@ def logits(model, cfg, source, previous):
     p = matrices(model).below("decoder")
     decoder = Decoder(model, cfg, encode(model, cfg, source))
     outputs, weights, word_attention, conditions, bridged = [], [], [], [decoder.condition], []
-    for token in previous:
-        y = p("embed_tokens.weight")[token]
+    for number, token in enumerate(previous):
+        y = p("embed_tokens.weight")[token] * (number > 0 or not cfg.zero_start)
         hidden = decoder.step(y)
         conditions.append(decoder.condition)
         read = hidden, y, decoder.past.context

@@ -32,7 +32,9 @@ AnyEncoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncod
 def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
     """A part of a table with the options that it declares, which takes what it is built from."""
     kind = table[name]
+    declared = kind.own_options()
     given = {own: getattr(cfg, option) for own, option in flags_of(kind).items()}
+    given = {own: value for own, value in given.items() if own not in declared or value != declared[own].default}
     given.update(part_arguments(cfg)[name] if custom_options(kind) else {})
     return partial(kind, **given) if given else kind
 

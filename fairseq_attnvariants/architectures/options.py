@@ -16,9 +16,9 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
 
 from ..nn.attention import NORMALIZERS, SCORES, MultiHeadAttention, Normalizer
-from ..nn.cells import CELLS
+from ..nn.cells import CELLS, GRUCell
 from ..nn.histories import HISTORIES, ConvolutionHistory, CoverageGRUHistory
-from ..nn.readout import READOUTS
+from ..nn.readout import READOUTS, Readout
 from ..nn.windows import WINDOWS, Window
 from ..registry import FINITE, Bound, Option, Part, Registry, above, at_least, within
 
@@ -216,6 +216,7 @@ class AttentionRNNConfig(FairseqDataclass):
         "the same of the decoder's lowest layer, all cells counted: at least 2 with --decoder-transition conditional",
         rnnsearch=least_depth,
     )
+    recurrent_bias: Optional[bool] = option_of(GRUCell, "recurrent_bias")
     context_gate: Optional[CONTEXT_GATE] = option(  # type: ignore[valid-type]
         "a gate in the GRU that reads the context scales what it reads of the source ('source'), the word and its "
         "state ('target'), or the ones up and the others down ('both'); with --context-to-layers every layer's that "
@@ -233,6 +234,7 @@ class AttentionRNNConfig(FairseqDataclass):
         rnnsearch="maxout",
         names=READOUTS,
     )
+    readout_biases: Optional[bool] = option_of(Readout, "biases")
     adaptive_gru_released: Optional[bool] = switch(
         "ablation: the decoder's second adaptive GRU as in its authors' released code, where 1-g scales the whole "
         "candidate and biases are not weighed"
@@ -266,6 +268,9 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     initial_state_per_layer: Optional[bool] = switch(
         "every decoder layer starts from an affine map of its own, not all from the same state (char2char)"
+    )
+    zero_start: Optional[bool] = switch(
+        "the decoder reads zeros before the first word, not the embedding of the sentence's end (Nematus, Marian)"
     )
     input_feed: Optional[bool] = switch("feed the previous context to the decoder's first cell (InputFeed)")
     attention_score: Optional[str] = option(
@@ -328,6 +333,7 @@ class AttentionRNNConfig(FairseqDataclass):
         "initial state, attention's projected query and keys, and the readout's three maps, too",
         rnnsearch="none",
     )
+    layer_norm_joint: Optional[bool] = option_of(GRUCell, "joint_norm")
     gate_bias: Optional[float] = option(
         "initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start",
         rnnsearch=0.0,

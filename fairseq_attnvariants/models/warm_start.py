@@ -54,6 +54,11 @@ MEANINGS = [
         lambda cfg: str(cfg.layer_norm) == "all",
         (*CELLS, "decoder.network.above.", "decoder.network.transition.query_cell.", *ATTENTION, *INITIAL, *READOUT),
     ),
+    Meaning(
+        "layer_norm_joint",
+        lambda cfg: bool(cfg.layer_norm_joint),
+        ("encoder.network.", *CELLS, "decoder.network.above."),
+    ),
     # the state at the first word, or at the last
     Meaning("encoder_bidirectional_layers", lambda cfg: bidirectional_layers(cfg) == cfg.encoder_layers, INITIAL),
     # which state attention's query is: its own cell's, the lowest layer's or the highest one's

@@ -6,7 +6,7 @@ length, and for cells that PyTorch does not have, the equations of :mod:`.cells`
 Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type
 
 import torch
@@ -143,6 +143,13 @@ class LSTM(FusedLayer, nn.LSTM):  # type: ignore[misc]
 FUSED: Any = {GRUCell: GRU, LSTMCell: LSTM}
 
 
+def fused(cell: MakeCell) -> Any:
+    """The layer with PyTorch's kernels, of the cells that have one; a second bias it has in any case."""
+    if isinstance(cell, partial) and cell.keywords.keys() == {"recurrent_bias"}:
+        cell = cell.func
+    return FUSED.get(cell)
+
+
 class Layers(nn.Module):
     """Layers one above the other: each reads all directions of the one below.
 
@@ -180,8 +187,9 @@ class Layers(nn.Module):
         self.directions = [1 + (number < bidirectional) for number in range(layers)]
         self.layers = nn.ModuleList()
         for directions in self.directions:
-            if cell in FUSED and depth == 1:
-                layer = FUSED[cell](input_dim + beside, hidden_dim, bidirectional=directions == 2)
+            kernels = fused(cell) if depth == 1 else None
+            if kernels is not None:
+                layer = kernels(input_dim + beside, hidden_dim, bidirectional=directions == 2)
             else:
                 lowest = (cell({"input": input_dim + beside}, hidden_dim) for _ in range(directions))
                 layer = SteppedLayer(deepened(one, cell, hidden_dim, depth - 1) for one in lowest)

@@ -58,6 +58,7 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     [
         ("layer_norm", "none", "encoder", HIERARCHY, ["encoder.network."]),
         ("layer_norm", "all", "encoder", {}, ["transition.after.", "transition.attention.", ".initial.", "readout."]),
+        ("layer_norm_joint", False, True, dict(layer_norm="all"), ["encoder.network.", "transition.after."]),
         ("encoder_bidirectional_layers", 0, 1, dict(encoder_layers=2), [".initial."]),
         ("attention_history", "none", "state", {}, ["transition.attention."]),
         ("decoder_transition", "simple", "stacked", dict(decoder_layers=2), ["transition.attention."]),
