@@ -192,7 +192,7 @@ def recurrence(p, kind, layer, direction=0):
     return step, n
 
 
-def layers(p, kind, inputs, count, bidirectional=0, residuals=0):
+def layers(p, kind, inputs, count, bidirectional=0, residuals=0, reads="both", on_layers=False):
     """The outputs of stacked layers, and the last output of each direction of the top one."""
     for layer in range(count):
         runs, last = [], []
@@ -200,10 +200,16 @@ def layers(p, kind, inputs, count, bidirectional=0, residuals=0):
             step, n = recurrence(p, kind, layer, direction)
             state, outputs = torch.zeros(2 * n if kind == "lstm" else n).double(), {}
             for j in range(len(inputs))[:: -1 if direction else 1]:
-                outputs[j] = state = step(inputs[j], state)
+                read = inputs[j]
+                if layer + on_layers and layer < bidirectional and reads != "both":
+                    ahead, back = read.chunk(2)
+                    read = {"own": (ahead, back), "other": (back, ahead)}[reads][direction]
+                outputs[j] = state = step(read, state)
             last.append(state[:n])
             runs.append([outputs[j][:n] for j in range(len(inputs))])
         outputs = [torch.cat(parts) for parts in zip(*runs)]
+        if reads == "other" and layer + on_layers and layer < bidirectional:
+            inputs = [torch.cat(x.chunk(2)[::-1]) for x in inputs]
         inputs = [s + x for s, x in zip(outputs, inputs)] if 0 < residuals <= layer + 1 else outputs
     return inputs, last
 
@@ -257,21 +263,21 @@ def encode(model, cfg, tokens):
     p = matrices(model).below("encoder")
     x = inputs = p("embed_tokens.weight")[tokens]
     kind, count = str(cfg.encoder_cell), cfg.encoder_layers
-    both, r = cfg.encoder_bidirectional_layers or count, cfg.residuals
+    both, r, reads = cfg.encoder_bidirectional_layers or count, cfg.residuals, str(cfg.encoder_reads)
     p = p.below("network")
     if str(cfg.encoder_type) == "convolutional":
         p, inputs = p.below("above"), convolved(p, cfg, x)
     if str(cfg.encoder_type) == "hierarchical":
         s, _ = layers(p.below("characters"), str(cfg.encoder_char_cell), x, 1)
         words = [s[j] for j, token in enumerate(tokens.tolist()) if token in (SPACE, 2)]
-        upper, last = layers(p.below("words"), kind, words, count, both, r)
+        upper, last = layers(p.below("words"), kind, words, count, both, r, reads)
         if cfg.attention_via_words_alone:
             return Encoded(x, upper, None, last)
     elif cfg.attention_via:
         s, _ = layers(p.below("rnn"), kind, inputs, 1, 1)
-        upper, last = layers(p.below("upper"), kind, s, count - 1, both - 1, max(0, r - 1))
+        upper, last = layers(p.below("upper"), kind, s, count - 1, both - 1, max(0, r - 1), reads, True)
     else:
-        (s, last), upper = layers(p.below("rnn"), kind, inputs, count, both, r), None
+        (s, last), upper = layers(p.below("rnn"), kind, inputs, count, both, r, reads), None
     s = [torch.cat([s[j], *([x[j]] if cfg.bridge_source else [])]) for j in range(len(s))]
     return Encoded(x, s, upper, last)
 

@@ -76,6 +76,7 @@ def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
         residuals=max(0, cfg.residuals - below),
         depth=cfg.encoder_transition_depth,
         on_layers=below > 0,
+        reads=str(cfg.encoder_reads),
     )
 
 

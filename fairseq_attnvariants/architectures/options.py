@@ -25,6 +25,7 @@ from ..registry import FINITE, Bound, Option, Part, Registry, above, at_least, w
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
+ENCODER_READS = ChoiceEnum(["both", "own", "other"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
@@ -206,6 +207,11 @@ class AttentionRNNConfig(FairseqDataclass):
         "how many of the encoder's layers, the lowest, have both directions; 0 for all",
         rnnsearch=0,
         bound=at_least(0, "all"),
+    )
+    encoder_reads: Optional[ENCODER_READS] = option(  # type: ignore[valid-type]
+        "which directions of the layer below a direction of an upper bidirectional layer of the encoder reads: 'both', "
+        "its 'own' alone (Marian), or the 'other' one (Nematus's alternating layers); residuals add the same",
+        rnnsearch="both",
     )
     context_to_layers: Optional[bool] = switch("give the context to every decoder layer, not the first alone")
     encoder_transition_depth: Optional[int] = size(

@@ -184,6 +184,12 @@ def layers(o: AttentionRNNConfig) -> Iterator[str]:
             f"--residuals {o.residuals} begins above the highest layer: there are --encoder-layers {o.encoder_layers} "
             f"and --decoder-layers {o.decoder_layers}; use 0, or a layer that is there"
         )
+    if o.encoder_reads != "both" and bidirectional_layers(o) < 2:
+        yield (
+            f"--encoder-reads {o.encoder_reads} is about bidirectional layers above another one, and with "
+            f"--encoder-layers {o.encoder_layers} and --encoder-bidirectional-layers {o.encoder_bidirectional_layers} "
+            "there is none: leave it out"
+        )
     upper = first_set(o, "context_to_layers", "readout_all_layers", "initial_state_per_layer")
     if upper and o.decoder_layers == 1:
         yield (

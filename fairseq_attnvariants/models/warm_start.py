@@ -27,6 +27,7 @@ PARTS: Dict[str, Tuple[str, ...]] = {
     "encoder_type": ("encoder.network.",),
     "encoder_char_cell": ("encoder.network.characters.",),
     "encoder_cell": ("encoder.network.",),
+    "encoder_reads": ("encoder.network.",),
     "decoder_cell": (*CELLS, "decoder.network.above."),
     "context_gate": CELLS,
     "adaptive_gru_released": ("decoder.network.transition.after.",),

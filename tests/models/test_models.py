@@ -895,6 +895,7 @@ REFUSED = [
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
     (dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"), "--recurrent-bias True is of .* gru"),
     (dict(recurrent_bias=True, decoder_cell="lstm"), "--recurrent-bias .* encoder's has one anyway"),
+    (dict(encoder_reads="own"), "--encoder-reads own is about .* --encoder-layers 1 .* leave it out"),
     (dict(layer_norm_joint=True), "--layer-norm-joint says what --layer-norm normalises"),
     (dict(readout_biases=True, layer_norm="encoder"), "--readout-biases .* without --layer-norm all"),
 ]

@@ -31,6 +31,7 @@ def saved(model, runs, path):
     [
         ("encoder_cell", "adaptive_gru", "other_gru", {}),
         ("encoder_char_cell", "adaptive_gru", "other_gru", HIERARCHY),
+        ("encoder_reads", "own", "other", dict(encoder_layers=2)),
         ("decoder_cell", "adaptive_gru", "other_gru", dict(decoder_transition="conditional", decoder_layers=2)),
         ("context_gate", "source", "target", dict(decoder_transition="conditional")),
         ("initial_state", "first", "linear", {}),

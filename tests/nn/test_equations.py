@@ -98,6 +98,10 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("rnnsearch", dict(recurrent_bias=True, encoder_layers=2, decoder_layers=2, context_gate="source")),
     ("nematus", dict(recurrent_bias=True, readout_biases=True, zero_start=True)),
     ("nematus", dict(layer_norm_joint=True, recurrent_bias=True, decoder_layers=2, context_gate="both")),
+    ("dl4mt", dict(encoder_layers=3, encoder_reads="other", residuals=2)),
+    ("nematus", dict(encoder_layers=3, encoder_reads="own", encoder_bidirectional_layers=2)),
+    ("ava_deep", dict(encoder_layers=3, encoder_reads="other", residuals=2)),
+    ("dl4mt", dict(attention_via=True, encoder_layers=3, encoder_reads="other", residuals=3)),
     ("adaptive_output", dict(readout_biases=True, share_decoder_input_output_embed=True, zero_start=True)),
 ]
 
