@@ -26,6 +26,7 @@ ON_MODELS = [
     "check",
     "eos",
     "gates",
+    "import-nematus",
     "neighbours",
     "results",
     "similarity",
