@@ -28,6 +28,7 @@ ON_MODELS = [
     "gates",
     "import-nematus",
     "neighbours",
+    "plain",
     "results",
     "similarity",
     "tune",
