@@ -13,7 +13,7 @@ from ..text.files import UserError
 
 MARIAN = "special:model.yml"  # the array whose bytes are Marian's options
 SKIPPED = {MARIAN, "decoder_c_tt", "history_errs", "uidx", "zipped_params"}  # nothing of what is computed
-SHOWN = 5  # names in a message
+SHOWN, LONGEST = 5, 100  # names in a message, and characters of one
 
 
 class Options(NamedTuple):
@@ -113,7 +113,7 @@ def _size(shape: Sequence[int]) -> str:
 
 def _shown(names: List[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    return ", ".join(name[:LONGEST] for name in names[:SHOWN]) + more
 
 
 def read_arrays(path: str) -> Dict[str, np.ndarray]:

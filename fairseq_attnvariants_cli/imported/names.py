@@ -5,9 +5,9 @@ from typing import Collection, Dict, Iterable, Tuple
 
 from ..text.files import UserError
 
-ENCODER = re.compile(r"encoder_bi(_r)?(?:_l(\d+))?(?:_cell(\d+))?_([A-Za-z0-9]+?)(_ln[sb])?")
-UPWARDS = re.compile(r"(encoder|decoder)_l(\d+)_cell(\d+)_([A-Za-z0-9]+?)(_ln[sb])?")
-BASE = re.compile(r"decoder_cell(\d+)_([A-Za-z0-9]+?)(_ln[sb])?")
+ENCODER = re.compile(r"encoder_bi(_r)?(?:_l(\d{1,3}))?(?:_cell(\d{1,3}))?_([A-Za-z0-9]+?)(_ln[sb])?")
+UPWARDS = re.compile(r"(encoder|decoder)_l(\d{1,3})_cell(\d{1,3})_([A-Za-z0-9]+?)(_ln[sb])?")
+BASE = re.compile(r"decoder_cell(\d{1,3})_([A-Za-z0-9]+?)(_ln[sb])?")
 READOUT = re.compile(r"(?:decoder_)?ff_logit_l1_(W|b|gamma|ln_s|ln_b)([012])")
 OUTPUT = re.compile(r"decoder_ff_(?:logit_l2|(state))_(\w+)")
 PLAIN = {"encoder_Wemb": "Wemb", "decoder_Wemb": "Wemb_dec"}

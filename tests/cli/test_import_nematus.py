@@ -233,6 +233,12 @@ REFUSED = {
         lambda path: rewritten(path, lambda arrays: arrays.update(encoder_9999999_U=arrays["encoder_U"])),
         "no model here has an equation for: encoder_9999999_U",
     ),
+    "a layer of a number that Python does not read": (
+        lambda path: rewritten(
+            path, lambda arrays: arrays.update({f"decoder_cell{'9' * 5000}_U": arrays["encoder_U"]})
+        ),
+        "no model here has an equation for: decoder_cell9999",
+    ),
     "a rate that is none": (
         lambda path: changed(path, model_version=0, dropout_hidden="much"),
         "dropout_hidden is much, and a number from 0 on and below 1 is wanted",
