@@ -13,12 +13,13 @@ from conftest import SPACE
 class Matrices:
     """Parameters by name, those below a prefix, in float64."""
 
-    def __init__(self, named, prefix=""):
+    def __init__(self, named, prefix="", joint=False):
         self.named, self.prefix = named, prefix
+        self.joint = joint  # whether a GRU's gates are normalised with its candidate
 
     def below(self, name):
         """Those of a part, or of the model itself if the name is empty."""
-        return Matrices(self.named, f"{self.prefix}{name}." if name else self.prefix)
+        return Matrices(self.named, f"{self.prefix}{name}." if name else self.prefix, self.joint)
 
     def __contains__(self, name):
         return self.prefix + name in self.named
@@ -50,7 +51,7 @@ class Matrices:
 
 
 def matrices(model):
-    return Matrices(dict(model.named_parameters(remove_duplicate=False)))
+    return Matrices(dict(model.named_parameters(remove_duplicate=False)), joint=model.cfg.layer_norm_joint)
 
 
 def normalised(values, gain, bias):
@@ -111,7 +112,8 @@ STEPS["released_adaptive_gru"] = released_adaptive_gru
 
 def cell_norm(p, kind, n):
     """Of a cell's sums: the gates of a GRU together, its candidate, and g; all four of an LSTM."""
-    parts = [k * n for k in {"gru": (2, 1), "lstm": (4,)}.get(kind, (2, 1, 1))]
+    gru = (3,) if p.joint else (2, 1)
+    parts = [k * n for k in {"gru": gru, "lstm": (4,)}.get(kind, (2, 1, 1))]
     return lambda side, sums: p.norm(side + "_norm", sums, parts)
 
 
@@ -119,20 +121,26 @@ def further(p, kind, state):
     """One step of a cell that reads only the state."""
     u, b = p("recurrent.weight"), p("bias")
     norm = cell_norm(p, kind, u.size(1))
-    return STEPS[kind](torch.zeros(1).double(), state, torch.zeros(len(b), 1).double(), u, b, norm=norm)
+    return STEPS[kind](torch.zeros(1).double(), state, torch.zeros(len(b), 1).double(), u, b, *second(p), norm=norm)
 
 
 def reading_cell(p, kind, inputs, state):
     """One step of a cell that reads named inputs."""
     w, u = torch.cat([p(f"inputs.{name}.weight") for name in inputs], dim=1), p("recurrent.weight")
     b = p("bias") if "bias" in p else p(f"inputs.{next(iter(inputs))}.bias")
-    return STEPS[kind](torch.cat(list(inputs.values())), state, w, u, b, norm=cell_norm(p, kind, u.size(1)))
+    norm = cell_norm(p, kind, u.size(1))
+    return STEPS[kind](torch.cat(list(inputs.values())), state, w, u, b, *second(p), norm=norm)
+
+
+def second(p):
+    """The bias of a cell's recurrent product, if it has one."""
+    return [p("recurrent.bias")] if "recurrent.bias" in p else []
 
 
 def gated_cell(p, kind, gate, conditional, inputs, h):
     """Tu et al. 2017; rows of each input's matrix hold the cell's sums and z."""
     n = len(h)
-    parts = [k * n for k in {"gru": (2, 1, 1), "adaptive_gru": (2, 1, 1, 1)}[kind]]
+    parts = [k * n for k in {"gru": (3, 1) if p.joint else (2, 1, 1), "adaptive_gru": (2, 1, 1, 1)}[kind]]
     sums = {"source": torch.zeros(1).double(), "target": torch.zeros(1).double()}
     for name, value in inputs.items():
         side = "source" if name in ("context", "attended") else "target"
@@ -150,7 +158,8 @@ def gated_cell(p, kind, gate, conditional, inputs, h):
     if len(sums["target"]) > 1:
         x = x + blocks("target", of_target)
     norm = cell_norm(p.below("cell"), kind, n)
-    recurrent = torch.cat([of_target * part for part in norm("recurrent", u @ h).split(n)])
+    b_u = sum(second(p.below("cell")))
+    recurrent = torch.cat([of_target * part for part in norm("recurrent", u @ h + b_u).split(n)])
     scaled = {"input": x, "recurrent": recurrent}
     return STEPS[kind](x, h, torch.eye(len(x)).double(), u, 0, norm=lambda side, _: scaled[side])
 
@@ -165,7 +174,8 @@ def recurrence(p, kind, layer, direction=0):
     deep = cell.several("cells")
     first = cell.below("cells.0" if deep else "")
     if "recurrent.weight" in first:
-        w, u, b = first("inputs.input.weight"), first("recurrent.weight"), [first("inputs.input.bias")]
+        w, u = first("inputs.input.weight"), first("recurrent.weight")
+        b = [first("inputs.input.bias"), *second(first)]
     else:
         suffix = "_l0" + direction * "_reverse"
         w, u, *b = (p(name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
@@ -182,7 +192,7 @@ def recurrence(p, kind, layer, direction=0):
     return step, n
 
 
-def layers(p, kind, inputs, count, bidirectional=0, residuals=0):
+def layers(p, kind, inputs, count, bidirectional=0, residuals=0, reads="both", on_layers=False):
     """The outputs of stacked layers, and the last output of each direction of the top one."""
     for layer in range(count):
         runs, last = [], []
@@ -190,10 +200,16 @@ def layers(p, kind, inputs, count, bidirectional=0, residuals=0):
             step, n = recurrence(p, kind, layer, direction)
             state, outputs = torch.zeros(2 * n if kind == "lstm" else n).double(), {}
             for j in range(len(inputs))[:: -1 if direction else 1]:
-                outputs[j] = state = step(inputs[j], state)
+                read = inputs[j]
+                if layer + on_layers and layer < bidirectional and reads != "both":
+                    ahead, back = read.chunk(2)
+                    read = {"own": (ahead, back), "other": (back, ahead)}[reads][direction]
+                outputs[j] = state = step(read, state)
             last.append(state[:n])
             runs.append([outputs[j][:n] for j in range(len(inputs))])
         outputs = [torch.cat(parts) for parts in zip(*runs)]
+        if reads == "other" and layer + on_layers and layer < bidirectional:
+            inputs = [torch.cat(x.chunk(2)[::-1]) for x in inputs]
         inputs = [s + x for s, x in zip(outputs, inputs)] if 0 < residuals <= layer + 1 else outputs
     return inputs, last
 
@@ -247,21 +263,21 @@ def encode(model, cfg, tokens):
     p = matrices(model).below("encoder")
     x = inputs = p("embed_tokens.weight")[tokens]
     kind, count = str(cfg.encoder_cell), cfg.encoder_layers
-    both, r = cfg.encoder_bidirectional_layers or count, cfg.residuals
+    both, r, reads = cfg.encoder_bidirectional_layers or count, cfg.residuals, str(cfg.encoder_reads)
     p = p.below("network")
     if str(cfg.encoder_type) == "convolutional":
         p, inputs = p.below("above"), convolved(p, cfg, x)
     if str(cfg.encoder_type) == "hierarchical":
         s, _ = layers(p.below("characters"), str(cfg.encoder_char_cell), x, 1)
         words = [s[j] for j, token in enumerate(tokens.tolist()) if token in (SPACE, 2)]
-        upper, last = layers(p.below("words"), kind, words, count, both, r)
+        upper, last = layers(p.below("words"), kind, words, count, both, r, reads)
         if cfg.attention_via_words_alone:
             return Encoded(x, upper, None, last)
     elif cfg.attention_via:
         s, _ = layers(p.below("rnn"), kind, inputs, 1, 1)
-        upper, last = layers(p.below("upper"), kind, s, count - 1, both - 1, max(0, r - 1))
+        upper, last = layers(p.below("upper"), kind, s, count - 1, both - 1, max(0, r - 1), reads, True)
     else:
-        (s, last), upper = layers(p.below("rnn"), kind, inputs, count, both, r), None
+        (s, last), upper = layers(p.below("rnn"), kind, inputs, count, both, r, reads), None
     s = [torch.cat([s[j], *([x[j]] if cfg.bridge_source else [])]) for j in range(len(s))]
     return Encoded(x, s, upper, last)
 
@@ -529,7 +545,9 @@ def read_out(p, cfg, hidden, y, c):
     """The features of a step."""
     read = {"hidden": hidden, "target": y, "context": c}
     parts = {name: p(f"{name}.weight") @ value for name, value in read.items()}
-    parts["hidden"] = parts["hidden"] + p("hidden.bias")
+    biases = [name for name in read if f"{name}.bias" in p]
+    assert len(biases) == (3 if cfg.readout_biases else 1)
+    parts.update((name, parts[name] + p(f"{name}.bias")) for name in biases)
     parts = {name: p.norm(f"{name}_norm", value) for name, value in parts.items()}
     total = weighed(p.below("weighting"), cfg, read, parts) if cfg.adaptive_output else sum(parts.values())
     if str(cfg.readout) == "maxout":
@@ -568,8 +586,8 @@ def logits(model, cfg, source, previous):
     p = matrices(model).below("decoder")
     decoder = Decoder(model, cfg, encode(model, cfg, source))
     outputs, weights, word_attention, conditions, bridged = [], [], [], [decoder.condition], []
-    for token in previous:
-        y = p("embed_tokens.weight")[token]
+    for number, token in enumerate(previous):
+        y = p("embed_tokens.weight")[token] * (number > 0 or not cfg.zero_start)
         hidden = decoder.step(y)
         conditions.append(decoder.condition)
         read = hidden, y, decoder.past.context

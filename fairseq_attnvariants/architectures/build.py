@@ -31,7 +31,9 @@ AnyEncoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncod
 def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
     """A part of a table with the options that it declares, which takes what it is built from."""
     kind = table[name]
+    declared = kind.own_options()
     given = {own: getattr(cfg, option) for own, option in flags_of(kind).items()}
+    given = {own: value for own, value in given.items() if own not in declared or value != declared[own].default}
     given.update(part_arguments(cfg)[name] if custom_options(kind) else {})
     return partial(kind, **given) if given else kind
 
@@ -73,6 +75,7 @@ def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
         residuals=max(0, cfg.residuals - below),
         depth=cfg.encoder_transition_depth,
         on_layers=below > 0,
+        reads=str(cfg.encoder_reads),
     )
 
 

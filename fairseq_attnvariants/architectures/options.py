@@ -17,15 +17,16 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
 
 from ..nn.attention import NORMALIZERS, SCORES, MultiHeadAttention, Normalizer
-from ..nn.cells import CELLS
+from ..nn.cells import CELLS, GRUCell
 from ..nn.histories import HISTORIES, ConvolutionHistory, CoverageGRUHistory
-from ..nn.readout import READOUTS
+from ..nn.readout import READOUTS, Readout
 from ..nn.windows import WINDOWS, Window
 from ..registry import FINITE, Bound, Option, Part, Registry, above, at_least, described_arguments, within
 
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
+ENCODER_READS = ChoiceEnum(["both", "own", "other"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
@@ -167,6 +168,9 @@ class AttentionRNNConfig(Described):
         residuals: from this layer on, 2 or above, a layer's input is added to its output, in the encoder and the
             decoder; 0 for none
         encoder_bidirectional_layers: how many of the encoder's layers, the lowest, have both directions; 0 for all
+        encoder_reads: which directions of the layer below a direction of an upper bidirectional layer of the encoder
+            reads: 'both', its 'own' alone (Marian), or the 'other' one (Nematus's alternating layers); residuals add
+            the same
         context_to_layers: give the context to every decoder layer, not the first alone
         encoder_transition_depth: cells that an encoder layer steps one after another for each token; the further ones
             read only the state
@@ -200,6 +204,8 @@ class AttentionRNNConfig(Described):
             layers that step with attention, as in --decoder-transition late and stacked (char2char)
         initial_state_per_layer: every decoder layer starts from an affine map of its own, not all from the same state
             (char2char)
+        zero_start: the decoder reads zeros before the first word, not the embedding of the sentence's end (Nematus,
+            Marian)
         input_feed: feed the previous context to the decoder's first cell (InputFeed)
         attention_score: how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), q·s
             ('dot', for equal widths), (W q)·(U s) / √width ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by
@@ -292,12 +298,15 @@ class AttentionRNNConfig(Described):
     decoder_transition: Optional[TRANSITION] = option(rnnsearch="simple")  # type: ignore[valid-type]
     residuals: Optional[int] = option(rnnsearch=0, bound=RESIDUALS)
     encoder_bidirectional_layers: Optional[int] = option(rnnsearch=0, bound=at_least(0, "all"))
+    encoder_reads: Optional[ENCODER_READS] = option(rnnsearch="both")  # type: ignore[valid-type]
     context_to_layers: Optional[bool] = switch()
     encoder_transition_depth: Optional[int] = size(rnnsearch=1)
     decoder_transition_depth: Optional[int] = option(rnnsearch=least_depth)
+    recurrent_bias: Optional[bool] = option_of(GRUCell, "recurrent_bias")
     context_gate: Optional[CONTEXT_GATE] = option(rnnsearch="none")  # type: ignore[valid-type]
     initial_state: Optional[INITIAL_STATE] = option(rnnsearch="first")  # type: ignore[valid-type]
     readout: Optional[str] = option(rnnsearch="maxout", names=READOUTS)
+    readout_biases: Optional[bool] = option_of(Readout, "biases")
     adaptive_gru_released: Optional[bool] = switch()
     adaptive_output: Optional[bool] = switch()
     adaptive_output_swapped: Optional[bool] = switch()
@@ -309,6 +318,7 @@ class AttentionRNNConfig(Described):
     attention_reads_target: Optional[bool] = switch()
     readout_all_layers: Optional[bool] = switch()
     initial_state_per_layer: Optional[bool] = switch()
+    zero_start: Optional[bool] = switch()
     input_feed: Optional[bool] = switch()
     attention_score: Optional[str] = option(rnnsearch="additive", names=SCORES)
     attention_heads: Optional[int] = option_of(MultiHeadAttention, "heads")
@@ -335,6 +345,7 @@ class AttentionRNNConfig(Described):
     decoder_dropout_hidden: Optional[float] = rate()
 
     layer_norm: Optional[LAYER_NORM] = option(rnnsearch="none")  # type: ignore[valid-type]
+    layer_norm_joint: Optional[bool] = option_of(GRUCell, "joint_norm")
     gate_bias: Optional[float] = option(rnnsearch=0.0, bound=FINITE)
     init: Optional[INIT] = option(rnnsearch="normal")  # type: ignore[valid-type]
     init_std: Optional[float] = option(rnnsearch=0.01, bound=above(0))

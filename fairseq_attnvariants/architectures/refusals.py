@@ -109,6 +109,13 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
                 f"--{side}-dropout-hidden drops out what recurrent products read, and --{side}-cell {cell} has none: "
                 "leave it out"
             )
+    if o.layer_norm_joint and o.layer_norm == "none":
+        yield "--layer-norm-joint says what --layer-norm normalises together, and that is none: add it"
+    if o.recurrent_bias and not issubclass(CELLS[o.decoder_cell], GRUCell) and not stepped(o):
+        yield (
+            "--recurrent-bias gives a GRU a second bias, and the encoder's has one anyway, as PyTorch's kernels want "
+            "it: leave it out"
+        )
     scaling = "--layer-norm" if o.layer_norm == "all" else first_set(o, "context_gate")
     adaptive = CELLS[o.decoder_cell] is AdaptiveGRUCell and o.decoder_transition == "conditional"
     if o.adaptive_gru_released and not adaptive:
@@ -169,6 +176,12 @@ def layers(o: AttentionRNNConfig) -> Iterator[str]:
             f"--residuals {o.residuals} begins above the highest layer: there are --encoder-layers {o.encoder_layers} "
             f"and --decoder-layers {o.decoder_layers}; use 0, or a layer that is there"
         )
+    if o.encoder_reads != "both" and bidirectional_layers(o) < 2:
+        yield (
+            f"--encoder-reads {o.encoder_reads} is about bidirectional layers above another one, and with "
+            f"--encoder-layers {o.encoder_layers} and --encoder-bidirectional-layers {o.encoder_bidirectional_layers} "
+            "there is none: leave it out"
+        )
     upper = first_set(o, "context_to_layers", "readout_all_layers", "initial_state_per_layer")
     if upper and o.decoder_layers == 1:
         yield (
@@ -215,13 +228,23 @@ def bridges(o: AttentionRNNConfig) -> Iterator[str]:
         yield "--bridge-direct-alone allows --bridge-direct, which is not given: add it"
 
 
-def adaptive_output(o: AttentionRNNConfig) -> Iterator[str]:
-    """The readout's weights (Li et al. 2018)."""
+def stepped(o: AttentionRNNConfig) -> bool:
+    """Whether an encoder's layers are no PyTorch's."""
+    return o.layer_norm != "none" or o.encoder_transition_depth > 1
+
+
+def readout(o: AttentionRNNConfig) -> Iterator[str]:
+    """The readout's biases and its weights (Li et al. 2018)."""
+    if o.readout_biases and o.layer_norm != "all" and not o.adaptive_output:
+        yield (
+            "--readout-biases gives each of the readout's maps a bias, and without --layer-norm all or "
+            "--adaptive-output the three add up to the one that is there: add one of these, or leave it out"
+        )
     if o.adaptive_output_swapped and not o.adaptive_output:
         yield "--adaptive-output-swapped changes --adaptive-output, which is not given: add it"
 
 
-REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, adaptive_output)
+REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout)
 
 
 def unread(o: AttentionRNNConfig) -> List[str]:

@@ -271,6 +271,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             self.output_projection.weight = embed_tokens.weight
         self.search_dtype = SearchDtype(str(cfg.search_dtype))
         self.coverage_penalty = cfg.coverage_penalty
+        self.zero_start = bool(cfg.zero_start)
         self.projects_annotations = True
         """whether search projects them instead of contexts, where it can"""
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
@@ -295,8 +296,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             prev_output_tokens = prev_output_tokens[:, -1:]
         with self._arithmetic(search):
             run = self._kept(incremental_state) or self._start(encoder_out, search)
-            embedded = self.dropout_in(self.dropout_words(self.embed_tokens(prev_output_tokens)))
-            decoded = run.network(embedded, run.memory, run.state)
+            decoded = run.network(self.embed(prev_output_tokens), run.memory, run.state)
             if features_only:
                 predicted = Prediction(self.dropout_out(decoded.features), carried=run.state.readout)
             else:
@@ -329,6 +329,13 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             name: [value] for name, value in {**entries, **terms}.items() if value is not None
         }
         return output, extra
+
+    def embed(self, previous: Tensor) -> Tensor:
+        """What the network reads of previous words ``B x T``, ``B x T x m``."""
+        embedded: Tensor = self.dropout_in(self.dropout_words(self.embed_tokens(previous)))
+        if not self.zero_start:
+            return embedded
+        return embedded.masked_fill(previous.eq(self.dictionary.eos()).unsqueeze(2), 0)  # it begins every sentence
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
         """As :meth:`forward`, but the readout's features instead of logits."""

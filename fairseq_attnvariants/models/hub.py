@@ -20,6 +20,7 @@ from fairseq.tokenizer import tokenize_line
 from omegaconf import open_dict
 from torch import Tensor
 
+from ..deploy.plain import MODEL as PLAIN
 from ..registry import nearest
 from ..tasks.character_dictionary import CharacterDictionary
 from ..tasks.characters import to_characters
@@ -338,20 +339,32 @@ class Pretrained:
         """Load a model with its task; see ``fairseq.models.BaseFairseqModel.from_pretrained``.
 
         Args:
-            model_name_or_path: the folder of the checkpoint.
-            checkpoint_file: its name there, or an ensemble's with colons between.
+            model_name_or_path: the folder of the checkpoint, or one of plain files (:mod:`..deploy.plain`).
+            checkpoint_file: its name there, or an ensemble's with colons between; ``model.pt`` without, or where there
+                is none ``model.safetensors``.
             data_name_or_path: the folder with the dictionaries; one that begins with a dot is taken from the model's.
             options: that take the place of the checkpoint's.
 
         Raises:
             ValueError: one of these is not there, as the message says, an option has no effect in translation from
-                Python, or the model is of several pairs of languages.
+                Python, parameters and configuration do not fit together, or the model is of several pairs of languages.
         """
         asked = {name: value for name, value in options.items() if name in INSTEAD and INSTEAD[name] != LOADING}
         check_options(asked, [*INSTEAD], INSTEAD)
         folder, data = os.fspath(model_name_or_path), os.fspath(data_name_or_path)
+        if checkpoint_file == "model.pt" and not os.path.exists(os.path.join(folder, checkpoint_file)):
+            checkpoint_file = PLAIN if os.path.exists(os.path.join(folder, PLAIN)) else checkpoint_file
         check_paths(folder, checkpoint_file, data)
-        loaded = super().from_pretrained(folder, checkpoint_file, data, **options)  # type: ignore[misc]
+        try:
+            loaded = super().from_pretrained(folder, checkpoint_file, data, **options)  # type: ignore[misc]
+        except RuntimeError as error:
+            first, *details = str(error).split("\n")
+            if not first.startswith("Error(s) in loading state_dict"):
+                raise
+            raise ValueError(
+                f"{checkpoint_file} in {folder} does not fit the model that its configuration describes: "
+                f"{' '.join(details[0].split())[:300]}"
+            ) from None
         if isinstance(loaded.task, TranslationMultiSimpleEpochTask):
             raise ValueError(
                 f"{checkpoint_file} in {folder} is of several pairs (--task translation_multi_simple_epoch), of which "

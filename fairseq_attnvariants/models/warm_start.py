@@ -27,6 +27,7 @@ PARTS: Dict[str, Tuple[str, ...]] = {
     "encoder_type": ("encoder.network.",),
     "encoder_char_cell": ("encoder.network.characters.",),
     "encoder_cell": ("encoder.network.",),
+    "encoder_reads": ("encoder.network.",),
     "decoder_cell": (*CELLS, "decoder.network.above."),
     "context_gate": CELLS,
     "adaptive_gru_released": ("decoder.network.transition.after.",),
@@ -53,6 +54,11 @@ MEANINGS = [
         "layer_norm",
         lambda cfg: str(cfg.layer_norm) == "all",
         (*CELLS, "decoder.network.above.", "decoder.network.transition.query_cell.", *ATTENTION, *INITIAL, *READOUT),
+    ),
+    Meaning(
+        "layer_norm_joint",
+        lambda cfg: bool(cfg.layer_norm_joint),
+        ("encoder.network.", *CELLS, "decoder.network.above."),
     ),
     # the state at the first word, or at the last
     Meaning("encoder_bidirectional_layers", lambda cfg: bidirectional_layers(cfg) == cfg.encoder_layers, INITIAL),

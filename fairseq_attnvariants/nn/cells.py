@@ -47,6 +47,7 @@ class Cell(Part, nn.Module):
             the state, and has a bias of its own.
         hidden_dim: hidden width ``n``.
         norm: layer normalisation of the inputs' sum and of the recurrent product.
+        recurrent_bias: a second bias, of the recurrent product, before its normalisation.
     """
 
     gates: int
@@ -55,7 +56,7 @@ class Cell(Part, nn.Module):
     recalls = True  # has a recurrent product; without, step gets None for it
     shown: Tuple[str, ...] = ("share",)  # modules whose values are gates, for those who look at them
 
-    def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
+    def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False, recurrent_bias: bool = False):
         super().__init__()
         if not (inputs or self.recalls):
             raise ConfigurationError(
@@ -67,7 +68,7 @@ class Cell(Part, nn.Module):
         self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=True)
         self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden_dim))
         size = self.gates * hidden_dim
-        self.recurrent = RecurrentLinear(hidden_dim, size, bias=False) if self.recalls else None
+        self.recurrent = RecurrentLinear(hidden_dim, size, bias=recurrent_bias) if self.recalls else None
         parts = [gates * hidden_dim for gates in self.normalised]
         self.input_norm = layer_norm(norm and len(inputs) > 0, *parts)
         self.recurrent_norm = layer_norm(norm and self.recalls, *parts)
@@ -154,10 +155,28 @@ class GRUCell(Cell):
     (Feng et al. 2016 §3.1, Li et al. 2018 eq. 9-12.)
 
     ``r = σ(W_r x + U_r h)``, ``z = σ(W_z x + U_z h)``, ``h~ = tanh(W x + r ∘ (U h))``, ``h' = z ∘ h + (1 - z) ∘ h~``.
+
+    Args:
+        inputs, hidden_dim, norm: as :class:`Cell`'s.
+        recurrent_bias: give every GRU a second bias, in the product that the reset gate scales (Nematus, PyTorch).
+        joint_norm: with --layer-norm, normalise the gates and the candidate of a GRU together, not apart (Marian).
     """
 
     gates = 3
     normalised: Tuple[int, ...] = 2, 1
+
+    def __init__(
+        self,
+        inputs: Dict[str, int],
+        hidden_dim: int,
+        norm: bool = False,
+        *,
+        recurrent_bias: bool = False,
+        joint_norm: bool = False,
+    ):
+        if joint_norm:
+            self.normalised = (self.gates,)
+        super().__init__(inputs, hidden_dim, norm, recurrent_bias)
 
     def initialise_bias(self, bias: Tensor, scheme: Scheme) -> None:
         nn.init.constant_(bias[: 2 * self.hidden_dim], scheme.gate_bias)  # reset and update gate

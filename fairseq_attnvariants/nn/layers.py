@@ -6,7 +6,7 @@ length, and for cells that PyTorch does not have, the equations of :mod:`.cells`
 Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type
 
 import torch
@@ -63,11 +63,15 @@ class Layer(nn.Module):
             the outputs ``sum(sizes) x d·n``, and the last states, ``d x B x state width``.
         """
         swept = [
-            sweep(deferred(cell), cell.project("input", data), sizes, start, reverse == 1)
-            for reverse, (cell, start) in enumerate(zip(self.cells, initial))
+            sweep(deferred(cell), cell.project("input", read), sizes, start, reverse == 1)
+            for reverse, (cell, read, start) in enumerate(zip(self.cells, self.inputs(data), initial))
         ]
         outputs, finals = zip(*swept)
         return torch.cat(outputs, dim=1), torch.stack(finals)
+
+    def inputs(self, data: Tensor) -> Sequence[Tensor]:
+        """What each direction reads."""
+        return [data] * 2
 
 
 class SteppedLayer(Layer):
@@ -76,6 +80,19 @@ class SteppedLayer(Layer):
     def __init__(self, cells: Iterable[Any]):
         super().__init__()
         self.cells = nn.ModuleList(cells)
+
+
+class HalvedLayer(SteppedLayer):
+    """A layer each of whose directions reads one direction of the layer below: its own, or the other one."""
+
+    def __init__(self, cells: Iterable[Any], crossed: bool):
+        super().__init__(cells)
+        self.crossed = crossed
+
+    def inputs(self, data: Tensor) -> Sequence[Tensor]:
+        """The half that each direction reads."""
+        halves = data.chunk(2, dim=1)
+        return halves[::-1] if self.crossed else halves
 
 
 class FusedLayer(Layer, nn.RNNBase):
@@ -143,6 +160,13 @@ class LSTM(FusedLayer, nn.LSTM):  # type: ignore[misc]
 FUSED: Any = {GRUCell: GRU, LSTMCell: LSTM}
 
 
+def fused(cell: MakeCell) -> Any:
+    """The layer with PyTorch's kernels, of the cells that have one; a second bias it has in any case."""
+    if isinstance(cell, partial) and cell.keywords.keys() == {"recurrent_bias"}:
+        cell = cell.func
+    return FUSED.get(cell)
+
+
 class Layers(nn.Module):
     """Layers one above the other: each reads all directions of the one below.
 
@@ -157,6 +181,8 @@ class Layers(nn.Module):
         beside: width of what every layer reads beside the outputs of the one below.
         depth: cells of a step, see :class:`~.cells.DeepCell`.
         on_layers: what they read are outputs of a layer, too, so that dropout comes before the lowest one as well.
+        reads: which directions of a bidirectional layer below a direction reads, ``both``, its ``own`` or the
+            ``other`` one; what residuals add to it is of the same.
     """
 
     def __init__(
@@ -171,6 +197,7 @@ class Layers(nn.Module):
         beside: int = 0,
         depth: int = 1,
         on_layers: bool = False,
+        reads: str = "both",
     ):
         super().__init__()
         self.dropout = dropout
@@ -180,11 +207,15 @@ class Layers(nn.Module):
         self.directions = [1 + (number < bidirectional) for number in range(layers)]
         self.layers = nn.ModuleList()
         for directions in self.directions:
-            if cell in FUSED and depth == 1:
-                layer = FUSED[cell](input_dim + beside, hidden_dim, bidirectional=directions == 2)
+            halved = reads != "both" and directions == 2 and (on_layers or len(self.layers) > 0)
+            kernels = None if halved or depth > 1 else fused(cell)
+            if kernels is not None:
+                layer = kernels(input_dim + beside, hidden_dim, bidirectional=directions == 2)
             else:
-                lowest = (cell({"input": input_dim + beside}, hidden_dim) for _ in range(directions))
-                layer = SteppedLayer(deepened(one, cell, hidden_dim, depth - 1) for one in lowest)
+                width = input_dim // 2 if halved else input_dim + beside
+                lowest = (cell({"input": width}, hidden_dim) for _ in range(directions))
+                cells = (deepened(one, cell, hidden_dim, depth - 1) for one in lowest)
+                layer = HalvedLayer(cells, reads == "other") if halved else SteppedLayer(cells)
             self.layers.append(layer)
             input_dim = hidden_dim * directions
 
@@ -215,6 +246,8 @@ class Layers(nn.Module):
             data = F.dropout(below, self.dropout, self.training) if number > 1 or self.on_layers else below
             data = data if beside is None else torch.cat([data, beside], dim=1)
             data, final = layer(data, sizes, start)
+            if isinstance(layer, HalvedLayer):
+                below = torch.cat([*layer.inputs(below)], dim=1)
             data = with_residual(self.residuals, number, data, below)
             finals.append(final)
         return data, torch.cat(finals)

@@ -87,17 +87,25 @@ class Readout(Part, nn.Module):
         widths: of ``s``, ``y`` and ``c``, and of the features; that of the sum is :attr:`pieces` times as large.
         weighting: makes the weights of the three maps, or None for a plain sum.
         norm: layer normalisation of each of the three maps.
+        biases: give each of the readout's three maps a bias, before its normalisation or weight (Nematus).
     """
 
     pieces = 1
 
-    def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
+    def __init__(
+        self,
+        widths: Widths,
+        weighting: Optional[AdaptiveWeighting] = None,
+        norm: bool = False,
+        *,
+        biases: bool = False,
+    ):
         super().__init__()
         width = self.pieces * widths.features
         self.weighting = weighting
         self.hidden = nn.Linear(widths.hidden, width)
-        self.target = nn.Linear(widths.target, width, bias=False)
-        self.context = nn.Linear(widths.context, width, bias=False)
+        self.target = nn.Linear(widths.target, width, bias=biases)
+        self.context = nn.Linear(widths.context, width, bias=biases)
         self.hidden_norm, self.target_norm, self.context_norm = (layer_norm(norm, width) for _ in range(3))
 
     def initialise(self, scheme: Scheme) -> None:

@@ -31,6 +31,7 @@ def saved(model, runs, path):
     [
         ("encoder_cell", "adaptive_gru", "other_gru", {}),
         ("encoder_char_cell", "adaptive_gru", "other_gru", HIERARCHY),
+        ("encoder_reads", "own", "other", dict(encoder_layers=2)),
         ("decoder_cell", "adaptive_gru", "other_gru", dict(decoder_transition="conditional", decoder_layers=2)),
         ("context_gate", "source", "target", dict(decoder_transition="conditional")),
         ("initial_state", "first", "linear", {}),
@@ -58,6 +59,7 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     [
         ("layer_norm", "none", "encoder", HIERARCHY, ["encoder.network."]),
         ("layer_norm", "all", "encoder", {}, ["transition.after.", "transition.attention.", ".initial.", "readout."]),
+        ("layer_norm_joint", False, True, dict(layer_norm="all"), ["encoder.network.", "transition.after."]),
         ("encoder_bidirectional_layers", 0, 1, dict(encoder_layers=2), [".initial."]),
         ("attention_history", "none", "state", {}, ["transition.attention."]),
         ("decoder_transition", "simple", "stacked", dict(decoder_layers=2), ["transition.attention."]),

@@ -94,6 +94,15 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("dl4mt", dict(copying=True, attention_normalizer="sparsemax", adaptive_output=True, layer_norm="all")),
     ("bridge_direct", dict(copying=True, decoder_condition=True, attention_window="predictive", **NARROW)),
     ("ava_deep", dict(copying=True, readout_all_layers=True)),
+    ("dl4mt", dict(recurrent_bias=True, zero_start=True, encoder_transition_depth=2, decoder_transition_depth=3)),
+    ("rnnsearch", dict(recurrent_bias=True, encoder_layers=2, decoder_layers=2, context_gate="source")),
+    ("nematus", dict(recurrent_bias=True, readout_biases=True, zero_start=True)),
+    ("nematus", dict(layer_norm_joint=True, recurrent_bias=True, decoder_layers=2, context_gate="both")),
+    ("dl4mt", dict(encoder_layers=3, encoder_reads="other", residuals=2)),
+    ("nematus", dict(encoder_layers=3, encoder_reads="own", encoder_bidirectional_layers=2)),
+    ("ava_deep", dict(encoder_layers=3, encoder_reads="other", residuals=2)),
+    ("dl4mt", dict(attention_via=True, encoder_layers=3, encoder_reads="other", residuals=3)),
+    ("adaptive_output", dict(readout_biases=True, share_decoder_input_output_embed=True, zero_start=True)),
 ]
 
 

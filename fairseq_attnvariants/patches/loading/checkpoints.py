@@ -29,6 +29,8 @@ import torch
 from fairseq.distributed import utils as distributed
 from omegaconf import OmegaConf
 
+from ...deploy.plain import MODEL as PLAIN
+from ...deploy.plain import load as load_plain
 from ...registry import ConfigurationError
 from ..replaced import replaces
 from .configuration import check_configuration, update_configuration
@@ -172,12 +174,15 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
 def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dict[str, Any]:
     """A checkpoint of fairseq's, as :func:`load` reads it, whose configuration is one of plain values.
 
+    Where it is the ``model.safetensors`` of a folder of plain files, :func:`~...deploy.plain.load` reads it.
+
     Raises:
         OSError: the file cannot be read.
         ConfigurationError: it is none; one sentence that names the file.
     """
-    state = load(file, map_location)
     path = file if isinstance(file, str) else getattr(file, "name", "the checkpoint")
+    plain = os.path.basename(str(path)) == PLAIN
+    state = load_plain(os.path.dirname(path)) if plain else load(file, map_location)
     if not _is_checkpoint(state):
         raise ConfigurationError(f"{path} is not a checkpoint of fairseq 0.12")
     for name in state["model"]:

@@ -1,0 +1,137 @@
+"""A trained model as plain files: numbers as safetensors, the configuration as JSON, the dictionaries as text.
+
+Nothing in them is pickled.  A folder holds ``model.safetensors``, ``config.json`` and ``dict.LANGUAGE.txt``; fairseq's
+commands and :meth:`~..models.hub.Pretrained.from_pretrained` read it.  SHA-256 sums find damage; they are no
+signature.
+"""
+
+import glob
+import hashlib
+import json
+import os
+import shutil
+from typing import Any, Dict, Mapping
+
+from torch import Tensor
+
+from ..registry import ConfigurationError
+
+MODEL, CONFIG, DICTIONARIES = "model.safetensors", "config.json", "dict.*.txt"
+FORMAT = 1
+
+
+def save(folder: str, state: Mapping[str, Any], data: str) -> None:
+    """Write a model to a folder.
+
+    Args:
+        folder: is there, and empty.
+        state: a checkpoint of fairseq 0.12, whose optimizer is left out.
+        data: the folder of its dictionaries, which are copied.
+
+    Raises:
+        ConfigurationError: there are no dictionaries, or safetensors is not installed.
+        OSError: something cannot be read or written.
+    """
+    dictionaries = sorted(glob.glob(os.path.join(glob.escape(data), DICTIONARIES)))
+    if not dictionaries:
+        raise ConfigurationError(f"there are no dictionaries, {DICTIONARIES}, in {data}")
+    if not isinstance(state.get("cfg"), dict):
+        raise ConfigurationError("a checkpoint of before fairseq 0.12, which has no configuration but arguments")
+    kept: Dict[str, Tensor] = {}
+    tied: Dict[str, str] = {}
+    first: Dict[Any, str] = {}
+    for name, tensor in state["model"].items():
+        own = first.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype), name)
+        if own == name or not tensor.numel():
+            kept[name] = tensor.contiguous().clone()  # a part of a tensor would be written with the whole
+        else:
+            tied[name] = own
+    _safetensors().save_file(kept, os.path.join(folder, MODEL))
+    for path in dictionaries:
+        shutil.copyfile(path, os.path.join(folder, os.path.basename(path)))
+    names = [MODEL, *map(os.path.basename, dictionaries)]
+    content = {
+        "format": FORMAT,
+        "sha256": {name: _sha256(os.path.join(folder, name)) for name in names},
+        "tied": tied,
+        "cfg": state["cfg"],
+    }
+    with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as stream:
+        json.dump(content, stream, indent=1, default=vars)  # of components without a dataclass
+
+
+def load(folder: str) -> Dict[str, Any]:
+    """The checkpoint that :func:`save` wrote, without an optimizer.
+
+    Raises:
+        ConfigurationError: a file cannot be read, or is damaged; one sentence that names it.
+    """
+    try:
+        return _loaded(os.path.join(folder, MODEL), os.path.join(folder, CONFIG))
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
+
+
+def _loaded(path: str, config: str) -> Dict[str, Any]:
+    folder, content = os.path.dirname(path), _read(config)
+    for name, expected in content["sha256"].items():
+        if os.path.basename(name) != name:
+            raise ConfigurationError(f"{config} names {name!a}, which is no file of its folder")
+        if _sha256(os.path.join(folder, name)) != expected:
+            raise ConfigurationError(
+                f"{os.path.join(folder, name)} is not the one that was written with {config}: it is damaged or changed"
+            )
+    if MODEL not in content["sha256"]:
+        raise ConfigurationError(f"{config} has no sum of {MODEL}")
+    try:
+        parameters: Dict[str, Tensor] = _safetensors().load_file(path)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of a damaged file
+        why = f"it is damaged or no safetensors ({type(error).__name__})"
+        raise ConfigurationError(f"{path}: not loaded, {why}") from None
+    for name, own in content["tied"].items():
+        if own not in parameters or name in parameters:
+            raise ConfigurationError(f"{config} is damaged: it ties {name!a} to {own!a}, and the latter alone is there")
+        parameters[name] = parameters[own]
+    return {
+        "args": None,
+        "cfg": content["cfg"],
+        "model": parameters,
+        "optimizer_history": [{"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}},
+    }
+
+
+def _read(path: str) -> Dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            content = json.load(stream)
+    except (ValueError, RecursionError):
+        raise ConfigurationError(f"{path} is damaged, or no JSON") from None
+    if isinstance(content, dict) and content.get("format") not in (None, FORMAT):
+        raise ConfigurationError(f"{path} is of format {content['format']!r}, and this version reads {FORMAT}")
+    texts = all(_of_texts(content.get(name)) for name in ("sha256", "tied")) if isinstance(content, dict) else False
+    if not texts or content.get("format") is None or not isinstance(content.get("cfg"), dict):
+        raise ConfigurationError(f"{path} is damaged: it lacks format, sha256, tied or cfg, or one is of another kind")
+    return content
+
+
+def _of_texts(part: Any) -> bool:
+    return isinstance(part, dict) and all(isinstance(value, str) for value in part.values())
+
+
+def _sha256(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _safetensors() -> Any:
+    try:
+        from safetensors import torch as safetensors
+    except ImportError:
+        raise ConfigurationError("model.safetensors needs the package safetensors: pip install safetensors") from None
+    return safetensors

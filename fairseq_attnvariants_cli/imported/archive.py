@@ -1,0 +1,190 @@
+"""The arrays of a model in numpy's ``.npz``, and the options that are kept with them; no pickle is read."""
+
+import contextlib
+import json
+import os
+import zipfile
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import yaml
+
+from ..text.files import UserError
+
+MARIAN = "special:model.yml"  # the array whose bytes are Marian's options
+SKIPPED = {MARIAN, "decoder_c_tt", "history_errs", "uidx", "zipped_params"}  # nothing of what is computed
+SHOWN, LONGEST = 5, 100  # names in a message, and characters of one
+
+
+class Options(NamedTuple):
+    """What a toolkit says of a model."""
+
+    source: str
+    """the file that says it, for messages"""
+    marian: bool
+    """whether they are Marian's, not Nematus's"""
+    values: Dict[str, Any]
+
+    def get(self, *names: str, default: Any = None) -> Any:
+        """The value of the first of some names that is there."""
+        return next((self.values[name] for name in names if self.values.get(name) is not None), default)
+
+
+class Arrays:
+    """Arrays by name, of which each is read once, in the shape that it has to have.
+
+    Args:
+        path: the file, for messages.
+        arrays: all of them, by name.
+    """
+
+    def __init__(self, path: str, arrays: Dict[str, np.ndarray]):
+        self.path = path
+        self.arrays = arrays
+        self.left = set(arrays)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is one of this name."""
+        return name in self.arrays
+
+    def shape(self, name: str) -> Tuple[int, int]:
+        """The two sizes of a matrix.
+
+        Raises:
+            UserError: there is none of this name.
+        """
+        shape = self._named(name).shape
+        if len(shape) != 2 or 0 in shape:
+            raise UserError(f"{self.path}: the array {name} is {_size(shape)}, and a matrix is wanted")
+        rows, columns = shape
+        return rows, columns
+
+    def matrix(self, name: str, rows: int, columns: int) -> np.ndarray:
+        """A matrix, ``rows x columns``.
+
+        Raises:
+            UserError: there is none of this name, or it is of another shape.
+        """
+        return self._taken(name, (rows, columns), [(rows, columns)])
+
+    def vector(self, name: str, size: int) -> np.ndarray:
+        """A vector; Marian writes a matrix of one row.
+
+        Raises:
+            UserError: there is none of this name, or it is of another size.
+        """
+        return self._taken(name, (size,), [(size,), (1, size), (size, 1)]).reshape(-1)
+
+    def check_all_read(self) -> None:
+        """Refuse a model with arrays that nothing has read.
+
+        Raises:
+            UserError: with their names.
+        """
+        if self.left:
+            raise UserError(
+                f"{self.path} has arrays that no model here has an equation for: {_shown(sorted(self.left))}"
+            )
+
+    def _named(self, name: str) -> np.ndarray:
+        if name not in self.arrays:
+            raise UserError(
+                f"{self.path} lacks the array {name}: it is damaged, or of another kind of model than Nematus's, or "
+                "Marian's of type nematus, amun or s2s"
+            )
+        return self.arrays[name]
+
+    def _taken(self, name: str, shape: Sequence[int], fitting: Sequence[Sequence[int]]) -> np.ndarray:
+        array = self._named(name)
+        if array.shape not in fitting:
+            raise UserError(
+                f"{self.path}: the array {name} is {_size(array.shape)}, and with the sizes of the others it has to be "
+                f"{_size(shape)}"
+            )
+        if not np.isfinite(array).all():
+            raise UserError(f"{self.path}: the array {name} holds NaN, infinity, or what is too large for float32")
+        self.left.discard(name)
+        return array
+
+
+def _size(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "a number"
+
+
+def _shown(names: List[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(name[:LONGEST] for name in names[:SHOWN]) + more
+
+
+def read_arrays(path: str) -> Dict[str, np.ndarray]:
+    """The arrays of a file; those of an optimizer are left out.
+
+    All but Marian's options are float64, so that what is made of several is rounded once.
+
+    Raises:
+        UserError: the file cannot be read, is damaged, or has arrays of anything but plain numbers.
+    """
+    found: Dict[str, np.ndarray] = {}
+    try:
+        with zipfile.ZipFile(path) as members:
+            damaged = members.testzip()  # numpy reads no checksum
+        if damaged is not None:
+            raise UserError(f"{path} is damaged: the checksum of {damaged} is another one")
+        with np.load(path, allow_pickle=False) as archive:
+            for name in archive.files:
+                if (name in SKIPPED and name != MARIAN) or name.startswith("adam"):
+                    continue
+                array = archive[name]
+                if array.dtype.kind not in "fiu" or (array.dtype.kind != "f" and name != MARIAN):
+                    raise UserError(
+                        f"{path}: the array {name} is of {array.dtype}, and only numbers of float16, float32 and "
+                        "float64 are read: give the model before it was quantised"
+                    )
+                with np.errstate(over="ignore"):  # a number that is too large becomes infinite, which is refused
+                    found[name] = array if name == MARIAN else array.astype(np.float32).astype(np.float64)
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # noqa: BLE001 - of a damaged file: whatever its bytes happen to ask for
+        raise UserError(
+            f"{path} is no .npz with arrays of numbers, or is damaged ({type(error).__name__}); arrays of Python's "
+            "objects are not read, because they can run programs"
+        ) from None
+    return found
+
+
+def read_options(path: str, arrays: Dict[str, np.ndarray], given: Optional[str]) -> Options:
+    """The options of a model: Marian's are among the arrays, Nematus's in a file beside it, ``given`` or ``PATH.json``.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    if MARIAN in arrays:
+        if given is not None:
+            raise UserError(f"--config {given}: {path} is of Marian and holds its options itself, leave it out")
+        stored = arrays.pop(MARIAN).tobytes().rstrip(b"\0")
+        where = f"{path}, {MARIAN}"
+        return Options(where, True, _mapping(where, lambda: yaml.safe_load(stored.decode())))
+    beside = f"{path}.json"
+    if given is None and not os.path.isfile(beside):
+        return Options(path, False, {})
+    where = given or beside
+    return Options(where, False, _mapping(where, lambda: json.loads(_content(where))))
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _mapping(where: str, read: Any) -> Dict[str, Any]:
+    content: Any = None
+    with contextlib.suppress(ValueError, yaml.YAMLError, RecursionError):
+        content = read()
+    if not isinstance(content, dict):
+        raise UserError(f"{where} holds no options: a mapping of names to values is wanted")
+    return content

@@ -1,0 +1,81 @@
+"""A folder with fairseq's checkpoint and dictionaries, of a model that another toolkit has trained."""
+
+import os
+from typing import Any, Dict, NamedTuple
+
+import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
+
+# isort: split
+import torch
+from fairseq.data import Dictionary
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf, open_dict
+
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig
+from fairseq_attnvariants.architectures.variants import fill
+from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.registry import ConfigurationError
+
+from ..text.files import UserError
+from .nematus import Network
+from .vocabulary import Vocabulary
+
+ARCHITECTURE = "dl4mt"
+MODEL = "model.pt"
+
+
+class Side(NamedTuple):
+    """A language, and the dictionary of a matrix of so many rows."""
+
+    language: str
+    vocabulary: Vocabulary
+    rows: int
+
+    def write(self, folder: str) -> Dictionary:
+        """Write ``dict.LANGUAGE.txt``; returns what fairseq reads of it."""
+        path = os.path.join(folder, f"dict.{self.language}.txt")
+        with open(path, "w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(f"{line}\n" for line in self.vocabulary.lines(self.rows))
+        return Dictionary.load(path)
+
+
+def write_folder(folder: str, network: Network, source: Side, target: Side) -> AttentionRNNModel:
+    """Write the checkpoint and the dictionaries of a network.
+
+    Raises:
+        UserError: an array of it is missing, of another shape, or unread, or there is no such model here.
+    """
+    dictionaries = source.write(folder), target.write(folder)
+    cfg = configuration(network, source.language, target.language)
+    try:
+        model = AttentionRNNModel.build_model(cfg.model, TranslationTask(cfg.task, *dictionaries))
+    except ConfigurationError as error:
+        raise UserError(f"{network.filling.arrays.path} has arrays that do not fit together: {error}") from error
+    network.filling.fill(model, *(side.vocabulary.rows(side.rows) for side in (source, target)))
+    optimizer = {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
+    state: Dict[str, Any] = {
+        "args": None,
+        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
+        "model": model.state_dict(),
+        "criterion": None,
+        "optimizer_history": [{"criterion_name": "", **optimizer}],
+        "task_state": {},
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}},
+    }
+    torch.save(state, os.path.join(folder, MODEL))
+    return model
+
+
+def configuration(network: Network, source: str, target: str) -> Any:
+    """fairseq's configuration of a model that has not been trained here, for translation between two languages."""
+    cfg = OmegaConf.structured(FairseqConfig())
+    task = TranslationConfig(data=".", source_lang=source, target_lang=target)
+    model = AttentionRNNConfig(**network.options, dropout=0.0)
+    model.max_source_positions = model.max_target_positions = task.max_source_positions
+    fill(model, ARCHITECTURE)
+    with open_dict(cfg):
+        cfg.task = {**vars(task), "_name": "translation"}
+        cfg.model = {**vars(model), "_name": ARCHITECTURE}
+        cfg.criterion = {"_name": "cross_entropy", "sentence_avg": False}
+    return cfg

@@ -1,0 +1,93 @@
+"""Names of arrays: those of Marian's ``s2s`` and ``amun`` as Nematus has them."""
+
+import re
+from typing import Collection, Dict, Iterable, Tuple
+
+from ..text.files import UserError
+
+ENCODER = re.compile(r"encoder_bi(_r)?(?:_l(\d{1,3}))?(?:_cell(\d{1,3}))?_([A-Za-z0-9]+?)(_ln[sb])?")
+UPWARDS = re.compile(r"(encoder|decoder)_l(\d{1,3})_cell(\d{1,3})_([A-Za-z0-9]+?)(_ln[sb])?")
+BASE = re.compile(r"decoder_cell(\d{1,3})_([A-Za-z0-9]+?)(_ln[sb])?")
+READOUT = re.compile(r"(?:decoder_)?ff_logit_l1_(W|b|gamma|ln_s|ln_b)([012])")
+OUTPUT = re.compile(r"decoder_ff_(?:logit_l2|(state))_(\w+)")
+PLAIN = {"encoder_Wemb": "Wemb", "decoder_Wemb": "Wemb_dec"}
+READ = ("prev", "lstm", "ctx")  # by the readout: the word, the state, the context
+AFTER = {"W": "Wc", "Wx": "Wcx"}  # of the cell that reads the context; its other arrays end in _nl
+
+
+def cell_array(prefix: str, number: int, after: bool, root: str, norm: str = "") -> str:
+    """The name of an array of a cell.
+
+    Args:
+        prefix: of the layer, such as ``encoder_r``.
+        number: of the cell in a step, from 0.
+        after: whether it follows attention.
+        root: such as ``U`` or ``bx``.
+        norm: ``_lns`` or ``_lnb`` of its gain or bias in a normalisation.
+    """
+    if after:
+        root = AFTER.get(root, f"{root}_nl")
+    return f"{prefix}_{root}{f'_drt_{number}' if number else ''}{norm}"
+
+
+def layer(side: str, number: int, reverse: bool = False) -> str:
+    """The prefix of a layer's arrays, which are numbered from 1."""
+    return f"{side}{'_r' * reverse}{f'_{number}' if number > 1 else ''}"
+
+
+def nematus_name(name: str, alternating: bool) -> str:
+    """The name that Nematus has for an array of Marian's.
+
+    In Marian's alternating encoder every second layer of the forward stack runs backwards, and is Nematus's backward
+    layer.
+    """
+    if found := ENCODER.fullmatch(name):
+        reverse, level, cell, root, norm = found.groups(default="")
+        number = int(level or 1)
+        backwards = bool(reverse) != (alternating and number % 2 == 0)
+        return cell_array(layer("encoder", number, backwards), int(cell or 1) - 1, False, root, norm)
+    if found := UPWARDS.fullmatch(name):
+        side, level, cell, root, norm = found.groups(default="")
+        return cell_array(layer(side, int(level)), int(cell) - 1, False, root, norm)
+    if found := BASE.fullmatch(name):
+        cell, root, norm = found.groups(default="")
+        number = int(cell)
+        return cell_array("decoder", max(0, number - 2), number > 1, root, norm)
+    if found := READOUT.fullmatch(name):
+        return f"ff_logit_{READ[int(found[2])]}_{found[1]}"
+    if found := OUTPUT.fullmatch(name):
+        return f"ff_{found[1] or 'logit'}_{found[2]}"
+    return PLAIN.get(name, name)
+
+
+def nematus_names(path: str, names: Iterable[str], alternating: bool) -> Dict[str, str]:
+    """The names in a file by what Nematus has for them.
+
+    Raises:
+        UserError: two arrays have one name there.
+    """
+    found: Dict[str, str] = {}
+    for name in names:
+        new = nematus_name(name, alternating)
+        if new in found:
+            raise UserError(f"{path}: the arrays {found[new]} and {name} mean the same: it is damaged")
+        found[new] = name
+    return found
+
+
+def how_many(names: Collection[str], pattern: str, start: int = 1) -> int:
+    """How many numbers, from ``start`` on, are in names of a pattern."""
+    number = start
+    while pattern.format(number) in names:
+        number += 1
+    return number - start
+
+
+def parts(names: Collection[str]) -> Tuple[int, int, int, int]:
+    """How many there are: encoder layers, cells of each, cells of the decoder's lowest layer, and its layers."""
+    return (
+        1 + how_many(names, "encoder_{}_U", start=2),
+        1 + how_many(names, "encoder_U_drt_{}"),
+        2 + how_many(names, "decoder_U_nl_drt_{}"),
+        1 + how_many(names, "decoder_{}_U", start=2),
+    )

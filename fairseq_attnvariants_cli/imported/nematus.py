@@ -1,0 +1,433 @@
+"""Networks of Nematus and Marian in the equations of this package.
+
+Sennrich et al. 2017 (https://arxiv.org/abs/1703.04357), Miceli Barone et al. 2017 (https://arxiv.org/abs/1707.07631)
+and Junczys-Dowmunt et al. 2018 (https://arxiv.org/abs/1804.00344).  In all of them a cell's bias is with its input
+before attention, and in the recurrent product after it.  Three kinds of layer normalisation are told apart by their
+arrays: none, Nematus's (gates and candidate apart, biases within), and Marian's (together, one bias behind it).
+"""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
+
+# isort: split
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fairseq_attnvariants.nn.layer_norm import LayerNorm
+from fairseq_attnvariants.nn.layers import FusedLayer
+
+from ..text.files import UserError
+from .archive import Arrays, Options
+from .names import cell_array, layer, nematus_names, parts
+
+NEVER = -1e4  # logit of <s> and <pad>, whose probability is then 0 in any number type
+# LN(s x) with an epsilon e is LN(x) with e / s²: this makes 1e-9, Marian's, of the 1e-5 here
+MARIAN_SCALE = 100.0
+
+# options that change the equations, under all their names, and the values at which they do not
+NEMATUS: Dict[Tuple[str, ...], Sequence[Any]] = {
+    ("factors",): (1,),
+    ("model_type",): ("rnn",),
+    ("encoder",): ("gru",),
+    ("decoder",): ("gru_cond",),
+    ("weight_normalisation",): (False,),
+    ("deep_fusion_lm",): (False,),
+    ("softmax_mixture_size",): (1,),
+    ("rnn_lexical_model", "lexical_model"): (False,),
+    ("layer_normalization_type",): ("layernorm",),
+    ("output_hidden_activation",): ("tanh",),
+}
+NEMATUS_UPPER: Dict[Tuple[str, ...], Sequence[Any]] = {
+    ("decoder_deep",): ("gru",),
+    ("rnn_dec_high_transition_depth", "dec_high_recurrence_transition_depth"): (1,),
+}
+MARIAN: Dict[Tuple[str, ...], Sequence[Any]] = {
+    ("type",): ("nematus", "amun", "s2s"),
+    ("enc-type",): ("bidirectional", "alternating", "bi-unidirectional"),
+    ("enc-cell",): ("gru", "gru-nematus"),
+    ("dec-cell",): ("gru", "gru-nematus"),
+    ("dec-cell-high-depth",): (1,),
+    ("right-left",): (False,),
+    ("input-types",): ([], ["sequence"], ["sequence", "sequence"]),
+    ("special-vocab",): ([],),
+    ("ulr",): (False,),
+    ("lemma-dim-emb",): (0,),
+}
+
+
+class Network(NamedTuple):
+    """A model's options here, and what fills its parameters."""
+
+    options: Dict[str, Any]
+    filling: "Filling"
+
+
+def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, shared: bool) -> Network:
+    """The network whose arrays these are.
+
+    Args:
+        path: the file, for messages.
+        arrays: all of its arrays.
+        options: what its toolkit says of it.
+        shared: whether both dictionaries are the same.
+
+    Raises:
+        UserError: there is no such network here, or an array is missing or of another shape.
+    """
+    refuse(options, MARIAN if options.marian else NEMATUS)
+    alternating = options.get("enc-type") == "alternating"
+    names = nematus_names(path, arrays, alternating)
+    found = {new: arrays[name] for new, name in names.items()}
+    for name in found:
+        if name.startswith("Wemb") and name[4:].isdecimal():
+            raise UserError(f"{path}: factors of source words, of which {name} is one, are what no model here has")
+    own = Arrays(path, dropped_out(found, options))
+    return Filling(own, options, alternating).network(shared)
+
+
+def refuse(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]]) -> None:
+    """Refuse options whose values have no equations here.
+
+    Raises:
+        UserError: with the first one's name.
+    """
+    for names, values in table.items():
+        value = options.get(*names, default=values[0])
+        if not any(type(value) is type(one) and value == one for one in values):
+            name = next(name for name in names if options.values.get(name) is not None)
+            fitting = " or ".join(str(one) for one in values if one != [])
+            raise UserError(
+                f"{options.source}: {name} is {str(value)[:100]}, which no model here has"
+                + (f" (what is read is {fitting})" if fitting else "")
+            )
+
+
+def dropped_out(arrays: Dict[str, np.ndarray], options: Options) -> Dict[str, np.ndarray]:
+    """Matrices as they are in translation: Nematus before 0.1 scales there what dropout has left whole.
+
+    Raises:
+        UserError: of tied embeddings, which are one matrix with two scales.
+    """
+    version = options.get("model_version", default=0)
+    if options.marian or not options.get("use_dropout", default=False) or not _below(version, 0.1):
+        return arrays
+    if options.get("tie_decoder_embeddings", default=False):
+        raise UserError(
+            f"{options.source}: use_dropout with model_version {version} scales an embedding otherwise than an output, "
+            "and tie_decoder_embeddings makes them one: train it on with a newer Nematus"
+        )
+    places = ("embedding", "hidden", "source", "target")
+    embedding, hidden, source, target = (1 - rate(options, f"dropout_{place}") for place in places)
+    words = {"ff_logit_prev_W": target, "decoder_W": target, "decoder_Wx": target}
+    words.update((f"encoder{side}_{root}", source) for side in ("", "_r") for root in ("W", "Wx"))
+    scaled = {}
+    for name, array in arrays.items():
+        matrix = array.ndim == 2 and array.shape[0] > 1 and not name.startswith("Wemb")
+        factor = embedding * words[name] if name in words else hidden
+        scaled[name] = array * factor if matrix else array
+    return scaled
+
+
+def rate(options: Options, name: str) -> float:
+    """How much is dropped out somewhere.
+
+    Raises:
+        UserError: the option is no such number.
+    """
+    value = options.get(name, default=0)
+    if not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise UserError(f"{options.source}: {name} is {str(value)[:100]}, and a number from 0 on and below 1 is wanted")
+    return value
+
+
+def _below(version: Any, limit: float) -> bool:
+    try:
+        return float(version) < limit
+    except (TypeError, ValueError):
+        return False
+
+
+class Filling:
+    """Finds out a network's options from its arrays, and fills a model's parameters with them.
+
+    Args:
+        arrays: by Nematus's names.
+        options: what its toolkit says of it.
+        alternating: whether it is Marian's alternating encoder, which joins its stacks in the other order.
+    """
+
+    def __init__(self, arrays: Arrays, options: Options, alternating: bool):
+        self.arrays = arrays
+        self.given = options
+        self.encoder_layers, self.encoder_depth, self.decoder_depth, self.decoder_layers = parts(arrays.arrays)
+        self.crossed_output = alternating and self.encoder_layers % 2 == 0
+        self.source_words, self.source_width = arrays.shape("Wemb")
+        self.target = "Wemb_dec" if "Wemb_dec" in arrays else "Wemb"
+        self.target_words, self.target_width = arrays.shape(self.target)
+        self.hidden = arrays.shape("encoder_U")[0]
+        self.state = arrays.shape("decoder_U")[0]
+        self.attention = arrays.shape("decoder_Wc_att")[1]
+        self.features = arrays.shape("ff_logit_lstm_W")[1]
+        self.filled: List[Tensor] = []
+
+    # what the network is
+
+    def network(self, shared: bool) -> Network:
+        """The options of a model here that has these equations."""
+        cells = {prefix: self.norm_of(f"{prefix}_U_lns", f"{prefix}_gamma2") for prefix in ("encoder", "decoder")}
+        norms = {*cells.values()}
+        readout = self.norm_of("ff_logit_prev_ln_s", "ff_logit_prev_gamma")
+        if len(norms) > 1 or (readout == "none") != (norms == {"none"}):
+            raise UserError(
+                f"{self.arrays.path}: the cells of the encoder ({cells['encoder']}) and the decoder "
+                f"({cells['decoder']}) and the readout ({readout}) differ in layer normalisation"
+            )
+        [norm] = norms
+        upper = self.decoder_layers > 1
+        if upper and not self.given.marian:
+            refuse(self.given, NEMATUS_UPPER)
+        tied = "ff_logit_W" not in self.arrays and "ff_logit_Wt" not in self.arrays
+        one = tied and self.target == "Wemb" and shared
+        options: Dict[str, Any] = {
+            "encoder_embed_dim": self.source_width,
+            "encoder_hidden_size": self.hidden,
+            "encoder_layers": self.encoder_layers,
+            "encoder_transition_depth": self.encoder_depth,
+            "decoder_embed_dim": self.target_width,
+            "decoder_hidden_size": self.state,
+            "decoder_layers": self.decoder_layers,
+            "decoder_transition_depth": self.decoder_depth,
+            "decoder_out_embed_dim": self.features,
+            "attention_dim": self.attention,
+            "layer_norm": "none" if norm == "none" else "all",
+            "layer_norm_joint": norm == "marian",
+            "recurrent_bias": norm != "marian",
+            "readout_biases": readout == "nematus",
+            "zero_start": True,
+            "share_decoder_input_output_embed": tied and not one,
+            "share_all_embeddings": one,
+            "context_to_layers": upper and self.arrays.shape("decoder_2_W")[0] > self.state,
+            **self.encoder_options(upper),
+        }
+        return Network(options, self)
+
+    def encoder_options(self, upper: bool) -> Dict[str, Any]:
+        """How the encoder's layers read one another, and where residuals are."""
+        deep, both = self.encoder_layers > 1, layer("encoder", 2, True) + "_U" in self.arrays
+        skip = self.given.get("skip", default=False) if self.given.marian else deep or upper
+        bidirectional = self.given.get("rnn_enc_depth_bidirectional", "enc_depth_bidirectional", default=None)
+        if deep and not self.given.marian and (not both or bidirectional not in (None, self.encoder_layers)):
+            raise UserError(
+                f"{self.arrays.path}: enc_depth_bidirectional below enc_depth, whose upper layers are twice as wide, "
+                "is what no model here has"
+            )
+        if not deep or both:
+            other = not self.given.marian or self.given.get("enc-type") == "alternating"
+            reads = {"encoder_reads": "other" if other else "own"} if deep else {}
+            return {**reads, "residuals": 2 if skip and (deep or upper) else 0}
+        if skip and upper:
+            raise UserError(
+                f"{self.arrays.path}: enc-type bi-unidirectional with skip and several decoder layers, whose residuals "
+                "begin at different layers, is what no model here has"
+            )
+        residuals = 3 if skip and self.encoder_layers > 2 else 0
+        return {"encoder_bidirectional_layers": 1, "residuals": residuals}
+
+    def norm_of(self, nematus: str, marian: str) -> str:
+        """The kind of layer normalisation that has one of these arrays."""
+        return "nematus" if nematus in self.arrays else "marian" if marian in self.arrays else "none"
+
+    # the model's parameters
+
+    @torch.no_grad()
+    def fill(self, model: Any, source: Sequence[int], target: Sequence[int]) -> None:
+        """Fill all parameters of a model that has the options.
+
+        Args:
+            model: the model.
+            source, target: the row of each symbol of its dictionaries, -1 of those without.
+
+        Raises:
+            UserError: an array is missing, of another shape, or unread.
+        """
+        encoder, decoder = model.encoder.network.rnn, model.decoder.network
+        transition = decoder.transition
+        for side, name, order in ((model.encoder, "Wemb", source), (model.decoder, self.target, target)):
+            self.write(side.embed_tokens.weight, self.rows(self.arrays.matrix(name, *self.arrays.shape(name)), order))
+        for number, one in enumerate(encoder.layers, start=1):
+            self.fill_layer(one, "encoder", number)
+        self.fill_cell(transition.before, "decoder")
+        after = [*transition.after.cells] if self.decoder_depth > 2 else [transition.after]
+        for number, cell in enumerate(after):
+            self.fill_cell(cell, "decoder", number, after=True)
+        for number, one in enumerate(decoder.above.layers if self.decoder_layers > 1 else [], start=2):
+            self.fill_layer(one, "decoder", number)
+        self.fill_attention(transition.attention)
+        self.fill_map(decoder.initial.projection, decoder.initial.norm, "ff_state", crossed=True)
+        readout = decoder.readout
+        self.fill_map(readout.hidden, readout.hidden_norm, "ff_logit_lstm")
+        self.fill_map(readout.target, readout.target_norm, "ff_logit_prev")
+        self.fill_map(readout.context, readout.context_norm, "ff_logit_ctx", crossed=True)
+        if readout.target.bias is None and not isinstance(readout.hidden_norm, LayerNorm):
+            for name in ("ff_logit_prev_b", "ff_logit_ctx_b"):  # the three are added
+                readout.hidden.bias += torch.from_numpy(self.arrays.vector(name, self.features))
+        self.fill_output(model.decoder.output_projection, target)
+        self.arrays.check_all_read()
+        empty = {id(parameter) for parameter in model.parameters()} - {id(parameter) for parameter in self.filled}
+        assert not empty, [name for name, parameter in model.named_parameters() if id(parameter) in empty]
+
+    def write(self, parameter: Tensor, value: np.ndarray) -> None:
+        """Give a parameter its value."""
+        assert parameter.shape == value.shape, (parameter.shape, value.shape)
+        parameter.copy_(torch.from_numpy(np.ascontiguousarray(value)))
+        self.filled.append(parameter)
+
+    def rows(self, matrix: np.ndarray, order: Sequence[int], missing: float = 0.0) -> np.ndarray:
+        """The rows of a matrix, or entries of a vector, in this order."""
+        found = matrix[np.maximum(order, 0)]
+        found[np.asarray(order) < 0] = missing
+        return found
+
+    def fill_layer(self, one: Any, side: str, number: int) -> None:
+        """A layer of the encoder, or of the decoder above the transition."""
+        for direction in range(2 if side == "encoder" and self.has_directions(number) else 1):
+            prefix = layer(side, number, reverse=direction == 1)
+            if isinstance(one, FusedLayer):
+                inputs, recurrent, bias, recurrent_bias = one.all_weights[direction]
+                self.fill_sums(prefix, 0, False, None, None, inputs, recurrent, bias, recurrent_bias)
+                continue
+            cell = one.cells[direction]
+            for place, part in enumerate(getattr(cell, "cells", [cell])):
+                self.fill_cell(part, prefix, place)
+
+    def has_directions(self, number: int) -> bool:
+        """Whether an encoder layer has both directions."""
+        return layer("encoder", number, reverse=True) + "_U" in self.arrays
+
+    def fill_cell(self, cell: Any, prefix: str, number: int = 0, after: bool = False) -> None:
+        """A cell; after attention its bias is in the recurrent product."""
+        inputs = next(iter(cell.inputs.values()), None)
+        bias = cell.bias if inputs is None else inputs.bias
+        norms = cell.input_norm, cell.recurrent_norm
+        weight = None if inputs is None else inputs.weight
+        self.fill_sums(prefix, number, after, *norms, weight, cell.recurrent.weight, bias, cell.recurrent.bias)
+
+    def fill_sums(
+        self,
+        prefix: str,
+        number: int,
+        after: bool,
+        input_norm: Optional[nn.Module],
+        recurrent_norm: Optional[nn.Module],
+        inputs: Optional[Tensor],
+        recurrent: Tensor,
+        bias: Tensor,
+        recurrent_bias: Optional[Tensor],
+    ) -> None:
+        """The parameters of a cell's two sums, ``W x + b`` and ``U h + b_u``, and of their normalisations."""
+
+        def name(root: str, norm: str = "") -> str:
+            return cell_array(prefix, number, after, root, norm)
+
+        n = recurrent.size(1)
+        marian = name("gamma2") in self.arrays
+        scale = MARIAN_SCALE if marian else 1
+        if inputs is not None:
+            width = inputs.size(1)
+            w = [self.arrays.matrix(name("W"), width, 2 * n), self.arrays.matrix(name("Wx"), width, n)]
+            read = self.uncrossed(np.concatenate(w, axis=1), after)
+            self.write(inputs, read.T * scale)
+        u = [self.arrays.matrix(name("U"), n, 2 * n), self.arrays.matrix(name("Ux"), n, n)]
+        self.write(recurrent, np.concatenate(u, axis=1).T * scale)
+        b, zeros = self.cell_bias(name("b"), name("bx"), prefix, number, n), np.zeros(3 * n)
+        inside = recurrent_bias is not None and (after or self.inside(prefix))
+        behind = {"input": marian and not after and inputs is not None, "recurrent": marian and after}
+        self.write(bias, zeros if inside or any(behind.values()) else b)
+        if recurrent_bias is not None:
+            self.write(recurrent_bias, b if inside else zeros)
+        for side, norm, root, there in (
+            ("input", input_norm, "W", inputs is not None),
+            ("recurrent", recurrent_norm, "U", True),
+        ):
+            if not (there and isinstance(norm, LayerNorm)):
+                continue
+            if marian:
+                gain = self.arrays.vector(name("gamma1" if side == "input" else "gamma2"), 3 * n)
+                self.write(norm.weight, gain)
+                self.write(norm.bias, b if behind[side] else zeros)
+                continue
+            for parameter, kind in ((norm.weight, "_lns"), (norm.bias, "_lnb")):
+                halves = [self.arrays.vector(name(root, kind), 2 * n), self.arrays.vector(name(root + "x", kind), n)]
+                self.write(parameter, np.concatenate(halves))
+
+    def inside(self, prefix: str) -> bool:
+        """Whether a layer above the transition has its bias in the recurrent product, as Nematus's later version."""
+        return self.tensorflow() and prefix.startswith("decoder_")
+
+    def tensorflow(self) -> bool:
+        """Whether the network is of Nematus's TensorFlow version."""
+        return not self.given.marian and "embedding_size" in self.given.values
+
+    def cell_bias(self, b: str, bx: str, prefix: str, number: int, n: int) -> np.ndarray:
+        """A cell's bias; further cells of the encoder have none in Nematus's TensorFlow version."""
+        if self.tensorflow() and prefix.startswith("encoder") and number and not {b, bx} & self.arrays.arrays.keys():
+            return np.zeros(3 * n)
+        return np.concatenate([self.arrays.vector(b, 2 * n), self.arrays.vector(bx, n)])
+
+    def uncrossed(self, matrix: np.ndarray, reads_annotations: bool) -> np.ndarray:
+        """A matrix that reads annotations, for those here: the forward direction first."""
+        if not (reads_annotations and self.crossed_output):
+            return matrix
+        return np.concatenate(np.split(matrix, 2)[::-1])
+
+    def fill_attention(self, attention: Any) -> None:
+        """The additive score."""
+        size, marian = self.attention, "decoder_att_gamma1" in self.arrays
+        scale = MARIAN_SCALE if marian else 1
+        self.write(attention.query.weight, self.arrays.matrix("decoder_W_comb_att", self.state, size).T * scale)
+        key = self.uncrossed(self.arrays.matrix("decoder_Wc_att", attention.key.in_features, size), True)
+        self.write(attention.key.weight, key.T * scale)
+        self.write(attention.vector, self.arrays.vector("decoder_U_att", size))
+        bias, zeros = self.arrays.vector("decoder_b_att", size), np.zeros(size)
+        self.write(attention.key.bias, zeros if marian else bias)
+        if not isinstance(attention.key_norm, LayerNorm):
+            return
+        if marian:
+            self.write(attention.key_norm.weight, self.arrays.vector("decoder_att_gamma1", size))
+            self.write(attention.key_norm.bias, bias)
+            self.write(attention.query_norm.weight, self.arrays.vector("decoder_att_gamma2", size))
+            self.write(attention.query_norm.bias, zeros)
+            return
+        for norm, root in ((attention.key_norm, "decoder_Wc_att"), (attention.query_norm, "decoder_W_comb_att")):
+            self.write(norm.weight, self.arrays.vector(f"{root}_lns", size))
+            self.write(norm.bias, self.arrays.vector(f"{root}_lnb", size))
+
+    def fill_map(self, linear: nn.Linear, norm: nn.Module, name: str, crossed: bool = False) -> None:
+        """An affine map with its normalisation; ``crossed`` where it reads annotations."""
+        marian, size = f"{name}_gamma" in self.arrays, linear.out_features
+        matrix = self.uncrossed(self.arrays.matrix(f"{name}_W", linear.in_features, size), crossed)
+        self.write(linear.weight, matrix.T * (MARIAN_SCALE if marian else 1))
+        if linear.bias is None and not marian:
+            return  # its bias is added to another one's
+        bias = self.arrays.vector(f"{name}_b", size)
+        if linear.bias is not None:
+            self.write(linear.bias, np.zeros_like(bias) if marian else bias)
+        if isinstance(norm, LayerNorm):
+            self.write(norm.weight, self.arrays.vector(f"{name}_gamma" if marian else f"{name}_ln_s", size))
+            self.write(norm.bias, bias if marian else self.arrays.vector(f"{name}_ln_b", size))
+
+    def fill_output(self, projection: nn.Linear, order: Sequence[int]) -> None:
+        """The vocabulary layer, which may be the target embedding."""
+        if "ff_logit_Wt" in self.arrays:
+            matrix = self.arrays.matrix("ff_logit_Wt", self.target_words, self.features)
+        elif "ff_logit_W" in self.arrays:
+            matrix = self.arrays.matrix("ff_logit_W", self.features, self.target_words).T
+        else:
+            matrix = self.arrays.matrix(self.target, self.target_words, self.features)
+        self.write(projection.weight, self.rows(matrix, order))
+        bias = np.zeros(self.target_words)  # Marian's output-omit-bias
+        if "ff_logit_b" in self.arrays or not self.given.get("output-omit-bias", default=False):
+            bias = self.arrays.vector("ff_logit_b", self.target_words)
+        self.write(projection.bias, self.rows(bias.copy(), order, NEVER))

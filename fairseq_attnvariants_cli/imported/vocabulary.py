@@ -1,0 +1,102 @@
+"""The dictionaries of Nematus and Marian, and fairseq's that have the same words."""
+
+import json
+from typing import Any, Dict, List, NamedTuple
+
+import yaml
+
+from ..text.files import UserError
+
+END, UNKNOWN = ("</s>", "eos"), ("<unk>", "UNK")
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # of fairseq; they are not in its files
+YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # to which `yes`, `1` and `~` are words
+
+
+class Vocabulary(NamedTuple):
+    """Words by the number of their row in a matrix."""
+
+    path: str
+    words: Dict[int, str]
+    end: int
+    """number of the end of a sentence"""
+    unknown: int
+    """number of unknown words"""
+
+    def rows(self, count: int) -> List[int]:
+        """The row of each symbol of fairseq's dictionary, of a matrix of ``count`` rows; -1 of those without.
+
+        Raises:
+            UserError: the matrix has none for the end of a sentence, or for unknown words.
+        """
+        if max(self.end, self.unknown) >= count:
+            raise UserError(
+                f"{self.path}: the model has {count} rows, too few for the end of a sentence and unknown words"
+            )
+        words = [row for row in range(count) if row not in (self.end, self.unknown)]
+        return [-1, -1, self.end, self.unknown, *words]
+
+    def lines(self, count: int) -> List[str]:
+        """The lines of fairseq's ``dict.txt`` of the first ``count`` rows."""
+        found, seen = [], {*SPECIAL}
+        for row in self.rows(count)[len(SPECIAL) :]:
+            word = self.words.get(row, "")
+            if not _can_stand(word):
+                word = f"<row-{row}>"
+            # one that fairseq has by this name, too, is another symbol
+            found.append(f"{word} 1 #fairseq:overwrite" if word in seen else f"{word} 1")
+            seen.add(word)
+        return found
+
+
+def _can_stand(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return word != "" and "\n" not in word and "\r" not in word
+
+
+def read_vocabulary(path: str) -> Vocabulary:
+    """The words of a ``.json``, ``.yml`` or ``.yaml`` file.
+
+    The first two rows are the end of a sentence and unknown words, as Nematus has them, unless the file names others
+    ``</s>`` and ``<unk>``.
+
+    Raises:
+        UserError: it cannot be read, is of another format, or its numbers are none.
+    """
+    if not path.endswith((".json", ".yml", ".yaml")):
+        raise UserError(f"{path}: a dictionary is a .json, .yml or .yaml file, of words with the numbers of their rows")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            content: Any = json.load(stream) if path.endswith(".json") else yaml.load(stream, Loader=YAML)  # noqa: S506
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise UserError(f"{path} is no dictionary, or is damaged ({type(error).__name__})") from None
+    if not isinstance(content, dict) or not content:
+        raise UserError(f"{path} is no dictionary: words with numbers are wanted")
+    words: Dict[int, str] = {}
+    for word, value in content.items():
+        number = _number(value)
+        if not isinstance(word, str) or number < 0:
+            raise UserError(f"{path}: {str(word)[:50]!r} has the number {str(value)[:50]!r}, which is none of a row")
+        if number in words:
+            raise UserError(f"{path}: {words[number][:50]!r} and {word[:50]!r} have one number, {number}")
+        words[number] = word
+    return Vocabulary(path, words, *(_special(path, words, row, names) for row, names in enumerate((END, UNKNOWN))))
+
+
+def _number(value: Any) -> int:
+    if type(value) is int:
+        return value
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10 else -1
+
+
+def _special(path: str, words: Dict[int, str], row: int, names: Any) -> int:
+    if words.get(row, names[0]) in names:
+        return row
+    for number, word in words.items():
+        if word == names[0]:
+            return number
+    raise UserError(f"{path}: row {row} is {words[row][:50]!r}, and {' or '.join(names)} is wanted there")

@@ -1,0 +1,39 @@
+"""Folders as the subcommands write them: whole, or not at all."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from typing import Iterator
+
+from .files import UserError
+
+
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[str]:
+    """A folder that gets the name ``path`` once the block ends without an error, and is removed otherwise.
+
+    Raises:
+        UserError: there is something of this name already, or it cannot be written.
+    """
+    target = os.path.abspath(path)
+    if os.path.lexists(target):
+        raise UserError(f"{path} is there already: name a new folder, or remove it")
+    try:
+        scratch = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=f"{os.path.basename(target)}.", suffix=".tmp")
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        yield scratch
+        os.chmod(scratch, 0o777 & ~_umask())
+        os.rename(scratch, target)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

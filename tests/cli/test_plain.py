@@ -1,0 +1,166 @@
+"""Models as plain files: the same translations, and what is refused."""
+
+import hashlib
+import json
+import os
+import re
+import sys
+
+import corpus
+import pytest
+import torch
+from foreign import network, save, write
+from safetensors.torch import load_file, save_file
+from test_import_nematus import SOURCE, TARGET, command, dictionaries
+
+from fairseq_attnvariants.deploy import plain
+from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.registry import ConfigurationError
+from fairseq_attnvariants_cli.main import main
+
+FILES = {"model.safetensors", "config.json", "dict.xx.txt", "dict.yy.txt"}
+LINES = ["ant bee cat", "elk dog dog ant"]
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A folder with a checkpoint, whose embedding and vocabulary layer are tied."""
+    net = network(norm="nematus", tied=True)
+    path = save(net, write(net, (len(SOURCE), len(TARGET))), tmp_path / "model")
+    assert main(command(path, dictionaries(tmp_path), tmp_path / "checkpoint")) == 0
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def folder(checkpoint):
+    """The same as plain files."""
+    output = checkpoint.with_name("plain")
+    assert main(["plain", str(checkpoint), "--path", str(checkpoint / "model.pt"), "--output", str(output)]) == 0
+    return output
+
+
+def test_the_same_translations(checkpoint, folder):
+    assert {*os.listdir(folder)} == FILES
+    one, other = (AttentionRNNModel.from_pretrained(str(path)) for path in (checkpoint, folder))
+    given = dict(beam=4, max_len_b=8, nbest=3)
+    assert one.translate(LINES, **given) == other.translate(LINES, **given)
+    states = [hub.models[0].state_dict() for hub in (one, other)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+    decoder = other.models[0].decoder
+    assert decoder.output_projection.weight is decoder.embed_tokens.weight
+    assert "decoder.output_projection.weight" not in load_file(folder / "model.safetensors")  # once is enough
+
+
+def test_twice_there_and_back(folder):
+    """A folder of plain files is a model as any other."""
+    output = folder.with_name("again")
+    assert main(["plain", str(folder), "--path", str(folder / "model.safetensors"), "--output", str(output)]) == 0
+    for name in FILES:
+        assert (folder / name).read_bytes() == (output / name).read_bytes()
+
+
+@pytest.mark.commands
+def test_fairseq_reads_it(checkpoint, folder):
+    languages = ["-s", "xx", "-t", "yy", "--user-dir", corpus.USER_DIR, "--cpu", "--max-len-b", "8", "--path"]
+    found = [
+        corpus.run("fairseq-interactive", where, *languages, where / name, stdin="\n".join(LINES)).stdout
+        for where, name in ((checkpoint, "model.pt"), (folder, "model.safetensors"))
+    ]
+    hypotheses = [re.findall(r"^[HP]-.*", text, re.MULTILINE) for text in found]
+    assert hypotheses[0] == hypotheses[1] and len(hypotheses[0]) == 4
+
+
+def summed(folder, change=None):
+    """Let the configuration have a change, and the sum of the model's file as it is now."""
+    path = folder / "config.json"
+    content = json.loads(path.read_text())
+    content["sha256"]["model.safetensors"] = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    if change is not None:
+        change(content)
+    path.write_text(json.dumps(content))
+
+
+def with_parameters(folder, change):
+    """Let the model have other parameters, of which the configuration knows."""
+    parameters = load_file(folder / "model.safetensors")
+    change(parameters)
+    save_file(parameters, folder / "model.safetensors")
+    summed(folder)
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+REFUSED = {
+    "a bit of the model": (lambda folder: flip(folder / "model.safetensors"), "model.safetensors is not the one that"),
+    "a word": (lambda folder: (folder / "dict.xx.txt").write_text("ant 1\n"), "dict.xx.txt is not the one that was"),
+    "half of the configuration": (
+        lambda folder: (folder / "config.json").write_text((folder / "config.json").read_text()[:200]),
+        "config.json is damaged, or no JSON",
+    ),
+    "a list": (lambda folder: (folder / "config.json").write_text("[]"), "config.json is damaged: it lacks format"),
+    "a later format": (
+        lambda folder: summed(folder, lambda content: content.update(format=2)),
+        "config.json is of format 2, and this version reads 1",
+    ),
+    "no safetensors": (
+        lambda folder: ((folder / "model.safetensors").write_bytes(b"x" * 99), summed(folder)),
+        "model.safetensors: not loaded, it is damaged or no safetensors",
+    ),
+    "a file that is missing": (lambda folder: (folder / "config.json").unlink(), "config.json cannot be read: No such"),
+    "a file elsewhere": (
+        lambda folder: summed(folder, lambda content: content["sha256"].update({"../model.npz": ""})),
+        "names '../model.npz', which is no file of its folder",
+    ),
+    "another name": (
+        lambda folder: with_parameters(folder, lambda own: own.update(other=torch.ones(1))),
+        "model.safetensors .* does not fit the model .* Unexpected key.*other",
+    ),
+    "a missing name": (
+        lambda folder: with_parameters(folder, lambda own: own.pop("decoder.network.transition.attention.vector")),
+        "does not fit the model .* Missing key.*attention.vector",
+    ),
+    "another shape": (
+        lambda folder: with_parameters(
+            folder, lambda own: own.update({"decoder.network.transition.attention.vector": torch.ones(3)})
+        ),
+        "does not fit the model .* size mismatch for decoder.network.transition.attention.vector",
+    ),
+    "an interpolation": (
+        lambda folder: summed(folder, lambda content: content["cfg"]["task"].update(data="${oc.env:HOME}")),
+        "a checkpoint holds values, no interpolations",
+    ),
+    "a tie to nothing": (
+        lambda folder: summed(folder, lambda content: content["tied"].update(a="b")),
+        "config.json is damaged: it ties 'a' to 'b'",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refuses(kind, folder):
+    change, message = REFUSED[kind]
+    change(folder)
+    with pytest.raises(ValueError, match=message) as caught:
+        AttentionRNNModel.from_pretrained(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+def test_refuses_to_write_without_dictionaries(checkpoint, tmp_path, capfd):
+    (tmp_path / "empty").mkdir()
+    arguments = ["plain", str(tmp_path / "empty"), "--path", str(checkpoint / "model.pt"), "--output"]
+    capfd.readouterr()
+    assert main([*arguments, str(tmp_path / "made")]) == 2
+    error = capfd.readouterr().err
+    assert "there are no dictionaries, dict.*.txt, in" in error and error.count("\n") == 1
+    assert not os.path.exists(tmp_path / "made")
+
+
+def test_safetensors_that_is_not_installed(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ConfigurationError, match="needs the package safetensors: pip install safetensors"):
+        plain.load(str(folder))
