@@ -350,9 +350,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         run = self._kept(incremental_state)
         if run is not None:
             hypotheses = len(run.state.hidden) // len(run.memory.keys)
-            memory, state = serve(run.memory, hypotheses, new_order), reorder(run.state, new_order)
-            covered = None if run.covered is None else run.covered.index_select(0, new_order)
-            self._keep(incremental_state, run._replace(memory=memory, state=state, covered=covered))
+            memory = serve(run.memory, hypotheses, new_order)
+            self._keep(incremental_state, run.reordered(new_order)._replace(memory=memory))
 
     def max_positions(self) -> int:
         """The longest target."""
@@ -402,6 +401,11 @@ class Run(NamedTuple):
     state: State
     covered: Optional[Tensor] = None
     """``Σ_{t≤i} w_tj`` of each source token, ``N x S``, float32; for the coverage penalty."""
+
+    def reordered(self, order: Tensor) -> "Run":
+        """With rows ``order`` of what a step hands to the next."""
+        state, covered = reorder((self.state, self.covered), order)
+        return self._replace(state=state, covered=covered)
 
     def penalised(self, weights: Tensor, strength: float) -> Tuple[Tensor, "Run"]:
         """What a step adds to the coverage penalty, ``N x 1``, of its weights ``N x S``, and the run after it."""
