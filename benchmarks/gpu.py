@@ -220,7 +220,7 @@ def search(out, size, ways, batch, words=20, rounds=ROUNDS):
     row = dict(part="search", size=size, batch=arguments.batch, dtype="float32")
     runs = prepare(out, ways, make, **row)
     sentences = sum(sample["nsentences"] for sample in samples)
-    take_turns(out, runs, {way: samples for way in runs}, rounds, sentences, extra, **row)
+    take_turns(out, runs, dict.fromkeys(runs, samples), rounds, sentences, extra, **row)
 
 
 class FusedAdam(LegacyFairseqOptimizer):
@@ -289,7 +289,8 @@ TRAININGS = {
 def fairseq_train(out, size, ways, batches=24, epochs=5):
     """fairseq-train's own loop, by the log of its later epochs, when all graphs are captured."""
     arguments = settings(size, "--batches", batches)
-    log, row = logging.getLogger("fairseq.logging.progress_bar"), dict(part="fairseq-train", size=size)
+    log = logging.getLogger("fairseq.logging.progress_bar")
+    row = dict(part="fairseq-train", size=size, batch=arguments.batch)
     with tempfile.TemporaryDirectory() as folder:
         data = binarised(Path(folder), arguments)
 
@@ -320,20 +321,20 @@ def fairseq_train(out, size, ways, batches=24, epochs=5):
             ups, wps = zip(*rates.found[batches // (batches // 2) * (epochs - 2) :])  # of the last two epochs
             out.write(**row, way=way, ms=1000 / statistics.median(ups), rate=statistics.median(wps), gib=memory())
 
-        prepare(out, ways, make, batch=arguments.batch, **row)
+        prepare(out, ways, make, **row)
 
 
 def parts(small):
     """Name, seconds that it needs at most, and what it does, the most worthy first."""
     if small:
-        deep = ["--encoder-layers", "2", "--decoder-layers", "2"]
+        deep, few = ["--encoder-layers", "2", "--decoder-layers", "2"], ["lstm", "rnnsearch:graphs, fused Adam"]
         return [
             ("training", 0, lambda out: training(out, "small", both_ways(*WORDS), rounds=1)),
             ("training, bf16", 0, lambda out: training(out, "small", both_ways("rnnsearch"), "bf16", rounds=1)),
             ("characters", 0, lambda out: training(out, "small characters", both_ways("ava"), rounds=1)),
             ("search", 0, lambda out: search(out, "small", both_ways(*WORDS), 6, words=6, rounds=1)),
             ("search, one", 0, lambda out: search(out, "small", both_ways("rnnsearch"), 1, words=6, rounds=1)),
-            ("fairseq-train", 0, lambda out: fairseq_train(out, "small", ["lstm", "rnnsearch", "rnnsearch:graphs, fused Adam"], 4, 3)),
+            ("fairseq-train", 0, lambda out: fairseq_train(out, "small", few, 4, 3)),
             ("profile", 0, lambda out: profile(out, "small", both_ways("rnnsearch"))),
             ("GNMT v2", 0, lambda out: training(out, "small", gnmt(), flags=deep, rounds=1)),
         ]  # fmt: skip

@@ -3,19 +3,41 @@
 Commands are processes of their own: one forked from another that has seen the GPU could not use it.
 """
 
+import contextlib
+import importlib.util
 import os
 
 import corpus
 import pytest
 import torch
-from conftest import COMPOSED, batch, build
+from conftest import COMPOSED, Task, batch, build
 from corpus import SCRIPTS, USER_DIR, train_arguments
+from fairseq.sequence_generator import SequenceGenerator
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import VARIANTS
+from fairseq_attnvariants.models import static_search
+from fairseq_attnvariants.models.static_search import Beams, StaticSearch
 from fairseq_attnvariants.patches.loading.checkpoints import load
 
 pytestmark = pytest.mark.skipif("TEST_GPU" not in os.environ, reason="needs a GPU, and TEST_GPU in the environment")
 SMOOTHED = "label_smoothed_cross_entropy"
+GRAPHS = pytest.mark.skipif(not hasattr(AttentionRNNConfig, "cuda_graphs"), reason="there is no --cuda-graphs yet")
+FUSED = pytest.mark.skipif(
+    importlib.util.find_spec("fairseq_attnvariants.nn.fast.cells") is None, reason="cells are not fused yet"
+)
+
+
+@contextlib.contextmanager
+def no_waiting():
+    """Within, whatever waits for the GPU is an error."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 def run(command, *arguments):
@@ -48,10 +70,151 @@ def test_no_tensor_of_all_steps_sources_and_widths_is_kept():
     assert held[1] - held[0] < 10 * 40 * 60 * 512 * 4 / 4  # a quarter of ten steps' blocks
 
 
+@pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
+def test_a_decoder_and_its_gradients_wait_for_nothing(name):
+    model = build(name, scale=0.5).train().cuda()
+    source, lengths, previous = (tensor.cuda() for tensor in batch())
+    for _ in range(2):  # the first time libraries set themselves up
+        encoder_out = model.encoder(source, lengths)
+        torch.cuda.synchronize()
+        with no_waiting():
+            decoded, _ = model.decoder(previous, encoder_out=encoder_out, features_only=True)
+            torch.autograd.grad(decoded.sum(), [*model.decoder.parameters()], allow_unused=True)
+
+
+class Operators(TorchDispatchMode):
+    """The names of all operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.names.add(operator.overloadpacket.__name__)
+        return operator(*args, **(kwargs or {}))
+
+
+@FUSED
+@pytest.mark.parametrize("name,kernel", [
+    ("rnnsearch", "_thnn_fused_gru_cell"), ("dl4mt", "_thnn_fused_gru_cell"), ("ava", "_thnn_fused_lstm_cell"),
+])  # fmt: skip
+def test_cells_are_fused(name, kernel):
+    """And :func:`test_outputs_and_gradients_are_those_of_a_cpu` says that they compute the same."""
+    model = build(name, scale=0.5).train().cuda()
+    with Operators() as found:
+        model(*(tensor.cuda() for tensor in batch()))
+    assert kernel in found.names
+
+
+def updated(model, samples, precision):
+    """The gradients after each of several updates."""
+    found, optimizer = [], torch.optim.SGD(model.parameters(), lr=1e-3)
+    for sample in samples:
+        optimizer.zero_grad()
+        for _ in range(2):  # as --update-freq 2
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=precision == "amp"):
+                logits, _ = model(*(tensor.cuda() for tensor in sample))
+            logits.float().square().mean().backward()
+        found.append({name: p.grad.float().clone() for name, p in model.named_parameters() if p.grad is not None})
+        optimizer.step()
+    return found
+
+
+@GRAPHS
+@pytest.mark.parametrize("precision", ["float32", "fp16", "amp"])
+@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "recatt", "conddec_rnnatt", "ava", "adaptive_both", "gnmt"])
+def test_graphs_train_as_ever(name, precision, monkeypatch):
+    """Shapes in turn, gradients of two passes, and parameters that change."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    samples = [batch(seed=1), batch((7, 2), (3, 3)), batch(seed=2), batch((7, 2), (3, 3), seed=3), batch(seed=4)]
+    found = []
+    for graphs in (False, True):
+        model = build(name, scale=0.3, cuda_graphs=graphs).train().cuda()
+        found.append(updated(model.half() if precision == "fp16" else model, samples, precision))
+    near = dict(rtol=1e-3, atol=1e-5) if precision == "float32" else dict(rtol=0.05, atol=0.02)
+    torch.testing.assert_close(found[1], found[0], **near)
+
+
+def same_hypotheses(found, expected, least=1.0):
+    """As many sentences as ``least`` says have the same best hypotheses, with the same scores."""
+    same = [
+        [one["tokens"].tolist() for one in own] == [one["tokens"].cpu().tolist() for one in others]
+        for own, others in zip(found, expected, strict=True)
+    ]
+    assert sum(same) >= least * len(same)
+    for own, others in zip(found, expected):
+        for one, other in zip(own, others):
+            if one["tokens"].tolist() == other["tokens"].cpu().tolist():
+                for key in ("score", "positional_scores", "attention"):
+                    torch.testing.assert_close(one[key], other[key].cpu(), rtol=1e-2, atol=1e-2 if least < 1 else 1e-4)
+
+
+def searched(models, beam, half=False, **options):
+    """Batches of two shapes in turn, by graphs that replay without waiting, and by fairseq's search."""
+    target, batches = Task().target_dictionary, [(5, 3, 1, 9), (2, 8), (9, 2, 4, 4), (8, 1), (3, 3, 3, 9)]
+    own, stock = (
+        kind(models, target, beam_size=beam, max_len_b=12, **options) for kind in (StaticSearch, SequenceGenerator)
+    )
+    for seed, sizes in enumerate(batches):
+        source, lengths, _ = (tensor.cuda() for tensor in batch(sizes, (2,) * len(sizes), seed=seed))
+        sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
+        same_hypotheses(own.generate(models, sample), stock.generate(models, sample), least=0.7 if half else 1.0)
+    kept = static_search._beams[models[0].decoder]
+    assert kept and all(beams.graph is not None for beams in kept.values())
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
+def test_search_by_graphs_finds_what_fairseqs_finds(name, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    advance = Beams.advance
+
+    def without_waiting(beams, search):
+        with no_waiting() if beams.graph is not None else contextlib.nullcontext():
+            advance(beams, search)
+
+    monkeypatch.setattr(Beams, "advance", without_waiting)
+    for beam in (1, 5):
+        searched([build(name, scale=0.5, coverage_penalty=0.2 * (beam > 1)).eval().cuda()], beam)
+
+
+@pytest.mark.parametrize("options", [
+    dict(len_penalty=0.3), dict(unk_penalty=5.0), dict(min_len=7), dict(max_len_a=0.5), dict(temperature=1.7),
+    dict(normalize_scores=False), dict(half=True),
+])  # fmt: skip
+def test_options_of_search_by_graphs(options, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    models = [build(name, seed=seed, scale=0.5).eval().cuda() for seed, name in enumerate(("dl4mt", "recatt"))]
+    searched([model.half() if "half" in options else model for model in models], 5, **options)
+
+
+def test_a_capture_that_fails_leaves_search_to_fairseq(monkeypatch, caplog):
+    """And the process as it was: another model is searched by graphs afterwards."""
+    plain = Beams.make_step
+
+    def waiting(beams, search):
+        plain(beams, search)
+        beams.done.all().item()
+
+    monkeypatch.setattr(Beams, "make_step", waiting)
+    models = [build("dl4mt", scale=0.5).eval().cuda()]
+    source, lengths, _ = (tensor.cuda() for tensor in batch())
+    sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}}
+    generators = [
+        kind(models, Task().target_dictionary, beam_size=3, max_len_b=9) for kind in (StaticSearch, SequenceGenerator)
+    ]
+    same_hypotheses(*(generator.generate(models, sample) for generator in generators))
+    assert "search goes on without CUDA graphs" in caplog.text
+    monkeypatch.setattr(Beams, "make_step", plain)
+    searched([build("rnnsearch", scale=0.5).eval().cuda()], 3)
+
+
 def train(data, save_dir, arch, *more):
     arguments = train_arguments(data, save_dir, "--distributed-world-size", "1", *more, arch=arch)
     arguments.remove("--cpu")
     return run("fairseq-train", *arguments)
+
+
+GRAPHED = ["--cuda-graphs", "--required-seq-len-multiple", "4"]
 
 
 @pytest.mark.parametrize("arch,more", [
@@ -67,6 +230,10 @@ def train(data, save_dir, arch, *more):
     ("recatt", ["--amp"]),
     ("pointer_generator", ["--fp16"]),
     ("adaptive_both", ["--fp16"]),
+    *(pytest.param(arch, [*GRAPHED, *more], marks=GRAPHS) for arch, more in [
+        ("rnnsearch_star", []), ("rnnsearch_star", ["--fp16"]), ("dl4mt", ["--amp", "--update-freq", "2"]),
+        ("adaptive_both", ["--compute-dtype", "bfloat16"]), ("dl4mt", ["--recompute-steps", "2"]),
+    ]),
 ])  # fmt: skip
 def test_trains(arch, more, data, tmp_path):
     out = train(data, tmp_path, arch, "--max-epoch", "4", *more)
@@ -118,3 +285,26 @@ def test_translations_are_those_of_a_cpu(data, tmp_path):
         run("fairseq-attnvariants", "align", data, *path, "--output", output, *filter(None, [name]))
         alignments.append(output.read_text())
     assert alignments[0] == alignments[1]
+
+
+@GRAPHS
+def test_translations_by_graphs_are_those_without(data, tmp_path):
+    """By stock commands: the option overrides what the checkpoint has."""
+    train(data, tmp_path, "rnnsearch_star", "--max-epoch", "10")
+    common = [
+        data,
+        "--user-dir",
+        USER_DIR,
+        "--path",
+        tmp_path / "checkpoint_last.pt",
+        "--max-len-b",
+        "10",
+        "--nbest",
+        "3",
+    ]
+    graphs = ["--model-overrides", "{'cuda_graphs': True}"]
+    found = []
+    for more in ([], graphs, ["--print-alignment", "hard"], [*graphs, "--print-alignment", "hard"]):
+        lines = run("fairseq-generate", *common, *more).splitlines()
+        found.append(sorted(line.split("\t")[::2] for line in lines if line[:2] in ("H-", "A-")))
+    assert found[0] == found[1] and found[2] == found[3] and len(found[0]) == 36

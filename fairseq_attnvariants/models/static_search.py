@@ -101,9 +101,13 @@ class StaticSearch(SequenceGenerator):
         self, decoders: Sequence[IncrementalDecoder], runs: Sequence[Run], log_probs: Tensor, weights: Tensor
     ) -> "Beams":
         """Those of an earlier batch of these shapes, with their graph, or new ones."""
-        held = [tensor for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
+        # a graph has in it where tensors lie, their shapes, and whatever else a module computes with
+        held = [tensor.data_ptr() for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
+        others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]
+        plain = [value for value in others if isinstance(value, (bool, int, float, str))]
+        dtypes = [decoder.search_dtype.dtype for decoder in decoders]
         shapes = [(tensor.shape, tensor.dtype) for run in runs for tensor in tensors(run)]
-        key = self.beam_size, self.temperature, self.eos, *(tensor.data_ptr() for tensor in held), *shapes
+        key = self.beam_size, self.temperature, self.eos, *held, *plain, *dtypes, *shapes
         kept = _beams.setdefault(decoders[0], OrderedDict())
         beams = kept[key] = kept.pop(key, None) or Beams(self, runs, log_probs, weights)  # the last used one comes last
         while len(kept) > KEPT:

@@ -180,6 +180,26 @@ def test_batches_in_turn_in_the_same_tensors():
     assert len(static_search._beams[model.decoder]) == 3
 
 
+def test_what_a_graph_has_in_it_besides_tensors():
+    """A number, of the search or of a part, makes another graph; tune sets the strength of the penalty."""
+    model = ready("dl4mt", coverage_penalty=0.3)
+    changes = [
+        lambda: None,
+        lambda: setattr(model.decoder, "coverage_penalty", 0.9),
+        lambda: setattr(model.decoder, "projects_annotations", False),
+        lambda: setattr(model.decoder.network.transition.attention.normalizer, "temperature", 0.5),
+        lambda: setattr(model.decoder.search_dtype, "dtype", "bfloat16"),
+    ]
+    for number, change in enumerate(changes, start=1):
+        change()
+        both([model], beam_size=3)
+        both([model], beam_size=3)
+        assert len(static_search._beams[model.decoder]) == number
+    both([model], beam_size=3, temperature=0.5)
+    both([model], beam_size=2)
+    assert len(static_search._beams[model.decoder]) == len(changes) + 2
+
+
 def test_the_last_used_shapes_are_kept(monkeypatch):
     monkeypatch.setattr(static_search, "KEPT", 2)
     model, made = ready("rnnsearch"), []
