@@ -127,6 +127,8 @@ def prepare(out, ways, make, **row):
 
 def take_turns(out, runs, samples, rounds, words, extra, **row):
     """Time the ways in turns."""
+    if not runs:
+        return
     times = {way: [] for way in runs}
     for _ in range(rounds):
         for way, run in runs.items():
@@ -262,7 +264,9 @@ def binarised(folder, arguments):
     for side, sentences in zip(("xx", "yy"), sides):
         lines = [" ".join(dictionary[token] for token in sentence[:-1].tolist()) + "\n" for sentence in sentences]
         (folder / f"train.{side}").write_text("".join(lines))
-    line = ["-s", "xx", "-t", "yy", "--trainpref", folder / "train", "--destdir", folder / "bin", "--joined-dictionary"]
+    text = folder / "train"
+    line = ["-s", "xx", "-t", "yy", "--trainpref", text, "--validpref", text, "--destdir", folder / "bin"]
+    line.append("--joined-dictionary")
     preprocess.main(options.get_preprocessing_parser().parse_args([*map(str, line)]))
     return folder / "bin"
 
@@ -327,7 +331,8 @@ def fairseq_train(out, size, ways, batches=24, epochs=5):
 def parts(small):
     """Name, seconds that it needs at most, and what it does, the most worthy first."""
     if small:
-        deep, few = ["--encoder-layers", "2", "--decoder-layers", "2"], ["lstm", "rnnsearch:graphs, fused Adam"]
+        deep = ["--encoder-layers", "3", "--decoder-layers", "3"]
+        few = ["lstm", "rnnsearch:graphs", "rnnsearch:fused Adam"]
         return [
             ("training", 0, lambda out: training(out, "small", both_ways(*WORDS), rounds=1)),
             ("training, bf16", 0, lambda out: training(out, "small", both_ways("rnnsearch"), "bf16", rounds=1)),

@@ -53,11 +53,9 @@ class StaticSearch(SequenceGenerator):
         free = prefix_tokens is None and constraints is None and self.min_len <= longest
         if free and self._fits(sources):
             with _searching:
-                try:
-                    return self._search(sample["net_input"], longest, self.eos if bos_token is None else bos_token)
-                except RuntimeError as error:
-                    logger.warning(f"search goes on without CUDA graphs, which failed: {error}")
-                    _beams[self.model.models[0].decoder] = None
+                found = self._search(sample["net_input"], longest, self.eos if bos_token is None else bos_token)
+            if found is not None:
+                return found
         return super()._generate(sample, prefix_tokens, constraints, bos_token)
 
     def _fits(self, sources: Tensor) -> bool:
@@ -74,7 +72,10 @@ class StaticSearch(SequenceGenerator):
             and _beams.get(self.model.models[0].decoder, {}) is not None
         )
 
-    def _search(self, net_input: Dict[str, Tensor], longest: int, begin: int) -> List[List[Dict[str, Tensor]]]:
+    def _search(
+        self, net_input: Dict[str, Tensor], longest: int, begin: int
+    ) -> Optional[List[List[Dict[str, Tensor]]]]:
+        """The hypotheses of a batch; None if its steps cannot be a graph."""
         sources, decoders = net_input["src_tokens"], [model.decoder for model in self.model.models]
         rows = torch.arange(len(sources) * self.beam_size, device=sources.device)
         encoded = self.model.forward_encoder(net_input)
@@ -89,8 +90,13 @@ class StaticSearch(SequenceGenerator):
         beams.choose(self, runs, log_probs, weights, first=True)
         noted = []
         for step in range(longest + 1):
-            if step:
-                beams.advance(self)
+            try:
+                if step:
+                    beams.advance(self)
+            except RuntimeError as error:
+                logger.warning(f"search goes on without CUDA graphs, which failed: {error}")
+                _beams[decoders[0]] = None
+                return None
             if step % EVERY == EVERY - 1 or step == longest:
                 noted.append([tensor[: step % EVERY + 1].clone() for tensor in beams.notes])
                 if beams.done.all():
@@ -139,7 +145,6 @@ class Beams:
             return log_probs.new_zeros(shape)
 
         self.runs = [Run(run.network, *each(torch.clone, run[1:])) for run in runs]
-        self.states: List[Dict[str, Any]] = [{} for _ in runs]
         self.step, self.least, self.longest = number(1), number(1), number(1)
         self.added, self.ends = score(search.vocab_size), torch.arange(search.vocab_size, device=device).eq(search.eos)
         self.before = torch.arange(sentences, device=device).unsqueeze(1) * beam  # rows before a sentence's
@@ -177,11 +182,12 @@ class Beams:
     def make_step(self, search: StaticSearch) -> None:
         """One step, operation by operation."""
         decoders = [model.decoder for model in search.model.models]
-        for decoder, state, run in zip(decoders, self.states, self.runs):
+        states: List[Dict[str, Any]] = [{} for _ in decoders]
+        for decoder, state, run in zip(decoders, states, self.runs):
             decoder._keep(state, run)
-        nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # of the encoder is read at the start
-        log_probs, weights = search.model.forward_decoder(self.words, nothing, self.states, search.temperature)
-        runs = [decoder._kept(state) for decoder, state in zip(decoders, self.states)]
+        nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # of the encoder is read after the first step
+        log_probs, weights = search.model.forward_decoder(self.words, nothing, states, search.temperature)
+        runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
         self.choose(search, runs, log_probs, weights)
 
     def choose(

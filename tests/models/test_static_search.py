@@ -13,14 +13,17 @@ from unittest import mock
 import pytest
 import torch
 from conftest import COMPOSED, Task, batch, build, dictionary
+from corpus import USER_DIR
 from fairseq.models.lstm import LSTMModel
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.fairseq_task import FairseqTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import VARIANTS
-from fairseq_attnvariants.models import static_search
+from fairseq_attnvariants.models import AttentionRNNModel, static_search
 from fairseq_attnvariants.models.static_search import Beams, StaticSearch, StaticSearchWithAlignment
 from fairseq_attnvariants.nn.histories import HISTORIES, CoverageHistory
 from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator
@@ -222,7 +225,9 @@ def test_a_model_is_not_kept():
 
 
 class Waits(TorchDispatchMode):
-    """Refuses what waits for a GPU, or makes a shape of what is computed."""
+    """Refuses what waits for a GPU, or makes a shape of what is computed, and counts what a GPU is given to do."""
+
+    launches = 0
 
     NAMES = "_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select", "unique", "repeat_interleave"
 
@@ -234,7 +239,23 @@ class Waits(TorchDispatchMode):
         ]  # fmt: skip
         assert not masks and not any(one in name for one in self.NAMES), f"{name} waits"
         assert name != "lift_fresh", "a tensor is made of numbers of the host"
+        self.launches += not operator.is_view
         return operator(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name,most", [("rnnsearch", 96), ("dl4mt", 102), ("recatt", 98), ("ava", 117)])
+def test_launches_of_a_step(name, most, monkeypatch):
+    """A graph makes them in one launch, and yet the GPU runs them one after another."""
+    counted, plain = set(), Beams.make_step
+
+    def make_step(beams, search):
+        with Waits() as waits:
+            plain(beams, search)
+        counted.add(waits.launches)
+
+    monkeypatch.setattr(Beams, "make_step", make_step)
+    both([ready(name)], beam_size=5)
+    assert max(counted) <= most
 
 
 @pytest.mark.slow
@@ -277,7 +298,7 @@ def test_the_host_looks_every_few_steps(monkeypatch):
     search = StaticSearch([model], TARGET, beam_size=3, max_len_b=12)
     begin, before = Beams.begin, []
     monkeypatch.setattr(Beams, "begin", lambda *given: before.extend(looks) or begin(*given))
-    monkeypatch.setattr(Beams, "hypotheses", lambda *_: None)
+    monkeypatch.setattr(Beams, "hypotheses", lambda *_: [])
     with Looks():
         search.generate([model], SAMPLE)
     assert len(looks) - len(before) == 4
@@ -440,3 +461,25 @@ def test_a_decoder_of_somebodys_own_that_carries_more():
 
     model.decoder.__class__ = Own
     assert type(generator([model])) is SequenceGenerator
+
+
+@pytest.mark.skipif(not hasattr(AttentionRNNConfig, "cuda_graphs"), reason="there is no --cuda-graphs yet")
+@pytest.mark.parametrize("graphs", [False, True])
+def test_an_override_of_a_trained_model_chooses_it(runs, graphs):
+    """As ``--model-overrides`` does for fairseq-generate, which builds its search likewise."""
+    places = [str(runs.rnnsearch), "checkpoint_last.pt", str(runs.data)]
+    hub = AttentionRNNModel.from_pretrained(*places, user_dir=USER_DIR, cuda_graphs=graphs)
+    assert (type(hub.task.build_generator(hub.models, hub.cfg.generation)) is StaticSearch) == graphs
+    static_search._beams.pop(hub.models[0].decoder, None)
+    assert hub.translate("ant bee cat") and (hub.models[0].decoder in static_search._beams) == graphs
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_validation_by_bleu_has_it(runs, graphs):
+    task = TranslationTask.setup_task(
+        TranslationConfig(data=str(runs.data), source_lang="xx", target_lang="yy", eval_bleu=True, eval_bleu_args="{}")
+    )
+    cfg = build("rnnsearch", task).cfg
+    cfg.cuda_graphs, cfg._name = graphs, "rnnsearch"
+    task.build_model(cfg)
+    assert (type(task.sequence_generator) is StaticSearch) == graphs
