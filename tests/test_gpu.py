@@ -12,6 +12,9 @@ from conftest import COMPOSED, batch, build
 from corpus import SCRIPTS, USER_DIR, train_arguments
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
+from fairseq_attnvariants.nn import cells
+from fairseq_attnvariants.nn.fast import as_captured, capturing
+from fairseq_attnvariants.nn.fast import cells as fused
 from fairseq_attnvariants.patches.loading.checkpoints import load
 
 pytestmark = pytest.mark.skipif("TEST_GPU" not in os.environ, reason="needs a GPU, and TEST_GPU in the environment")
@@ -33,6 +36,50 @@ def test_outputs_and_gradients_are_those_of_a_cpu(name, monkeypatch):
         found[device] = {"logits": logits.cpu(), **{part: p.grad.cpu() for part, p in model.named_parameters()}}
         model.zero_grad()
     torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [cells.GRUCell, cells.LSTMCell])
+def test_fused_cells_are_the_cells(kind, dtype, monkeypatch):
+    """Also under autocast, which leaves the state's type alone."""
+    cell = kind({"input": 5}, 6).cuda().to(dtype)
+    torch.nn.init.zeros_(cell.inputs["input"].bias)
+    read = [torch.randn(3, width, device="cuda", dtype=dtype, requires_grad=True) for width in (cell.state_dim, 5)]
+    for reduced in (False, dtype == torch.float32):
+        found = []
+        for kernels in (fused.KERNELS, {}):
+            with monkeypatch.context() as patch, torch.autocast("cuda", enabled=reduced):
+                patch.setattr(fused, "on_gpu", lambda _, on=bool(kernels): on)
+                state = cell(read[0], input=read[1])
+            assert state.dtype == dtype
+            found.append([state, *torch.autograd.grad(state.square().sum(), [*read, *cell.parameters()])])
+        exact = dtype in (torch.float64, torch.float32)
+        torch.testing.assert_close(*found, **({} if exact else dict(rtol=0.05, atol=0.05)))
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "ava", "adaptive_both"])
+def test_deferred_gradients_within_a_capture(name):
+    """What a graph of a decoder's passes gives at a replay, with gradients deferred, is what the passes give."""
+    model = build(name, scale=0.5).train().cuda()
+    source, lengths, previous = (tensor.cuda() for tensor in batch())
+    encoded = {n: [v[0].detach()] if v else v for n, v in model.encoder(source, src_lengths=lengths).items()}
+    parameters = [*model.decoder.parameters()]
+
+    def passes():
+        features, _ = model.decoder(previous, encoder_out=encoded, features_only=True)
+        return [features, *torch.autograd.grad(features.square().sum(), parameters, allow_unused=True)]
+
+    expected, side = passes(), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side), as_captured():
+        passes()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        assert capturing()
+        found = passes()
+    graph.replay()
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_no_tensor_of_all_steps_sources_and_widths_is_kept():
