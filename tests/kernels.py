@@ -3,15 +3,17 @@
 from collections import Counter
 
 import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from fairseq_attnvariants.nn import fast
 
 aten = torch.ops.aten
 NO_KERNELS = {aten.detach.default, aten.alias.default, aten._unsafe_view.default, aten.squeeze_.dim}
 NO_KERNELS |= {aten.promote_types.default}
-SYNCHRONISING = {aten._local_scalar_dense.default, aten.nonzero.default, aten.equal.default}
-SYNCHRONISING |= {aten.unique_consecutive.default, aten.unique_dim.default, aten._unique2.default}
+READS = {Tensor.__bool__, Tensor.__int__, Tensor.item, Tensor.tolist, torch.equal, torch.unique_consecutive}
 
 
 def gru(inputs, recurrent, previous, *biases):
@@ -63,11 +65,11 @@ def on_gpu(monkeypatch, on=True):
 
 
 class Launches(TorchDispatchMode):
-    """Counts the operators that are no views, by name, and those among them that wait for a GPU."""
+    """Counts the operators that are no views, by name."""
 
     def __init__(self):
         super().__init__()
-        self.counted, self.waits = Counter(), 0
+        self.counted = Counter()
 
     @property
     def total(self):
@@ -77,5 +79,31 @@ class Launches(TorchDispatchMode):
         found = operator(*args, **(kwargs or {}))
         if not operator.is_view and operator not in NO_KERNELS:
             self.counted[operator.overloadpacket.__name__] += 1
-        self.waits += operator in SYNCHRONISING
+        return found
+
+
+class Waits(TorchFunctionMode):
+    """Counts how often the host would wait for a GPU, if all tensors were there but what ``cpu()`` made of some."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs, read = kwargs or {}, [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        masks = function is Tensor.__getitem__ and any(x.dtype == torch.bool for x in read[1:])
+        made_there = function in (torch.arange, torch.tensor) and "device" not in kwargs
+        on_host = made_there or any(getattr(x, "on_host", False) for x in read)
+        found = function(*args, **kwargs)
+        if function is Tensor.cpu:
+            self.count += not on_host
+            on_host, found = True, found.clone()
+        elif function is Tensor.to and on_host and any(isinstance(each, torch.device) for each in args):
+            self.count += not kwargs.get("non_blocking", False)
+            on_host, found = False, found.clone()
+        elif not on_host:
+            self.count += masks or function in READS
+        for made in found if isinstance(found, tuple) else [found]:
+            if on_host and isinstance(made, Tensor):
+                made.on_host = True
         return found

@@ -12,10 +12,12 @@ import torch
 from conftest import Task, batch, build
 from fairseq.models.lstm import LSTMModel
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fairseq_attnvariants.nn import cells
+from fairseq_attnvariants.nn import cells, encoder
 from fairseq_attnvariants.nn.fast import as_captured, capturing, deferred
 from fairseq_attnvariants.nn.fast import cells as fused
+from fairseq_attnvariants.nn.state import Memory, serve
 
 
 def gradients(model, *sizes, **options):
@@ -159,3 +161,100 @@ def test_launches_of_stock_lstm(monkeypatch):
         return model.decoder.extract_features(previous, encoder_out)[0], [*model.decoder.parameters()]
 
     assert launches(decode) == 42 > MOST["dl4mt"]
+
+
+SWEPT = {
+    "adaptive": ("adaptive_both", dict(encoder_layers=2)),
+    "norm": ("rnnsearch", dict(layer_norm="encoder", encoder_cell="lstm")),
+    "deep": ("dl4mt", dict(encoder_transition_depth=3)),
+    "dropout": ("rnnsearch", dict(encoder_dropout_hidden=0.5, encoder_layers=2)),
+    "dropout of LSTMs": ("ava_encs", dict(encoder_dropout_hidden=0.5)),
+    "one direction": ("conddec", dict(encoder_cell="adaptive_gru", encoder_layers=3, encoder_bidirectional_layers=1)),
+    "two levels": ("dl4mt", dict(encoder_cell="adaptive_gru", encoder_layers=3, attention_via=True, residuals=2)),
+    "hierarchical": ("ava", dict(encoder_cell="adaptive_gru", encoder_char_cell="adaptive_gru")),
+    "convolutional": ("char2char", dict(layer_norm="all")),
+    "bridge": ("bridge_source", dict(encoder_cell="adaptive_gru")),
+}
+
+
+def padding_only(source):
+    """The same with a first row without a word."""
+    return torch.cat([source, torch.full_like(source[:1], 1)])
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("kind", SWEPT)
+def test_padded_sweeps_are_packed_ones(kind, left, monkeypatch):
+    """Of encoders that cuDNN has no call for, on a GPU: outputs and gradients."""
+    name, options = SWEPT[kind]
+    model = build(name, scale=0.5, **options).double().train()
+    source, _, _ = batch((7, 5, 2), left=left)  # sorted: each has the mask of its row in both
+    source, found, swept = padding_only(source), [], []
+    own = encoder.padded
+    monkeypatch.setattr(encoder, "padded", lambda *arguments: swept.append(1) or own(*arguments))
+    for gpu in (False, True):
+        monkeypatch.setattr(encoder, "on_gpu", lambda _, gpu=gpu: gpu)
+        torch.manual_seed(3)
+        made = model.encoder(source, src_lengths=None)
+        made = {entry: values[0] for entry, values in made.items() if values and values[0].is_floating_point()}
+        loss = sum((entry.square() * torch.arange(1, entry.size(-1) + 1)).sum() for entry in made.values())
+        grads = torch.autograd.grad(loss, [*model.encoder.parameters()], allow_unused=True)
+        found.append((made, grads))
+        assert bool(swept) == gpu
+    torch.testing.assert_close(found[1], found[0])
+
+
+def waits(function, *arguments):
+    with kernels.Waits() as counted:
+        function(*arguments)
+    return counted.count
+
+
+def test_encoders_wait_at_most_once(monkeypatch):
+    """For lengths, where cuDNN has to know them; and where sentences are of words, for their number."""
+    kernels.on_gpu(monkeypatch)
+    found = {}
+    for name in ("rnnsearch", "adaptive_both", "ava"):
+        model = build(name)
+        found[name] = waits(model.encoder, batch()[0], None)
+    assert found == {"rnnsearch": 1, "adaptive_both": 0, "ava": 3}
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in SWEPT if kind not in ("hierarchical", "dropout of LSTMs", "convolutional")]
+)
+def test_padded_sweeps_know_every_shape(kind, monkeypatch):
+    """So that a graph may capture them."""
+    monkeypatch.setattr(encoder, "on_gpu", lambda _: True)
+    name, options = SWEPT[kind]
+    model = build(name, **options).train()
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        mask = fake.from_tensor(batch()[0].eq(1))
+        embedded = torch.randn(*mask.shape, 6, requires_grad=True)
+        encoded = model.encoder.network(embedded, mask)
+        torch.autograd.grad(encoded.annotations.sum() + encoded.final.sum(), embedded)
+
+
+def memory(sentences):
+    rows = torch.arange(sentences).float().view(-1, 1, 1)
+    return Memory(rows, rows, rows[:, :, 0].bool(), rows[:, :, 0], rows)
+
+
+@pytest.mark.parametrize("order, hypotheses, same", [
+    ([0, 0, 2, 3], 2, True),  # a step of a search
+    ([0, 0, 0, 1, 1, 1], 1, True),  # its start
+    ([2, 3, 3], 2, False),  # of unequal numbers
+    ([2, 3], 2, False),  # a sentence has left
+    ([2, 3, 0, 1], 2, False),  # as nobody asks for
+    ([0, 2, 1, 3], 2, False),
+    ([1, 1, 0, 0], 1, False),
+])  # fmt: skip
+def test_the_memory_serves_the_rows_that_are_left(order, hypotheses, same):
+    """It waits for a GPU once in a search, and is the same as long as all sentences are there."""
+    kept, order = memory(2), torch.tensor(order)
+    served = serve(kept, hypotheses, order)
+    assert (served is kept) == same
+    times = len(order) // len(served.keys)
+    torch.testing.assert_close(served.keys.flatten().repeat_interleave(times).long(), order // hypotheses)
+    if same or len(order) == 2:
+        assert waits(serve, kept, hypotheses, order) == 1
