@@ -4,7 +4,6 @@ Commands are processes of their own: one forked from another that has seen the G
 """
 
 import contextlib
-import importlib.util
 import os
 
 import corpus
@@ -13,20 +12,19 @@ import torch
 from conftest import COMPOSED, Task, batch, build
 from corpus import SCRIPTS, USER_DIR, train_arguments
 from fairseq.sequence_generator import SequenceGenerator
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import static_search
 from fairseq_attnvariants.models.static_search import Beams, StaticSearch
+from fairseq_attnvariants.nn import cells
+from fairseq_attnvariants.nn.fast import as_captured, capturing
+from fairseq_attnvariants.nn.fast import cells as fused
 from fairseq_attnvariants.patches.loading.checkpoints import load
 
 pytestmark = pytest.mark.skipif("TEST_GPU" not in os.environ, reason="needs a GPU, and TEST_GPU in the environment")
 SMOOTHED = "label_smoothed_cross_entropy"
 GRAPHS = pytest.mark.skipif(not hasattr(AttentionRNNConfig, "cuda_graphs"), reason="there is no --cuda-graphs yet")
-FUSED = pytest.mark.skipif(
-    importlib.util.find_spec("fairseq_attnvariants.nn.fast.cells") is None, reason="cells are not fused yet"
-)
 
 
 @contextlib.contextmanager
@@ -57,6 +55,50 @@ def test_outputs_and_gradients_are_those_of_a_cpu(name, monkeypatch):
     torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [cells.GRUCell, cells.LSTMCell])
+def test_fused_cells_are_the_cells(kind, dtype, monkeypatch):
+    """Also under autocast, which leaves the state's type alone."""
+    cell = kind({"input": 5}, 6).cuda().to(dtype)
+    torch.nn.init.zeros_(cell.inputs["input"].bias)
+    read = [torch.randn(3, width, device="cuda", dtype=dtype, requires_grad=True) for width in (cell.state_dim, 5)]
+    for reduced in (False, dtype == torch.float32):
+        found = []
+        for kernels in (fused.KERNELS, {}):
+            with monkeypatch.context() as patch, torch.autocast("cuda", enabled=reduced):
+                patch.setattr(fused, "on_gpu", lambda _, on=bool(kernels): on)
+                state = cell(read[0], input=read[1])
+            assert state.dtype == dtype
+            found.append([state, *torch.autograd.grad(state.square().sum(), [*read, *cell.parameters()])])
+        exact = dtype in (torch.float64, torch.float32)
+        torch.testing.assert_close(*found, **({} if exact else dict(rtol=0.05, atol=0.05)))
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "ava", "adaptive_both"])
+def test_deferred_gradients_within_a_capture(name):
+    """What a graph of a decoder's passes gives at a replay, with gradients deferred, is what the passes give."""
+    model = build(name, scale=0.5).train().cuda()
+    source, lengths, previous = (tensor.cuda() for tensor in batch())
+    encoded = {n: [v[0].detach()] if v else v for n, v in model.encoder(source, src_lengths=lengths).items()}
+    parameters = [*model.decoder.parameters()]
+
+    def passes():
+        features, _ = model.decoder(previous, encoder_out=encoded, features_only=True)
+        return [features, *torch.autograd.grad(features.square().sum(), parameters, allow_unused=True)]
+
+    expected, side = passes(), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side), as_captured():
+        passes()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        assert capturing()
+        found = passes()
+    graph.replay()
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+
+
 def test_no_tensor_of_all_steps_sources_and_widths_is_kept():
     """Of twice the steps an update holds little more than twice as much, and no block of energies of each."""
     model = build("rnnsearch", scale=0.5, attention_dim=512).train().cuda()
@@ -80,30 +122,6 @@ def test_a_decoder_and_its_gradients_wait_for_nothing(name):
         with no_waiting():
             decoded, _ = model.decoder(previous, encoder_out=encoder_out, features_only=True)
             torch.autograd.grad(decoded.sum(), [*model.decoder.parameters()], allow_unused=True)
-
-
-class Operators(TorchDispatchMode):
-    """The names of all operators."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = set()
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        self.names.add(operator.overloadpacket.__name__)
-        return operator(*args, **(kwargs or {}))
-
-
-@FUSED
-@pytest.mark.parametrize("name,kernel", [
-    ("rnnsearch", "_thnn_fused_gru_cell"), ("dl4mt", "_thnn_fused_gru_cell"), ("ava", "_thnn_fused_lstm_cell"),
-])  # fmt: skip
-def test_cells_are_fused(name, kernel):
-    """And :func:`test_outputs_and_gradients_are_those_of_a_cpu` says that they compute the same."""
-    model = build(name, scale=0.5).train().cuda()
-    with Operators() as found:
-        model(*(tensor.cuda() for tensor in batch()))
-    assert kernel in found.names
 
 
 def updated(model, samples, precision):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from ..twins import plain_linear, twin
-from . import compiling, transforming
+from . import capturing, compiling, on_gpu, transforming
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later, which can also say which backward pass it is
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold
@@ -109,10 +109,14 @@ class Deferred(nn.Module):
 
 
 def deferred(module: Any) -> Any:
-    """The module, or where gradients are deferred, on a CPU, a copy for one loop that shares the parameters."""
+    """The module, or where gradients are deferred a copy for one loop that shares the parameters.
+
+    They are deferred on a CPU and in CUDA graphs, where only what is computed takes time.  Elsewhere on a GPU the
+    Python of it takes more than it saves.
+    """
     if not AVAILABLE or not torch.is_grad_enabled() or compiling() or transforming():
         return module
-    return twin(module, _deferred) if next(module.parameters()).device.type == "cpu" else module
+    return module if on_gpu(next(module.parameters())) and not capturing() else twin(module, _deferred)
 
 
 def _deferred(part: nn.Module) -> Optional[nn.Module]:
