@@ -124,6 +124,20 @@ def test_a_decoder_and_its_gradients_wait_for_nothing(name):
             torch.autograd.grad(decoded.sum(), [*model.decoder.parameters()], allow_unused=True)
 
 
+@pytest.mark.parametrize("name,options", [
+    ("adaptive_both", {}), ("rnnsearch", dict(layer_norm="encoder")), ("dl4mt", dict(encoder_dropout_hidden=0.3)),
+])  # fmt: skip
+def test_encoders_that_run_padded_wait_for_nothing(name, options):
+    """And :func:`test_outputs_and_gradients_are_those_of_a_cpu` says that they compute the same."""
+    model = build(name, scale=0.5, **options).train().cuda()
+    source, lengths, _ = (tensor.cuda() for tensor in batch())
+    for _ in range(2):
+        torch.cuda.synchronize()
+        with no_waiting():
+            made = model.encoder(source, lengths)
+            torch.autograd.grad(made["annotations"][0].sum(), [*model.encoder.parameters()], allow_unused=True)
+
+
 def updated(model, samples, precision):
     """The gradients after each of several updates."""
     found, optimizer = [], torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -111,9 +111,9 @@ class StaticSearch(SequenceGenerator):
         held = [tensor.data_ptr() for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
         others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]
         plain = [value for value in others if isinstance(value, (bool, int, float, str))]
-        dtypes = [decoder.search_dtype.dtype for decoder in decoders]
+        modes = [torch.is_inference_mode_enabled(), *(decoder.search_dtype.dtype for decoder in decoders)]
         shapes = [(tensor.shape, tensor.dtype) for run in runs for tensor in tensors(run)]
-        key = self.beam_size, self.temperature, self.eos, *held, *plain, *dtypes, *shapes
+        key = self.beam_size, self.temperature, self.eos, *held, *plain, *modes, *shapes
         kept = _beams.setdefault(decoders[0], OrderedDict())
         beams = kept[key] = kept.pop(key, None) or Beams(self, runs, log_probs, weights)  # the last used one comes last
         while len(kept) > KEPT:
@@ -213,9 +213,9 @@ class Beams:
 
         new = ending & ~self.done
         found = new.cumsum(1)
-        place = (self.count + found - 1).masked_fill_(~new, beam).clamp_(max=beam)
+        column = (self.count + found - 1).masked_fill_(~new, beam).clamp_(max=beam)
         for store, values in zip(self.ended, (rows, self.step.expand_as(rows), scores)):
-            store.scatter_(1, place, values[:, :beam])
+            store.scatter_(1, column, values[:, :beam])
         self.count.add_(found[:, -1:]).clamp_(max=beam)
         self.done.logical_or_((self.count.eq(beam) | (self.step >= self.longest)) & found[:, -1:].gt(0))
 
@@ -231,7 +231,8 @@ class Beams:
             notes.index_copy_(0, at, values.unsqueeze(0))
         self.step.add_(1)
         for run, changed in zip(self.runs, runs):
-            write(run[2:], changed.reordered(origin)[2:])
+            changed = changed.reordered(origin)
+            write((run.state, run.covered), (changed.state, changed.covered))
 
     def hypotheses(self, search: StaticSearch, noted: Sequence[Sequence[Tensor]]) -> List[List[Dict[str, Tensor]]]:
         """What was found, as fairseq has it, on the CPU: each sentence's hypotheses, the best first."""

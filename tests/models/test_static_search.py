@@ -203,6 +203,14 @@ def test_what_a_graph_has_in_it_besides_tensors():
     assert len(static_search._beams[model.decoder]) == len(changes) + 2
 
 
+def test_tensors_of_inference_mode_are_its_own():
+    """Elsewhere nothing may be written into them."""
+    model = ready("dl4mt")
+    for mode in (torch.inference_mode, torch.no_grad, torch.inference_mode):
+        with mode():
+            both([model], beam_size=3)
+
+
 def test_the_last_used_shapes_are_kept(monkeypatch):
     monkeypatch.setattr(static_search, "KEPT", 2)
     model, made = ready("rnnsearch"), []
