@@ -16,7 +16,6 @@ import gc
 import json
 import logging
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -33,7 +32,7 @@ from torch.nn import functional as F
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import VARIANTS
-from fairseq_attnvariants.models.static_search import StaticSearch, StaticSearchWithAlignment
+from fairseq_attnvariants.models.static_search import StaticSearch
 
 DEVICE, CUDA = speed.DEVICE, speed.DEVICE.type == "cuda"
 FLAGS = {"graphs": ["--cuda-graphs"], "compile": ["--compile"]}
@@ -92,14 +91,20 @@ def padded(sample, multiple, pad):
     return {**sample, "target": right(sample["target"]), "net_input": {**sample["net_input"], **net_input}}
 
 
-def memory():
-    return torch.cuda.max_memory_allocated() / 2**30 if CUDA else 0.0
-
-
 def reset_memory():
-    if CUDA:
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
+    """Give back what nobody holds; from here on the most is noted.  GiB that are held now."""
+    gc.collect()
+    if not CUDA:
+        return 0.0
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return torch.cuda.memory_reserved() / 2**30
+
+
+def memory():
+    """GiB that were reserved at most: what graphs reserve is allocated by nobody between two of them."""
+    return torch.cuda.max_memory_reserved() / 2**30 if CUDA else 0.0
 
 
 def trainer_of(way, arguments, task, dtype):
@@ -151,7 +156,7 @@ def training(out, size, ways, dtype="float32", more=(), flags=(), rounds=ROUNDS)
     own, extra = {}, {}
 
     def make(way):
-        before = torch.cuda.memory_allocated() / 2**30 if CUDA else 0.0
+        before = reset_memory()
         trainer = trainer_of(way, arguments, task, dtype)
         own[way] = fixed if way.endswith("graphs") else samples
         begin = time.perf_counter()
@@ -213,10 +218,10 @@ def search(out, size, ways, batch, words=20, rounds=ROUNDS):
         def run(sample):
             generator.generate([model], sample)
 
-        reset_memory()
+        before = reset_memory()
         first = speed.timed(run, samples, time.perf_counter)  # with captures
         second = speed.timed(run, samples, time.perf_counter)
-        extra[way] = dict(gib=memory(), first_ms=1000 * first / count, second_ms=1000 * second / count)
+        extra[way] = dict(gib=memory() - before, first_ms=1000 * first / count, second_ms=1000 * second / count)
         return run
 
     row = dict(part="search", size=size, batch=arguments.batch, dtype="float32")
@@ -310,20 +315,22 @@ def fairseq_train(out, size, ways, batches=24, epochs=5):
             line += ["--clip-norm", "1", "--dropout", "0.3", "--batch-size", arguments.batch, "--max-epoch", epochs]
             line += ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1", "--save-dir", folder]
             line += ["--no-save", "--disable-validation", "--log-format", "json", "--log-interval", batches // 2]
-            line += ["--num-workers", "1", "--no-progress-bar", *([] if CUDA else ["--cpu"])]
+            line += ["--num-workers", "1", "--distributed-world-size", "1", *([] if CUDA else ["--cpu"])]
             line += ["--cuda-graphs", "--required-seq-len-multiple", "4"] if graphs else []
             parsed = options.parse_args_and_arch(options.get_training_parser(), [*map(str, line), *TRAININGS[way]])
             cfg = convert_namespace_to_omegaconf(parsed)
             cfg.common.bf16 = "bf16" in how
             rates = Rates()
             log.addHandler(rates)
+            before = reset_memory()
             try:
-                reset_memory()
                 train.main(cfg)
             finally:
                 log.removeHandler(rates)
             ups, wps = zip(*rates.found[batches // (batches // 2) * (epochs - 2) :])  # of the last two epochs
-            out.write(**row, way=way, ms=1000 / statistics.median(ups), rate=statistics.median(wps), gib=memory())
+            out.write(
+                **row, way=way, ms=1000 / statistics.median(ups), rate=statistics.median(wps), gib=memory() - before
+            )
 
         prepare(out, ways, make, **row)
 
@@ -378,9 +385,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=330, help="stop after these (default: %(default)s)")
     parser.add_argument("--small", action="store_true", help="tiny models, to try the program")
     own = parser.parse_args()
-    sys.argv[1:] = []
-    logging.disable(logging.NOTSET)
-    StaticSearch.device_type = StaticSearchWithAlignment.device_type = DEVICE.type
+    StaticSearch.device_type = DEVICE.type
     out = Out(own.out, own.seconds)
     device = torch.cuda.get_device_name() if CUDA else "CPU"
     out.write(part="machine", device=device, torch=torch.__version__, cuda=torch.version.cuda, small=own.small)
