@@ -184,14 +184,15 @@ def layers(o: AttentionRNNConfig) -> Iterator[str]:
             "or more, or leave it out"
         )
     if o.readout_all_layers and layers_inside(o) < o.decoder_layers:
+        late = " --context-to-layers" if o.decoder_transition == "late" else ""
         yield (
             "--readout-all-layers reads layers that step with attention, and with --decoder-transition "
-            f"{o.decoder_transition} only the lowest one does; use late or stacked"
+            f"{o.decoder_transition}{late} only the lowest one does; use stacked, or late without --context-to-layers"
         )
-    if o.context_to_layers and o.decoder_transition == "late":
+    if o.initial_state_per_layer and str(o.initial_state) == "zero":
         yield (
-            "--context-to-layers gives the layers above the first the context that it attended to, and with "
-            "--decoder-transition late attention comes after all layers; use simple, conditional or stacked"
+            "--initial-state-per-layer gives every layer a map to start from, and --initial-state zero has none: leave "
+            "one of them out"
         )
     reader = first_set(o, "decoder_condition", "bridge_target", "context_gate")
     if reader and o.decoder_transition == "late":
