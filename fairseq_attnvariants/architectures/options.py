@@ -9,8 +9,8 @@ import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
-from typing import Any, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
+from functools import partial, wraps
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
@@ -54,21 +54,36 @@ def least_depth(cfg) -> int:
     return 2 if cfg.decoder_transition == "conditional" else 1
 
 
+def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
+    """A width of the readout's features; where the vocabulary layer reads the state alone, that of what it reads."""
+
+    @wraps(width)
+    def chosen(cfg) -> int:
+        layers = cfg.decoder_layers if cfg.readout_all_layers else 1
+        return layers * cfg.decoder_hidden_size if cfg.readout == "state" else width(cfg)
+
+    return chosen
+
+
+@of_features
 def maxout_width(cfg) -> int:
     """Half the decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
 
 
+@of_features
 def relu_width(cfg) -> int:
     """512 (Zhao and Zhang 2018), or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else 512
 
 
+@of_features
 def linear_width(cfg) -> int:
     """The decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
 
 
+@of_features
 def embedding_width(cfg) -> int:
     """The target embedding's width."""
     return cfg.decoder_embed_dim

@@ -54,6 +54,11 @@ def idle(o: AttentionRNNConfig) -> Iterator[str]:
 
 def embeddings(o: AttentionRNNConfig) -> Iterator[str]:
     """Embeddings that are shared or tied."""
+    if tied(o) and o.readout == "state" and o.decoder_hidden_size != o.decoder_embed_dim:
+        yield (
+            "tied embeddings are as wide as what the vocabulary layer reads, with --readout state the decoder's state: "
+            f"set --decoder-embed-dim ({o.decoder_embed_dim}) to --decoder-hidden-size ({o.decoder_hidden_size})"
+        )
     if tied(o) and o.decoder_out_embed_dim != o.decoder_embed_dim:
         yield (
             f"tied embeddings need --decoder-out-embed-dim ({o.decoder_out_embed_dim}) equal to --decoder-embed-dim "

@@ -269,7 +269,6 @@ register_architecture(
     attention_score="additive_normed",
     initial_state="zero",
     readout="state",
-    decoder_out_embed_dim=linear_width,
     encoder_dropout_in=0.2,
 )
 register_architecture(

@@ -209,7 +209,7 @@ class Decoder(nn.Module):
 
     def steps(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Decoded:
         """As :meth:`forward`, all at once by a transition; the conditions are without ``sd_0``."""
-        if self.transition.independent and target.size(1) > 1:
+        if target.size(1) > 1 and self.transition.independent:
             outputs, made, state = transition.at_once(target, memory, state)
         else:
             made, state = self.stepped(transition, target, memory, state)

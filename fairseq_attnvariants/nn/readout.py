@@ -200,8 +200,7 @@ class StateReadout(Readout):
         if widths.features != widths.hidden:
             raise ConfigurationError(
                 "--readout state hands the decoder's state to the vocabulary layer, so --decoder-out-embed-dim "
-                f"({widths.features}) must be as wide as what is read of it, {widths.hidden}: leave it out, and with "
-                "tied embeddings set --decoder-embed-dim to --decoder-hidden-size"
+                f"({widths.features}) must be as wide as what is read of it, {widths.hidden}: leave it out"
             )
 
     def initialise(self, scheme: Scheme) -> None:
