@@ -95,7 +95,8 @@ def test_padded_sweeps_wait_for_nothing(name, options):
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        encoded = model.encoder(source, src_lengths=lengths)
+        with as_captured():
+            encoded = model.encoder(source, src_lengths=lengths)
         torch.autograd.grad(encoded["annotations"][0].sum(), parameters)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -186,22 +186,22 @@ def padding_only(source):
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("kind", SWEPT)
 def test_padded_sweeps_are_packed_ones(kind, left, monkeypatch):
-    """Of encoders that cuDNN has no call for, on a GPU: outputs and gradients."""
+    """Of encoders that cuDNN has no call for, in CUDA graphs: outputs and gradients."""
     name, options = SWEPT[kind]
     model = build(name, scale=0.5, **options).double().train()
     source, _, _ = batch((7, 5, 2), left=left)  # sorted: each has the mask of its row in both
     source, found, swept = padding_only(source), [], []
     own = encoder.padded
     monkeypatch.setattr(encoder, "padded", lambda *arguments: swept.append(1) or own(*arguments))
-    for gpu in (False, True):
-        monkeypatch.setattr(encoder, "on_gpu", lambda _, gpu=gpu: gpu)
+    for captured in (False, True):
         torch.manual_seed(3)
-        made = model.encoder(source, src_lengths=None)
+        with as_captured() if captured else contextlib.nullcontext():
+            made = model.encoder(source, src_lengths=None)
         made = {entry: values[0] for entry, values in made.items() if values and values[0].is_floating_point()}
         loss = sum((entry.square() * torch.arange(1, entry.size(-1) + 1)).sum() for entry in made.values())
         grads = torch.autograd.grad(loss, [*model.encoder.parameters()], allow_unused=True)
         found.append((made, grads))
-        assert bool(swept) == gpu
+        assert bool(swept) == captured
     torch.testing.assert_close(found[1], found[0])
 
 
@@ -212,24 +212,23 @@ def waits(function, *arguments):
 
 
 def test_encoders_wait_at_most_once(monkeypatch):
-    """For lengths, where cuDNN has to know them; and where sentences are of words, for their number."""
+    """For the lengths, which cuDNN has to know; where sentences are of words, for those of both and for their number."""
     kernels.on_gpu(monkeypatch)
-    found = {}
-    for name in ("rnnsearch", "adaptive_both", "ava"):
-        model = build(name)
-        found[name] = waits(model.encoder, batch()[0], None)
-    assert found == {"rnnsearch": 1, "adaptive_both": 0, "ava": 3}
+    models = {name: build(name) for name in ("rnnsearch", "adaptive_both", "ava")}
+    found = {name: waits(model.encoder, batch()[0], None) for name, model in models.items()}
+    assert found == {"rnnsearch": 1, "adaptive_both": 1, "ava": 3}
+    with as_captured():
+        assert waits(models["adaptive_both"].encoder, batch()[0], None) == 0
 
 
 @pytest.mark.parametrize(
     "kind", [kind for kind in SWEPT if kind not in ("hierarchical", "dropout of LSTMs", "convolutional")]
 )
-def test_padded_sweeps_know_every_shape(kind, monkeypatch):
+def test_padded_sweeps_know_every_shape(kind):
     """So that a graph may capture them."""
-    monkeypatch.setattr(encoder, "on_gpu", lambda _: True)
     name, options = SWEPT[kind]
     model = build(name, **options).train()
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+    with as_captured(), FakeTensorMode(allow_non_fake_inputs=True) as fake:
         mask = fake.from_tensor(batch()[0].eq(1))
         embedded = torch.randn(*mask.shape, 6, requires_grad=True)
         encoded = model.encoder.network(embedded, mask)
