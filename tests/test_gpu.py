@@ -99,6 +99,33 @@ def test_deferred_gradients_within_a_capture(name):
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("name,options", [
+    ("adaptive_both", dict(encoder_layers=2)),
+    ("rnnsearch", dict(layer_norm="encoder", encoder_transition_depth=2)),
+    ("rnnsearch", dict(encoder_dropout_hidden=0.5)),
+])  # fmt: skip
+def test_padded_sweeps_wait_for_nothing(name, options):
+    """The passes of an encoder that cuDNN has no call for launch and go on."""
+    model = build(name, **options).train().cuda()
+    source, lengths, _ = (tensor.cuda() for tensor in batch())
+    parameters = [*model.encoder.network.parameters()]
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with as_captured():
+            encoded = model.encoder(source, src_lengths=lengths)
+        torch.autograd.grad(encoded["annotations"][0].sum(), parameters)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.filterwarnings("error:RNN module weights")
+def test_all_steps_at_once_read_weights_from_one_piece_of_memory():
+    """Else cuDNN copies them at every call, and warns."""
+    model = build("gnmt_v2").train().cuda()
+    model(*(tensor.cuda() for tensor in batch()))[0].sum().backward()
+
+
 def test_no_tensor_of_all_steps_sources_and_widths_is_kept():
     """Of twice the steps an update holds little more than twice as much, and no block of energies of each."""
     model = build("rnnsearch", scale=0.5, attention_dim=512).train().cuda()
@@ -122,20 +149,6 @@ def test_a_decoder_and_its_gradients_wait_for_nothing(name):
         with no_waiting():
             decoded, _ = model.decoder(previous, encoder_out=encoder_out, features_only=True)
             torch.autograd.grad(decoded.sum(), [*model.decoder.parameters()], allow_unused=True)
-
-
-@pytest.mark.parametrize("name,options", [
-    ("adaptive_both", {}), ("rnnsearch", dict(layer_norm="encoder")), ("dl4mt", dict(encoder_dropout_hidden=0.3)),
-])  # fmt: skip
-def test_encoders_that_run_padded_wait_for_nothing(name, options):
-    """And :func:`test_outputs_and_gradients_are_those_of_a_cpu` says that they compute the same."""
-    model = build(name, scale=0.5, **options).train().cuda()
-    source, lengths, _ = (tensor.cuda() for tensor in batch())
-    for _ in range(2):
-        torch.cuda.synchronize()
-        with no_waiting():
-            made = model.encoder(source, lengths)
-            torch.autograd.grad(made["annotations"][0].sum(), [*model.encoder.parameters()], allow_unused=True)
 
 
 def updated(model, samples, precision):

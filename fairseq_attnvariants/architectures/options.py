@@ -9,8 +9,8 @@ import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
-from typing import Any, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
+from functools import partial, wraps
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
@@ -25,7 +25,7 @@ from ..registry import FINITE, Bound, Option, Part, Registry, above, at_least, w
 ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
-INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
+INITIAL_STATE = ChoiceEnum(["first", "linear", "mean", "zero"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
@@ -54,21 +54,36 @@ def least_depth(cfg) -> int:
     return 2 if cfg.decoder_transition == "conditional" else 1
 
 
+def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
+    """A width of the readout's features; where the vocabulary layer reads the state alone, that of what it reads."""
+
+    @wraps(width)
+    def chosen(cfg) -> int:
+        layers = cfg.decoder_layers if cfg.readout_all_layers else 1
+        return layers * cfg.decoder_hidden_size if cfg.readout == "state" else width(cfg)
+
+    return chosen
+
+
+@of_features
 def maxout_width(cfg) -> int:
     """Half the decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
 
 
+@of_features
 def relu_width(cfg) -> int:
     """512 (Zhao and Zhang 2018), or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else 512
 
 
+@of_features
 def linear_width(cfg) -> int:
     """The decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
 
 
+@of_features
 def embedding_width(cfg) -> int:
     """The target embedding's width."""
     return cfg.decoder_embed_dim
@@ -137,7 +152,8 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_embed_dim: Optional[int] = size("width m of the target embeddings", rnnsearch=620)
     decoder_hidden_size: Optional[int] = size("width n of the decoder's state", rnnsearch=1000)
     decoder_layers: Optional[int] = size(
-        "number of decoder layers; attention belongs to the first, or to all with --decoder-transition late or stacked",
+        "number of decoder layers; attention belongs to the first, or to all with --decoder-transition stacked, or "
+        "with late and no --context-to-layers",
         rnnsearch=1,
     )
     decoder_out_embed_dim: Optional[int] = size(
@@ -192,8 +208,9 @@ class AttentionRNNConfig(FairseqDataclass):
     decoder_transition: Optional[TRANSITION] = option(  # type: ignore[valid-type]
         "order of a decoder step: 'simple' attends from the previous state and then steps one cell (rnnsearch), "
         "'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late' steps all layers "
-        "and then attends from the highest one's state (ava), 'stacked' attends from the highest layer's previous "
-        "state and then steps all layers (char2char; see --context-to-layers)",
+        "and then attends from the highest one's state (ava), or with --context-to-layers steps the lowest one, "
+        "attends from its state and hands the context to the layers above (gnmt_v2), 'stacked' attends from the "
+        "highest layer's previous state and then steps all layers (char2char; see --context-to-layers)",
         rnnsearch="simple",
     )
     residuals: Optional[int] = option(
@@ -224,12 +241,13 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     initial_state: Optional[INITIAL_STATE] = option(  # type: ignore[valid-type]
         "the decoder starts from the backward state at the first word (where the top layer has none, from the forward "
-        "state at the last), through tanh ('first') or not ('linear'), or from the mean annotation ('mean')",
+        "state at the last), through tanh ('first') or not ('linear'), from the mean annotation ('mean'), or from "
+        "zeros ('zero')",
         rnnsearch="first",
     )
     readout: Optional[str] = option(
-        "readout: deep output with maxout, the sum of state, word and context ('linear') or its tanh, or two layers of "
-        "relu",
+        "readout: deep output with maxout, the sum of state, word and context ('linear') or its tanh, two layers of "
+        "relu, or none: the vocabulary layer reads the state alone ('state')",
         rnnsearch="maxout",
         names=READOUTS,
     )
@@ -269,7 +287,8 @@ class AttentionRNNConfig(FairseqDataclass):
     )
     input_feed: Optional[bool] = switch("feed the previous context to the decoder's first cell (InputFeed)")
     attention_score: Optional[str] = option(
-        "how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), q·s ('dot', for equal "
+        "how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), the same with g v/|v| "
+        "instead of v ('additive_normed'), q·s ('dot', for equal "
         "widths), (W q)·(U s) / √width ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by --attention-heads, each "
         "with its part of --attention-dim and values of its own ('multihead')",
         rnnsearch="additive",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .dropout import drop_hidden
-from .fast import on_gpu
+from .fast import capturing
 from .layers import Layers
 from .state import Encoded
 
@@ -112,7 +112,7 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
     Outputs of the top layer ``B x S x width``, zero at padding, and its last ones, ``[→s_S; ←s_1]``, ``B x width``.
     """
     rnn = drop_hidden(rnn, inputs, hidden_dropout)
-    states, final = (padded if on_gpu(inputs) and rnn.swept else packed)(rnn, inputs, padding_mask)
+    states, final = (padded if rnn.swept and capturing() else packed)(rnn, inputs, padding_mask)
     top = rnn.cell.output(final[-rnn.directions[-1] :])  # directions x B x n
     return states, torch.cat(tuple(top), dim=1)
 
@@ -138,7 +138,10 @@ def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
 
 
 def padded(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
-    """As :func:`packed`, over padding as well, at which states stay as they are: every shape is known before."""
+    """As :func:`packed`, over padding as well, at which states stay as they are.
+
+    Every shape is known before, as a CUDA graph needs it; elsewhere what holds the states takes longer than to wait.
+    """
     batch, length = padding_mask.shape
     first = torch.arange(length, device=inputs.device) == 0  # is read where all is padding
     real = (~padding_mask | (padding_mask.all(1, keepdim=True) & first)).t().reshape(-1, 1)  # (S · B) x 1

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import Cell, GRUCell, LSTMCell, MakeCell, deepened, with_residual
+from .cells import Cell, GRUCell, LSTMCell, MakeCell, StackedCell, deepened, with_residual
 from .fast import on_gpu
+from .fast.cells import fits, over_all
 from .fast.deferred import deferred
 from .init import Scheme
 from .twins import linear_of, twin
@@ -55,6 +56,35 @@ def sweep(
         outputs.append(cell.output(running))
         state = torch.cat([running, resting]) if resting.size(0) else running
     return torch.cat(outputs[::-1] if reverse else outputs), state
+
+
+def over_steps(cell: Any, name: str, rows: Tensor, state: Tensor) -> Tuple[List[Tensor], Tensor]:
+    """A cell, or layers of cells, over steps of which it reads one input that is known before.
+
+    Args:
+        cell: what steps.
+        name: of the input.
+        rows: the input at all steps after one another, ``T·N x width``.
+        state: before the first step, ``N x state width``.
+
+    Returns:
+        the outputs of every layer, from the lowest to the highest, ``T·N x n``, and the last state.
+    """
+    if not isinstance(cell, StackedCell):
+        steps = rows.size(0) // state.size(0)
+        if fits(cell, cell.inputs[name], rows):
+            output, state = over_all(cell, cell.inputs[name], rows.unflatten(0, (steps, -1)), state)
+        else:
+            output, state = sweep(cell, cell.project(name, rows), [state.size(0)] * steps, state, False)
+        return [output], state
+    outputs: List[Tensor] = []
+    states: List[Tensor] = []
+    for number, (layer, own) in enumerate(zip(cell.cells, state.chunk(len(cell.cells), dim=-1)), start=1):
+        [output], state = over_steps(layer, name, rows, own)
+        outputs.append(with_residual(cell.residuals, number, output, outputs[-1]) if outputs else output)
+        states.append(state)
+        name, rows = "below", cell.dropout(outputs[-1])
+    return outputs, torch.cat(states, dim=-1)
 
 
 class Layer(nn.Module):
@@ -216,7 +246,7 @@ class Layers(nn.Module):
     @property
     def swept(self) -> bool:
         """Whether on CUDA, too, a layer is swept over."""
-        return any(layer.swept for layer in self.layers)  # type: ignore[misc]
+        return any(layer.swept for layer in self.layers)
 
     def start(self, data: Tensor, sequences: int) -> Tensor:
         """States of zero, ``d x B x state width``."""

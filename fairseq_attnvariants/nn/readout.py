@@ -6,12 +6,12 @@ than the vocabulary layer does, by what attention looks at, defines how that is 
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Type
+from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional, Tuple, Type
 
 import torch
 from torch import Tensor, nn
 
-from ..registry import Part, Registry, Widths
+from ..registry import ConfigurationError, Part, Registry, Widths
 from .init import Scheme
 from .layer_norm import layer_norm
 from .state import Encoded, Memory
@@ -92,7 +92,7 @@ class Readout(Part, nn.Module):
     """
 
     pieces = 1
-    reads_context = ("context",)
+    reads_context: ClassVar[Optional[Tuple[str, ...]]] = ("context",)
     without_context = Part.without_context | {"finish"}
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
@@ -182,6 +182,32 @@ class LinearReadout(Readout):
 
     def finish(self, total: Tensor) -> Tensor:
         return total
+
+
+@register_readout("state")
+class StateReadout(Readout):
+    """The decoder's output ``s`` as it is, so that the vocabulary layer reads nothing else (NVIDIA's GNMT v2)."""
+
+    reads_context = ()
+
+    def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
+        nn.Module.__init__(self)
+        if weighting is not None:
+            raise ConfigurationError(
+                "--adaptive-output weighs the parts of a readout's sum, and --readout state has none: use another "
+                "--readout, or leave it out"
+            )
+        if widths.features != widths.hidden:
+            raise ConfigurationError(
+                "--readout state hands the decoder's state to the vocabulary layer, so --decoder-out-embed-dim "
+                f"({widths.features}) must be as wide as what is read of it, {widths.hidden}: leave it out"
+            )
+
+    def initialise(self, scheme: Scheme) -> None:
+        """There is nothing to fill."""
+
+    def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+        return hidden
 
 
 @register_readout("relu")

@@ -14,10 +14,11 @@ from fairseq.models.lstm import LSTMModel
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fairseq_attnvariants.nn import cells, encoder
-from fairseq_attnvariants.nn.fast import as_captured, capturing, deferred
+from fairseq_attnvariants.nn import additive, cells, encoder, windows
+from fairseq_attnvariants.nn.fast import as_captured, capturing, deferred, energies
 from fairseq_attnvariants.nn.fast import cells as fused
 from fairseq_attnvariants.nn.state import Memory, serve
+from fairseq_attnvariants.registry import Widths
 
 
 def gradients(model, *sizes, **options):
@@ -185,22 +186,22 @@ def padding_only(source):
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("kind", SWEPT)
 def test_padded_sweeps_are_packed_ones(kind, left, monkeypatch):
-    """Of encoders that cuDNN has no call for, on a GPU: outputs and gradients."""
+    """Of encoders that cuDNN has no call for, in CUDA graphs: outputs and gradients."""
     name, options = SWEPT[kind]
     model = build(name, scale=0.5, **options).double().train()
     source, _, _ = batch((7, 5, 2), left=left)  # sorted: each has the mask of its row in both
     source, found, swept = padding_only(source), [], []
     own = encoder.padded
     monkeypatch.setattr(encoder, "padded", lambda *arguments: swept.append(1) or own(*arguments))
-    for gpu in (False, True):
-        monkeypatch.setattr(encoder, "on_gpu", lambda _, gpu=gpu: gpu)
+    for captured in (False, True):
         torch.manual_seed(3)
-        made = model.encoder(source, src_lengths=None)
+        with as_captured() if captured else contextlib.nullcontext():
+            made = model.encoder(source, src_lengths=None)
         made = {entry: values[0] for entry, values in made.items() if values and values[0].is_floating_point()}
         loss = sum((entry.square() * torch.arange(1, entry.size(-1) + 1)).sum() for entry in made.values())
         grads = torch.autograd.grad(loss, [*model.encoder.parameters()], allow_unused=True)
         found.append((made, grads))
-        assert bool(swept) == gpu
+        assert bool(swept) == captured
     torch.testing.assert_close(found[1], found[0])
 
 
@@ -211,24 +212,23 @@ def waits(function, *arguments):
 
 
 def test_encoders_wait_at_most_once(monkeypatch):
-    """For lengths, where cuDNN has to know them; and where sentences are of words, for their number."""
+    """For the lengths, which cuDNN has to know; where sentences are of words, for those of both and for their number."""
     kernels.on_gpu(monkeypatch)
-    found = {}
-    for name in ("rnnsearch", "adaptive_both", "ava"):
-        model = build(name)
-        found[name] = waits(model.encoder, batch()[0], None)
-    assert found == {"rnnsearch": 1, "adaptive_both": 0, "ava": 3}
+    models = {name: build(name) for name in ("rnnsearch", "adaptive_both", "ava")}
+    found = {name: waits(model.encoder, batch()[0], None) for name, model in models.items()}
+    assert found == {"rnnsearch": 1, "adaptive_both": 1, "ava": 3}
+    with as_captured():
+        assert waits(models["adaptive_both"].encoder, batch()[0], None) == 0
 
 
 @pytest.mark.parametrize(
     "kind", [kind for kind in SWEPT if kind not in ("hierarchical", "dropout of LSTMs", "convolutional")]
 )
-def test_padded_sweeps_know_every_shape(kind, monkeypatch):
+def test_padded_sweeps_know_every_shape(kind):
     """So that a graph may capture them."""
-    monkeypatch.setattr(encoder, "on_gpu", lambda _: True)
     name, options = SWEPT[kind]
     model = build(name, **options).train()
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+    with as_captured(), FakeTensorMode(allow_non_fake_inputs=True) as fake:
         mask = fake.from_tensor(batch()[0].eq(1))
         embedded = torch.randn(*mask.shape, 6, requires_grad=True)
         encoded = model.encoder.network(embedded, mask)
@@ -258,3 +258,106 @@ def test_the_memory_serves_the_rows_that_are_left(order, hypotheses, same):
     torch.testing.assert_close(served.keys.flatten().repeat_interleave(times).long(), order // hypotheses)
     if same or len(order) == 2:
         assert waits(serve, kept, hypotheses, order) == 1
+
+
+ALL_AT_ONCE = {
+    "LSTM": ("gnmt_v2", {}),
+    "GRU": ("gnmt_v2", dict(decoder_cell="gru", encoder_cell="gru")),
+    "layers inside": ("gnmt_v2", dict(context_to_layers=False, readout="tanh", readout_all_layers=True)),
+    "two levels": ("ava_deep", dict(input_feed=False)),
+    "window": ("gnmt_v2", dict(attention_window="monotone", attention_window_width=1)),
+    "heads": (
+        "rnnsearch",
+        dict(decoder_transition="late", attention_score="multihead", attention_heads=2, attention_dim=6),
+    ),
+    "norm": ("rnnsearch", dict(decoder_transition="late", layer_norm="all", attention_reads_target=True)),
+    "deep": ("rnnsearch", dict(decoder_transition="late", decoder_transition_depth=2, decoder_cell="adaptive_gru")),
+    "dropout": ("gnmt_v2", dict(decoder_dropout_hidden=0.5)),
+}
+
+
+@pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("kind", ALL_AT_ONCE)
+def test_steps_that_read_no_context_are_made_at_once(kind, gpu, monkeypatch):
+    """Outputs, terms, gradients and the last state are those of steps one after the other."""
+    name, options = ALL_AT_ONCE[kind]
+    model = build(name, scale=0.5, **options).double().train()
+    kernels.on_gpu(monkeypatch, gpu)
+    found, counted = [], []
+    for size in (32, 2, 1):  # the last one steps
+        monkeypatch.setattr("fairseq_attnvariants.nn.decoder.CHUNK", size)
+        calls = []
+        model.decoder.network.transition.attention.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        torch.manual_seed(3)
+        with as_captured():
+            found.append(gradients(model, (5, 3, 1), (4, 6, 2)))
+        counted.append(len(calls))
+    assert counted == [1, 4, 7]
+    torch.testing.assert_close(found[0], found[2])
+    torch.testing.assert_close(found[1], found[2])
+
+
+READS = {
+    "input feeding": ("gnmt_v2", dict(input_feed=True)),
+    "history": ("gnmt_v2", dict(attention_history="coverage")),
+    "own query": ("gnmt_v2", dict(attention_history="state")),
+    "stacked": ("char2char", {}),
+    "simple": ("gnmt", {}),
+}
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_steps_that_read_earlier_ones_are_not(kind):
+    name, options = READS[kind]
+    assert not build(name, **options).decoder.network.transition.independent
+
+
+def test_a_users_attention_and_window_are_asked_at_every_step():
+    """They may read of the past whatever they like."""
+    own = build("gnmt_v2").decoder.network.transition
+    assert own.independent
+
+    class Window(windows.MonotoneWindow):
+        pass
+
+    class Attention(type(own.attention)):
+        def forward(self, query, memory, state, added=None):
+            return super().forward(query + state.weights.sum(), memory, state, added)
+
+    own.attention.window = Window(Widths(hidden=7))
+    assert not own.independent
+    own.attention.window, own.attention.__class__ = None, Attention
+    assert not own.independent
+
+
+@pytest.mark.parametrize("name", ["gnmt_v2", "ava_deep"])
+def test_no_energies_of_all_steps_are_kept(name):
+    """The largest tensor of attention, ``B x T x S x A``, is there for a block of sentences and not kept."""
+    kept = []
+    keep = (lambda tensor: kept.append(tensor.dim()) or tensor), (lambda same: same)
+    with torch.autograd.graph.saved_tensors_hooks(*keep):
+        build(name, input_feed=False)(*batch())
+    assert kept and 4 not in kept
+
+
+def test_a_layer_is_one_call_for_all_steps(monkeypatch):
+    """Of cuDNN, on a GPU, where layers above the transition and the cell in it are equal."""
+    model, calls, own = build("gnmt_v2"), [], torch._VF.lstm
+    source, lengths, previous = batch()
+    encoder_out = model.encoder(source, src_lengths=lengths)
+    kernels.on_gpu(monkeypatch)
+    monkeypatch.setattr(torch._VF, "lstm", lambda *arguments: calls.append(1) or own(*arguments))
+    model.decoder(previous, encoder_out=encoder_out)
+    assert len(calls) == 4
+
+
+def test_attention_at_once_is_in_blocks_of_sentences_on_a_gpu_as_well(monkeypatch):
+    """Else the energies of all steps would need the memory of that many steps."""
+    kernels.on_gpu(monkeypatch)
+    model, largest = build("gnmt_v2", scale=0.5), []
+    tanh = additive.tanh_product
+    monkeypatch.setattr(additive, "tanh_product", lambda values, v: largest.append(values.numel()) or tanh(values, v))
+    whole = model(*batch())[0]
+    monkeypatch.setattr(energies, "LARGE", 1)
+    torch.testing.assert_close(model(*batch())[0], whole)
+    assert largest == [3 * 7 * 6 * 7] + 3 * [7 * 6 * 7]  # sentences, steps, source and width
