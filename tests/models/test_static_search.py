@@ -10,6 +10,7 @@ import types
 from itertools import product
 from unittest import mock
 
+import kernels
 import pytest
 import torch
 from conftest import COMPOSED, Task, batch, build, dictionary
@@ -251,7 +252,7 @@ class Waits(TorchDispatchMode):
         return operator(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("name,most", [("rnnsearch", 96), ("dl4mt", 102), ("recatt", 98), ("ava", 117)])
+@pytest.mark.parametrize("name,most", [("rnnsearch", 87), ("dl4mt", 88), ("recatt", 89), ("ava", 104)])
 def test_launches_of_a_step(name, most, monkeypatch):
     """A graph makes them in one launch, and yet the GPU runs them one after another."""
     counted, plain = set(), Beams.make_step
@@ -262,6 +263,7 @@ def test_launches_of_a_step(name, most, monkeypatch):
         counted.add(waits.launches)
 
     monkeypatch.setattr(Beams, "make_step", make_step)
+    kernels.on_gpu(monkeypatch)
     both([ready(name)], beam_size=5)
     assert max(counted) <= most
 
@@ -269,8 +271,9 @@ def test_launches_of_a_step(name, most, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
 @pytest.mark.parametrize("name", ALL)
-def test_no_step_waits(name, penalty):
+def test_no_step_waits(name, penalty, monkeypatch):
     """And it writes into the tensors that it has read."""
+    kernels.on_gpu(monkeypatch)
     plain, addresses = Beams.make_step, set()
 
     def make_step(beams, search):
