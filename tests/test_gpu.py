@@ -48,6 +48,68 @@ def test_no_tensor_of_all_steps_sources_and_widths_is_kept():
     assert held[1] - held[0] < 10 * 40 * 60 * 512 * 4 / 4  # a quarter of ten steps' blocks
 
 
+@pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
+def test_replayed_updates_are_those_of_launched_kernels(name):
+    """With the same masks; shapes in turn, one of them added up, and steps of an optimizer between."""
+    options = dict(scale=0.3, dropout=0.3, decoder_dropout_hidden=0.2)
+    replayed, plain = (build(name, cuda_graphs=on, **options).train().cuda() for on in (True, False))
+    samples = [[tensor.cuda() for tensor in one] for one in (batch(), batch((2, 6), (3, 1), seed=2))]
+    for turn, order in enumerate([(0,), (1,), (0,), (1, 0), (0, 0), (1,), (0, 1, 0)]):
+        found = []
+        for model in (replayed, plain):
+            torch.manual_seed(turn)
+            for number in order:
+                model(*samples[number])[0].square().mean().backward()
+            found.append({part: p.grad.clone() for part, p in model.named_parameters() if p.grad is not None})
+            with torch.no_grad():
+                for part in model.parameters():
+                    part -= 0.1 * part.grad if part.grad is not None else 0.0
+            model.zero_grad()
+        torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
+    assert len(replayed.decoder.graphs.pairs) == 2 and not replayed.decoder.graphs.failed
+
+
+def test_what_cannot_be_captured_is_launched(caplog, monkeypatch):
+    """What waits for the GPU is found before a capture; a capture that breaks all the same leaves all in order."""
+    sample = [tensor.cuda() for tensor in batch()]
+    for waits in (True, False):
+        model = build("dl4mt", scale=0.3, cuda_graphs=True, dropout=0.3).train().cuda()
+        normalizer = model.decoder.network.transition.attention.normalizer
+
+        def normalize(energies, normalizer=normalizer):
+            return torch.softmax(energies / max(1, energies.argmax().item() * 0), dim=-1)
+
+        monkeypatch.setattr(type(normalizer), "normalize", lambda _, energies: normalize(energies))
+        if not waits:
+            monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
+        for _ in range(4):  # dropout draws, and memory comes and goes
+            model(*sample)[0].square().mean().backward()
+        torch.cuda.empty_cache()
+        assert model.decoder.graphs.failed and not model.decoder.graphs.pairs
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert len([one for one in caplog.records if "--cuda-graphs: no more is captured" in one.getMessage()]) == 2
+
+
+def test_graphs_share_memory():
+    """Of eight shapes those of one, and not of each: at most three times what is reserved without graphs."""
+    reserved = []
+    shapes = [batch((length,) * 80, (length,) * 80) for length in range(12, 28, 2)]
+    for on in (False, True):
+        model = build(
+            "rnnsearch", cuda_graphs=on, encoder_hidden_size=512, decoder_hidden_size=512, decoder_embed_dim=256,
+            encoder_embed_dim=256,
+        ).train().cuda()  # fmt: skip
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        for sample in shapes * 3:
+            model(*(tensor.cuda() for tensor in sample))[0].square().mean().backward()
+            model.zero_grad()
+        reserved.append(torch.cuda.max_memory_reserved())
+        assert not on or len(model.decoder.graphs.pairs) == len(shapes)
+        del model
+    assert reserved[1] < 3 * reserved[0]  # of which one is a first run, before a capture
+
+
 def train(data, save_dir, arch, *more):
     arguments = train_arguments(data, save_dir, "--distributed-world-size", "1", *more, arch=arch)
     arguments.remove("--cpu")
@@ -60,6 +122,10 @@ def train(data, save_dir, arch, *more):
     ("rnnsearch_star", ["--compute-dtype", "bfloat16"]),
     ("rnnsearch_star", ["--compute-dtype", "auto"]),
     ("rnnsearch_star", ["--compile"]),
+    ("rnnsearch_star", ["--cuda-graphs", "--required-seq-len-multiple", "4"]),
+    ("rnnsearch_star", ["--cuda-graphs", "--fp16", "--update-freq", "2"]),
+    ("dl4mt", ["--cuda-graphs", "--amp", "--decoder-layers", "2"]),
+    ("conddec_rnnatt", ["--cuda-graphs", "--compute-dtype", "bfloat16"]),
     ("dl4mt", ["--recompute-steps", "2", "--fp16"]),
     ("conddec_rnnatt", ["--criterion", f"{SMOOTHED}_with_costs", "--fp16"]),
     ("conddec_rnnatt", ["--criterion", f"{SMOOTHED}_with_costs", "--amp"]),
