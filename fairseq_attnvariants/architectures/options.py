@@ -410,6 +410,14 @@ class AttentionRNNConfig(FairseqDataclass):
         "let torch.compile make fewer and larger kernels of a decoder step in training; needs torch 2.3 and a compiler",
         False,
     )
+    cuda_graphs: bool = option(
+        "in training on a GPU, launch the decoder's steps and their gradients as one pair of CUDA graphs for each "
+        "shape of a batch, from the second time it comes; shapes beyond the first 64, and what cannot be captured, are "
+        "launched as without it; costs memory, and with --required-seq-len-multiple 4, which makes shapes fewer, "
+        "padding; not with --compile. In beam search on a GPU, launch each step as one graph, also for "
+        "--model-overrides",
+        False,
+    )
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
 

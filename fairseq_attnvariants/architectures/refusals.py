@@ -235,6 +235,15 @@ def adaptive_output(o: AttentionRNNConfig) -> Iterator[str]:
         yield "--adaptive-output-swapped changes --adaptive-output, which is not given: add it"
 
 
+def kernels(o: AttentionRNNConfig) -> Iterator[str]:
+    """How kernels are made and launched."""
+    if o.compile and o.cuda_graphs:
+        yield (
+            "--cuda-graphs launches again what was launched once, and --compile may make other kernels at any batch: "
+            "leave one of them out"
+        )
+
+
 REFUSALS: List[Callable[[AttentionRNNConfig], Iterator[str]]] = [
     idle,
     embeddings,
@@ -244,6 +253,7 @@ REFUSALS: List[Callable[[AttentionRNNConfig], Iterator[str]]] = [
     layers,
     bridges,
     adaptive_output,
+    kernels,
 ]
 
 

@@ -26,6 +26,7 @@ from ..arithmetic.reduced import reduced_products
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoded, Decoder
 from ..nn.encoder import HierarchicalEncoder
+from ..nn.fast.graphs import Graphs, graphs_for
 from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Readout, Steps
@@ -173,6 +174,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         if self.told:
             return
         self.told = True
+        if self.cfg.cuda_graphs:
+            self.decoder.graphs = graphs_for(self.decoder.network, device)
         if self.cost_terms and not with_cost_terms:
             logger.warning(
                 "this model is being trained without the costs that its paper adds; "
@@ -273,6 +276,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.coverage_penalty = cfg.coverage_penalty
         self.projects_annotations = True
         """whether search projects them instead of contexts, where it can"""
+        self.graphs: Optional[Graphs] = None
+        """by which training runs the network, with --cuda-graphs"""
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -296,7 +301,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         with self._arithmetic(search):
             run = self._kept(incremental_state) or self._start(encoder_out, search)
             embedded = self.dropout_in(self.dropout_words(self.embed_tokens(prev_output_tokens)))
-            decoded = run.network(embedded, run.memory, run.state)
+            decode: Any = run.network if search or self.graphs is None else self.graphs
+            decoded = decode(embedded, run.memory, run.state)
             if features_only:
                 predicted = Prediction(self.dropout_out(decoded.features), carried=run.state.readout)
             else:

@@ -14,7 +14,7 @@ import math
 import threading
 from collections import OrderedDict
 from functools import cache, partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence
 from weakref import WeakKeyDictionary
 
 import torch
@@ -22,6 +22,7 @@ from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from torch import Tensor
 
+from ..nn.fast.capture import RECORDERS
 from ..nn.state import each
 from .attention_rnn import IncrementalDecoder, Run
 
@@ -157,7 +158,7 @@ class Beams:
         # of the last steps: the row that each hypothesis comes from, its word, its total, and the rows' attention
         looked = torch.zeros(EVERY, *weights.shape, device=device)
         self.notes = number(EVERY, rows), number(EVERY, rows), score(EVERY, rows), looked
-        self.graph: Optional[torch.cuda.CUDAGraph] = None
+        self.graph: Any = None
 
     def begin(self, search: StaticSearch, runs: Sequence[Run], longest: int) -> None:
         """Take over a batch, before its first choice."""
@@ -296,28 +297,20 @@ def write(fixed: Any, entries: Any) -> None:
     torch._foreach_copy_(old, new)
 
 
-def captured(step: Callable[[], None], device: torch.device) -> Optional[torch.cuda.CUDAGraph]:
+def captured(step: Callable[[], None], device: torch.device) -> Any:
     """Make a step, by which libraries set themselves up, and then a graph of it; a CPU has none."""
-    if device.type != "cuda":
+    if device.type not in RECORDERS:
         step()
         return None
-    graph, (stream, pool) = torch.cuda.CUDAGraph(), place(device)
-    with torch.cuda.device(device):
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            step()
-        torch.cuda.current_stream().wait_stream(stream)
-        # other threads may go on with what they do, such as loading batches
-        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-            step()
-    return graph
+    with recorder(device).trial():
+        step()
+    return recorder(device).capture(step)
 
 
 @cache
-def place(device: torch.device) -> Tuple[torch.cuda.Stream, Any]:
-    """The stream and the memory of all graphs of a GPU; each is done with it before another one begins."""
-    with torch.cuda.device(device):
-        return torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+def recorder(device: torch.device) -> Any:
+    """Of all graphs of a GPU, which share memory: each is done with it before another one begins."""
+    return RECORDERS[device.type](device)
 
 
 _searching = threading.RLock()  # one search at a time: the next one of these shapes is in the same tensors

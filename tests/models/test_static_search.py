@@ -22,7 +22,6 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import AttentionRNNModel, static_search
 from fairseq_attnvariants.models.static_search import Beams, StaticSearch, StaticSearchWithAlignment
@@ -474,7 +473,6 @@ def test_a_decoder_of_somebodys_own_that_carries_more():
     assert type(generator([model])) is SequenceGenerator
 
 
-@pytest.mark.skipif(not hasattr(AttentionRNNConfig, "cuda_graphs"), reason="there is no --cuda-graphs yet")
 @pytest.mark.parametrize("graphs", [False, True])
 def test_an_override_of_a_trained_model_chooses_it(runs, graphs):
     """As ``--model-overrides`` does for fairseq-generate, which builds its search likewise."""
