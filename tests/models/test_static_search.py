@@ -15,11 +15,14 @@ import pytest
 import torch
 from conftest import COMPOSED, Task, batch, build, dictionary
 from corpus import USER_DIR
+from fairseq import options as flags
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.lstm import LSTMModel
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
+from fairseq_cli import generate
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
@@ -481,6 +484,23 @@ def test_an_override_of_a_trained_model_chooses_it(runs, graphs):
     assert (type(hub.task.build_generator(hub.models, hub.cfg.generation)) is StaticSearch) == graphs
     static_search._beams.pop(hub.models[0].decoder, None)
     assert hub.translate("ant bee cat") and (hub.models[0].decoder in static_search._beams) == graphs
+
+
+@pytest.mark.parametrize("more", [["--nbest", "3"], ["--print-alignment", "hard"], ["--prefix-size", "1"]])
+def test_fairseq_generate_prints_the_same(runs, more, capsys):
+    """The stock command, in this process; with prefixes it searches as ever."""
+    path = runs.rnnsearch / "checkpoint_last.pt"
+    found, searched = [], mock.Mock(side_effect=StaticSearch._search)
+    for graphs in (False, True):
+        line = [runs.data, "--user-dir", USER_DIR, "--path", path, "--cpu", "--max-len-b", "10", *more]
+        line += ["--num-workers", "0", "--model-overrides", str({"cuda_graphs": graphs})]
+        parsed = flags.parse_args_and_arch(flags.get_generation_parser(), [*map(str, line)])
+        with mock.patch.object(StaticSearch, "_search", lambda *given: searched(*given)):
+            generate.main(convert_namespace_to_omegaconf(parsed))
+        lines = capsys.readouterr().out.splitlines()
+        found.append([line for line in lines if line[:2] in ("S-", "T-", "H-", "D-", "P-", "A-")])
+    assert len(found[0]) >= 60 and found[0] == found[1]
+    assert bool(searched.call_count) == ("--prefix-size" not in more)
 
 
 @pytest.mark.parametrize("graphs", [False, True])
