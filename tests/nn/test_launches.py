@@ -212,7 +212,7 @@ def waits(function, *arguments):
 
 
 def test_encoders_wait_at_most_once(monkeypatch):
-    """For the lengths, which cuDNN has to know; where sentences are of words, for those of both and for their number."""
+    """For lengths, which cuDNN has to know; a hierarchical encoder for those of characters and words, and for W."""
     kernels.on_gpu(monkeypatch)
     models = {name: build(name) for name in ("rnnsearch", "adaptive_both", "ava")}
     found = {name: waits(model.encoder, batch()[0], None) for name, model in models.items()}
