@@ -13,7 +13,7 @@ from corpus import SCRIPTS, USER_DIR, train_arguments
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn import cells
-from fairseq_attnvariants.nn.fast import as_captured, capturing
+from fairseq_attnvariants.nn.device import as_captured, capturing
 from fairseq_attnvariants.nn.fast import cells as fused
 from fairseq_attnvariants.patches.loading.checkpoints import load
 

@@ -15,8 +15,9 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fairseq_attnvariants.nn import additive, cells, encoder, windows
-from fairseq_attnvariants.nn.fast import as_captured, capturing, deferred, energies
+from fairseq_attnvariants.nn.device import as_captured, capturing
 from fairseq_attnvariants.nn.fast import cells as fused
+from fairseq_attnvariants.nn.fast import deferred, energies
 from fairseq_attnvariants.nn.state import Memory, serve
 from fairseq_attnvariants.registry import Widths
 
