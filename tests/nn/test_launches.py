@@ -134,7 +134,7 @@ def per_step(name, captured=True, **options):
     return launches(decode)
 
 
-MOST = {"rnnsearch": 31, "dl4mt": 38, "recatt": 35, "ava": 61, "adaptive_both": 138}
+MOST = {"rnnsearch": 31, "dl4mt": 38, "recatt": 35, "ava": 58, "adaptive_both": 138}
 
 
 @pytest.mark.parametrize("name", MOST)
