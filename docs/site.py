@@ -14,7 +14,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fairseq_attnvariants"
 OUTSIDE = ("*.md", "LICENSE", "CITATION.cff", "examples/**/*.*", "benchmarks/*.*", "fairseq_attnvariants/*.py")
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
-TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 ROLE = re.compile(r":(?:class|func|mod|attr|data|meth):<code>~?\.*([^<]*)</code>")
 
 
@@ -78,19 +77,5 @@ def options_table():
 
 
 def on_page_content(html, **_):
-    """Docstrings name things with Sphinx's roles; cells know their column's head, for narrow pages (``site.css``)."""
-    return TABLE.sub(with_heads, ROLE.sub(lambda match: f"<code>{match[1]}</code>", html))
-
-
-def with_heads(table):
-    """A table whose cells, but for each row's first, have the head of their column as ``data-head``."""
-    heads = [re.sub("<.*?>", "", head) for head in re.findall(r"<th\b[^>]*>(.*?)</th>", table[0], re.DOTALL)]
-
-    def row(match):
-        cells = re.split(r"(?=<td\b)", match[0])  # what is before the first cell, and the cells
-        named = zip(cells[2:], heads[1:])
-        return "".join(
-            [*cells[:2], *(re.sub("^<td", f'<td data-head="{head}"' if head else "<td", cell) for cell, head in named)]
-        )
-
-    return re.sub(r"<tr\b.*?</tr>", row, table[0], flags=re.DOTALL)
+    """Docstrings name things with Sphinx's roles."""
+    return ROLE.sub(lambda match: f"<code>{match[1]}</code>", html)

@@ -25,13 +25,11 @@ from typing import (
     Callable,
     ClassVar,
     Dict,
-    FrozenSet,
     Iterable,
     Iterator,
     List,
     NamedTuple,
     Optional,
-    Tuple,
     TypeVar,
     get_args,
     get_origin,
@@ -164,15 +162,6 @@ class Part:
 
     flags: ClassVar[Dict[str, str]] = {}
     """deprecated: options of the model that the constructor takes, by their names there."""
-
-    reads_context: ClassVar[Optional[Tuple[str, ...]]] = None
-    """names of its own linear maps by which alone it reads a context or a memory's values; None where it does not say.
-
-    Parts within a part say theirs themselves.  A subclass that defines more than :attr:`without_context` says it anew.
-    Beam search projects annotations before contexts, which is quicker, only where all parts say it.
-    """
-    without_context: ClassVar[FrozenSet[str]] = frozenset({"__init__", "initialise"})
-    """methods of its kind that are given no context"""
 
     @classmethod
     def own_options(cls) -> Dict[str, Option]:

@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fairseq_attnvariants.nn import fast
+from fairseq_attnvariants.nn import device
 
 aten = torch.ops.aten
 NO_KERNELS = {aten.detach.default, aten.alias.default, aten._unsafe_view.default, aten.squeeze_.dim}
@@ -61,7 +61,7 @@ LIBRARY.impl("_thnn_fused_lstm_cell_backward_impl", lstm_backward, "CPU")
 
 def on_gpu(monkeypatch, on=True):
     """From here on a CPU is taken for a GPU, or no longer."""
-    monkeypatch.setattr(fast, "GPU", "cpu" if on else "cuda")
+    monkeypatch.setattr(device, "GPU", "cpu" if on else "cuda")
 
 
 class Launches(TorchDispatchMode):

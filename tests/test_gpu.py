@@ -17,7 +17,7 @@ from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import static_search
 from fairseq_attnvariants.models.static_search import Beams, StaticSearch
 from fairseq_attnvariants.nn import cells
-from fairseq_attnvariants.nn.fast import as_captured, capturing
+from fairseq_attnvariants.nn.device import as_captured, capturing
 from fairseq_attnvariants.nn.fast import cells as fused
 from fairseq_attnvariants.patches.loading.checkpoints import load
 

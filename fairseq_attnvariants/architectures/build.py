@@ -15,7 +15,6 @@ from ..nn.convolutional import ConvolutionalEncoder
 from ..nn.copying import Copying
 from ..nn.decoder import AnyReadout, Decoder, InitialState, InitialStates, ZeroState
 from ..nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from ..nn.fast.projected import context_readers
 from ..nn.histories import HISTORIES, History
 from ..nn.layers import Layers
 from ..nn.readout import READOUTS, AdaptiveWeighting
@@ -103,7 +102,7 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
     initial: Any = ZeroState if zero else partial(InitialState, initial_source, initial_dim, norm=norm)
     width = transition.last.state_dim // inside
     own = cfg.initial_state_per_layer
-    decoder = Decoder(
+    return Decoder(
         transition,
         InitialStates(initial(width) for _ in range(layers)) if own else initial(width, copies=layers),
         _readout(cfg, source, symbols),
@@ -113,8 +112,6 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
         hidden_dropout=cfg.decoder_dropout_hidden,
         reads_all_layers=cfg.readout_all_layers and inside > 1,
     )
-    context_readers(decoder)  # refuses now what search would stumble over
-    return decoder
 
 
 def _layers_above(cfg, layers: int, context: int) -> Layers:

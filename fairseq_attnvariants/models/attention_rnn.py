@@ -386,7 +386,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         network: Any = self.network
         memory, state = network.start(encoded)
         if search and self.projects_annotations and rows is not None and len(rows) > len(encoded.final):
-            network, memory, state = for_hypotheses(network, memory, state)
+            network, memory, state = for_hypotheses(network, memory, state, self.embed_tokens.embedding_dim)
         if rows is not None:
             memory, state = serve(memory, 1, rows), reorder(state, rows)
         return Run(network, memory, state)

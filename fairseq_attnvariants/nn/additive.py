@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .fast import on_gpu
+from .device import on_gpu
 
 KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
 

@@ -39,8 +39,6 @@ class Normalizer(Part, nn.Module):
         temperature: number by which energies are divided: below 1 attention is sharper, above it flatter.
     """
 
-    reads_context = ()
-    without_context = Part.without_context | {"normalize"}
     package: ClassVar[str] = ""
     """what has to be installed for it"""
     adds_up: ClassVar[bool] = True
@@ -157,8 +155,6 @@ class Attention(Part, nn.Module):
         window: where attention may look; None for anywhere.
     """
 
-    reads_context = ()  # the values are what `averages` is about
-    without_context = Part.without_context | {"memory", "energies"}
     projects_query = projects_keys = True
     key_bias = False  # in a product it would add the same to all energies of a query
 
@@ -362,8 +358,6 @@ class MultiHeadAttention(ScaledAttention):
     Args:
         heads: number of heads of --attention-score multihead.
     """
-
-    reads_context = ()
 
     def __init__(self, widths: Widths, *parts: Any, heads: Annotated[int, at_least(1)] = 8, **options: Any):
         if widths.attention % heads:

@@ -50,8 +50,6 @@ class Cell(Part, nn.Module):
         norm: layer normalisation of the inputs' sum and of the recurrent product.
     """
 
-    reads_context = ("inputs.context", "inputs.previous_context")
-    without_context = Part.without_context | {"initialise_bias", "step", "kept"}
     gates: int
     normalised: Tuple[int, ...]  # how many adjoining gates are normalised together
     vectors = 1  # of width n, in a state; the first is the output
@@ -265,8 +263,6 @@ class ContextGatedCell(Part, nn.Module):
         hidden_dim: hidden width ``n``.
         norm: layer normalisation of the source's sum, of the target's, and of the recurrent product.
     """
-
-    reads_context = ("source.context", "target.previous_context")
 
     def __init__(self, cell: MakeCell, kind: str, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__()

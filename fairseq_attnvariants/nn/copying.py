@@ -37,7 +37,6 @@ class Copying(Part, nn.Module):
         symbols: the target symbol of each source symbol, by their numbers.
     """
 
-    reads_context = ("context",)
     symbols: Tensor
 
     def __init__(self, readout: Readout, widths: Widths, symbols: Tensor):

@@ -8,8 +8,8 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from .device import capturing
 from .dropout import drop_hidden
-from .fast import capturing
 from .layers import Layers
 from .state import Encoded
 

@@ -99,8 +99,6 @@ register_history = HISTORIES.register
 class ContextHistory(History):
     """RecAtt (Feng et al. 2016 §4.1): the score reads the previous context, ``+ V c_{i-1}``."""
 
-    reads_context = ("projection",)
-
     def __init__(self, widths: Widths):
         super().__init__(widths)
         self.projection = nn.Linear(widths.context, widths.attention, bias=False)
@@ -119,7 +117,6 @@ class StateHistory(History):
     """
 
     replaces_query = True
-    reads_context = ()
 
 
 @register_history("distance")
@@ -128,8 +125,6 @@ class DistanceHistory(History):
 
     In log space: ``log σ(j - m_{i-1})`` is added to the energy.  ``j`` counts real tokens from 1, and ``m_0 = 0``.
     """
-
-    reads_context = ()
 
     def energy_term(self, past: Past) -> Tensor:
         positions = past.memory.positions.unsqueeze(1)  # B x 1 x S
@@ -148,8 +143,6 @@ class ConvolutionHistory(History):
         filters: filters of the convolution over the previous weights (HybridAtt2).
         width: width of these filters, odd (HybridAtt2).
     """
-
-    reads_context = ()
 
     def __init__(self, widths: Widths, *, filters: Annotated[int, at_least(1)] = 10, width: Annotated[int, ODD] = 11):
         super().__init__(widths)
@@ -177,8 +170,6 @@ class CoverageHistory(History):
     It carries ``Σ_{t<i} w_tj``, ``N x S``, float32.
     """
 
-    reads_context = ()
-
     def __init__(self, widths: Widths):
         super().__init__(widths)
         self.projection = nn.Linear(1, widths.attention, bias=False)
@@ -205,7 +196,6 @@ class FertilityHistory(CoverageHistory):
     ``Φ``, ``B x S``, float32, is known before the first step.
     """
 
-    reads_context = ()
     LARGEST = 2.0
 
     def __init__(self, widths: Widths):
@@ -230,8 +220,6 @@ class CoverageGRUHistory(History):
     Args:
         width: width d of the coverage_gru's states, one per source position.
     """
-
-    reads_context = ()
 
     def __init__(self, widths: Widths, *, width: Annotated[int, at_least(1)] = 10):
         super().__init__(widths)

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from .cells import Cell, GRUCell, LSTMCell, MakeCell, StackedCell, deepened, with_residual
-from .fast import on_gpu
+from .device import on_gpu
 from .fast.cells import fits, over_all
 from .fast.deferred import deferred
 from .init import Scheme

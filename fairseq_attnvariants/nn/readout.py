@@ -6,7 +6,7 @@ than the vocabulary layer does, by what attention looks at, defines how that is 
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Dict, NamedTuple, Optional, Type
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,6 @@ class AdaptiveWeighting(Part, nn.Module):
         swapped: as the authors' code has it, ``W_m`` reads the second set's projections and ``W_r`` the sum of the
             first set's.
     """
-
-    reads_context = ("context",)
 
     def __init__(self, widths: Widths, width: int, swapped: bool = False):
         super().__init__()
@@ -92,8 +90,6 @@ class Readout(Part, nn.Module):
     """
 
     pieces = 1
-    reads_context: ClassVar[Optional[Tuple[str, ...]]] = ("context",)
-    without_context = Part.without_context | {"finish"}
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         super().__init__()
@@ -187,8 +183,6 @@ class LinearReadout(Readout):
 @register_readout("state")
 class StateReadout(Readout):
     """The decoder's output ``s`` as it is, so that the vocabulary layer reads nothing else (NVIDIA's GNMT v2)."""
-
-    reads_context = ()
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         nn.Module.__init__(self)

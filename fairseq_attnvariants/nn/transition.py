@@ -44,8 +44,6 @@ class Condition(Part, nn.Module):
         condition_dim: width of ``sd``.
     """
 
-    reads_context = ("context",)
-
     def __init__(self, target_dim: int, hidden_dim: int, context_dim: int, condition_dim: int):
         super().__init__()
         self.target = nn.Linear(target_dim, condition_dim)

@@ -23,7 +23,6 @@ class Window(Carrying):
         width: how many positions a window reaches to either side of its centre.
     """
 
-    reads_context = ()
     same_units: ClassVar[bool] = False
     """whether step ``i`` looks near source position ``i``, so that both sides have to count the same units"""
 
@@ -60,7 +59,6 @@ class NoWindow(Window):
 class MonotoneWindow(Window):
     """``[i-D, i+D]`` at step ``i`` (local-m), where ``i`` stops at the last word, as in Luong et al.'s code."""
 
-    reads_context = ()
     same_units = True
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
@@ -85,7 +83,6 @@ class PredictiveWindow(MonotoneWindow):
     ``σ = D/2``, and ``W`` is square.  The weights are scaled to add up to 1 again; Luong et al. leave them as they are.
     """
 
-    reads_context = ()
     same_units = False
 
     def __init__(self, widths: Widths, *parts: Any, **options: Any):

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from fairseq_attnvariants.nn.attention import Attention, Normalizer
 from fairseq_attnvariants.nn.cells import Cell
-from fairseq_attnvariants.nn.fast.projected import declared
 from fairseq_attnvariants.nn.histories import Carrying, History, Past
 from fairseq_attnvariants.nn.readout import Prediction, Readout
 from fairseq_attnvariants.nn.state import Memory, each
@@ -242,5 +241,4 @@ def watch(model: nn.Module, note: Callable[[str], None]) -> None:
         methods = from_outside(part, note)
         if methods:
             own = type(part)
-            more = {"__module__": own.__module__, "reads_context": declared(part)}
-            part.__class__ = type(own.__name__, (own,), {**methods, **more})
+            part.__class__ = type(own.__name__, (own,), {**methods, "__module__": own.__module__})

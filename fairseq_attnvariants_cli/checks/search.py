@@ -61,13 +61,13 @@ def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, 
 
 @demand(
     "search that projects annotations gives what projections of contexts give",
-    "reads_context of a part names too few or too many of the maps by which it reads a context: translation fails, or "
-    "is not of the model that was trained",
+    "a component reads the context in another way after the first two steps of a search: translations are not of the "
+    "model that was trained",
 )
 def contexts(subject: Subject) -> None:
     """Step by step, the quick way and the plain way, of which only the first may fail here."""
     if not isinstance(getattr(subject.shared.decoder, "network", None), Decoder):
-        raise NotApplicable("no part says by what it reads contexts")
+        raise NotApplicable("its decoder is none of this package")
     plain = subject.model()
     plain.decoder.projects_annotations = False
     try:

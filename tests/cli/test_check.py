@@ -17,7 +17,8 @@ import fairseq_attnvariants_cli
 from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder, IncrementalDecoder
 from fairseq_attnvariants.nn.attention import Normalizer
-from fairseq_attnvariants.nn.histories import HISTORIES, ContextHistory, CoverageHistory
+from fairseq_attnvariants.nn.fast import projected
+from fairseq_attnvariants.nn.histories import HISTORIES, CoverageHistory
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.main import main
 
@@ -237,9 +238,9 @@ def hides_a_parameter(patch):
     changed(patch, lambda output, self, tokens: output * self.hidden.to(output))
 
 
-def says_that_it_reads_no_context(patch):
-    """The score reads the previous one."""
-    patch.setattr(ContextHistory, "reads_context", ())
+def misses_what_reads_contexts(patch):
+    """Search takes the readout's map for the only one."""
+    patch.setattr(projected, "context_readers", lambda decoder, *_: [decoder.readout.context])
 
 
 def compares_all_steps(patch):
@@ -277,7 +278,7 @@ MUTATIONS = {
     draws_in_evaluation: ("rnnsearch", "same padding", "parameters half"),
     normalises_the_batch: ("rnnsearch", "alone future", "same padding incremental"),
     hides_a_parameter: ("rnnsearch", "parameters", "same gradients"),
-    says_that_it_reads_no_context: ("recatt", "contexts incremental beam", "padding future"),
+    misses_what_reads_contexts: ("recatt", "contexts incremental beam", "padding future"),
     compares_all_steps: ("rnnsearch", "time memory", "parameters"),
     adds_in_place: ("coverage", "in-place gradients", "widths padding"),
 }

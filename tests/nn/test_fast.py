@@ -9,12 +9,11 @@ from conftest import COMPOSED, batch, build
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
+from fairseq_attnvariants.models.attention_rnn import _encoded
 from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.additive import additive_energies
 from fairseq_attnvariants.nn.fast import deferred, energies, projected
-from fairseq_attnvariants.nn.histories import CoverageHistory
 from fairseq_attnvariants.nn.readout import MaxoutReadout
-from fairseq_attnvariants.registry import Widths
 
 pytestmark = pytest.mark.skipif(not deferred.AVAILABLE, reason="gradients are deferred with torch 2.4 and later")
 
@@ -247,49 +246,75 @@ def test_a_graph_is_freed_with_its_outputs():
     assert notes() == before
 
 
+def readers(model):
+    """Names of the linear maps that a search found to read contexts."""
+    network = model.eval().decoder.network
+    source, lengths, _ = batch((2, 2, 1))
+    with torch.no_grad():
+        memory, state = network.start(_encoded(model.encoder(source, lengths))[0])
+        found = projected.context_readers(network, memory, state, model.decoder.embed_tokens.embedding_dim)
+    names = {part: name for name, part in network.named_modules()}
+    return {names[part] for part in found}
+
+
+# contexts that are no averages: of two levels, of several heads; and layers above the transition that read them
+UNPROJECTED = {"ava", "ava_encs", "ava_deep", "heads", "monotone", "gnmt", "gnmt_v2"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
-def test_every_part_says_by_what_it_reads_the_context(name):
-    """All linear maps that read it and nothing else: those that a search of wider contexts would fail in."""
-    network = build(name).decoder.network
-    readers = projected.context_readers(network)
-    assert readers is not None
-    if name == "gnmt_v2":  # whose layers above read it among other things
-        return
-    width = network.readout.context.in_features
-    assert readers and all(reader.in_features == width for reader in readers)
+def test_search_finds_what_reads_contexts(name):
+    """The maps that are as wide as a context, by their names; none where projecting them is not enough."""
+    model = build(name, scale=0.5)
+    named = {
+        name
+        for name, part in model.decoder.network.named_modules()
+        if isinstance(part, torch.nn.Linear)
+        and name.endswith((".context", ".previous_context", "histories.context.projection"))
+    }
+    assert readers(model) == (set() if name in UNPROJECTED else named)
 
 
-def test_a_part_that_computes_otherwise_says_it_anew():
-    class Own(CoverageHistory):
-        def key_features(self, past):
-            return super().key_features(past)
+def test_what_reads_a_context_otherwise_is_not_projected():
+    class Squares(MaxoutReadout):
+        """Reads what the same map reads, too."""
 
-    class Said(Own):
-        reads_context = ("projection",)
+        def forward(self, state, target, context):
+            return super().forward(state, target, context) + context.square().mean(-1, keepdim=True)
 
-    class Covers(CoverageHistory):
-        def coverage(self, past):
-            return super().coverage(past)
+    class Weighs(MaxoutReadout):
+        """Reads the weight of the map."""
 
-    class Predicts(MaxoutReadout):
-        def predict(self, features, project, steps):
-            return super().predict(features, project, steps)
+        def forward(self, state, target, context):
+            return super().forward(state, target, context) + self.context.weight.mean()
 
-    class Steps(MaxoutReadout):
-        def step(self, context):  # a name that cells have for what is given no context
-            return self.context(context * context)
+    class Follows(MaxoutReadout):
+        """Computes otherwise, and reads contexts by the map alone."""
 
-    widths = Widths(hidden=2, annotation=3, context=3, attention=4)
-    readouts = [kind(widths._replace(target=2, features=2)) for kind in (MaxoutReadout, Predicts, Steps)]
-    assert [projected.declared(readout) for readout in readouts] == [("context",), None, None]
+        def forward(self, state, target, context):
+            return 2 * super().forward(state, target, context)
 
-    class Misspelt(CoverageHistory):
-        reads_context = ("projektion",)
+    for kind, found in ((Follows, {"readout.context"}), (Squares, set()), (Weighs, set())):
+        model = build("rnnsearch", scale=0.5)
+        readout = model.decoder.network.readout
+        assert type(readout) is MaxoutReadout
+        readout.__class__ = kind
+        assert readers(model) & {"readout.context"} == found, kind
+        if not found:
+            assert not readers(model)
 
-    decoder = build("coverage").decoder.network
-    decoder.transition.attention.histories = torch.nn.ModuleDict({"coverage": Misspelt(widths)})
-    with pytest.raises(AttributeError, match="Misspelt has no attribute `projektion`"):
-        projected.context_readers(decoder)
-    kinds = [projected.declared(kind(widths)) for kind in (CoverageHistory, Own, Said, Covers)]
-    assert kinds == [(), None, ("projection",), None]
+
+def test_a_map_with_a_hook_or_another_map_is_not_projected():
+    """Although it was when the model searched first."""
+    for change in (
+        lambda readout: readout.context.register_forward_hook(lambda part, given, made: made * 2),
+        lambda readout: setattr(readout, "context", torch.nn.Linear(16, readout.context.out_features)),
+    ):
+        model = build("rnnsearch", scale=0.5).eval()
+        network = model.decoder.network
+        source, lengths, _ = batch((2, 2, 1))
+        with torch.no_grad():
+            memory, state = network.start(_encoded(model.encoder(source, lengths))[0])
+            assert projected.for_hypotheses(network, memory, state, 5)[0] is not network
+            change(network.readout)
+            assert projected.for_hypotheses(network, memory, state, 5)[0] is network

@@ -18,7 +18,7 @@ from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate
 pytestmark = pytest.mark.docs
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
-RECIPES = sorted((ROOT / "examples").glob("*/README.md"))
+RECIPES = sorted((ROOT / "examples").glob("*/RE*.md"))
 MARGINS = {
     "BLEU": 0.5,
     "TER": 0.5,
@@ -195,7 +195,7 @@ def test_attribution():
 def laboratory():
     """Of each measured task, by system: means over the dial, difference, half its interval, Holm's p, verdict."""
     measured = {}
-    page = (ROOT / "examples" / "laboratory" / "README.md").read_text()
+    page = (ROOT / "examples" / "laboratory" / "RESULTS.md").read_text()
     for task, section in re.findall(r"^### (\w+)\n(.*?)(?=^##)", page, re.M | re.S):
         (table,) = [rows for rows in tables(section) if rows[0][-1] == "verdict"]
         first = 3 if "seeds" in table[0] else 2
@@ -262,7 +262,7 @@ def test_laboratory_directions():
     for row in csv.DictReader((ROOT / "examples" / "laboratory" / "seeds" / "order.csv").read_text().splitlines()):
         for side in ("sooner", "later") if row["distance"] == "8" else ():
             scores[side][row["system"]][row["seed"]] = float(row[side])
-    page = (ROOT / "examples" / "laboratory" / "README.md").read_text()
+    page = (ROOT / "examples" / "laboratory" / "RESULTS.md").read_text()
     [(_, *rows)] = [rows for rows in tables(page) if rows[0][1] == "sooner"]
     assert [row[0].split("`")[1] for row in rows] == [*scores["later"]]
     for name, *cells, seeds in rows:
@@ -281,7 +281,7 @@ def test_laboratory_directions():
 
 def test_laboratory_gates():
     """The differences of what the gates weigh at particles and at other words."""
-    page = (ROOT / "examples" / "laboratory" / "README.md").read_text()
+    page = (ROOT / "examples" / "laboratory" / "RESULTS.md").read_text()
     [(_, *rows)] = [rows for rows in tables(page) if rows[0][-2:] == ["at particles", "difference"]]
     for name, _, words, particles, difference in rows:
         here, there = ([float(value) for value in cell.split(",")] for cell in (particles, words))
@@ -310,7 +310,7 @@ def test_laboratory_verdicts():
         for (word, adjusted), (*_, p, verdict) in zip(verdicts(family), others, strict=True):
             assert (p, verdict) == (pytest.approx(adjusted, abs=0.00051), word), task
     recorded = re.findall(
-        r"\[(\w+)\]\(laboratory/README\.md#\1\): ([\w ]+), ([+-][\d.]+ ± [\d.]+)", FINDINGS.read_text()
+        r"\[(\w+)\]\(laboratory/RESULTS\.md#\1\): ([\w ]+), ([+-][\d.]+ ± [\d.]+)", FINDINGS.read_text()
     )
     assert {task for task, *_ in recorded} <= {*measured}
     said = {"behind": "refuted", "ahead": "shown"}  # where what is claimed is no gain

@@ -1,4 +1,4 @@
-"""The shell of the recipes' READMEs, all of it, on a hundred lines; trainings are of two updates of tiny models."""
+"""The shell of the recipes' pages, all of it, on a hundred lines; trainings are of two updates of tiny models."""
 
 import hashlib
 import os
@@ -117,8 +117,7 @@ def test_readme(recipe, warm, examples, tmp_path):
     path = os.pathsep.join([str(tmp_path), str(warm), str(corpus.SCRIPTS), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "WARM": str(warm), "ALIGNMENTS": str(tmp_path / "links")}
     text = (
-        (examples / recipe / "README.md")
-        .read_text()
+        "".join(page.read_text() for page in sorted((examples / recipe).glob("RE*.md")))
         .replace("tail -n 2501", "tail -n 12")
         .replace("--best 5", "--best 1")
         .replace("./multi30k.sh", "UPDATES=24 ./multi30k.sh")

@@ -25,7 +25,6 @@ class HardAttention(TanhReadout):
     ``P(a_i = j)`` is attention's ``w_ij``, and ``P(y_i | a_i = j) = softmax(W tanh(U h_i + V y_{i-1} + C s_j + b))``.
     """
 
-    reads_context = ()
     order = 0  # on how many positions before it a_i depends
 
     def __init__(self, widths, weighting=None, norm=False):

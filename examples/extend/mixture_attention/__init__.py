@@ -34,8 +34,6 @@ class Mixture(History):
         bells: how many are mixed.
     """
 
-    reads_context = ()
-
     def __init__(self, widths, *, bells: Annotated[int, at_least(1)] = 5):
         super().__init__(widths)
         self.projection = nn.Linear(widths.hidden, 3 * bells)

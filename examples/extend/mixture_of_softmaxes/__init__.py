@@ -25,8 +25,6 @@ class MixtureOfSoftmaxes(TanhReadout):
         softmaxes: how many are mixed.
     """
 
-    reads_context = ("context",)
-
     def __init__(self, widths, *parts, softmaxes: Annotated[int, at_least(1)] = 3, **more):
         super().__init__(widths, *parts, **more)
         self.prior = nn.Linear(widths.features, softmaxes, bias=False)

@@ -9,8 +9,9 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from ..device import on_gpu
 from ..twins import plain_linear
-from . import compiling, on_gpu, transforming
+from . import compiling, transforming
 from .deferred import Deferred
 
 

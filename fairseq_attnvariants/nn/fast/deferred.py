@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from ..device import capturing, on_gpu
 from ..twins import plain_linear, twin
-from . import capturing, compiling, on_gpu, transforming
+from . import compiling, transforming
 
 AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later, which can also say which backward pass it is
 MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold

@@ -13,7 +13,8 @@ from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
 from ..additive import KeyFeatures, additive_energies, compared, tanh_
-from . import compiling, on_gpu, transforming
+from ..device import on_gpu
+from . import compiling, transforming
 
 BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
 LARGE = 2**26  # the same on a GPU, where a block more is a launch more: reached where all steps attend at once

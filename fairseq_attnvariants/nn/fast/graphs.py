@@ -224,7 +224,7 @@ def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
     copied: Any = shallow(module)
     copied._parameters = {name: None if own is None else aliases[own] for name, own in module._parameters.items()}
     copied._modules = {name: None if part is None else aliased(part, aliases) for name, part in module._modules.items()}
-    if isinstance(copied, nn.RNNBase):
+    if isinstance(module, nn.RNNBase):
         copied.flatten_parameters = lambda: None  # which would give the aliases memory of their own
     return copied
 

@@ -1,26 +1,29 @@
 """Search that projects annotations instead of contexts.
 
-All that is ever read of a context is projections of it, and ``W c_i = Σ_j w_ij (W s_j)``.  In beam search the many
+Usually all that is read of a context is projections of it, and ``W c_i = Σ_j w_ij (W s_j)``.  In beam search the many
 steps of many hypotheses share one sentence: there the annotations are projected once, for all readers of the context,
-and what attention sums up are the projections.  Parts say by what they read the context; where one does not, search is
-as it is without this.
+and what attention sums up are the projections.  Two steps of a decoder, watched before its first search, tell which
+maps read contexts, and whether projecting gives the same; where it does not, search projects contexts.
 """
 
 from itertools import accumulate
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...registry import Part
 from ..decoder import Decoder
-from ..state import Memory, State
-from ..twins import plain_linear, twin
+from ..state import Memory, State, each, reorder
+from ..twins import plain_linear, shallow, twin
+
+Readers = Sequence[nn.Linear]
+_found: "WeakKeyDictionary[Decoder, Readers]" = WeakKeyDictionary()
 
 
 class Projected(nn.Module):
-    """Stands for a linear map of the context where that is ``[W_1 c; W_2 c; ...]`` already."""
+    """Replaces a linear map of the context where that is ``[W_1 c; W_2 c; ...]`` already."""
 
     def __init__(self, reader: nn.Linear, end: int):
         super().__init__()
@@ -34,48 +37,98 @@ class Projected(nn.Module):
         return own.clone() if self.bias is None else own + self.bias
 
 
-def declared(part: Part) -> Optional[Tuple[str, ...]]:
-    """What a part says of how it reads contexts; nothing, if it computes in another way than the class that said it."""
-    for kind in type(part).__mro__:
-        computes = {name for name, value in vars(kind).items() if callable(value) or isinstance(value, property)}
-        if "reads_context" in vars(kind) or computes - part.without_context:
-            return vars(kind).get("reads_context")
-    return None
+class Watched(nn.Linear):
+    """A linear map that keeps its inputs."""
+
+    inputs: List[Tensor]
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.inputs.append(input)
+        return super().forward(input)
 
 
-def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
-    """All linear maps of contexts, of parts that read nothing else of them; None if a part does not say so.
-
-    Raises:
-        AttributeError: a part names a map that it has not.
-    """
-    readers: List[Any] = []
-    for part in decoder.modules():
-        if isinstance(part, Part):
-            names, maps = declared(part), dict(part.named_modules())
-            if names is None:
-                return None
-            # an input may be missing, such as the previous context; a map of the part's own may not
-            readers += [part.get_submodule(name) for name in names if name in maps or "." not in name]
-    return readers if all(map(plain_linear, readers)) else None
-
-
-def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
+def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -> Tuple[Decoder, Memory, State]:
     """A decoder, a memory and a first state that give the same, where several hypotheses share a sentence.
 
-    The decoder shares the parameters.  What came in is returned where this would take more work, that is where a
-    sentence is longer than an annotation is wide; and where it cannot be: where the context is more than an average of
-    annotations (of two levels, or of several heads), where a part does not say by what it reads the context, or none
-    reads it, and where layers above the transition read it, through matrices that read more.
-    """
-    read_above = decoder.above is not None and decoder.above.beside > 0
-    longer = memory.values.size(1) >= memory.values.size(2)
-    readers = None if longer or read_above or not decoder.transition.attention.averages else context_readers(decoder)
-    if not readers:
-        return decoder, memory, state
-    ends = accumulate(reader.out_features for reader in readers)
-    standing: Dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
-    values = F.linear(memory.values, torch.cat([reader.weight for reader in readers]))  # B x S x Σ out
-    context = state.context.new_zeros(len(state.context), values.size(2))
+    The decoder shares the parameters.  The three come back as they are where projecting takes more work, that is where
+    a sentence is longer than an annotation is wide, and where it gives something else, as with attention to two levels.
 
-    return twin(decoder, standing.get), memory._replace(values=values), state._replace(context=context)
+    Args:
+        decoder: the decoder, in evaluation.
+        memory, state: from its :meth:`~.decoder.Decoder.start`.
+        width: of target embeddings.
+    """
+    if decoder.training or memory.values.size(1) >= memory.values.size(2):
+        return decoder, memory, state
+    readers = _found.get(decoder)
+    if readers is None:
+        _found[decoder] = readers = context_readers(decoder, memory, state, width)
+    if not readers or not all(map(plain_linear, readers)) or not set(readers) <= set(decoder.modules()):
+        return decoder, memory, state
+    return _project(readers, decoder, memory, state)
+
+
+@torch.no_grad()
+def context_readers(decoder: Decoder, memory: Memory, state: State, width: int) -> Readers:
+    """Linear maps of a decoder by which alone it reads contexts; none where it reads them otherwise, too.
+
+    Two steps of two sentences are computed three times.  No random number of PyTorch's own generator is drawn.
+    """
+    few = torch.arange(min(len(state.context), 2), device=state.context.device)
+    random = torch.Generator().manual_seed(1)
+    memory, state = reorder(memory, few), reorder(state, few)
+    state = state._replace(context=torch.randn(state.context.shape, generator=random).to(state.context))
+    words = torch.randn(len(few), 2, width, generator=random).to(state.context)
+
+    watched: Dict[nn.Module, Any] = {}
+    for part in filter(plain_linear, decoder.modules()):
+        watched[part] = shallow(part)
+        watched[part].__class__, watched[part].inputs = Watched, []
+    steps = _two_steps(twin(decoder, watched.get), memory, state, words)
+    contexts = [state.context, *(decoded.state.context for decoded in steps)]
+
+    def reads(inputs: List[Tensor]) -> bool:
+        rows = [given.reshape(-1, given.size(-1)) for given in inputs]
+        return bool(rows) and all(any(torch.equal(given, context) for context in contexts) for given in rows)
+
+    readers: Any = [part for part, copy in watched.items() if reads(copy.inputs)]
+    if not readers:
+        return ()
+    try:
+        projected = _two_steps(*_project(readers, decoder, memory, state), words)
+    except (RuntimeError, AttributeError):  # something that is no reader met projections
+        return ()
+    reduced = words.dtype != torch.float32 or torch.get_float32_matmul_precision() != "highest"
+    tolerance = 0.05 if reduced and words.dtype != torch.float64 else 1e-3
+    same = all(_close(*pair, tolerance) for pair in zip(_compared(steps), _compared(projected)))
+    return readers if same else ()
+
+
+def _project(readers: Readers, decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
+    weight = torch.cat([reader.weight for reader in readers])
+    ends = accumulate(reader.out_features for reader in readers)
+    replaced: Dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
+    memory = memory._replace(values=F.linear(memory.values, weight))  # B x S x Σ out
+    return twin(decoder, replaced.get), memory, state._replace(context=F.linear(state.context, weight))
+
+
+def _two_steps(decoder: Any, memory: Memory, state: State, words: Tensor) -> List[Any]:
+    first = decoder(words[:, :1], memory, state)
+    return [first, decoder(words[:, 1:], memory, first.state)]
+
+
+def _compared(steps: List[Any]) -> List[Tensor]:
+    """All tensors that steps made, except contexts, in float64."""
+    found: List[Tensor] = []
+    for decoded in steps:
+        each(
+            lambda tensor: found.append(tensor.double()),
+            tuple(decoded._replace(state=decoded.state._replace(context=None))),
+        )
+    return found
+
+
+def _close(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    finite = one.isfinite()
+    one, other = one[finite], other[finite]
+    return bool(torch.dist(one, other) <= tolerance * torch.linalg.vector_norm(one))
