@@ -112,9 +112,10 @@ class StaticSearch(SequenceGenerator):
         held = [tensor.data_ptr() for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
         others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]
         plain = [value for value in others if isinstance(value, (bool, int, float, str))]
-        modes = [torch.is_inference_mode_enabled(), *(decoder.search_dtype.dtype for decoder in decoders)]
+        modes = [(decoder.search_dtype.dtype, run.network is decoder.network) for decoder, run in zip(decoders, runs)]
         shapes = [(tensor.shape, tensor.dtype) for run in runs for tensor in tensors(run)]
-        key = self.beam_size, self.temperature, self.eos, *held, *plain, *modes, *shapes
+        inference = torch.is_inference_mode_enabled()
+        key = self.beam_size, self.temperature, self.eos, inference, *held, *plain, *modes, *shapes
         kept = _beams.setdefault(decoders[0], OrderedDict())
         beams = kept[key] = kept.pop(key, None) or Beams(self, runs, log_probs, weights)  # the last used one comes last
         while len(kept) > KEPT:
