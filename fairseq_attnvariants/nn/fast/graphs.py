@@ -69,6 +69,7 @@ class Pair:
             with recorder.trial():
                 like = self.tried(recorder)
             self.inputs, self.outputs, self.seeds, *self.found = graphs.regions(like)
+            self.inputs.fill(given)
             for own, one in zip(self.inputs.tensors, given):
                 own.requires_grad_(one.requires_grad)
             self.entries = filled(self.entries, self.inputs.tensors)
@@ -224,8 +225,8 @@ def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
     copied: Any = shallow(module)
     copied._parameters = {name: None if own is None else aliases[own] for name, own in module._parameters.items()}
     copied._modules = {name: None if part is None else aliased(part, aliases) for name, part in module._modules.items()}
-    if isinstance(module, nn.RNNBase):
-        copied.flatten_parameters = lambda: None  # which would give the aliases memory of their own
+    if isinstance(copied, nn.RNNBase):
+        copied.__dict__["flatten_parameters"] = lambda: None  # which would give the aliases memory of their own
     return copied
 
 
