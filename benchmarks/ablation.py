@@ -25,9 +25,10 @@ from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.nn import additive, layers
 from fairseq_attnvariants.nn.fast import deferred, energies
 from fairseq_attnvariants.nn.state import reorder
+from fairseq_attnvariants.nn.transition import Transition
 
 
-def pytorchs(self, data, sizes, initial):
+def pytorchs(self, data, sizes, initial, real=None):
     """A layer of PyTorch's own, with the interface of ours."""
     parts = tuple(part.contiguous() for part in initial.chunk(self.kind.vectors, dim=-1))
     packed = PackedSequence(data, torch.tensor(sizes))
@@ -52,6 +53,7 @@ UPDATES = {
     "energies by blocks of sentences": [(energies, "BLOCK", 2**62)],
     "attention's tanh as a sigmoid": TANH,
     "sweeps over the source": [(layers.FusedLayer, "forward", pytorchs)],
+    "all steps at once": [(Transition, "independent", False)],
 }
 SEARCHES = {
     "attention's tanh as a sigmoid, in search": TANH,
@@ -90,8 +92,11 @@ def main():
         def searches(clock, search=search):
             return timed(search, samples[:1], clock)
 
-        fused = any(isinstance(module, nn.RNNBase) for module in trainer.model.modules())
-        switches = {name: patches for name, patches in UPDATES.items() if fused or "sweeps" not in name}
+        kept = {
+            "sweeps over the source": any(isinstance(module, nn.RNNBase) for module in trainer.model.modules()),
+            "all steps at once": trainer.model.decoder.network.transition.independent,
+        }
+        switches = {name: patches for name, patches in UPDATES.items() if kept.get(name, True)}
         found = ratios(updates, switches, arguments, clock)
         if not arguments.train_only:
             found.update(ratios(searches, SEARCHES, arguments, clock))

@@ -371,8 +371,10 @@ def remembering_key(p, paths, s, j, past):
 
 def scored(p, score, query, key):
     """One head's energy."""
-    if score == "additive":
-        return float(torch.dot(p("vector"), torch.tanh(query + key)))
+    if score.startswith("additive"):
+        v = p("vector")
+        v = p("gain") * v / math.sqrt(sum(v**2)) if score == "additive_normed" else v
+        return float(torch.dot(v, torch.tanh(query + key)))
     energy = float(torch.dot(query, key))
     return energy / math.sqrt(len(query)) if score in ("scaled", "multihead") else energy
 
@@ -418,7 +420,8 @@ class Decoder:
         self.n, self.count, self.kind = cfg.decoder_hidden_size, cfg.decoder_layers, str(cfg.decoder_cell)
         self.order, self.paths = str(cfg.decoder_transition), set(cfg.attention_history.split("+"))
         states = [self.initial(f"initial.{k}" if cfg.initial_state_per_layer else "initial") for k in range(self.count)]
-        self.inside = self.count if self.order in ("late", "stacked") else 1  # layers that step with attention
+        late = self.order == "late" and not cfg.context_to_layers  # else the layers above read the context
+        self.inside = self.count if late or self.order == "stacked" else 1  # layers that step with attention
         self.states, self.above = states[: self.inside], states[self.inside :]
         self.q = self.initial("initial_query") if "state" in self.paths else None
         self.condition = torch.cat(source.last)
@@ -427,6 +430,8 @@ class Decoder:
     def initial(self, name):
         """Of the mean of annotations, or of the backward direction's last state."""
         top, start = self.source.top, str(self.cfg.initial_state)
+        if start == "zero":
+            return torch.zeros(self.n * (2 if self.kind == "lstm" else 1)).double()
         summary = sum(top) / len(top) if start == "mean" else self.source.last[-1]
         state = self.p.norm(f"{name}.norm", self.p.affine(f"{name}.projection", summary))
         return state if start == "linear" else torch.tanh(state)
@@ -459,8 +464,8 @@ class Decoder:
             self.attend(before, y)
             name, first = "after", {**first, **self.attended()}
             context = {"context": self.past.context} if self.cfg.context_to_layers else {}
-        states = [self.cell(f"{name}.cells.0" if self.count > 1 else name, first, self.states[0])]
-        for k in range(1, self.count):
+        states = [self.cell(f"{name}.cells.0" if self.inside > 1 else name, first, self.states[0])]
+        for k in range(1, self.inside):
             states.append(self.cell(f"{name}.cells.{k}", {"below": self.top_of(states), **context}, self.states[k]))
         self.states, top = states, self.top_of(states)
         if self.order == "late":
@@ -543,6 +548,8 @@ class Decoder:
 
 def read_out(p, cfg, hidden, y, c):
     """The features of a step."""
+    if str(cfg.readout) == "state":
+        return hidden
     read = {"hidden": hidden, "target": y, "context": c}
     parts = {name: p(f"{name}.weight") @ value for name, value in read.items()}
     biases = [name for name in read if f"{name}.bias" in p]

@@ -331,13 +331,13 @@ def test_help_of_an_unknown_architecture():
     assert mistyped.returncode == 2 and "did you mean mine?" in mistyped.stderr
 
 
-def test_three_files_of_equations_call_what_is_fast():
+def test_four_files_of_equations_call_what_is_fast():
     files = [*(make.PATH.parents[1] / "nn").glob("*.py")]
     assert len(files) > 15
     calling = {
         path.stem for path in files if re.search(r"^\s*(from|import) .*\bfast\b", path.read_text(), re.MULTILINE)
     }
-    assert calling == {"attention", "decoder", "layers"}
+    assert calling == {"attention", "cells", "decoder", "layers"}
 
 
 def test_train_yaml_has_every_option():

@@ -13,7 +13,7 @@ from ..nn.bridging import DirectBridge
 from ..nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from ..nn.convolutional import ConvolutionalEncoder
 from ..nn.copying import Copying
-from ..nn.decoder import AnyReadout, Decoder, InitialState, InitialStates
+from ..nn.decoder import AnyReadout, Decoder, InitialState, InitialStates, ZeroState
 from ..nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from ..nn.histories import HISTORIES, History
 from ..nn.layers import Layers
@@ -101,7 +101,8 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
         condition=Condition(target, hidden, source.context, source.final) if cfg.decoder_condition else None,
         query_word=nn.Linear(target, _score_width(cfg, cfg.attention_dim), bias=False) if reads_target else None,
     )
-    initial = partial(InitialState, initial_source, initial_dim, norm=norm)
+    zero = initial_source == "zero"
+    initial: Any = ZeroState if zero else partial(InitialState, initial_source, initial_dim, norm=norm)
     width = transition.last.state_dim // inside
     own = cfg.initial_state_per_layer
     return Decoder(

@@ -96,4 +96,5 @@ def bidirectional_layers(cfg) -> int:
 
 def layers_inside(cfg) -> int:
     """How many decoder layers step within the transition."""
-    return cfg.decoder_layers if cfg.decoder_transition in ("late", "stacked") else 1
+    late = cfg.decoder_transition == "late" and not cfg.context_to_layers
+    return cfg.decoder_layers if late or cfg.decoder_transition == "stacked" else 1

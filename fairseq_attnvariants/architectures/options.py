@@ -10,8 +10,8 @@ import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
-from typing import Any, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
+from functools import partial, wraps
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
@@ -27,7 +27,7 @@ ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
 ENCODER_READS = ChoiceEnum(["both", "own", "other"])
-INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
+INITIAL_STATE = ChoiceEnum(["first", "linear", "mean", "zero"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
@@ -56,21 +56,36 @@ def least_depth(cfg) -> int:
     return 2 if cfg.decoder_transition == "conditional" else 1
 
 
+def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
+    """A width of the readout's features; where the vocabulary layer reads the state alone, that of what it reads."""
+
+    @wraps(width)
+    def chosen(cfg) -> int:
+        layers = cfg.decoder_layers if cfg.readout_all_layers else 1
+        return layers * cfg.decoder_hidden_size if cfg.readout == "state" else width(cfg)
+
+    return chosen
+
+
+@of_features
 def maxout_width(cfg) -> int:
     """Half the decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
 
 
+@of_features
 def relu_width(cfg) -> int:
     """512 (Zhao and Zhang 2018), or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else 512
 
 
+@of_features
 def linear_width(cfg) -> int:
     """The decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
 
 
+@of_features
 def embedding_width(cfg) -> int:
     """The target embedding's width."""
     return cfg.decoder_embed_dim
@@ -139,7 +154,7 @@ class AttentionRNNConfig(Described):
         decoder_embed_dim: width m of the target embeddings
         decoder_hidden_size: width n of the decoder's state
         decoder_layers: number of decoder layers; attention belongs to the first, or to all with --decoder-transition
-            late or stacked
+            stacked, or with late and no --context-to-layers
         decoder_out_embed_dim: width of the readout, which the vocabulary layer reads (default: the paper's rule, from
             the other widths)
         attention_dim: width at which attention's score compares, 'dot' and 'bilinear' excepted (default: the paper's
@@ -163,8 +178,9 @@ class AttentionRNNConfig(Described):
         decoder_cell: cell of the decoder, see the encoder's
         decoder_transition: order of a decoder step: 'simple' attends from the previous state and then steps one cell
             (rnnsearch), 'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late'
-            steps all layers and then attends from the highest one's state (ava), 'stacked' attends from the highest
-            layer's previous state and then steps all layers (char2char; see --context-to-layers)
+            steps all layers and then attends from the highest one's state (ava), or with --context-to-layers steps the
+            lowest one, attends from its state and hands the context to the layers above (gnmt_v2), 'stacked' attends
+            from the highest layer's previous state and then steps all layers (char2char; see --context-to-layers)
         residuals: from this layer on, 2 or above, a layer's input is added to its output, in the encoder and the
             decoder; 0 for none
         encoder_bidirectional_layers: how many of the encoder's layers, the lowest, have both directions; 0 for all
@@ -181,10 +197,10 @@ class AttentionRNNConfig(Described):
             layer's that steps with attention has one, and those above (--decoder-transition simple, conditional) read
             it ungated
         initial_state: the decoder starts from the backward state at the first word (where the top layer has none, from
-            the forward state at the last), through tanh ('first') or not ('linear'), or from the mean annotation
-            ('mean')
-        readout: readout: deep output with maxout, the sum of state, word and context ('linear') or its tanh, or two
-            layers of relu
+            the forward state at the last), through tanh ('first') or not ('linear'), from the mean annotation
+            ('mean'), or from zeros ('zero')
+        readout: readout: deep output with maxout, the sum of state, word and context ('linear') or its tanh, two
+            layers of relu, or none: the vocabulary layer reads the state alone ('state')
         adaptive_gru_released: ablation: the decoder's second adaptive GRU as in its authors' released code, where 1-g
             scales the whole candidate and biases are not weighed
         adaptive_output: weigh the state, the word and the context in the readout's sum
@@ -207,9 +223,10 @@ class AttentionRNNConfig(Described):
         zero_start: the decoder reads zeros before the first word, not the embedding of the sentence's end (Nematus,
             Marian)
         input_feed: feed the previous context to the decoder's first cell (InputFeed)
-        attention_score: how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), q·s
-            ('dot', for equal widths), (W q)·(U s) / √width ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by
-            --attention-heads, each with its part of --attention-dim and values of its own ('multihead')
+        attention_score: how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), the
+            same with g v/|v| instead of v ('additive_normed'), q·s ('dot', for equal widths), (W q)·(U s) / √width
+            ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by --attention-heads, each with its part of
+            --attention-dim and values of its own ('multihead')
         attention_normalizer: how weights are made of the score's energies: 'softmax', or with exact zeros 'sparsemax'
             or 'entmax' (α = 1.5), which need the package entmax
         attention_window: look at the whole sentence ('none'), only near position i at step i ('monotone', Luong's
@@ -261,6 +278,11 @@ class AttentionRNNConfig(Described):
             is between them again: less memory for long texts, and more time; 0 keeps everything
         compile: let torch.compile make fewer and larger kernels of a decoder step in training; needs torch 2.3 and a
             compiler
+        cuda_graphs: in training on a GPU, launch the decoder's steps and their gradients as one pair of CUDA graphs for
+            each shape of a batch, from the second time it comes; shapes beyond the first 64, and what cannot be
+            captured, are launched as without it; costs memory, and with --required-seq-len-multiple 4, which makes
+            shapes fewer, padding; not with --compile. In beam search on a GPU, launch each step as one graph, also for
+            --model-overrides
     """
 
     def _get_help(self, attribute_name: str) -> Any:
@@ -364,6 +386,7 @@ class AttentionRNNConfig(Described):
     coverage_penalty: float = option(default=0.0, bound=at_least(0, "off"))
     recompute_steps: int = option(default=0, bound=at_least(0, "off"))
     compile: bool = option(default=False)
+    cuda_graphs: bool = option(default=False)
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
 

@@ -46,6 +46,11 @@ def idle(o: AttentionRNNConfig) -> Iterator[str]:
 
 def embeddings(o: AttentionRNNConfig) -> Iterator[str]:
     """Embeddings that are shared or tied."""
+    if tied(o) and o.readout == "state" and o.decoder_hidden_size != o.decoder_embed_dim:
+        yield (
+            "tied embeddings are as wide as what the vocabulary layer reads, with --readout state the decoder's state: "
+            f"set --decoder-embed-dim ({o.decoder_embed_dim}) to --decoder-hidden-size ({o.decoder_hidden_size})"
+        )
     if tied(o) and o.decoder_out_embed_dim != o.decoder_embed_dim:
         yield (
             f"tied embeddings need --decoder-out-embed-dim ({o.decoder_out_embed_dim}) equal to --decoder-embed-dim "
@@ -189,14 +194,15 @@ def layers(o: AttentionRNNConfig) -> Iterator[str]:
             "or more, or leave it out"
         )
     if o.readout_all_layers and layers_inside(o) < o.decoder_layers:
+        late = " --context-to-layers" if o.decoder_transition == "late" else ""
         yield (
             "--readout-all-layers reads layers that step with attention, and with --decoder-transition "
-            f"{o.decoder_transition} only the lowest one does; use late or stacked"
+            f"{o.decoder_transition}{late} only the lowest one does; use stacked, or late without --context-to-layers"
         )
-    if o.context_to_layers and o.decoder_transition == "late":
+    if o.initial_state_per_layer and str(o.initial_state) == "zero":
         yield (
-            "--context-to-layers gives the layers above the first the context that it attended to, and with "
-            "--decoder-transition late attention comes after all layers; use simple, conditional or stacked"
+            "--initial-state-per-layer gives every layer a map to start from, and --initial-state zero has none: leave "
+            "one of them out"
         )
     reader = first_set(o, "decoder_condition", "bridge_target", "context_gate")
     if reader and o.decoder_transition == "late":
@@ -244,7 +250,16 @@ def readout(o: AttentionRNNConfig) -> Iterator[str]:
         yield "--adaptive-output-swapped changes --adaptive-output, which is not given: add it"
 
 
-REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout)
+def kernels(o: AttentionRNNConfig) -> Iterator[str]:
+    """How kernels are made and launched."""
+    if o.compile and o.cuda_graphs:
+        yield (
+            "--cuda-graphs launches again what was launched once, and --compile may make other kernels at any batch: "
+            "leave one of them out"
+        )
+
+
+REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout, kernels)
 
 
 def unread(o: AttentionRNNConfig) -> List[str]:

@@ -258,6 +258,19 @@ register_architecture(
     encoder_dropout_out=0.2,
     decoder_dropout_out=0.2,
 )
+# by its code, not by a paper; what differs: docs/papers/comparisons.md
+register_architecture(
+    "gnmt_v2",
+    base="gnmt",
+    paper="NVIDIA's GNMT v2 (DeepLearningExamples)",
+    encoder_layers=4,
+    decoder_layers=4,
+    decoder_transition="late",
+    attention_score="additive_normed",
+    initial_state="zero",
+    readout="state",
+    encoder_dropout_in=0.2,
+)
 register_architecture(
     "ava",
     base="rnnsearch",

@@ -26,6 +26,7 @@ from ..arithmetic.reduced import reduced_products
 from ..nn.bridging import DirectBridge
 from ..nn.decoder import Decoded, Decoder
 from ..nn.encoder import HierarchicalEncoder
+from ..nn.fast.graphs import Graphs, graphs_for
 from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Readout, Steps
@@ -173,6 +174,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         if self.told:
             return
         self.told = True
+        if self.cfg.cuda_graphs:
+            self.decoder.graphs = graphs_for(self.decoder.network, device)
         if self.cost_terms and not with_cost_terms:
             logger.warning(
                 "this model is being trained without the costs that its paper adds; "
@@ -274,6 +277,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.zero_start = bool(cfg.zero_start)
         self.projects_annotations = True
         """whether search projects them instead of contexts, where it can"""
+        self.graphs: Optional[Graphs] = None
+        """by which training runs the network, with --cuda-graphs"""
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(
@@ -296,7 +301,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             prev_output_tokens = prev_output_tokens[:, -1:]
         with self._arithmetic(search):
             run = self._kept(incremental_state) or self._start(encoder_out, search)
-            decoded = run.network(self.embed(prev_output_tokens), run.memory, run.state)
+            decode: Any = run.network if search or self.graphs is None else self.graphs
+            decoded = decode(self.embed(prev_output_tokens), run.memory, run.state)
             if features_only:
                 predicted = Prediction(self.dropout_out(decoded.features), carried=run.state.readout)
             else:
@@ -357,9 +363,8 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         run = self._kept(incremental_state)
         if run is not None:
             hypotheses = len(run.state.hidden) // len(run.memory.keys)
-            memory, state = serve(run.memory, hypotheses, new_order), reorder(run.state, new_order)
-            covered = None if run.covered is None else run.covered.index_select(0, new_order)
-            self._keep(incremental_state, run._replace(memory=memory, state=state, covered=covered))
+            memory = serve(run.memory, hypotheses, new_order)
+            self._keep(incremental_state, run.reordered(new_order)._replace(memory=memory))
 
     def max_positions(self) -> int:
         """The longest target."""
@@ -409,6 +414,11 @@ class Run(NamedTuple):
     state: State
     covered: Optional[Tensor] = None
     """``Σ_{t≤i} w_tj`` of each source token, ``N x S``, float32; for the coverage penalty."""
+
+    def reordered(self, order: Tensor) -> "Run":
+        """With rows ``order`` of what a step hands to the next."""
+        state, covered = reorder((self.state, self.covered), order)
+        return self._replace(state=state, covered=covered)
 
     def penalised(self, weights: Tensor, strength: float) -> Tuple[Tensor, "Run"]:
         """What a step adds to the coverage penalty, ``N x 1``, of its weights ``N x S``, and the run after it."""

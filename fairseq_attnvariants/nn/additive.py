@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .device import on_gpu
+
 KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
 
 
@@ -44,11 +46,11 @@ def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
 
     On a CPU it is ``2 v·σ(2x) - Σv``, because PyTorch's σ takes a third of the time of its tanh there.
     """
-    if values.device.type != "cpu":
+    if on_gpu(values):
         return values.tanh_() @ vector
     return 2 * (values.mul_(2).sigmoid_() @ vector) - vector.sum()
 
 
 def tanh_(values: Tensor) -> Tensor:
     """``tanh(x)`` in the place of ``x``; on a CPU ``2 σ(2x) - 1``."""
-    return values.tanh_() if values.device.type != "cpu" else values.mul_(2).sigmoid_().mul_(2).sub_(1)
+    return values.tanh_() if on_gpu(values) else values.mul_(2).sigmoid_().mul_(2).sub_(1)

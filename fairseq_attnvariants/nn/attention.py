@@ -18,9 +18,10 @@ from .additive import KeyFeatures
 from .cells import plus
 from .fast.energies import kept_small
 from .histories import History, Past
+from .init import Scheme
 from .layer_norm import at_least_float32, layer_norm
 from .state import Encoded, Memory, State
-from .windows import Window
+from .windows import MonotoneWindow, PredictiveWindow, Window
 
 WINDOW = "--attention-window"
 """Whose entries of memory and state are the window's; no history can be called so."""
@@ -194,6 +195,12 @@ class Attention(Part, nn.Module):
         return type(self).read is Attention.read and type(self).forward is Attention.forward
 
     @property
+    def independent(self) -> bool:
+        """Whether weights are those of a query, whatever earlier steps looked at; some windows read their number."""
+        looks = self.window is None or type(self.window) in (MonotoneWindow, PredictiveWindow)
+        return type(self).forward is Attention.forward and looks and not self.histories
+
+    @property
     def carrying(self) -> Dict[str, Any]:
         """The parts that may carry something from step to step: the histories, and the window."""
         window = {} if self.window is None else {WINDOW: self.window}
@@ -276,6 +283,25 @@ class AdditiveAttention(Attention):
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         return kept_small(query, keys, self.vector, *features)
+
+
+@register_score("additive_normed")
+class NormedAdditiveAttention(AdditiveAttention):
+    """``e_ij = g v/|v|·tanh(W q + U s_j + b)``, the additive score of a weight-normalised vector (NVIDIA's GNMT v2).
+
+    ``g`` starts at ``1 / √A``.
+    """
+
+    def __init__(self, widths: Widths, *parts: Any, **options: Any):
+        super().__init__(widths, *parts, **options)
+        self.gain = nn.Parameter(torch.empty(1))
+
+    def initialise(self, scheme: Scheme) -> None:
+        """The gain; everything else starts as everywhere."""
+        nn.init.constant_(self.gain, self.vector.size(0) ** -0.5)
+
+    def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
+        return kept_small(query, keys, self.gain * self.vector / self.vector.norm(), *features)
 
 
 @register_score("dot")
@@ -375,6 +401,11 @@ class AttentionViaAttention(nn.Module):
         self.upper = upper
         self.lower = lower
         self.guide_sum = WeightedSum()
+
+    @property
+    def independent(self) -> bool:
+        """Whether both levels' are."""
+        return self.upper.independent and self.lower.independent
 
     def start(self, memory: Memory) -> Dict[str, Any]:
         """The lower level's."""

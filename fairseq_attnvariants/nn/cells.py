@@ -5,12 +5,13 @@ target embeddings) is projected once, before the loop, and only what depends on 
 it.  A cell's state is one tensor ``N x state width``.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
 
 from ..registry import ConfigurationError, Part, Registry
+from .fast.cells import stepped
 from .init import Scheme, by_gate
 from .layer_norm import LayerNorm, layer_norm
 
@@ -54,6 +55,7 @@ class Cell(Part, nn.Module):
     normalised: Tuple[int, ...]  # how many adjoining gates are normalised together
     vectors = 1  # of width n, in a state; the first is the output
     recalls = True  # has a recurrent product; without, step gets None for it
+    kernel: ClassVar[Optional[str]] = None  # the one of :mod:`.fast.cells` with the equations of just this class
     shown: Tuple[str, ...] = ("share",)  # modules whose values are gates, for those who look at them
 
     def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False, recurrent_bias: bool = False):
@@ -133,7 +135,7 @@ class Cell(Part, nn.Module):
         """
         total: Any = add_inputs(self.inputs, projected, inputs)
         total = self.bias if total is None else self.input_norm(total) if inputs else total
-        return self.step(total.to(state.dtype), self.recall(state), state)
+        return stepped(self, total.to(state.dtype), self.recall(state), state)
 
     def recall(self, state: Tensor) -> Any:
         """``U h``, ``N x gates·n``; None if there is no ``U``."""
@@ -164,6 +166,7 @@ class GRUCell(Cell):
 
     gates = 3
     normalised: Tuple[int, ...] = 2, 1
+    kernel = "gru"
 
     def __init__(
         self,
@@ -253,6 +256,7 @@ class LSTMCell(Cell):
     gates = 4
     normalised = (4,)
     vectors = 2
+    kernel = "lstm"
 
     def initialise_bias(self, bias: Tensor, scheme: Scheme) -> None:
         nn.init.ones_(bias[self.hidden_dim : 2 * self.hidden_dim])
@@ -330,8 +334,8 @@ class ContextGatedCell(Part, nn.Module):
         total = self.cell.bias + scales[0] * source
         if target is None:
             state = SCALES[self.kind](gate)[1] * state
-            return self.cell.step(total, self.cell.recall(state), state)
-        return self.cell.step(total + scales[1] * target, scales[1] * self.cell.recall(state), state)
+            return stepped(self.cell, total, self.cell.recall(state), state)
+        return stepped(self.cell, total + scales[1] * target, scales[1] * self.cell.recall(state), state)
 
 
 SCALES: Dict[str, Callable[[Tensor], Any]] = {

@@ -80,6 +80,23 @@ class InitialState(nn.Module):
         return annotations.sum(1) / lengths.to(annotations.dtype)
 
 
+class ZeroState(nn.Module):
+    """``h_0 = 0``.
+
+    Args:
+        state_dim: width of the state.
+        copies: how many layers start from it.
+    """
+
+    def __init__(self, state_dim: int, copies: int = 1):
+        super().__init__()
+        self.width = copies * state_dim
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """``B x (copies · state_dim)``."""
+        return encoded.final.new_zeros(encoded.final.size(0), self.width)
+
+
 class InitialStates(nn.ModuleList):
     """``h_0`` of each layer by weights of its own."""
 
@@ -107,9 +124,9 @@ class Decoder(nn.Module):
     def __init__(
         self,
         transition: Transition,
-        initial: Union[InitialState, InitialStates],
+        initial: Union[InitialState, InitialStates, ZeroState],
         readout: AnyReadout,
-        initial_query: Optional[InitialState] = None,
+        initial_query: Union[InitialState, ZeroState, None] = None,
         above: Optional[Layers] = None,
         recompute_steps: int = 0,
         hidden_dropout: float = 0.0,
@@ -192,22 +209,14 @@ class Decoder(nn.Module):
 
     def steps(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Decoded:
         """As :meth:`forward`, all at once by a transition; the conditions are without ``sd_0``."""
-        projected = self.transition.project(target)
-        unbind = torch.unbind_copy if self.compiled else torch.unbind  # where a view begins would be compiled in
-        words: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in projected)
-        states = []
-        for word in map(Words, *words):
-            state = transition(word, memory, state)
-            states.append(state)
-
-        def made(name: str) -> Any:
-            """What every step made, ``N x T x ...``; None if it made none."""
-            values = [getattr(one, name) for one in states]
-            return None if values[0] is None else torch.stack(values, dim=1)
-
-        hiddens, contexts = made("hidden"), made("context")
-        last = self.transition.last  # what is read of it is N x T x n, or of all its layers N x T x (layers · n)
-        hidden = torch.cat(last.outputs(hiddens), dim=-1) if self.reads_all_layers else last.output(hiddens)
+        if target.size(1) > 1 and self.transition.independent:
+            outputs, made, state = transition.at_once(target, memory, state)
+        else:
+            made, state = self.stepped(transition, target, memory, state)
+            last = self.transition.last
+            outputs = last.outputs(made.hidden) if self.reads_all_layers else [last.output(made.hidden)]
+        hidden = torch.cat(outputs, dim=-1) if self.reads_all_layers else outputs[-1]  # N x T x n, or of all its layers
+        contexts = made.context
         if self.above is not None:
             beside = by_steps(contexts) if self.above.beside else None
             sizes = [len(hidden)] * hidden.size(1)
@@ -216,9 +225,28 @@ class Decoder(nn.Module):
             hidden = rows.unflatten(0, (len(sizes), -1)).transpose(0, 1)
             state = state._replace(above=above.transpose(0, 1))
         features = self.readout(hidden, target, contexts)  # N x T x f
-        weights, upper, heads = (of_tokens(made(name), memory) for name in ("weights", "upper_weights", "head_weights"))
+        every = made.weights, made.upper_weights, made.head_weights
+        weights, upper, heads = (of_tokens(weights, memory) for weights in every)
+        return Decoded(features, weights, upper, heads, made.condition, made.terms, state)
+
+    def stepped(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Tuple[State, State]:
+        """The states of all steps, one after the other, in tensors ``N x T x ...``, and the last one."""
+        projected = self.transition.project(target)
+        unbind = torch.unbind_copy if self.compiled else torch.unbind  # where a view begins would be compiled in
+        words: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in projected)
+        states: List[State] = []
+        for word in map(Words, *words):
+            state = transition(word, memory, state)
+            states.append(state)
+
+        def made(name: str) -> Any:
+            """What every step made; None if it made none."""
+            values = [getattr(one, name) for one in states]
+            return None if values[0] is None else torch.stack(values, dim=1)
+
+        read = ("hidden", "context", "weights", "upper_weights", "head_weights", "condition")
         terms = {name: torch.stack([one.terms[name] for one in states], dim=1) for name in state.terms}
-        return Decoded(features, weights, upper, heads, made("condition"), terms, state)
+        return state._replace(terms=terms, **{name: made(name) for name in read}), state
 
 
 def by_steps(values: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from .device import capturing
 from .dropout import drop_hidden
 from .layers import Layers
 from .state import Encoded
@@ -110,18 +111,43 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
 
     Outputs of the top layer ``B x S x width``, zero at padding, and its last ones, ``[→s_S; ←s_1]``, ``B x width``.
     """
+    rnn = drop_hidden(rnn, inputs, hidden_dropout)
+    states, final = (padded if rnn.swept and capturing() else packed)(rnn, inputs, padding_mask)
+    top = rnn.cell.output(final[-rnn.directions[-1] :])  # directions x B x n
+    return states, torch.cat(tuple(top), dim=1)
+
+
+def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+    """Layers over the real tokens alone, for which the host waits for their numbers, once.
+
+    Outputs ``B x S x width``, zero at padding, and last states ``d x B x state width``.
+    """
     batch, length = padding_mask.shape
     real = ~padding_mask
-    lengths, order = real.sum(1).clamp(min=1).sort(descending=True, stable=True)
-    steps = torch.arange(length, device=real.device).unsqueeze(1)
+    counts, begins = torch.stack([real.sum(1).clamp(min=1), real.int().argmax(1)]).cpu()
+    lengths, order = counts.sort(descending=True, stable=True)
+    steps = torch.arange(length).unsqueeze(1)
     begun = steps < lengths  # steps x sentences, in the order of their lengths
-    places = (order * length + (real.int().argmax(1)[order] + steps) % length)[begun]
+    places = (order * length + (begins[order] + steps) % length)[begun].to(inputs.device, non_blocking=True)
     sizes = begun.sum(1)[: int(lengths[0])].tolist()
     rows = inputs.flatten(0, 1).index_select(0, places)
-    outputs, final = drop_hidden(rnn, inputs, hidden_dropout)(rows, sizes, rnn.start(rows, batch))
+    outputs, final = rnn(rows, sizes, rnn.start(rows, batch))
     states = outputs.new_zeros(batch * length, outputs.size(1)).index_copy(0, places, outputs)
-    top = rnn.cell.output(final[-rnn.directions[-1] :]).index_select(1, order.argsort())  # directions x B x n
-    return states.view(batch, length, -1), torch.cat(tuple(top), dim=1)
+    own = order.argsort().to(inputs.device, non_blocking=True)
+    return states.view(batch, length, -1), final.index_select(1, own)
+
+
+def padded(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
+    """As :func:`packed`, over padding as well, at which states stay as they are.
+
+    Every shape is known before, as a CUDA graph needs it; elsewhere what holds the states takes longer than to wait.
+    """
+    batch, length = padding_mask.shape
+    first = torch.arange(length, device=inputs.device) == 0  # is read where all is padding
+    real = (~padding_mask | (padding_mask.all(1, keepdim=True) & first)).t().reshape(-1, 1)  # (S · B) x 1
+    rows = inputs.transpose(0, 1).flatten(0, 1)
+    outputs, final = rnn(rows, [batch] * length, rnn.start(rows, batch), real=real)
+    return outputs.masked_fill(~real, 0).view(length, batch, -1).transpose(0, 1).contiguous(), final
 
 
 def even_shares(segment: Tensor, count: int) -> Tensor:
@@ -139,6 +165,8 @@ def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
     ``B x W x width`` and ``B x W``, where ``W`` is the largest number that a row has; ``chosen`` is ``B x S``.
     """
     counts = chosen.sum(1, keepdim=True)
-    there = torch.arange(max(1, int(counts.max())), device=states.device) < counts  # B x W
-    packed = states.new_zeros(*there.shape, states.size(2))
-    return packed.index_put((there,), states[chosen]), ~there  # both masks go through row after row
+    most = max(1, int(counts.max()))
+    there = torch.arange(most, device=states.device) < counts  # B x W
+    columns = (~chosen).long().sort(dim=1, stable=True)[1][:, :most]  # the chosen ones come first, in their order
+    packed_left = states.gather(1, columns.unsqueeze(2).expand(-1, -1, states.size(2)))
+    return packed_left.masked_fill(~there.unsqueeze(2), 0), ~there

@@ -14,16 +14,26 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import Cell, GRUCell, LSTMCell, MakeCell, deepened, with_residual
+from .cells import Cell, GRUCell, LSTMCell, MakeCell, StackedCell, deepened, with_residual
+from .device import on_gpu
+from .fast.cells import fits, over_all
 from .fast.deferred import deferred
 from .init import Scheme
 from .twins import linear_of, twin
 
 
-def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, reverse: bool) -> Tuple[Tensor, Tensor]:
-    """One direction of a layer over packed sequences.
+def sweep(
+    cell: Any,
+    projected: Tensor,
+    sizes: Sequence[int],
+    state: Tensor,
+    reverse: bool,
+    real: Optional[Tensor] = None,
+) -> Tuple[Tensor, Tensor]:
+    """One direction of a layer over packed sequences, or over padded ones.
 
-    A sequence that has ended (or, in reverse, not begun) is no row of a step, so padding cannot touch a state.
+    A packed sequence that has ended (or, in reverse, not begun) is no row of a step, and at padding a state stays as
+    it is, so padding cannot touch a state.
 
     Args:
         cell: what steps.
@@ -31,18 +41,50 @@ def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, rev
         sizes: how many sequences have each step; they are sorted by length.
         state: before the first step, ``B x state width``.
         reverse: from the last step to the first.
+        real: of padded sequences, all of which have every step, where they are no padding, ``sum(sizes) x 1``.
 
     Returns:
         the outputs ``sum(sizes) x n`` and the last states ``B x state width``.
     """
     steps = projected.split(sizes)
+    there: Sequence[Any] = [None] * len(steps) if real is None else real.split(sizes)
     outputs: List[Tensor] = []
-    for inputs in reversed(steps) if reverse else steps:
-        running, resting = state.split([len(inputs), len(state) - len(inputs)])
-        running = cell(running, inputs)
+    for inputs, own in [*zip(steps, there)][:: -1 if reverse else 1]:
+        running, resting = state.split([inputs.size(0), state.size(0) - inputs.size(0)])
+        stepped = cell(running, inputs)
+        running = stepped if own is None else torch.where(own, stepped, running)
         outputs.append(cell.output(running))
-        state = torch.cat([running, resting]) if len(resting) else running
+        state = torch.cat([running, resting]) if resting.size(0) else running
     return torch.cat(outputs[::-1] if reverse else outputs), state
+
+
+def over_steps(cell: Any, name: str, rows: Tensor, state: Tensor) -> Tuple[List[Tensor], Tensor]:
+    """A cell, or layers of cells, over steps of which it reads one input that is known before.
+
+    Args:
+        cell: what steps.
+        name: of the input.
+        rows: the input at all steps after one another, ``T·N x width``.
+        state: before the first step, ``N x state width``.
+
+    Returns:
+        the outputs of every layer, from the lowest to the highest, ``T·N x n``, and the last state.
+    """
+    if not isinstance(cell, StackedCell):
+        steps = rows.size(0) // state.size(0)
+        if fits(cell, cell.inputs[name], rows):
+            output, state = over_all(cell, cell.inputs[name], rows.unflatten(0, (steps, -1)), state)
+        else:
+            output, state = sweep(cell, cell.project(name, rows), [state.size(0)] * steps, state, False)
+        return [output], state
+    outputs: List[Tensor] = []
+    states: List[Tensor] = []
+    for number, (layer, own) in enumerate(zip(cell.cells, state.chunk(len(cell.cells), dim=-1)), start=1):
+        [output], state = over_steps(layer, name, rows, own)
+        outputs.append(with_residual(cell.residuals, number, output, outputs[-1]) if outputs else output)
+        states.append(state)
+        name, rows = "below", cell.dropout(outputs[-1])
+    return outputs, torch.cat(states, dim=-1)
 
 
 class Layer(nn.Module):
@@ -50,20 +92,24 @@ class Layer(nn.Module):
 
     cells: Any
     """that of the forward direction and, where there is one, that of the backward direction"""
+    swept = True
+    """whether it is swept over on CUDA as well"""
 
-    def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
+    def forward(
+        self, data: Tensor, sizes: Sequence[int], initial: Tensor, real: Optional[Tensor] = None
+    ) -> Tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
             data: the inputs of all steps after one another, ``sum(sizes) x input width``.
-            sizes: as :func:`sweep`'s.
+            sizes, real: as :func:`sweep`'s.
             initial: the states before the first step, ``d x B x state width``.
 
         Returns:
             the outputs ``sum(sizes) x d·n``, and the last states, ``d x B x state width``.
         """
         swept = [
-            sweep(deferred(cell), cell.project("input", read), sizes, start, reverse == 1)
+            sweep(deferred(cell), cell.project("input", read), sizes, start, reverse == 1, real)
             for reverse, (cell, read, start) in enumerate(zip(self.cells, self.inputs(data), initial))
         ]
         outputs, finals = zip(*swept)
@@ -103,7 +149,6 @@ class FusedLayer(Layer, nn.RNNBase):
     kernels: Any
     """PyTorch's class"""
     swept = False
-    """whether it is swept over on CUDA as well"""
 
     def initialise(self, scheme: Scheme) -> None:
         """As :meth:`~.cells.Cell.initialise`."""
@@ -130,19 +175,24 @@ class FusedLayer(Layer, nn.RNNBase):
         }
         return twin(cell, maps.get)
 
-    def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
-        on_cuda = self.weight_ih_l0.device.type == "cuda"
-        return self.fused(data, sizes, initial) if on_cuda and not self.swept else super().forward(data, sizes, initial)
+    def forward(
+        self, data: Tensor, sizes: Sequence[int], initial: Tensor, real: Optional[Tensor] = None
+    ) -> Tuple[Tensor, Tensor]:
+        swept = self.swept or real is not None or not on_gpu(data)
+        return super().forward(data, sizes, initial, real) if swept else self.fused(data, sizes, initial)
 
     def fused(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         """As :meth:`forward`, by PyTorch's kernels."""
         weight: Any = self.weight_ih_l0
         start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.vectors, dim=-1))
-        packed = PackedSequence(data.to(weight.dtype), torch.tensor(sizes))
+        data = data.to(weight.dtype)
+        even = sizes[0] == sizes[-1]  # then nothing has to be packed
+        steps: Any = data.unflatten(0, (len(sizes), -1)) if even else PackedSequence(data, torch.tensor(sizes))
         # autocast would run them in float16 whatever type they were given
         with torch.autocast(weight.device.type, enabled=False):
-            outputs, final = self.kernels.forward(self, packed, start if len(start) > 1 else start[0])
-        return outputs.data, torch.cat(final, dim=-1) if len(start) > 1 else final
+            outputs, final = self.kernels.forward(self, steps, start if len(start) > 1 else start[0])
+        rows = outputs.flatten(0, 1) if even else outputs.data
+        return rows, torch.cat(final, dim=-1) if len(start) > 1 else final
 
 
 class GRU(FusedLayer, nn.GRU):  # type: ignore[misc]
@@ -224,17 +274,27 @@ class Layers(nn.Module):
         """What tells the output of a state."""
         return self.layers[0].cells[0]  # type: ignore[index]
 
+    @property
+    def swept(self) -> bool:
+        """Whether on CUDA, too, a layer is swept over."""
+        return any(layer.swept for layer in self.layers)
+
     def start(self, data: Tensor, sequences: int) -> Tensor:
         """States of zero, ``d x B x state width``."""
         return data.new_zeros(sum(self.directions), sequences, self.cell.state_dim)
 
     def forward(
-        self, data: Tensor, sizes: Sequence[int], initial: Tensor, beside: Optional[Tensor] = None
+        self,
+        data: Tensor,
+        sizes: Sequence[int],
+        initial: Tensor,
+        beside: Optional[Tensor] = None,
+        real: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
-            data, sizes, initial: as :meth:`Layer.forward`'s.
+            data, sizes, initial, real: as :meth:`Layer.forward`'s.
             beside: what every layer reads beside, ``sum(sizes) x ...``, if there is anything.
 
         Returns:
@@ -245,7 +305,7 @@ class Layers(nn.Module):
             below = data
             data = F.dropout(below, self.dropout, self.training) if number > 1 or self.on_layers else below
             data = data if beside is None else torch.cat([data, beside], dim=1)
-            data, final = layer(data, sizes, start)
+            data, final = layer(data, sizes, start, real)
             if isinstance(layer, HalvedLayer):
                 below = torch.cat([*layer.inputs(below)], dim=1)
             data = with_residual(self.residuals, number, data, below)

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Type
 import torch
 from torch import Tensor, nn
 
-from ..registry import Part, Registry, Widths
+from ..registry import ConfigurationError, Part, Registry, Widths
 from .init import Scheme
 from .layer_norm import layer_norm
 from .state import Encoded, Memory
@@ -186,6 +186,30 @@ class LinearReadout(Readout):
 
     def finish(self, total: Tensor) -> Tensor:
         return total
+
+
+@register_readout("state")
+class StateReadout(Readout):
+    """The decoder's output ``s`` as it is, so that the vocabulary layer reads nothing else (NVIDIA's GNMT v2)."""
+
+    def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
+        nn.Module.__init__(self)
+        if weighting is not None:
+            raise ConfigurationError(
+                "--adaptive-output weighs the parts of a readout's sum, and --readout state has none: use another "
+                "--readout, or leave it out"
+            )
+        if widths.features != widths.hidden:
+            raise ConfigurationError(
+                "--readout state hands the decoder's state to the vocabulary layer, so --decoder-out-embed-dim "
+                f"({widths.features}) must be as wide as what is read of it, {widths.hidden}: leave it out"
+            )
+
+    def initialise(self, scheme: Scheme) -> None:
+        """There is nothing to fill."""
+
+    def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
+        return hidden
 
 
 @register_readout("relu")

@@ -133,11 +133,15 @@ def grouped(rows: Tensor, sentences: Tensor) -> Tensor:
 def serve(memory: Memory, hypotheses: int, order: Tensor) -> Memory:
     """The memory after a reordering of the states that it serves, ``hypotheses`` rows for each of its own.
 
-    As long as no sentence leaves the beam, it is the same memory.
+    As long as no sentence leaves the beam, it is the same memory.  A search asks at every step, and a GPU is waited for
+    once.
     """
     wanted = order.div(hypotheses, rounding_mode="floor")
-    sentences, counts = torch.unique_consecutive(wanted, return_counts=True)
-    if counts.ne(counts[:1]).any():
-        sentences = wanted
-    same = torch.equal(sentences, torch.arange(len(memory.keys), device=order.device))
-    return memory if same else reorder(memory, sentences)
+    own, rows = memory.keys.size(0), order.size(0)
+    all_may_stay = rows >= own * hypotheses and rows % own == 0
+    size = rows // own if all_may_stay else hypotheses
+    groups = wanted.view(-1, size if rows % size == 0 else 1)
+    if all_may_stay and torch.equal(groups, torch.arange(own, device=order.device).unsqueeze(1).expand_as(groups)):
+        return memory
+    adjoin = groups.size(1) == 1 or torch.equal(groups, groups[:, :1].expand_as(groups))
+    return reorder(memory, groups[:, 0] if adjoin else wanted)

@@ -6,6 +6,7 @@ The architectures differ in the order of a few parts, so one step serves them al
     char2char            attend, cells             query h_{i-1} of the highest and y_{i-1}; all cells read c_i
     dl4mt, rnnsearch*    cell, attend, cell        query s'
     attention via a.     cell, attend              query r_i, the new state; the cell reads c_{i-1}
+    GNMT v2              cell, attend              query s', the new state; the layers above read c_i
     input feeding        the first cell also reads c_{i-1}
     RNNAtt               the query is q_{i-1}, the state of a cell of attention's own
     CondDec              a condition is added to the last cell's state
@@ -16,7 +17,7 @@ The architectures differ in the order of a few parts, so one step serves them al
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ from ..registry import Part
 from .attention import Attention, AttentionViaAttention
 from .bridging import most_attended
 from .cells import Cell, ContextGatedCell, DeepCell
-from .state import Memory, State, grouped
+from .layers import over_steps
+from .state import Memory, State, each, grouped
 
 AnyAttention = Union[Attention, AttentionViaAttention]
 AnyCell = Union[Cell, ContextGatedCell, DeepCell]
@@ -114,11 +116,41 @@ class Transition(nn.Module):
         """The cell whose state the step leaves."""
         return self.after or self.before
 
+    @property
+    def independent(self) -> bool:
+        """Whether no step reads what an earlier one attended to, so that all of them may attend at once."""
+        reads = self.after or self.feeds_input or self.query_cell or self.condition
+        return not reads and self.attention.independent
+
     def project(self, target: Tensor) -> Words:
         """Project target embeddings ``N x T x m`` of all steps at once."""
         condition = None if self.condition is None else self.condition.target(target)
         query = None if self.query_word is None else self.query_word(target)
         return Words(self.first.project("target", target), condition, query)
+
+    def at_once(self, target: Tensor, memory: Memory, state: State) -> Tuple[List[Tensor], State, State]:
+        """``T`` steps of an :attr:`independent` transition, layer by layer and then in one look at the source.
+
+        Args:
+            target: embeddings ``N x T x m``.
+            memory, state: as :meth:`forward`'s.
+
+        Returns:
+            the outputs of the layers, from the lowest to the highest, each ``N x T x n``; the states of all steps in
+            tensors ``N x T x ...``, without those of the cells; and the last one.
+        """
+        rows, steps = target.size(0), target.size(1)
+        by_steps = target.transpose(0, 1).flatten(0, 1)  # T·N x m
+        outputs, hidden = over_steps(self.before, "target", by_steps, state.hidden)
+        outputs = [output.unflatten(0, (steps, rows)).transpose(0, 1) for output in outputs]  # N x T x n
+        number = state.step.unsqueeze(1) + torch.arange(steps, device=target.device)  # N x T
+        word = None if self.query_word is None else self.query_word(target).flatten(0, 1)
+        # windows read of a past how many steps there were
+        attended = self.attention(outputs[-1].flatten(0, 1), memory, state._replace(step=number.flatten()), word)
+        found = each(lambda value: value.unflatten(0, (rows, steps)), attended)
+        made = state._replace(**found._asdict(), step=number + 1)
+        last = each(lambda value: value[:, -1], found)
+        return outputs, made, state._replace(**last._asdict(), hidden=hidden, step=number[:, -1] + 1)
 
     def forward(self, words: Words, memory: Memory, state: State) -> State:
         """One step.

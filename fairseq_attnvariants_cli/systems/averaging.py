@@ -24,8 +24,9 @@ Checkpoint = Dict[str, Any]
 
 # options of how a model is trained and computed, not of what it computes; dropouts are others
 HOW = {
-    "coverage_penalty", "compile", "compute_dtype", "decoder_embed_path", "decoder_freeze_embed", "encoder_embed_path",
-    "encoder_freeze_embed", "gate_bias", "init", "init_std", "kernels", "recompute_steps", "search_dtype", "warm_start",
+    "coverage_penalty", "compile", "compute_dtype", "cuda_graphs", "decoder_embed_path", "decoder_freeze_embed",
+    "encoder_embed_path", "encoder_freeze_embed", "gate_bias", "init", "init_std", "kernels", "recompute_steps",
+    "search_dtype", "warm_start",
 }  # fmt: skip
 PATTERNS = {"epochs": r"checkpoint(\d+)\.pt", "updates": r"checkpoint_\d+_(\d+)\.pt"}
 

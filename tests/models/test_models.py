@@ -156,6 +156,20 @@ def _gnmt():
     return encoder + decoder + initial + attention + readout + 30000 * (3 * 1024 + 1)
 
 
+def _gnmt_v2():
+    """Four LSTM layers of 1024 a side; the vocabulary layer reads the highest one alone: 168.2 M.
+
+    By NVIDIA's code there is one matrix of embeddings for both sides, 30.7 M less, and a second bias in the decoder's
+    lowest layer.
+    """
+    encoder = 2 * _lstm(1024, 1024, 2) + _lstm(2048, 1024, 2) + 2 * _lstm(1024, 1024, 2)
+    decoder = _lstm(1024, 1024) + 3 * _lstm(
+        1024 + 1024, 1024, biases=2
+    )  # the word; then the state below and the context
+    attention = 1024 * (1024 + 1024 + 1 + 1) + 1
+    return encoder + decoder + attention + 30000 * (3 * 1024 + 1)
+
+
 def _decoder_of_characters():
     """Two layers of 1024 that read 512 of the character and 1024 of the source, and 304 characters."""
     initial = 2 * 1024 * (1024 + 1)
@@ -190,6 +204,7 @@ DERIVED |= {
     "pointer_generator": _pointer_generator(),
     "nematus": _nematus(),
     "gnmt": _gnmt(),
+    "gnmt_v2": _gnmt_v2(),
     "ava": _ava(_gru),
     "ava_encs": _ava(_lstm, encoder_layers=2, state=2048, upper=1024, lower=256),
     "ava_deep": _ava(_lstm, encoder_layers=4, decoder_layers=2, state=2048),
@@ -342,20 +357,20 @@ ADAPTIVE = "adaptive_gru adaptive_output adaptive_both"
 STARRED = "rnnsearch_star bridge_source bridge_target bridge_direct"
 UNCOUNTED = [  # what numbers of parameters do not see, and who has otherwise than rnnsearch, by the papers
     ("readout", "maxout", {"tanh": f"dl4mt {ADAPTIVE} context_gate nematus gnmt character char2char bpe2char"}),
-    ("readout", "maxout", {"relu": AVA, "linear": "pointer_generator"}),
+    ("readout", "maxout", {"relu": AVA, "linear": "pointer_generator", "state": "gnmt_v2"}),
     ("initial_state", "first", {"mean": f"dl4mt {ADAPTIVE} {STARRED} context_gate nematus char2char bpe2char"}),
-    ("initial_state", "first", {"linear": f"{AVA} character"}),
-    ("init", "normal", {"uniform": f"pointer_generator gnmt character {AVA}"}),
+    ("initial_state", "first", {"linear": f"{AVA} character", "zero": "gnmt_v2"}),
+    ("init", "normal", {"uniform": f"pointer_generator gnmt gnmt_v2 character {AVA}"}),
     ("gate_bias", "0.0", {"1.0": AVA}),
     ("decoder_dropout_out", "0.5", {"0.0": f"pointer_generator nematus char2char bpe2char {AVA}"}),
-    ("decoder_dropout_out", "0.5", {"0.2": "gnmt character"}),
-    ("encoder_dropout_out", "0.0", {"0.2": "gnmt character"}),
-    ("encoder_dropout_in", "0.0", {}),
+    ("decoder_dropout_out", "0.5", {"0.2": "gnmt gnmt_v2 character"}),
+    ("encoder_dropout_out", "0.0", {"0.2": "gnmt gnmt_v2 character"}),
+    ("encoder_dropout_in", "0.0", {"0.2": "gnmt_v2"}),
     ("decoder_dropout_in", "0.0", {}),
-    ("residuals", "0", {"3": "gnmt"}),
+    ("residuals", "0", {"3": "gnmt gnmt_v2"}),
     ("context_gate", "none", {"both": "context_gate"}),
     ("bridge_direct", "none", {"hard": "bridge_direct"}),
-    ("attention_score", "additive", {"bilinear": "character"}),
+    ("attention_score", "additive", {"bilinear": "character", "additive_normed": "gnmt_v2"}),
     ("attention_normalizer", "softmax", {}),
     ("attention_window", "none", {}),
 ]
@@ -764,7 +779,8 @@ def test_a_source_is_measured_without_its_padding():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name not in CHARACTERS])
 def test_every_architecture_can_be_tied(name):
-    model = build(name, share_decoder_input_output_embed=True, attention_dim=8)
+    equal = {"decoder_embed_dim": 7} if settings(name)["readout"] == "state" else {}
+    model = build(name, share_decoder_input_output_embed=True, attention_dim=8, **equal)
     assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
 
 
@@ -877,7 +893,14 @@ REFUSED = [
     (dict(initial_state_per_layer=True), "--initial-state-per-layer.*--decoder-layers 1.*use 2"),
     (dict(residuals=3, encoder_layers=4, encoder_bidirectional_layers=2), "--residuals 3.*use 4"),
     (dict(encoder_bidirectional_layers=-1), "--encoder-bidirectional-layers"),
-    (dict(context_to_layers=True, decoder_layers=2, decoder_transition="late"), "--context-to-layers.*late"),
+    (dict(readout="state", decoder_out_embed_dim=3), r"--readout state.*--decoder-out-embed-dim \(3\).*7: leave it"),
+    (dict(readout="state", adaptive_output=True), "--adaptive-output.*--readout state"),
+    (dict(readout="state", share_decoder_input_output_embed=True), "tied.*--readout state.*--decoder-hidden-size"),
+    (dict(initial_state="zero", initial_state_per_layer=True, decoder_layers=2), "--initial-state-per-layer.*zero"),
+    (
+        dict(context_to_layers=True, decoder_layers=2, decoder_transition="late", readout_all_layers=True),
+        "--readout-all-layers.*late --context-to-layers only the lowest",
+    ),
     (dict(encoder_transition_depth=0), "--encoder-transition-depth"),
     (dict(decoder_dropout_hidden=1.0), "--decoder-dropout-hidden"),
     (dict(encoder_dropout_words=1.0), "--encoder-dropout-words"),

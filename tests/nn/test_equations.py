@@ -103,6 +103,13 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("ava_deep", dict(encoder_layers=3, encoder_reads="other", residuals=2)),
     ("dl4mt", dict(attention_via=True, encoder_layers=3, encoder_reads="other", residuals=3)),
     ("adaptive_output", dict(readout_biases=True, share_decoder_input_output_embed=True, zero_start=True)),
+    ("gnmt_v2", dict(decoder_cell="gru", attention_history="coverage+context", attention_score="scaled")),
+    ("gnmt_v2", dict(decoder_layers=2, input_feed=True, initial_state="first", residuals=0, copying=True)),
+    ("gnmt_v2", dict(attention_window="monotone", attention_reads_target=True, decoder_transition_depth=2, **NARROW)),
+    ("gnmt_v2", dict(context_to_layers=False, attention_window="predictive", layer_norm="all", **NARROW)),
+    ("gnmt_v2", dict(context_to_layers=False, readout_all_layers=True, decoder_layers=3)),
+    ("gnmt_v2", dict(attention_via=True, attention_score="additive", readout="tanh", adaptive_output=True)),
+    ("gnmt_v2", dict(decoder_layers=1, context_to_layers=False, attention_score="multihead", attention_heads=7)),
 ]
 
 

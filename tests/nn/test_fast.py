@@ -258,7 +258,7 @@ def readers(model):
 
 
 # contexts that are no averages: of two levels, of several heads; and layers above the transition that read them
-UNPROJECTED = {"ava", "ava_encs", "ava_deep", "heads", "monotone", "gnmt"}
+UNPROJECTED = {"ava", "ava_encs", "ava_deep", "heads", "monotone", "gnmt", "gnmt_v2"}
 
 
 @pytest.mark.slow

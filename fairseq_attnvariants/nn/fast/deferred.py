@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from ..device import capturing, on_gpu
 from ..twins import plain_linear, twin
 from . import compiling, transforming
 
@@ -109,10 +110,14 @@ class Deferred(nn.Module):
 
 
 def deferred(module: Any) -> Any:
-    """The module, or where gradients are deferred, on a CPU, a copy for one loop that shares the parameters."""
+    """The module, or where gradients are deferred a copy for one loop that shares the parameters.
+
+    They are deferred on a CPU and in CUDA graphs, where only what is computed takes time.  Elsewhere on a GPU the
+    Python of it takes more than it saves.
+    """
     if not AVAILABLE or not torch.is_grad_enabled() or compiling() or transforming():
         return module
-    return twin(module, _deferred) if next(module.parameters()).device.type == "cpu" else module
+    return module if on_gpu(next(module.parameters())) and not capturing() else twin(module, _deferred)
 
 
 def _deferred(part: nn.Module) -> Optional[nn.Module]:

@@ -1,8 +1,8 @@
 """Additive energies of which a step keeps the arguments alone.
 
 What there is between them and the energies would be the largest tensor of training, kept once a step; the backward pass
-computes it again, once.  On a CPU it is made for a few sentences at a time: what is large and comes and goes between
-small tensors that stay leaves holes in memory.
+computes it again, once, and it is made for a few sentences at a time.  On a CPU those are very few: what is large and
+comes and goes between small tensors that stay leaves holes in memory.
 """
 
 from typing import Any, Iterable, List, Sequence, Tuple, cast
@@ -13,9 +13,11 @@ from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
 from ..additive import KeyFeatures, additive_energies, compared, tanh_
+from ..device import on_gpu
 from . import compiling, transforming
 
 BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
+LARGE = 2**26  # the same on a GPU, where a block more is a launch more: reached where all steps attend at once
 
 
 def kept_small(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
@@ -83,9 +85,9 @@ def gradients(
 
 
 def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple[Tensor, ...]]:
-    """The same tensors in blocks of sentences, on a CPU; elsewhere at once."""
+    """The same tensors in blocks of sentences."""
     large = max(1, query.size(1) * keys.size(1) * keys.size(2))
-    size = max(1, BLOCK // large) if keys.device.type == "cpu" else len(keys)
+    size = max(1, (LARGE if on_gpu(keys) else BLOCK) // large)
     whole = query, keys, *others
     return [whole] if size >= len(keys) else zip(*(part.split(size) for part in whole))
 

@@ -1,0 +1,155 @@
+"""The tables of what ``gpu.py`` measured, and the aims.
+
+python benchmarks/gpu_table.py gpu.jsonl
+"""
+
+import argparse
+import json
+import sys
+
+from tabulate import tabulate
+
+# the stock lstm's time over the way's, on an H100 or H200; what has no dtype is of float32
+AIMS = [
+    ("training", "256/512", 80, "rnnsearch:graphs", 2.5),
+    ("training", "256/512", 80, "dl4mt:graphs", 2.0),
+    ("training", "256/512", 80, "recatt:graphs", 1.5),
+    ("training", "characters", 80, "ava:graphs", 1.5),
+    ("training", "620/1000", 80, "rnnsearch:graphs", 1.8),
+    ("training", "620/1000", 80, "dl4mt:graphs", 1.5),
+    ("fairseq-train", "256/512", 80, "rnnsearch:graphs", 2.0),
+    ("search", "256/512", 80, "rnnsearch:graphs", 2.0),
+    ("search", "256/512", 1, "rnnsearch:graphs", 2.0),
+]
+MEMORY = 1.3  # at most so many times the memory of the same without graphs
+NVIDIA = 140_909  # tokens a second of GNMT v2, mixed precision, one A100, batch 128 (DeepLearningExamples)
+
+
+def read(path):
+    """The rows of a file; a last line that was cut off is left out."""
+    rows = []
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                print(f"{path}, line {number}: cut off, left out", file=sys.stderr)
+    return rows
+
+
+def key(row):
+    return row["part"], row["size"], row.get("batch"), row.get("dtype", "float32")
+
+
+def by_way(rows, part):
+    """The measurements of a part by their column and way; ratios of those that took no turns are of the rates."""
+    columns = {}
+    for row in rows:
+        if row["part"] == part and "ms" in row:
+            columns.setdefault(key(row), {})[row["way"]] = row
+    for ways in columns.values():
+        for row in ways.values():
+            if "lstm" in ways:
+                row.setdefault("ratio", ways["lstm"]["ms"] / row["ms"])
+    return columns
+
+
+def cell(row, unit):
+    if row is None:
+        return ""
+    if row["way"] == "lstm":
+        text = f"1 ({row['rate']:,.0f} {unit}/s)"
+    elif "low" in row:
+        text = f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+    else:
+        text = f"{row['ratio']:.2f}" if "ratio" in row else f"{row['rate']:,.0f} {unit}/s"
+    return f"{text}, {row['gib']:.2f} GiB" if row.get("gib") else text
+
+
+def table(rows, part, unit):
+    columns = by_way(rows, part)
+    ways = dict.fromkeys(way for column in columns.values() for way in column)
+    heads = [", ".join(str(one) for one in (size, batch, dtype) if one) for _, size, batch, dtype in columns]
+    body = [[name(way), *(cell(column.get(way), unit) for column in columns.values())] for way in ways]
+    return tabulate(body, ["", *heads], tablefmt="github", disable_numparse=True)
+
+
+def name(way):
+    arch, _, how = way.partition(":")
+    arch = "stock `lstm`" if arch == "lstm" else f"`{arch}`"
+    return f"{arch}, {how}" if how else arch
+
+
+def aims(rows):
+    found = {part: by_way(rows, part) for part in ("training", "fairseq-train", "search")}
+
+    def measured(part, size, batch, way):
+        return found[part].get((part, size, batch, "float32"), {}).get(way, {})
+
+    body = []
+    for part, size, batch, way, aim in AIMS:
+        row, plain = (measured(part, size, batch, one) for one in (way, way.partition(":")[0]))
+        ratio = row.get("ratio")
+        text = "" if ratio is None else f"{ratio:.2f}"
+        said = "not measured" if ratio is None else "reached" if ratio >= aim else "missed"
+        more = row["gib"] / plain["gib"] if row.get("gib") and plain.get("gib") else None
+        memory = "" if more is None else f"{more:.2f}" + ("" if more <= MEMORY else ", above")
+        body.append([f"{part}, {size}, batch {batch}", name(way), aim, text, said, memory])
+    heads = ["", "", "aim", "ratio", "", f"memory, at most {MEMORY}"]
+    return tabulate(body, heads, tablefmt="github", disable_numparse=True)
+
+
+def busy(rows):
+    body = [
+        [
+            row["size"],
+            name(row["way"]),
+            f"{row['ms']:.1f}",
+            f"{row['busy_ms']:.1f}",
+            f"{row['share']:.2f}",
+            row["kernels"],
+        ]
+        for row in rows
+        if row["part"] == "profile"
+    ]
+    return tabulate(
+        body, ["", "", "update, ms", "busy, ms", "share", "kernels"], tablefmt="github", disable_numparse=True
+    )
+
+
+def gnmt(rows):
+    body = [
+        [name(row["way"]), f"{tokens:,.0f}", f"{tokens / NVIDIA:.2f}"]
+        for row in rows
+        if row["part"] == "training" and row["way"].startswith("gnmt") and "ms" in row
+        for tokens in [row["rate"] * row["tokens_a_word"]]
+    ]
+    return tabulate(
+        body, ["", "tokens/s of both sides", f"of NVIDIA's {NVIDIA:,}"], tablefmt="github", disable_numparse=True
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measured", metavar="FILE", help="what gpu.py wrote")
+    rows = read(parser.parse_args().measured)
+    for row in rows:
+        if row["part"] == "machine":
+            print(f"{row['device']}, torch {row['torch']} for CUDA {row['cuda']}")
+    sections = {
+        "Aims": aims(rows),
+        "Training": table(rows, "training", "words"),
+        "By fairseq-train": table(rows, "fairseq-train", "words"),
+        "Search, beam 5": table(rows, "search", "sentences"),
+        "How long the GPU is busy": busy(rows),
+        "GNMT v2's sizes": gnmt(rows),
+    }
+    for title, text in sections.items():
+        print(f"\n**{title}**\n\n{text}")
+    for row in rows:
+        if "error" in row or row["part"] == "left out":
+            print(f"\n{row['part']} {row.get('name', row.get('way'))}: {row.get('error', 'no time')}")
+
+
+if __name__ == "__main__":
+    main()

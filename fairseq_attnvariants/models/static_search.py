@@ -1,0 +1,319 @@
+"""Beam search in tensors that keep their shapes, so that a CUDA graph can make its steps.
+
+fairseq's search reads at every step which hypotheses have ended, and takes finished sentences out of the batch.  On a
+GPU each reading waits for everything that was launched, and launching the small operations of a step takes longer than
+computing them.  Here all sentences stay in the batch until the last one is finished, a step notes in tensors what it
+has chosen and from where, and the host reads them every few steps.  So all steps but the first of a batch are the same
+operations on the same memory: a graph, captured once for each shape, makes one in a single launch.
+
+Hypotheses, scores and attention are those of fairseq's search.
+"""
+
+import logging
+import math
+import threading
+from collections import OrderedDict
+from functools import cache, partial
+from typing import Any, Callable, Dict, List, Optional, Sequence
+from weakref import WeakKeyDictionary
+
+import torch
+from fairseq.search import BeamSearch
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from torch import Tensor
+
+from ..nn.fast.capture import RECORDERS
+from ..nn.state import each
+from .attention_rnn import IncrementalDecoder, Run
+
+logger = logging.getLogger(__name__)
+
+EVERY = 4  # steps from one look of the host to the next
+KEPT = 32  # shapes whose graphs are kept for a model, the last used ones
+
+
+class StaticSearch(SequenceGenerator):
+    """fairseq's beam search on a GPU as CUDA graphs, for models of this package.
+
+    Whatever else it is asked for is left to fairseq: prefixes, constraints, other strategies than the plain beam, a
+    language model, blocked n-grams, shortlists, autocast.  So is everything once a graph could not be captured.
+    """
+
+    device_type = "cuda"
+    """where it is not fairseq's own; on a CPU a batch that shrinks is quicker"""
+
+    def _generate(
+        self,
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> List[List[Dict[str, Tensor]]]:
+        sources = sample["net_input"]["src_tokens"]
+        longest = min(int(self.max_len_a * sources.size(1) + self.max_len_b), self.max_len - 1)
+        free = prefix_tokens is None and constraints is None and self.min_len <= longest
+        if free and self._fits(sources):
+            with _searching:
+                found = self._search(sample["net_input"], longest, self.eos if bos_token is None else bos_token)
+            if found is not None:
+                return found
+        return super()._generate(sample, prefix_tokens, constraints, bos_token)
+
+    def _fits(self, sources: Tensor) -> bool:
+        """Whether this is a search that can be made here."""
+        return (
+            sources.device.type == self.device_type
+            and type(self.search) is BeamSearch
+            and self.lm_model is None
+            and self.repeat_ngram_blocker is None
+            and not self.match_source_len
+            and self.vocab_size == len(self.tgt_dict)
+            and not torch.is_autocast_enabled()
+            and all(map(searchable, self.model.models))
+            and _beams.get(self.model.models[0].decoder, {}) is not None
+        )
+
+    def _search(
+        self, net_input: Dict[str, Tensor], longest: int, begin: int
+    ) -> Optional[List[List[Dict[str, Tensor]]]]:
+        """The hypotheses of a batch; None if its steps cannot be a graph."""
+        sources, decoders = net_input["src_tokens"], [model.decoder for model in self.model.models]
+        rows = torch.arange(len(sources) * self.beam_size, device=sources.device)
+        encoded = self.model.forward_encoder(net_input)
+        encoded = self.model.reorder_encoder_out(encoded, rows.div(self.beam_size, rounding_mode="floor"))
+        states: List[Dict[str, Any]] = [{} for _ in decoders]
+        # before the first step there is less in the states than after it
+        words = rows.new_full((len(rows), 1), begin)
+        log_probs, weights = self.model.forward_decoder(words, encoded, states, self.temperature)
+        runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
+        beams = self._beams_for(decoders, runs, log_probs, weights)
+        beams.begin(self, runs, longest)
+        beams.choose(self, runs, log_probs, weights, first=True)
+        noted = []
+        for step in range(longest + 1):
+            try:
+                if step:
+                    beams.advance(self)
+            except RuntimeError as error:
+                logger.warning(f"search goes on without CUDA graphs, which failed: {error}")
+                _beams[decoders[0]] = None
+                return None
+            if step % EVERY == EVERY - 1 or step == longest:
+                noted.append([tensor[: step % EVERY + 1].clone() for tensor in beams.notes])
+                if beams.done.all():
+                    return beams.hypotheses(self, noted)
+        raise AssertionError(f"a sentence has no translation of at most {longest} words: probabilities are not numbers")
+
+    def _beams_for(
+        self, decoders: Sequence[IncrementalDecoder], runs: Sequence[Run], log_probs: Tensor, weights: Tensor
+    ) -> "Beams":
+        """Those of an earlier batch of these shapes, with their graph, or new ones."""
+        # a graph has in it where tensors lie, their shapes, and whatever else a module computes with
+        held = [tensor.data_ptr() for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
+        others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]
+        plain = [value for value in others if isinstance(value, (bool, int, float, str))]
+        modes = [(decoder.search_dtype.dtype, run.network is decoder.network) for decoder, run in zip(decoders, runs)]
+        shapes = [(tensor.shape, tensor.dtype) for run in runs for tensor in tensors(run)]
+        inference = torch.is_inference_mode_enabled()
+        key = self.beam_size, self.temperature, self.eos, inference, *held, *plain, *modes, *shapes
+        kept = _beams.setdefault(decoders[0], OrderedDict())
+        beams = kept[key] = kept.pop(key, None) or Beams(self, runs, log_probs, weights)  # the last used one comes last
+        while len(kept) > KEPT:
+            kept.popitem(last=False)
+        return beams
+
+
+class StaticSearchWithAlignment(SequenceGeneratorWithAlignment, StaticSearch):
+    """The same with alignments, for ``--print-alignment``."""
+
+
+class Beams:
+    """The hypotheses of ``B`` sentences, ``K`` each, ``N = B·K``, in tensors that every step reads and writes.
+
+    Args:
+        search: whose steps they are.
+        runs: of its models, after the first step.
+        log_probs, weights: of a step, ``N x V``, and its attention, ``N x S``.
+    """
+
+    def __init__(self, search: StaticSearch, runs: Sequence[Run], log_probs: Tensor, weights: Tensor):
+        rows, beam, device = len(weights), search.beam_size, weights.device
+        sentences = rows // beam
+
+        def number(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.long, device=device)
+
+        def score(*shape: int) -> Tensor:
+            return log_probs.new_zeros(shape)
+
+        self.runs = [Run(run.network, *each(torch.clone, run[1:])) for run in runs]
+        self.step, self.least, self.longest = number(1), number(1), number(1)
+        self.added, self.ends = score(search.vocab_size), torch.arange(search.vocab_size, device=device).eq(search.eos)
+        self.before = torch.arange(sentences, device=device).unsqueeze(1) * beam  # rows before a sentence's
+        self.places = torch.arange(2 * beam, device=device)
+        # of the hypotheses that go on
+        self.words, self.totals, self.idle = number(rows, 1), score(sentences, beam), number(sentences, beam).bool()
+        # of those that have ended: row, step and total, and a column for what is none
+        self.ended = number(sentences, beam + 1), number(sentences, beam + 1), score(sentences, beam + 1)
+        self.count, self.done = number(sentences, 1), number(sentences, 1).bool()
+        # of the last steps: the row that each hypothesis comes from, its word, its total, and the rows' attention
+        looked = torch.zeros(EVERY, *weights.shape, device=device)
+        self.notes = number(EVERY, rows), number(EVERY, rows), score(EVERY, rows), looked
+        self.graph: Any = None
+
+    def begin(self, search: StaticSearch, runs: Sequence[Run], longest: int) -> None:
+        """Take over a batch, before its first choice."""
+        for run, new in zip(self.runs, runs):
+            write(run.memory, new.memory)
+        for tensor in (self.step, self.count, self.done, self.idle, self.added):
+            tensor.zero_()
+        self.least.fill_(search.min_len)
+        self.longest.fill_(longest)
+        self.added[search.unk] = -search.unk_penalty
+        self.added[search.pad] = -math.inf
+        if search.token_indices_to_suppress is not None:
+            self.added[search.token_indices_to_suppress] = -math.inf
+
+    def advance(self, search: StaticSearch) -> None:
+        """One step, by the graph once there is one."""
+        if self.graph is not None:
+            self.graph.replay()
+        else:
+            self.graph = captured(partial(self.make_step, search), self.words.device)
+
+    def make_step(self, search: StaticSearch) -> None:
+        """One step, operation by operation."""
+        decoders = [model.decoder for model in search.model.models]
+        states: List[Dict[str, Any]] = [{} for _ in decoders]
+        for decoder, state, run in zip(decoders, states, self.runs):
+            decoder._keep(state, run)
+        nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # of the encoder is read after the first step
+        log_probs, weights = search.model.forward_decoder(self.words, nothing, states, search.temperature)
+        runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
+        self.choose(search, runs, log_probs, weights)
+
+    def choose(
+        self, search: StaticSearch, runs: Sequence[Run], log_probs: Tensor, weights: Tensor, first: bool = False
+    ) -> None:
+        """What fairseq's search does at a step once the models have been asked.
+
+        Args:
+            search: whose step it is.
+            runs: of its models, after this step.
+            log_probs: of the next words, ``N x V``.
+            weights: attention, ``N x S``.
+            first: all hypotheses of a sentence are still the same.
+        """
+        (sentences, beam), infinite = self.totals.shape, math.inf
+        log_probs = log_probs.nan_to_num(-infinite, infinite, -infinite).add_(self.added)
+        barred = torch.where(self.ends, self.step < self.least, self.step >= self.longest)
+        log_probs = log_probs.masked_fill_(barred, -infinite).view(sentences, beam, -1)
+        scores, words, beams = search.search.step(0 if first else 1, log_probs, self.totals.unsqueeze(2))  # B x 2K
+        rows = beams + self.before
+        ends = words.eq(search.eos) & scores.ne(-infinite)
+        ending = ends[:, :beam] & ~self.idle
+
+        new = ending & ~self.done
+        found = new.cumsum(1)
+        column = (self.count + found - 1).masked_fill_(~new, beam).clamp_(max=beam)
+        for store, values in zip(self.ended, (rows, self.step.expand_as(rows), scores)):
+            store.scatter_(1, column, values[:, :beam])
+        self.count.add_(found[:, -1:]).clamp_(max=beam)
+        self.done.logical_or_((self.count.eq(beam) | (self.step >= self.longest)) & found[:, -1:].gt(0))
+
+        # the first K that go on; where there are fewer, others are idle in their places
+        order = torch.cat([ending | self.idle, ends[:, beam:]], dim=1) * (2 * beam) + self.places[: ends.size(1)]
+        order, chosen = order.topk(beam, dim=1, largest=False)
+        self.idle.copy_(order >= 2 * beam)
+        self.totals.copy_(scores.gather(1, chosen))
+        self.words.copy_(words.gather(1, chosen).view(-1, 1))
+        origin = rows.gather(1, chosen).view(-1)
+        at = self.step.remainder(EVERY)
+        for notes, values in zip(self.notes, (origin, self.words.view(-1), self.totals.view(-1), weights.float())):
+            notes.index_copy_(0, at, values.unsqueeze(0))
+        self.step.add_(1)
+        for run, changed in zip(self.runs, runs):
+            changed = changed.reordered(origin)
+            write((run.state, run.covered), (changed.state, changed.covered))
+
+    def hypotheses(self, search: StaticSearch, noted: Sequence[Sequence[Tensor]]) -> List[List[Dict[str, Tensor]]]:
+        """What was found, as fairseq has it, on the CPU: each sentence's hypotheses, the best first."""
+        origins, words, totals, weights = (torch.cat(parts) for parts in zip(*noted))
+        origins, words, totals, count = origins.cpu(), words.cpu(), totals.cpu(), self.count.cpu()
+        beam = search.beam_size
+        there = torch.arange(beam) < count  # B x K
+        row, last, total = (store[:, :beam].cpu()[there] for store in self.ended)
+        longest = int(last.max()) + 1
+        tokens, rows = (row.new_empty(len(row), longest) for _ in range(2))
+        sums = total.new_empty(len(row), longest)
+        for step in reversed(range(longest)):  # from what it ended with back to its first word
+            before = step < last
+            tokens[:, step] = words[step, row].where(before, tokens.new_tensor(search.eos))
+            sums[:, step] = totals[step, row].where(before, total)
+            row = origins[step, row].where(before, row)
+            rows[:, step] = row
+        steps = torch.arange(longest, device=weights.device)
+        attention = weights[steps, rows.to(weights.device)].cpu()  # hypotheses x T x S
+        positional = sums.diff(dim=1, prepend=sums.new_zeros(len(sums), 1))
+        if search.normalize_scores:
+            total = total / total.new_tensor([(step + 1) ** search.len_penalty for step in last.tolist()])
+        lengths = (last + 1).tolist()
+
+        def hypothesis(number: int) -> Dict[str, Tensor]:
+            length = lengths[number]
+            return {
+                "tokens": tokens[number, :length],
+                "score": total[number],
+                "attention": attention[number, :length].t(),  # S x T
+                "alignment": torch.empty(0),
+                "positional_scores": positional[number, :length],
+            }
+
+        numbers = torch.arange(len(total)).split(count.flatten().tolist())
+        return [[hypothesis(i) for i in own[total[own].sort(descending=True)[1]].tolist()] for own in numbers]
+
+
+def searchable(model: Any) -> bool:
+    """Whether a model's decoder is of this package, and hands on from step to step what is known here."""
+    known = IncrementalDecoder.reorder_incremental_state
+    return getattr(type(getattr(model, "decoder", None)), "reorder_incremental_state", None) is known
+
+
+def tensors(entries: Any) -> List[Tensor]:
+    """All tensors of a run, or of tuples and dictionaries."""
+    found: List[Tensor] = []
+    each(found.append, entries[1:] if isinstance(entries, Run) else entries)
+    return found
+
+
+def write(fixed: Any, entries: Any) -> None:
+    """Copy tensors into others of the same shapes.
+
+    Raises:
+        RuntimeError: they have other shapes, as where a component carries more from step to step.
+    """
+    old, new = tensors(fixed), tensors(entries)
+    if [(tensor.shape, tensor.dtype) for tensor in old] != [(tensor.shape, tensor.dtype) for tensor in new]:
+        raise RuntimeError("what the decoder hands from step to step changes its shape")
+    torch._foreach_copy_(old, new)
+
+
+def captured(step: Callable[[], None], device: torch.device) -> Any:
+    """Make a step, by which libraries set themselves up, and then a graph of it; a CPU has none."""
+    if device.type not in RECORDERS:
+        step()
+        return None
+    with recorder(device).trial():
+        step()
+    return recorder(device).capture(step)
+
+
+@cache
+def recorder(device: torch.device) -> Any:
+    """Of all graphs of a GPU, which share memory: each is done with it before another one begins."""
+    return RECORDERS[device.type](device)
+
+
+_searching = threading.RLock()  # one search at a time: the next one of these shapes is in the same tensors
+_beams: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
+"""of the first model's decoder, by shape; None once a graph could not be captured"""

@@ -1,0 +1,282 @@
+"""The decoder's steps and their gradients as a pair of CUDA graphs, each launched as one.
+
+A graph replays kernels as they were launched once: for the same shapes, and at the same addresses.  So there is a pair
+for each set of shapes.  All pairs share memory: what a pair reads is copied there, and what it makes is copied out,
+before another one runs.  The equations are those of :mod:`..decoder`, unchanged.
+"""
+
+import logging
+import traceback
+import weakref
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from ..state import each
+from ..twins import shallow
+from . import compiling, transforming
+from .capture import RECORDERS
+from .deferred import AVAILABLE
+
+logger = logging.getLogger(__name__)
+
+MOST = 64  # pairs that are kept
+ALIGNED = 512  # bytes, at whose multiples the tensors of a block begin
+
+
+class Region:
+    """Tensors like some others, one after the other in a block of memory."""
+
+    def __init__(self, block: Tensor, like: Iterable[Tensor]):
+        self.block = block
+        self.tensors: List[Tensor] = []
+        start = block.storage_offset()
+        for one in like:
+            own: Any = torch.empty(0, dtype=one.dtype, device=block.device)
+            strides = torch.empty(one.shape, device="meta").stride()
+            # no view of the block, because views have one version, by which autograd tells what was overwritten
+            self.tensors.append(own.set_(block.untyped_storage(), start // one.element_size(), one.shape, strides))
+            start += room(one)
+
+    def fill(self, values: Iterable[Optional[Tensor]]) -> None:
+        """Copy values there, and zeros where one is None."""
+        for own, value in zip(self.tensors, values):
+            own.zero_() if value is None else own.copy_(value)
+
+    def copies(self) -> List[Tensor]:
+        """The tensors in memory of their own, by one copy."""
+        return Region(self.block.clone(), self.tensors).tensors
+
+
+class Pair:
+    """The graphs of one set of shapes, forward and backward, and what they read and write.
+
+    Raises:
+        Exception: they cannot be captured.
+    """
+
+    def __init__(self, graphs: "Graphs", entries: Any):
+        recorder, given = graphs.recorder, tensors(entries)
+        # the parameters themselves would add up their gradients by hooks, and on streams, that are not the graph's
+        aliases = {own: nn.Parameter(own.detach(), own.requires_grad) for own in graphs.parameters}
+        self.network, self.parameters = aliased(graphs.network, aliases), [*aliases.values()]
+        self.entries = each(lambda one: one.detach().requires_grad_(one.requires_grad), entries)
+        self.wanted = [place for place, one in enumerate(self.read) if one.requires_grad]
+        with torch.random.fork_rng(recorder.devices):  # dropout draws as if nothing were tried and captured
+            with recorder.trial():
+                like = self.tried(recorder)
+            self.inputs, self.outputs, self.seeds, *self.found = graphs.regions(like)
+            self.inputs.fill(given)
+            for own, one in zip(self.inputs.tensors, given):
+                own.requires_grad_(one.requires_grad)
+            self.entries = filled(self.entries, self.inputs.tensors)
+            self.ahead = recorder.capture(self.launch)
+            self.made = filled(self.decoded, self.outputs.tensors)
+            self.back = recorder.capture(self.launch_back)
+
+    @property
+    def read(self) -> List[Tensor]:
+        """The leaves: what is given, and the parameters."""
+        return [*tensors(self.entries), *self.parameters]
+
+    def tried(self, recorder: Any) -> List[List[Tensor]]:
+        """Run once: what is given, made, differentiable of it, and found of both kinds of gradients, without values."""
+        before, made, given = recorder.random_state(), self.forward(), tensors(self.entries)
+        if self.network.recompute_steps and not torch.equal(before, recorder.random_state()):
+            raise RuntimeError("--recompute-steps would recompute steps with other dropout than they had")
+        if leaves(made) - {*self.read}:
+            raise RuntimeError("something is trained that is no parameter of the decoder's")
+        self.differentiable = [one.requires_grad for one in made]
+        seeded = [one for one in made if one.requires_grad]
+        found = dict(zip(self.wanted, self.backward([*map(torch.zeros_like, seeded)])))
+        self.wanted = [place for place in self.wanted if found[place] is not None]
+        gradients: Tuple[List[Tensor], List[Tensor]] = [], []  # apart, since those of parameters are kept longer
+        for place in self.wanted:
+            gradients[place >= len(given)].append(found[place])
+        return [[torch.empty_like(one, device="meta") for one in kind] for kind in (given, made, seeded, *gradients)]
+
+    def forward(self) -> List[Tensor]:
+        """Run the steps."""
+        with torch.enable_grad():
+            # views, because autocast would cast a leaf once for all steps, and add up its gradients in few bits
+            decoded = self.network(*each(lambda one: one.view_as(one), self.entries))
+        several = self.entries[0].size(1) > 1  # then training does not read what the last one carries on
+        self.decoded = decoded._replace(state=each(torch.detach, decoded.state)) if several else decoded
+        return tensors(self.decoded)
+
+    def backward(self, seeds: Sequence[Tensor]) -> Sequence[Any]:
+        """Of the gradients of what was made, those of what is wanted; the steps are forgotten."""
+        made, read = [one for one in tensors(self.decoded) if one.requires_grad], self.read
+        self.decoded = None
+        with torch.autocast(made[0].device.type, enabled=False):  # which is over when an update comes to it
+            return torch.autograd.grad(made, [read[place] for place in self.wanted], seeds, allow_unused=True)
+
+    def launch(self) -> None:
+        """What the first graph holds."""
+        with torch.no_grad():
+            self.outputs.fill(self.forward())
+
+    def launch_back(self) -> None:
+        """What the second graph holds."""
+        found = iter(self.backward(self.seeds.tensors))
+        for region in self.found:
+            region.fill([next(found) for _ in region.tensors])
+
+
+class Replay(Function):
+    """The decoder's steps, by a pair of graphs."""
+
+    @staticmethod
+    def forward(ctx: Any, graphs: "Graphs", pair: Pair, *read: Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        ctx.graphs, ctx.pair, ctx.count = graphs, pair, len(read)
+        graphs.waiting.add(ctx)
+        pair.inputs.fill(read)
+        pair.ahead.replay()
+        made = pair.outputs.copies()
+        ctx.mark_non_differentiable(*(one for one, seeded in zip(made, pair.differentiable) if not seeded))
+        return tuple(made)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Optional[Tensor]) -> Any:
+        graphs, pair = ctx.graphs, ctx.pair
+        if ctx not in graphs.waiting:
+            raise RuntimeError("with --cuda-graphs a pass forward has one backward pass: leave it out for a second one")
+        pair.seeds.fill(one for one, seeded in zip(gradients, pair.differentiable) if seeded)
+        pair.back.replay()
+        graphs.waiting.discard(ctx)
+        found = dict(zip(pair.wanted, [one for region in pair.found for one in region.copies()]))
+        return (None, None, *(found.get(place) for place in range(ctx.count)))
+
+
+class Graphs:
+    """What runs a decoder in training: as it is, or where the same shapes come again, by graphs.
+
+    Without graphs go shapes that come for the first time, those after the first :data:`MOST` that were captured, those
+    after one that could not be, and a pass forward while another one's backward pass has still to come.
+    """
+
+    def __init__(self, network: nn.Module, recorder: Any):
+        self.network, self.recorder = network, recorder
+        self.parameters: List[nn.Parameter] = []
+        self.addresses: List[Any] = []
+        self.seen: Set[str] = set()
+        self.pairs: Dict[str, Pair] = {}
+        self.failed = False
+        self.waiting: Any = weakref.WeakSet()
+        """the pass forward that a backward pass may follow: until then the shared memory is its own"""
+        self.block: Optional[Tensor] = None
+
+    def __reduce__(self) -> Any:
+        """A copy of a model has none."""
+        return type(None), ()
+
+    def __call__(self, *entries: Any) -> Any:
+        """As :meth:`~..decoder.Decoder.forward`."""
+        training = self.network.training and torch.is_grad_enabled() and not compiling() and not transforming()
+        pair = self.pair(entries) if training and not self.waiting else None
+        if pair is None:
+            return self.network(*entries)
+        made: Any = Replay.apply(self, pair, *tensors(entries), *self.parameters)  # type: ignore[no-untyped-call]
+        return filled(pair.made, made)
+
+    def pair(self, entries: Any) -> Optional[Pair]:
+        """The graphs for what is given, which are captured when such comes for the second time, or none."""
+        parameters = [*self.network.parameters()]
+        addresses = [(one.data_ptr(), one.dtype, one.requires_grad) for one in parameters]
+        if addresses != self.addresses:
+            self.parameters, self.addresses = parameters, addresses
+            self.pairs.clear()
+            self.seen.clear()
+        try:
+            key = f"{casting(self.recorder.device)} {each(kind, entries)}"
+            if key in self.seen and key not in self.pairs and len(self.pairs) < MOST and not self.failed:
+                self.pairs[key] = Pair(self, entries)
+        except Exception as error:  # noqa: BLE001
+            self.failed = True
+            logger.warning(f"--cuda-graphs: no more is captured, and training goes on without: {culprit(error)}{error}")
+            return None
+        self.seen.add(key)
+        return self.pairs.get(key)
+
+    def regions(self, like: Sequence[Sequence[Tensor]]) -> List[Region]:
+        """Groups of tensors in the memory that all pairs share."""
+        sizes = [sum(map(room, group)) for group in like]
+        if self.block is None or len(self.block) < sum(sizes):  # earlier pairs keep the smaller one
+            self.block = torch.empty(sum(sizes), dtype=torch.uint8, device=self.recorder.device)
+        return [*map(Region, self.block[: sum(sizes)].split(sizes), like)]
+
+
+def graphs_for(network: nn.Module, device: torch.device) -> Optional[Graphs]:
+    """Graphs of a decoder on a device; none, and a warning, where there can be none."""
+    if device.type in RECORDERS and AVAILABLE:
+        return Graphs(network, RECORDERS[device.type](device))
+    why = f"it needs torch 2.4, not {torch.__version__}" if device.type in RECORDERS else "there is no GPU here"
+    logger.warning(f"--cuda-graphs changes nothing: {why}")
+    return None
+
+
+def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
+    """A copy of a module, and of those in it, with aliases of the parameters."""
+    copied: Any = shallow(module)
+    copied._parameters = {name: None if own is None else aliases[own] for name, own in module._parameters.items()}
+    copied._modules = {name: None if part is None else aliased(part, aliases) for name, part in module._modules.items()}
+    if isinstance(copied, nn.RNNBase):
+        copied.__dict__["flatten_parameters"] = lambda: None  # which would give the aliases memory of their own
+    return copied
+
+
+def tensors(entries: Any) -> List[Tensor]:
+    """The tensors in tuples and dictionaries, in their order."""
+    found: List[Tensor] = []
+    each(found.append, entries)
+    return found
+
+
+def filled(entries: Any, values: Iterable[Tensor]) -> Any:
+    """Tuples and dictionaries like these, with other tensors."""
+    rest = iter(values)
+    return each(lambda _: next(rest), entries)
+
+
+def kind(one: Tensor) -> Tuple[Any, ...]:
+    """What of a tensor a graph depends on."""
+    return tuple(one.shape), one.dtype, one.requires_grad
+
+
+def casting(device: torch.device) -> Optional[torch.dtype]:
+    """The number type of autocast, inside of it."""
+    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
+
+
+def room(one: Tensor) -> int:
+    """How many bytes of a block a tensor takes."""
+    return -(-one.numel() * one.element_size() // ALIGNED) * ALIGNED
+
+
+def leaves(made: Iterable[Tensor]) -> Set[Tensor]:
+    """All to which a backward pass from here would give a gradient, through operations."""
+    nodes: List[Any] = [one.grad_fn for one in made]
+    seen, found = {None}, set()
+    while nodes:
+        node = nodes.pop()
+        if node not in seen:
+            seen.add(node)
+            nodes += [further for further, _ in node.next_functions]
+            found |= {node.variable} if hasattr(node, "variable") else set()
+    return found
+
+
+def culprit(error: BaseException) -> str:
+    """Where in a model's part an error came up, for the beginning of a sentence; nothing if it was in none."""
+    while error.__context__ is not None:  # the end of a capture hides what broke it
+        error = error.__context__
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        part = frame.f_locals.get("self")
+        if isinstance(part, nn.Module) and not type(part).__module__.startswith("torch."):
+            return f"{type(part).__name__} ({frame.f_code.co_filename}, line {line}): "
+    return ""

@@ -1,0 +1,18 @@
+"""Search by CUDA graphs, for models that ask for it, whatever task and command they are searched by."""
+
+from fairseq.tasks.fairseq_task import FairseqTask
+
+from ..models.static_search import StaticSearch, StaticSearchWithAlignment, searchable
+from .replaced import replaces
+
+
+@replaces(FairseqTask, "build_generator")
+def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, *more, **named):
+    """Where nobody names a class of search, and a model of this package has ``--cuda-graphs``, it is the static one."""
+    asked = any(getattr(getattr(model, "cfg", None), "cuda_graphs", False) for model in models)
+    if seq_gen_cls is None and asked and all(map(searchable, models)):
+        alignment = getattr(args, "print_alignment", None)
+        if alignment:
+            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), "print_alignment": alignment}
+        seq_gen_cls = StaticSearchWithAlignment if alignment else StaticSearch
+    return plain(self, models, args, seq_gen_cls, extra_gen_cls_kwargs, *more, **named)

@@ -1,0 +1,45 @@
+"""What captures on a CPU in the place of CUDA: its graphs run again what they would replay.
+
+All that is around them is as on a GPU: aliases, shared memory, copies, and who waits for a backward pass.
+"""
+
+import contextlib
+from unittest import mock
+
+import torch
+
+
+class Graph:
+    """What was launched once."""
+
+    replayed = 0
+
+    def __init__(self, launch):
+        self.launch = launch
+
+    def replay(self):
+        Graph.replayed += 1
+        self.launch()
+
+
+class Recorder:
+    """As :class:`fairseq_attnvariants.nn.fast.capture.CudaRecorder`."""
+
+    devices = ()
+
+    def __init__(self, device):
+        self.device = device
+
+    def random_state(self):
+        return torch.get_rng_state()
+
+    @contextlib.contextmanager
+    def trial(self):
+        """As on a GPU, what waits for it is an error."""
+        error = RuntimeError("called a synchronizing operation")
+        with mock.patch.object(torch.Tensor, "item", side_effect=error):
+            yield
+
+    def capture(self, launch):
+        launch()
+        return Graph(launch)
