@@ -209,7 +209,7 @@ class StateReadout(Readout):
         """There is nothing to fill."""
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
-        return hidden
+        return hidden.contiguous()  # dropout draws in the order of memory
 
 
 @register_readout("relu")
