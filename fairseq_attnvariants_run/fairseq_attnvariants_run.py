@@ -561,62 +561,65 @@ class Translator:
         Raises:
             SentenceError: a line is too long, or ``beam`` or ``n_best`` too large; then nothing is translated.
         """
-        sources = []
+        beam, sources = self.beam(beam, n_best), []
         for number, line in enumerate(lines, start=1):
             try:
                 sources.append(self.symbols(line, beam))
             except SentenceError as error:
                 raise SentenceError(f"line {number}: {error}") from None
-        return self.translate_symbols(sources, beam, n_best, replace_unk, batch_size)
+        return self.search_all(sources, beam, n_best, replace_unk, batch_size)
 
-    def symbols(self, line: str, beam: int | None = None) -> list[str]:
+    def beam(self, beam: int | None, n_best: int = 1) -> int:
+        """The beam, which is that of the package by default.
+
+        Raises:
+            SentenceError: it is too large, or ``n_best`` is.
+        """
+        beam = self.search["beam"] if beam is None else beam
+        if not 1 <= beam <= self.search["largest_beam"]:
+            raise SentenceError(f"the beam must be from 1 to {self.search['largest_beam']}, not {beam}")
+        if not 1 <= n_best <= beam:
+            raise SentenceError(f"an n-best list has from 1 to {beam} translations with this beam, not {n_best}")
+        return beam
+
+    def symbols(self, line: str, beam: int) -> list[str]:
         """What the model reads for a line, without EOS; nothing if the line is empty.
 
         Raises:
-            SentenceError: it is too long, for ``beam`` or for any.
+            SentenceError: it is too long, for this beam or for any.
         """
         if len(line) > LONGEST_LINE:
             raise SentenceError(f"it has {len(line)} characters, and at most {LONGEST_LINE} are allowed: split it")
         symbols = self.text.symbols(line)
         if len(symbols) > (largest := self.search["largest_source"] - len(self.end)):
             raise SentenceError(f"it has {len(symbols)} symbols, and the model reads at most {largest}: split it")
-        if self._weights([symbols], self.search["beam"] if beam is None else beam) > LARGEST_ATTENTION:
+        if self._weights(symbols, beam) > LARGEST_ATTENTION:
             raise SentenceError("it is too long for this beam: split it, or take a smaller beam")
         return symbols
 
-    def translate_symbols(
-        self,
-        sources: Sequence[Sequence[str]],
-        beam: int | None = None,
-        n_best: int = 1,
-        replace_unk: bool = True,
-        batch_size: int = 40,
+    def search_all(
+        self, sources: Sequence[list[str]], beam: int, n_best: int, replace_unk: bool, batch_size: int
     ) -> list[Translation]:
-        """:meth:`translate` for text that is split into the symbols of the model already."""
-        beam = self.search["beam"] if beam is None else beam
-        if not 1 <= beam <= self.search["largest_beam"]:
-            raise SentenceError(f"the beam must be from 1 to {self.search['largest_beam']}, not {beam}")
-        if not 1 <= n_best <= beam:
-            raise SentenceError(f"an n-best list has from 1 to {beam} translations with this beam, not {n_best}")
+        """Translate what :meth:`symbols` gave, in batches of similar lengths."""
         nothing = Hypothesis("", 0.0, [self.source[self.eos]], [0.0], [], np.zeros((1, 1), np.float32), None)
         results = {i: Translation(nothing.symbols, None, [nothing]) for i, source in enumerate(sources) if not source}
         waiting = sorted((i for i, source in enumerate(sources) if source), key=lambda i: -len(sources[i]))
         while waiting:
-            size = min(batch_size, max(1, LARGEST_ATTENTION // self._weights([sources[waiting[0]]], beam)))
+            size = min(batch_size, LARGEST_ATTENTION // self._weights(sources[waiting[0]], beam))
             batch, waiting = waiting[:size], waiting[size:]
             results.update(zip(batch, self._batch([sources[i] for i in batch], beam, n_best, replace_unk)))
         return [results[i] for i in range(len(sources))]
 
     def _max_len(self, length: int) -> int:
-        longest = int(self.search["max_len_a"] * length + self.search["max_len_b"])
-        return max(0, min(longest, self.search["largest_target"] - 1))
+        longest = min(self.search["max_len_a"] * length + self.search["max_len_b"], self.search["largest_target"] - 1)
+        return max(0, int(longest))
 
-    def _weights(self, sources: Sequence[Sequence[str]], beam: int) -> int:
-        """How many weights of attention the graph may have to keep for a batch."""
-        length = max(map(len, sources)) + len(self.end)
-        return len(sources) * length * (self._max_len(length) + 1) * beam
+    def _weights(self, symbols: list[str], beam: int) -> int:
+        """How many weights of attention the graph may have to keep for a sentence."""
+        length = len(symbols) + len(self.end)
+        return length * (self._max_len(length) + 1) * beam
 
-    def _batch(self, sources: list[Sequence[str]], beam: int, n_best: int, replace_unk: bool) -> list[Translation]:
+    def _batch(self, sources: list[list[str]], beam: int, n_best: int, replace_unk: bool) -> list[Translation]:
         rows = [[*(self.index.get(symbol, self.unk) for symbol in symbols), *self.end] for symbols in sources]
         source = np.full((len(rows), max(map(len, rows))), self.pad, np.int64)
         for row, indices in zip(source, rows):
@@ -643,7 +646,7 @@ class Translator:
         return [self._sentence(out, b, symbols, n_best, replace_unk) for b, symbols in enumerate(sources)]
 
     def _sentence(
-        self, out: dict[str, np.ndarray], b: int, symbols: Sequence[str], n_best: int, replace_unk: bool
+        self, out: dict[str, np.ndarray], b: int, symbols: list[str], n_best: int, replace_unk: bool
     ) -> Translation:
         """Read the n-best list of sentence ``b``, as FORMAT.md says."""
         source = [*symbols, *(self.source[i] for i in self.end)]
@@ -699,18 +702,17 @@ def chunks(descriptor: int) -> Iterator[list[bytes]]:
 
 def translate_lines(translator: Translator, options: argparse.Namespace) -> bool:
     """Translate standard input to standard output; whether every line has a translation."""
-    number, whole = 0, True
+    number, whole, beam = 0, True, translator.beam(options.beam, options.n_best)
     for lines in chunks(sys.stdin.fileno()):
-        sources, refused = [], {}
+        sources: list[list[str]] = []
+        refused: dict[int, str] = {}
         for i, line in enumerate(lines):
             try:
-                sources.append(translator.symbols(line.decode("utf-8" if number + i else "utf-8-sig"), options.beam))
+                sources.append(translator.symbols(line.decode("utf-8" if number + i else "utf-8-sig"), beam))
             except (SentenceError, UnicodeDecodeError) as error:
                 sources.append([])
                 refused[i] = str(error) if isinstance(error, SentenceError) else "it is not UTF-8"
-        found = translator.translate_symbols(
-            sources, options.beam, options.n_best, options.replace_unk, options.batch_size
-        )
+        found = translator.search_all(sources, beam, options.n_best, options.replace_unk, options.batch_size)
         for i, translation in enumerate(found):
             number += 1
             if i in refused:
