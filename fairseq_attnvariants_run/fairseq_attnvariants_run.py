@@ -138,9 +138,9 @@ FIELDS: dict[str, tuple] = {  # of manifest.json: what is read here, its types o
     **{f"search.{name}": (int, float) for name in ("lenpen", "unkpen", "max_len_a", "max_len_b")},
     "search.normalize": (bool,),
     "text.lowercase": (bool,),
-    "text.tokenizer": (None, "none", "kind: moses"),
+    "text.tokenizer": (None, "none", ("kind", "moses")),
     "text.truecase": (None, dict),
-    "text.bpe": (None, "kind: subword-nmt"),
+    "text.bpe": (None, ("kind", "subword-nmt")),
     "copies": (bool,),
     "graph.operators": (list,),
     "files": (dict,),
@@ -166,7 +166,7 @@ class Files:
             value: Any = self.manifest
             for part in name.split("."):
                 value = value.get(part, ...) if isinstance(value, dict) else ...
-            value = f"kind: {value['kind']}" if isinstance(value, dict) and "kind" in value else value
+            value = ("kind", value["kind"]) if isinstance(value, dict) and "kind" in value else value
             if not (type(value) in allowed or value in allowed):
                 self.refuse("manifest.json", f"{name} is missing, or is nothing that is known here")
             if isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER:
@@ -218,16 +218,16 @@ class Files:
             return self.refuse(name, f"it is not UTF-8 ({error.reason})")
 
     def json(self, name: Any, kind: type) -> Any:
-        """A file of JSON, which holds a list or an object."""
+        """A file of JSON, which holds a list of strings, or an object."""
         value = self._parsed(name, self.read(name))
-        return value if isinstance(value, kind) else self.refuse(name, f"it holds no {kind.__name__}")
+        if not isinstance(value, kind) or (kind is list and not all(isinstance(one, str) for one in value)):
+            self.refuse(name, "it holds no list of strings" if kind is list else "it holds no object")
+        return value
 
     def symbols(self, side: str) -> list[str]:
         """The dictionary of ``source`` or ``target``."""
         about = self.manifest[side]
         symbols = self.json(about["symbols"], list)
-        if not all(isinstance(symbol, str) for symbol in symbols):
-            self.refuse(about["symbols"], "it holds no list of strings")
         if hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest() != about["fingerprint"]:
             self.refuse(about["symbols"], "its fingerprint is not the one in manifest.json")
         return symbols
@@ -703,7 +703,7 @@ def chunks(descriptor: int) -> Iterator[list[bytes]]:
 def translate_lines(translator: Translator, options: argparse.Namespace) -> bool:
     """Translate standard input to standard output; whether every line has a translation."""
     number, whole, beam = 0, True, translator.beam(options.beam, options.n_best)
-    for lines in chunks(sys.stdin.fileno()):
+    for lines in chunks(0):
         sources: list[list[str]] = []
         refused: dict[int, str] = {}
         for i, line in enumerate(lines):
@@ -723,7 +723,7 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
                 text = json.dumps({"error": refused[i]} if i in refused else translation.plain(), ensure_ascii=False)
             elif options.n_best > 1:
                 text = "\n".join(f"{number}\t{one.score:.6f}\t{one.text}" for one in translation.n_best)
-            sys.stdout.buffer.write(text.encode() + b"\n")
+            sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
         sys.stdout.buffer.flush()
     return whole
 
@@ -791,7 +791,7 @@ def serve(translator: Translator, host: str, port: int) -> None:
     sending: dict[Any, float] = {}  # connections without a whole request, and since when
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        timeout = PATIENCE
+        protocol_version, timeout = "HTTP/1.1", PATIENCE
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
@@ -801,6 +801,7 @@ def serve(translator: Translator, host: str, port: int) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
+            self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
 
@@ -860,7 +861,8 @@ def serve(translator: Translator, host: str, port: int) -> None:
         server.serve_forever(poll_interval=0.2)
     except SystemExit:
         server.socket.close()
-        desk.model.acquire(timeout=0.5)  # the translation that is under way may end
+        desk.model.acquire(timeout=0.5)  # the translation that is under way may end,
+        time.sleep(0.1)  # and its answer leave
         os._exit(0)  # without waiting for clients
 
 
@@ -897,7 +899,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if translate_lines(translator, options) else 1
     except (PackageError, SentenceError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        print(f"error: standard input or output fails ({error.strerror})", file=sys.stderr)
+        os._exit(1)  # what is left to write would fail again
+    return 1
 
 
 if __name__ == "__main__":

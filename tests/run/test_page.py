@@ -116,6 +116,20 @@ def test_javascript_translates_the_same(tmp_path, web, beam):
     same(package, web, [" ab \t\u3000é  zc ", "a\U0001f600b", "abc"], beam)
 
 
+@pytest.mark.commands
+def test_a_browser_translates_what_the_address_says(tmp_path, web):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not browser:
+        pytest.skip("no browser: apt-get install chromium")
+    made = page.build_page(packages.write(tmp_path / "package"), web)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom"]
+    command = [browser, *options, f"--user-data-dir={tmp_path / 'profile'}", f"{made.as_uri()}#the%20zebra%20saw"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    assert re.search(r'<p id="translation"[^>]*>the zebra saw</p>', shown)
+    assert 'class="replaced"' in shown
+    assert shown.count("<rect") == 1 + 4  # the frame, and where attention looked
+
+
 def unpacked(text, name):
     return gzip.decompress(base64.b64decode(re.search(f'id="{name}">([^<]*)<', text)[1]))
 
