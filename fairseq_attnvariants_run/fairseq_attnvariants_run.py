@@ -7,6 +7,7 @@ before its hash and its operators are checked.
 
 import argparse
 import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -703,7 +704,9 @@ def chunks(descriptor: int) -> Iterator[list[bytes]]:
 def translate_lines(translator: Translator, options: argparse.Namespace) -> bool:
     """Translate standard input to standard output; whether every line has a translation."""
     number, whole, beam = 0, True, translator.beam(options.beam, options.n_best)
-    for lines in chunks(0):
+    if sys.stdin is None or sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    for lines in chunks(sys.stdin.fileno()):
         sources: list[list[str]] = []
         refused: dict[int, str] = {}
         for i, line in enumerate(lines):

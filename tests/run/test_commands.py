@@ -97,7 +97,7 @@ def test_a_damaged_package_gets_a_sentence(tmp_path):
     assert made.returncode == 1
 
 
-@pytest.mark.parametrize("streams", ["<&-", "> /dev/full"])
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "> /dev/full"])
 def test_streams_that_fail_get_a_sentence(package, streams):
     command = f'echo the red | "{sys.executable}" "{package}/translate.py" {streams}'
     made = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
