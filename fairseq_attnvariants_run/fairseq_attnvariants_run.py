@@ -776,7 +776,8 @@ class Desk:
         for name, value in request.items():
             if type(value) is not self.KINDS.get(name):
                 raise SentenceError(f"{name!r} is unknown or has another type: known are {', '.join(self.KINDS)}")
-        attention, lines = request.pop("attention", False), request.pop("lines", None) or [request.pop("text", "")]
+        attention = request.pop("attention", False)
+        lines = request.pop("lines") if "lines" in request else [request.pop("text")]
         if len(lines) > MOST_LINES or not all(isinstance(line, str) and len(line) <= LONGEST_SERVED for line in lines):
             raise SentenceError(f"at most {MOST_LINES} lines, of at most {LONGEST_SERVED} characters each, are allowed")
         return lines, request, attention

@@ -161,6 +161,7 @@ def served(package):
 
 def test_the_server_translates(served):
     assert served.ask({"text": "the red"})[1]["translations"][0]["text"] == "the red"
+    assert served.ask({"lines": []})[1] == {"translations": []}
     status, answer = served.ask({"lines": ["the zebra", ""], "beam": 3, "n_best": 2, "attention": True})
     assert status == 200
     first, second = answer["translations"]
