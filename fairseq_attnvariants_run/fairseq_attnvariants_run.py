@@ -63,7 +63,7 @@ def varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a protobuf message: an integer, or the bytes of a string or a message.
+    """Number and value of each field of a protobuf message: an integer, or bytes, such as those of a message.
 
     Raises:
         IndexError: the message ends too early, or is none.
@@ -71,20 +71,18 @@ def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(data):
         key, at = varint(data, at)
-        number, wire = key >> 3, key & 7
+        wire = key & 7
         if wire == 0:
+            value: Any
             value, at = varint(data, at)
-            yield number, value
-            continue
-        if wire == 2:
-            size, at = varint(data, at)
         else:
             size = {1: 8, 5: 4}.get(wire, LARGEST_FILE)  # groups have no place in ONNX
-        if key >> 32 or at + size > len(data):
+            if wire == 2:
+                size, at = varint(data, at)
+            value, at = data[at : at + size], at + size
+        if key >> 32 or at > len(data):
             raise IndexError
-        if wire == 2:
-            yield number, data[at : at + size]
-        at += size
+        yield key >> 3, value
 
 
 # the messages of ONNX which can hold operators or tensors: fields and what they hold (onnx.proto)

@@ -246,7 +246,16 @@ def test_bytes_that_are_no_model(tmp_path, unseen):
     package = packages.write(tmp_path)
     data = (package / "model.onnx").read_bytes()
     rng = random.Random(1)
-    for content in (data[:-3], b"\xff" * 50, b"PK\x03\x04" + data, b"\x3b" + data, b"\x80" * 20, rng.randbytes(1000)):
+    long_key = b"\xf0\x80\x80\x80\x10\x01"  # field 14, if its key is cut to 32 bits
+    for content in (
+        data[:-3],
+        data + long_key,
+        b"\xff" * 50,
+        b"PK\x03\x04" + data,
+        b"\x3b" + data,
+        b"\x80" * 20,
+        rng.randbytes(1000),
+    ):
         (package / "model.onnx").write_bytes(content)
         rehash(package)
         refused(package, "model.onnx: it ", unseen)
