@@ -494,8 +494,12 @@ class Hypothesis(NamedTuple):
     symbols: list[str]  # as the model wrote them, with EOS
     log_probabilities: list[float]  # of the symbols
     replaced: list[int]  # positions of symbols that were unknown and are copies of source symbols
-    attention: np.ndarray  # symbols x source: where the model looked to write each symbol
+    attention: np.ndarray | None  # symbols x source: where the model looked to write each symbol
     word_attention: np.ndarray | None  # symbols x words, for two levels
+
+    def without_attention(self) -> "Hypothesis":
+        """The same in less memory."""
+        return self._replace(attention=None, word_attention=None)
 
 
 class Translation(NamedTuple):
@@ -510,13 +514,13 @@ class Translation(NamedTuple):
         """The best translation."""
         return self.n_best[0].text
 
-    def plain(self, attention: bool = True) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """The same for JSON."""
         lists = [hypothesis._asdict() for hypothesis in self.n_best]
         for hypothesis in lists:
             for name in ("attention", "word_attention"):
                 weights = hypothesis.pop(name)
-                if attention and weights is not None:
+                if weights is not None:
                     hypothesis[name] = weights.astype(float).round(4).tolist()
         words = {} if self.words is None else {"words": self.words}
         return {"text": self.text, "source": self.source, **words, "n_best": lists}
@@ -552,11 +556,20 @@ class Translator:
         self,
         lines: Sequence[str],
         beam: int | None = None,
+        attention: bool = True,
         n_best: int = 1,
         replace_unk: bool = True,
         batch_size: int = 40,
     ) -> list[Translation]:
         """Translate lines of raw text; results are in the order of the lines, and that of an empty line is empty.
+
+        Args:
+            lines: a sentence each.
+            beam: how many hypotheses are followed at a time; that of the package by default.
+            attention: whether results have it.
+            n_best: how many translations of a sentence to return.
+            replace_unk: copy a source symbol instead of ``<unk>``: the one with the largest attention.
+            batch_size: sentences that are translated at a time.
 
         Raises:
             SentenceError: a line is too long, or ``beam`` or ``n_best`` too large; then nothing is translated.
@@ -567,7 +580,10 @@ class Translator:
                 sources.append(self.symbols(line, beam))
             except SentenceError as error:
                 raise SentenceError(f"line {number}: {error}") from None
-        return self.search_all(sources, beam, n_best, replace_unk, batch_size)
+        found = self.search_all(sources, beam, n_best, replace_unk, batch_size)
+        if not attention:
+            found = [one._replace(n_best=[each.without_attention() for each in one.n_best]) for one in found]
+        return found
 
     def beam(self, beam: int | None, n_best: int = 1) -> int:
         """The beam, which is that of the package by default.
@@ -752,10 +768,10 @@ class Desk:
         if not self.waiting.acquire(blocking=False):
             return 503, {"error": "too many requests are waiting: try again"}
         try:
-            lines, chosen, attention = self._understood(body)
+            lines, options = self._understood(body)
             with self.model:
-                found = self.translator.translate(lines, **chosen)
-            return 200, {"translations": [one.plain(attention) for one in found]}
+                found = self.translator.translate(lines, **options)
+            return 200, {"translations": [one.plain() for one in found]}
         except SentenceError as error:
             return 400, {"error": str(error)}
         except PackageError as error:
@@ -763,8 +779,8 @@ class Desk:
         finally:
             self.waiting.release()
 
-    def _understood(self, body: bytes) -> tuple[list[str], dict[str, Any], bool]:
-        """The lines of a request, options of ``translate``, and whether attention is wanted."""
+    def _understood(self, body: bytes) -> tuple[list[str], dict[str, Any]]:
+        """The lines of a request, and options of ``translate``."""
         try:
             request = json.loads(body.decode())
         except (ValueError, RecursionError):
@@ -774,11 +790,10 @@ class Desk:
         for name, value in request.items():
             if type(value) is not self.KINDS.get(name):
                 raise SentenceError(f"{name!r} is unknown or has another type: known are {', '.join(self.KINDS)}")
-        attention = request.pop("attention", False)
         lines = request.pop("lines") if "lines" in request else [request.pop("text")]
         if len(lines) > MOST_LINES or not all(isinstance(line, str) and len(line) <= LONGEST_SERVED for line in lines):
             raise SentenceError(f"at most {MOST_LINES} lines, of at most {LONGEST_SERVED} characters each, are allowed")
-        return lines, request, attention
+        return lines, {"attention": False, **request}
 
 
 def serve(translator: Translator, host: str, port: int) -> None:

@@ -32,7 +32,9 @@ def test_a_translation_has_text_score_symbols_and_attention(translator):
     for one in found.n_best:
         np.testing.assert_array_equal(one.attention, np.eye(3))
     assert json.loads(json.dumps(found.plain()))["n_best"][1]["attention"] == np.eye(3).tolist()
-    assert "attention" not in found.plain(attention=False)["n_best"][0]
+    (without,) = translator.translate(["the red"], attention=False)
+    assert without.n_best[0].attention is None
+    assert "attention" not in without.plain()["n_best"][0]
 
 
 @pytest.mark.parametrize("lenpen", [0.0, 1.0, 2.5])
