@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import browser
 import numpy as np
 import packages
 import pytest
@@ -118,16 +119,25 @@ def test_javascript_translates_the_same(tmp_path, web, beam):
 
 @pytest.mark.commands
 def test_a_browser_translates_what_the_address_says(tmp_path, web):
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not browser:
+    if not browser.program():
         pytest.skip("no browser: apt-get install chromium")
     made = page.build_page(packages.write(tmp_path / "package"), web)
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom"]
-    command = [browser, *options, f"--user-data-dir={tmp_path / 'profile'}", f"{made.as_uri()}#the%20zebra%20saw"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-    assert re.search(r'<p id="translation"[^>]*>the zebra saw</p>', shown)
-    assert 'class="replaced"' in shown
-    assert shown.count("<rect") == 1 + 4  # the frame, and where attention looked
+    with browser.opened(f"{made.as_uri()}#the%20zebra%20saw", tmp_path / "profile") as evaluate:
+        until = "new Promise(done => setInterval(() => document.querySelector('#list li') && done(), 50))"
+        evaluate(until)
+        assert evaluate("document.getElementById('translation').textContent") == "the zebra saw"
+        assert evaluate("[...document.querySelectorAll('#target .replaced')].map(e => e.textContent)") == ["zebra"]
+        assert evaluate("document.querySelectorAll('#map rect').length") == 4 + 1  # where attention looked, and a frame
+        evaluate("document.querySelectorAll('#list button')[1].click()")
+        assert evaluate("document.getElementById('translation').textContent") == "red zebra th@@"
+        evaluate("document.querySelectorAll('#target span')[2].focus()")
+        weights = (
+            "[...document.querySelectorAll('#source span')].map(e => Number(e.style.getPropertyValue('--weight')))"
+        )
+        assert evaluate(weights) == [0, 0, 0.85, 0]
+        typed = "element('sentence').value = 'the ' + 'a'.repeat(1001) + ' b'.repeat(60); update()"
+        evaluate(typed)
+        assert evaluate("element('state').textContent").startswith("The sentence is not translated: it has 62 symbols")
 
 
 def unpacked(text, name):
