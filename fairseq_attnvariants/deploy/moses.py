@@ -1,0 +1,72 @@
+"""Tables of the Moses tokeniser and truecaser for a package, whose runtime and page have none of their own."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Iterable, List
+
+from ..registry import ConfigurationError
+
+CLASSES = {"alnum": "IsAlnum", "alpha": "IsAlpha", "lower": "IsLower", "number": "IsN", "currency": "IsSc"}
+
+
+def ranges(characters: Iterable[str]) -> str:
+    """A set of characters as a string: first and last of a range, first and last of the next."""
+    ends: List[List[int]] = []
+    for code in sorted(set(map(ord, characters))):
+        if ends and code == ends[-1][1] + 1:
+            ends[-1][1] = code
+        else:
+            ends.append([code, code])
+    return "".join(chr(code) for pair in ends for code in pair)
+
+
+def moses_tables(language: str) -> Dict[str, Any]:
+    """What the Moses tokeniser and detokeniser know of a language, from sacremoses.
+
+    Raises:
+        ConfigurationError: sacremoses is not installed, or has no rules for the language.
+    """
+    try:
+        import sacremoses
+        from sacremoses.util import CJKChars
+    except ImportError as error:
+        raise ConfigurationError("the Moses tokeniser needs sacremoses: pip install sacremoses") from error
+    if language == "fi":
+        raise ConfigurationError(
+            "the Moses detokeniser for Finnish is not supported in a package: use another tokeniser"
+        )
+    tokenizer, detokenizer = sacremoses.MosesTokenizer(language), sacremoses.MosesDetokenizer(language)
+    sets = {name: getattr(tokenizer, attribute, None) for name, attribute in CLASSES.items()}
+    numeric = set(tokenizer.NUMERIC_ONLY_PREFIXES)
+    prefixes = {prefix for prefix in tokenizer.NONBREAKING_PREFIXES if not tokenizer.has_numeric_only(prefix)}
+    return {
+        "language": language,
+        **{name: ranges(characters or getattr(detokenizer, CLASSES[name])) for name, characters in sets.items()},
+        "cjk": "".join(chr(code) for pair in CJKChars.ranges for code in pair),
+        "prefixes": sorted(prefixes - numeric),
+        "numeric": sorted(numeric),
+    }
+
+
+def truecase_table(path: str) -> Dict[str, str]:
+    """The most frequent case of each word in a truecasing model of Moses, by the word in lower case.
+
+    Raises:
+        ConfigurationError: the file is no such model.
+    """
+    counted: Dict[str, Dict[str, int]] = {}
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), start=1):
+        fields = line.split()
+        counts = [count.split("/")[0].strip("()") for count in fields[1::2]]
+        if len(fields) % 2 or not all(count.isdecimal() for count in counts):
+            raise ConfigurationError(
+                f"{path}, line {number}: no words with counts as in 'The (4/5) the (1)': not a truecasing model"
+            )
+        for word, count in zip(fields[::2], counts):
+            counted.setdefault(word.lower(), {})[word] = int(count)
+    return {lower: max(cases, key=cases.__getitem__) for lower, cases in counted.items()}
+
+
+def write_json(value: Any, path: str) -> None:
+    """Write a table for a package."""
+    Path(path).write_text(json.dumps(value, ensure_ascii=False, allow_nan=False), encoding="utf-8")

@@ -1,0 +1,272 @@
+// The runtime of a page: fairseq_attnvariants_run.py once more, for one sentence at a time. FORMAT.md describes a package.
+"use strict";
+
+const LONGEST_LINE = 20000, LONGEST_WORD = 1000, LARGEST_ATTENTION = 2 ** 26;
+// what Python's str.split() and \s take for white space
+const WHITE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const RUN = new RegExp(`[${WHITE}]+`, "gu");
+const ESCAPES = [["&", "&amp;"], ["|", "&#124;"], ["<", "&lt;"], [">", "&gt;"], ["'", "&apos;"], ['"', "&quot;"],
+  ["[", "&#91;"], ["]", "&#93;"]];
+const UNESCAPES = [["&bar;", "|"], ["&#124;", "|"], ["&lt;", "<"], ["&gt;", ">"], ["&bra;", "["], ["&ket;", "]"],
+  ["&quot;", '"'], ["&apos;", "'"], ["&#91;", "["], ["&#93;", "]"], ["&amp;", "&"]];
+const SENTENCE_ENDS = new Set([".", ":", "?", "!"]);
+const IN_FRONT = new Set(["(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"]);
+
+class SentenceError extends Error {}
+
+const split = text => text.split(RUN).filter(Boolean);
+const strip = text => text.replace(new RegExp(`^[${WHITE}]+|[${WHITE}]+$`, "gu"), "");
+const singleSpaced = text => text.replace(/[ \t\n\v\f\r]+/g, " ").replace(/^ | $/g, "");
+
+class Subwords {
+  constructor(codes, separator, vocabulary) {
+    const lines = codes.replace(/\n+$/, "").split("\n");
+    const version = lines[0].startsWith("#version:") ? split(lines.shift()).at(-1) : "0.1";
+    this.endApart = version === "0.1";
+    this.ranks = new Map();
+    this.merged = new Map();
+    lines.map(line => line.replace(/^[\r\n ]+|[\r\n ]+$/g, "")).forEach((merge, rank) => {
+      if (!this.ranks.has(merge)) this.ranks.set(merge, rank);
+      if (!this.merged.has(merge.replace(" ", ""))) this.merged.set(merge.replace(" ", ""), merge.split(" "));
+    });
+    this.separator = separator;
+    this.vocabulary = vocabulary && vocabulary.length ? new Set(vocabulary) : null;
+  }
+
+  word(word) {
+    const characters = [...word];
+    if (characters.length === 1) return [word];
+    if (characters.length > LONGEST_WORD)
+      throw new SentenceError(`it has a word of ${characters.length} characters, and at most ${LONGEST_WORD} are allowed`);
+    let parts = this.endApart ? [...characters, "</w>"] : [...characters.slice(0, -1), characters.at(-1) + "</w>"];
+    for (;;) {
+      let best = null, lowest = Infinity;
+      for (let i = 0; i + 1 < parts.length; i++) {
+        const rank = this.ranks.get(`${parts[i]} ${parts[i + 1]}`);
+        if (rank < lowest) [best, lowest] = [`${parts[i]} ${parts[i + 1]}`, rank];
+      }
+      if (best === null) break;
+      const next = [];
+      for (let i = 0; i < parts.length; i++)
+        if (`${parts[i]} ${parts[i + 1]}` === best && i + 1 < parts.length) next.push(parts[i] + parts[++i]);
+        else next.push(parts[i]);
+      parts = next;
+    }
+    parts.push(parts.pop().replace(/<\/w>$/, ""));
+    if (!parts.at(-1)) parts.pop();
+    if (this.vocabulary)
+      parts = parts.flatMap((part, i) => this.allowed(part, i === parts.length - 1));
+    return parts.map((part, i) => i < parts.length - 1 ? part + this.separator : part);
+  }
+
+  allowed(part, final) {
+    const pair = this.merged.get(part + (final ? "</w>" : ""));
+    if (this.vocabulary.has(final ? part : part + this.separator) || !pair) return [part];
+    const right = final ? pair[1].replace(/<\/w>$/, "") : pair[1];
+    return [...this.allowed(pair[0], false), ...(right ? this.allowed(right, final) : [])];
+  }
+}
+
+class Moses {
+  constructor(tables, hyphens, escape) {
+    const ranges = name => {
+      const ends = [...tables[name]].map(c => `\\u{${c.codePointAt(0).toString(16)}}`);
+      return ends.map((end, i) => i % 2 ? `-${end}` : end).join("");
+    };
+    const [alnum, alpha, lower, number, currency, cjk] =
+      ["alnum", "alpha", "lower", "number", "currency", "cjk"].map(ranges);
+    const rule = (text, flags = "gu") => new RegExp(text, flags);
+    this.language = tables.language;
+    this.prefixes = new Set(tables.prefixes);
+    this.numeric = new Set(tables.numeric);
+    this.escape = escape;
+    this.alpha = rule(`[${alpha}]`, "u");
+    this.alphaFirst = rule(`^[${alpha}]`, "u");
+    this.lowerFirst = rule(`^[${lower}]`, "u");
+    this.cjk = rule(`^[${cjk}]`, "u");
+    this.opening = rule(`^[${currency}(\\[\\{¿¡]+$`, "u");
+    this.contraction = rule(`[${alpha}]'$`, "u");
+    this.others = rule(`([^${alnum}${WHITE}.'\`,\\-])`);
+    this.hyphen = hyphens ? rule(`([${alnum}])-(?=[${alnum}])`) : null;
+    const a = `([${alpha}])`, other = `([^${alpha}])`;
+    this.rules = [[rule(`([^${number}]),`), "$1 , "], [rule(`,([^${number}])`), " , $1"], [rule(`([${number}]),$`), "$1 , "]];
+    if (this.language === "en")
+      this.rules.push([rule(`${other}'${other}`), "$1 ' $2"], [rule(`([^${alpha}${number}])'${a}`), "$1 ' $2"],
+        [rule(`${a}'${other}`), "$1 ' $2"], [rule(`${a}'${a}`), "$1 '$2"], [rule(`([${number}])'(s)`), "$1 '$2"]);
+    else if (["fr", "it"].includes(this.language))
+      this.rules.push([rule(`${other}'${other}`), "$1 ' $2"], [rule(`${other}'${a}`), "$1 ' $2"],
+        [rule(`${a}'${other}`), "$1 ' $2"], [rule(`${a}'${a}`), "$1' $2"]);
+    else this.rules.push([/'/g, " ' "]);
+  }
+
+  tokenise(text) {
+    text = strip(text.replace(RUN, " ").replace(/[\x00-\x1f]/g, "")).replace(this.others, " $1 ");
+    if (this.hyphen) text = text.replace(this.hyphen, "$1 @-@ ");
+    const end = text.length;
+    text = text.replace(/\.{2,}/g, (dots, at) =>
+      ` ${"DOT".repeat(dots.length)}MULTI${at + dots.length < end ? " " : ""}`);
+    for (const [rule, by] of this.rules) text = text.replace(rule, by);
+    const words = split(text);
+    text = words.map((word, i) => this.fullStop(word, words[i + 1] ?? "")).join(" ");
+    text = text.replace(/\.' ?$/, " . ' ");
+    text = text.replace(/(?:DOT)+MULTI/g, dots => ".".repeat((dots.length - 5) / 3));
+    if (this.escape) for (const [character, name] of ESCAPES) text = text.replaceAll(character, name);
+    return split(text);
+  }
+
+  fullStop(word, following) {
+    const stem = word.replace(/\.$/, "");
+    if (!stem || stem === word || (stem.includes(".") && this.alpha.test(stem)) || this.prefixes.has(stem)) return word;
+    if (this.lowerFirst.test(following) || (this.numeric.has(stem) && /^[0-9]/.test(following))) return word;
+    return `${stem} .`;
+  }
+
+  detokenise(symbols) {
+    let text = ` ${symbols.join(" ")} `.replaceAll(" @-@ ", "-");
+    for (const [name, character] of UNESCAPES) text = text.replaceAll(name, character);
+    const words = split(text), quotes = {};
+    let space = " ";
+    text = "";
+    words.forEach((word, i) => {
+      const before = words[i - 1] ?? "", after = words[i + 1] ?? "";
+      let left = false, right = false;
+      if (this.cjk.test(word) && this.language !== "ko") left = before !== "" && this.cjk.test([...before].at(-1));
+      else if (this.opening.test(word)) right = true;
+      else if (/^[,.?!:;\\%})\]]+$/.test(word)) {
+        left = true;
+        if (this.language === "fr" && "?!:;\\%".includes(word)) text += " ";
+      } else if (this.language === "en" && before && word[0] === "'" && this.alphaFirst.test(word.slice(1))) left = true;
+      else if (["fr", "it", "ga"].includes(this.language) && this.contraction.test(word)) right = this.alphaFirst.test(after);
+      else if (/^['"„“`]+$/.test(word)) {
+        const kind = /^[„“]+$/.test(word) ? '"' : word;
+        if (this.language === "cs" && (word === "„" || word === "“")) quotes[kind] = "„“".indexOf(word);
+        const closing = (quotes[kind] ?? 0) % 2 === 1;
+        const possessive = this.language === "en" && word === "'" && before.endsWith("s") && !closing;
+        [left, right] = [closing || possessive, !closing && !possessive];
+        quotes[kind] = (quotes[kind] ?? 0) + (possessive ? 0 : 1);
+      }
+      text += (left ? "" : space) + word;
+      space = right ? "" : " ";
+    });
+    return strip(text.replace(/ {2,}/g, " "));
+  }
+}
+
+function trueCase(words, cases) {
+  return words.map(word => {
+    const at = word.indexOf("|"), stem = at < 0 ? word : word.slice(0, at);
+    if (!stem || new RegExp(`<[^${WHITE}][^>]*>`, "u").test(word)) return word;
+    const lower = stem.toLowerCase();
+    return (Object.hasOwn(cases, lower) ? cases[lower] : stem) + word.slice(stem.length);
+  });
+}
+
+function sentenceCase(words) {
+  let first = true;
+  return words.map(word => {
+    const [letter = "", ...others] = word, cased = first ? letter.toUpperCase() + others.join("") : word;
+    first = SENTENCE_ENDS.has(word) || (first && IN_FRONT.has(word));
+    return cased;
+  });
+}
+
+class Translator {
+  // files: by name, JSON parsed and `codes` as text; session: of onnxruntime-web, whose module is `ort`
+  constructor(manifest, files, session, ort) {
+    Object.assign(this, {manifest, session, ort, search: manifest.search, end: manifest.source.end});
+    const {pad, eos, unk} = manifest.special, {tokenizer, bpe, truecase} = manifest.text;
+    Object.assign(this, {pad, eos, unk});
+    this.source = files[manifest.source.symbols];
+    this.target = files[manifest.target.symbols];
+    this.index = new Map();
+    this.source.forEach((symbol, i) => { if (i > unk && !this.index.has(symbol)) this.index.set(symbol, i); });
+    this.index.set(this.source[unk], unk);
+    this.known = new Set(this.target.slice(unk + 1));
+    const side = name => new Moses(files[tokenizer[name]], tokenizer.hyphens, tokenizer.escape);
+    this.moses = tokenizer && tokenizer !== "none" ? {source: side("source"), target: side("target")} : null;
+    this.cases = truecase ? files[truecase.source] : null;
+    this.subwords = bpe ? new Subwords(files[bpe.codes], bpe.separator, bpe.vocabulary && files[bpe.vocabulary]) : null;
+  }
+
+  symbols(line) {
+    if (line.length > LONGEST_LINE)
+      throw new SentenceError(`it has ${line.length} characters, and at most ${LONGEST_LINE} are allowed: split it`);
+    if (this.manifest.text.lowercase) line = line.toLowerCase();
+    if (this.moses) line = this.moses.source.tokenise(line).join(" ");
+    if (this.cases) line = trueCase(split(line), this.cases).join(" ");
+    let symbols = split(line);
+    if (this.manifest.source.units === "characters") symbols = [...singleSpaced(line)];
+    else if (this.subwords) symbols = symbols.flatMap(word => this.subwords.word(word));
+    const largest = this.search.largest_source - this.end.length;
+    if (symbols.length > largest)
+      throw new SentenceError(`it has ${symbols.length} symbols, and the model reads at most ${largest}: split it`);
+    return symbols;
+  }
+
+  line(symbols) {
+    let line = symbols.join(this.manifest.target.units === "characters" ? "" : " ");
+    if (this.manifest.target.units === "characters") line = singleSpaced(line);
+    else if (this.subwords) line = strip(`|${(line + " ").replaceAll(this.subwords.separator + " ", "")}`).slice(1);
+    if (this.cases) line = sentenceCase(split(line)).join(" ");
+    return this.moses ? this.moses.target.detokenise(split(line)) : line;
+  }
+
+  async translate(line, beam = this.search.beam) {
+    const symbols = this.symbols(line);
+    if (!symbols.length) return {source: [this.source[this.eos]], words: null, nBest: []};
+    const {ort} = this, row = [...symbols.map(symbol => this.index.get(symbol) ?? this.unk), ...this.end];
+    const most = Math.trunc(Math.min(this.search.max_len_a * row.length + this.search.max_len_b, this.search.largest_target - 1));
+    if (row.length * (most + 1) * beam > LARGEST_ATTENTION)
+      throw new SentenceError("it is too long for this beam: split it, or take a smaller beam");
+    const whole = (values, shape) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), shape);
+    const out = await this.session.run({
+      source: whole(row, [1, row.length]), beam: whole([beam], []), max_len: whole([Math.max(most, 0)], [1]),
+      min_len: whole([this.search.min_len], []), unkpen: new ort.Tensor("float32", [this.search.unkpen], []),
+    });
+    return this.read(out, symbols, beam);
+  }
+
+  read(out, symbols, beam) {
+    const source = [...symbols, ...this.end.map(i => this.source[i])];
+    const words = out.word_attention ? [...source.slice(0, -1).join("").split(" ").filter(Boolean), source.at(-1)] : null;
+    const at = (name, t, j) => Number(out[name].data[t * beam + j]);
+    const looks = (name, t, j, width) => {
+      const {data, dims} = out[name], start = (t * beam + j) * dims[3];
+      return Array.from(data.slice(start, start + width));
+    };
+    const ended = [];
+    for (let t = 0; t < out.words.dims[0]; t++)
+      for (let j = 0; j < beam; j++) if (out.ended.data[t * beam + j] && ended.length < beam) ended.push([t, j]);
+    const nBest = ended.map(([t, j]) => {
+      const indices = [this.eos], total = at("ended_scores", t, j), attention = [], wordAttention = [];
+      let row = at("ended_parents", t, j);
+      for (let s = t; s >= 0; s--) {
+        if (s < t) {
+          indices.unshift(at("words", s, row));
+          row = at("parents", s, row);
+        }
+        attention.unshift(looks("attention", s, row, source.length));
+        if (words) wordAttention.unshift(looks("word_attention", s, row, words.length));
+      }
+      const score = this.search.normalize ? total / (t + 1) ** this.search.lenpen : total;
+      const {chosen, replaced} = this.replace(indices, symbols, attention);
+      return {text: this.line(chosen.slice(0, -1)), score, symbols: chosen, replaced, attention,
+        wordAttention: words ? wordAttention : null};
+    });
+    return {source, words, nBest: nBest.sort((a, b) => b.score - a.score)};
+  }
+
+  replace(indices, symbols, attention) {
+    const replaced = [], chosen = indices.map((index, i) => {
+      if (index !== this.unk) return this.target[index];
+      replaced.push(i);
+      let looks = attention[i].slice(0, symbols.length);
+      if (this.manifest.copies) {
+        const lacking = looks.map((weight, s) => this.known.has(symbols[s]) ? 0 : weight);
+        if (lacking.some(weight => weight > 0)) looks = lacking;
+      }
+      return symbols[looks.indexOf(Math.max(...looks))];
+    });
+    return {chosen, replaced};
+  }
+}

@@ -1,0 +1,93 @@
+"""A package as one HTML file, which translates in a browser without a network."""
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import os
+import re
+from pathlib import Path
+from typing import Dict, Optional, Union
+
+from ..registry import ConfigurationError
+
+HERE = Path(__file__).parent
+Name = Union[str, "os.PathLike[str]"]
+# of onnxruntime-web: its program, what that loads, and the engine
+PROGRAM, LOADER, ENGINE = "ort.wasm.min.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"
+
+
+def find_onnxruntime_web(folder: Optional[Name] = None) -> Path:
+    """The folder ``dist`` of onnxruntime-web: in ``folder``, or as npm lays it here or in a folder above.
+
+    Raises:
+        ConfigurationError: it is not there.
+    """
+    here = Path.cwd()
+    folders = (
+        [Path(folder)] if folder else [above / "node_modules" / "onnxruntime-web" for above in (here, *here.parents)]
+    )
+    found = [inside for outside in folders for inside in (outside, outside / "dist") if (inside / ENGINE).is_file()]
+    if not found or not all((found[0] / name).is_file() for name in (PROGRAM, LOADER)):
+        raise ConfigurationError(
+            f"a page needs onnxruntime-web, which is not in {folder or 'node_modules'}: "
+            "run `npm install onnxruntime-web --ignore-scripts`, or name its folder"
+        )
+    return found[0]
+
+
+def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
+    """Write ``translate.html`` into a package.
+
+    Args:
+        package: the folder that ``fairseq-attnvariants export`` wrote.
+        onnxruntime_web: the folder of onnxruntime-web (``node_modules/onnxruntime-web``), if it is not found by itself.
+
+    Returns:
+        The page, a single file that needs no other.
+
+    Raises:
+        ConfigurationError: onnxruntime-web is missing, or a file of the package is damaged.
+    """
+    folder, web = Path(package), find_onnxruntime_web(onnxruntime_web)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    contents: Dict[str, bytes] = {}
+    for name, about in manifest["files"].items():
+        contents[name] = (folder / name).read_bytes()
+        if hashlib.sha256(contents[name]).hexdigest() != about["sha256"]:
+            raise ConfigurationError(f"{folder / name} is not the file that was exported: export the model again")
+    model = contents.pop("model.onnx")
+    files = {name: json.loads(data) if name.endswith(".json") else data.decode() for name, data in contents.items()}
+    about, sides = manifest["about"], [manifest[side].get("language") or side for side in ("source", "target")]
+    notes = [f"{name}: {about[name]}." for name in ("trained", "score", "license") if about.get(name)]
+    values = {
+        "title": html.escape(about.get("title") or f"{sides[0]} to {sides[1]}, {manifest['architecture']}"),
+        "source": html.escape(sides[0]),
+        "target": html.escape(sides[1]),
+        "about": html.escape(" ".join([f"Architecture: {manifest['architecture']}.", *notes])),
+        "package": packed(json.dumps({"manifest": manifest, "files": files}).encode()),
+        "model": packed(model),
+        "wasm": packed((web / ENGINE).read_bytes()),
+        "loader": packed((web / LOADER).read_bytes()),
+        "onnxruntime": script((web / PROGRAM).read_text(encoding="utf-8")),
+        "runtime": script((HERE / "page.js").read_text(encoding="utf-8")),
+    }
+    template = (HERE / "page.html").read_text(encoding="utf-8")
+    page = folder / "translate.html"
+    unfinished = page.with_suffix(".tmp")
+    unfinished.write_text(
+        re.sub(r"\$(\w+)\b", lambda match: values.get(match[1], match[0]), template), encoding="utf-8"
+    )
+    unfinished.replace(page)
+    return page
+
+
+def packed(data: bytes) -> str:
+    """Bytes as text, compressed; equal bytes give equal text."""
+    return base64.b64encode(gzip.compress(data, mtime=0)).decode()
+
+
+def script(text: str) -> str:
+    """JavaScript as a page can hold it: no string ends the element."""
+    return re.sub(r"<(?=/script|!--)", r"\\x3c", re.sub(r"//# sourceMappingURL=\S*", "", text), flags=re.IGNORECASE)

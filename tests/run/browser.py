@@ -1,0 +1,64 @@
+"""Chromium without a window, asked by its debugging protocol, which is JSON over a web socket."""
+
+import contextlib
+import http.client
+import json
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import time
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def program():
+    """The browser that is installed, if one is."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextlib.contextmanager
+def opened(address, profile):
+    """A function that evaluates JavaScript in the page at an address."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
+    with subprocess.Popen([program(), *options, address], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            listening = (re.search(r"DevTools listening on ws://127\.0\.0\.1:(\d+)/", line) for line in process.stderr)
+            port = int(next(filter(None, listening))[1])
+            yield evaluator(port, address)
+        finally:
+            process.kill()
+
+
+def evaluator(port, address):
+    asked = http.client.HTTPConnection("127.0.0.1", port)
+    deadline = time.monotonic() + 20
+    while True:
+        asked.request("GET", "/json/list")
+        tabs = [tab for tab in json.loads(asked.getresponse().read()) if tab["url"] == address]
+        if tabs:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    stream = socket.create_connection(("127.0.0.1", port), timeout=60)
+    path = tabs[0]["webSocketDebuggerUrl"].split(str(port), 1)[1]
+    lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Upgrade: websocket", "Connection: Upgrade"]
+    lines += ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", ""]
+    stream.sendall("\r\n".join(lines).encode())
+    received = stream.makefile("rb")
+    while received.readline() != b"\r\n":
+        pass
+
+    def evaluate(expression):
+        about = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        data = json.dumps({"id": 1, "method": "Runtime.evaluate", "params": about}).encode()
+        stream.sendall(b"\x81" + struct.pack(">BH", 128 | 126, len(data)) + bytes(4) + data)  # text, masked by zeros
+        size = received.read(2)[1]
+        if size > 125:
+            size = int.from_bytes(received.read(2 if size == 126 else 8), "big")
+        answer = json.loads(received.read(size))["result"]
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    return evaluate

@@ -1,0 +1,261 @@
+"""The runtime as a program: lines, and a server."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import packages
+import pytest
+
+pytestmark = pytest.mark.commands
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    return packages.write(tmp_path_factory.mktemp("package"))
+
+
+def run(package, *options, given="", **about):
+    data = given if isinstance(given, bytes) else given.encode()
+    command = [sys.executable, "-I", package / "translate.py", *options]
+    return subprocess.run(command, input=data, capture_output=True, env=ENVIRONMENT, timeout=60, **about)
+
+
+def test_lines_are_translated(package):
+    made = run(package, given="the red\n\nzebra dogs\r\nthe tree")
+    assert (made.returncode, made.stdout.decode(), made.stderr) == (0, "the red\n\nzebra dogs\nthe tree\n", b"")
+
+
+def test_more_lines_than_are_read_at_a_time(package, tmp_path):
+    lines = [("the red dogs saw trees "[: i % 23]).strip() for i in range(9000)]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n")
+    with open(tmp_path / "text", "rb") as text:
+        made = subprocess.run(
+            [sys.executable, package / "translate.py"], stdin=text, capture_output=True, env=ENVIRONMENT
+        )
+    assert made.stdout.decode().split("\n") == [*lines, ""]
+
+
+def test_n_best_lists_and_attention(package):
+    assert run(package, "--n-best", "2", given="the red\n\ndogs\n").stdout.decode().split("\n") == [
+        "1\t-0.100000\tthe red",
+        "1\t-0.200000\tred dogs",
+        "2\t0.000000\t",
+        "3\t-0.100000\tdogs",
+        "3\t-0.200000\tsaw",
+        "",
+    ]
+    (line,) = run(package, "--attention", "--beam", "1", given="the zebra\n").stdout.decode().splitlines()
+    (found,) = json.loads(line)["n_best"]
+    assert found["attention"] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert (found["replaced"], found["symbols"]) == ([1], ["the", "zebra", "</s>"])
+
+
+def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
+    given = b"the red\n\xff\xfe\n" + b"a" * 100_000 + b"\n" + b"the " * 60 + b"\ndogs\n\x00\x1b[31m\n"
+    made = run(package, given=given)
+    assert made.stdout.decode() == "the red\n\n\n\ndogs\n\x00\x1b[31m\n"
+    messages = made.stderr.decode().splitlines()
+    assert messages[0] == "line 2 is not translated: it is not UTF-8"
+    assert re.fullmatch("line 3 is not translated: it has [0-9]{5,6} characters, and at most 20000 .*", messages[1])
+    assert messages[2:] == ["line 4 is not translated: it has 60 symbols, and the model reads at most 49: split it"]
+    assert made.returncode == 1
+    answers = [json.loads(line) for line in run(package, "--attention", given=given).stdout.decode().splitlines()]
+    assert [sorted(answer) for answer in answers[:2]] == [["n_best", "source", "text"], ["error"]]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--beam", "99"], "error: the beam must be from 1 to 8, not 99"),
+        (["--n-best", "3", "--beam", "2"], "error: an n-best list has from 1 to 2 translations with this beam, not 3"),
+        (["--batch-size", "0"], "--batch-size and --threads must be at least 1"),
+        (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 cannot be had"),
+    ],
+)
+def test_wrong_options_get_a_sentence(package, options, message):
+    made = run(package, *options, given="the red\n")
+    assert message in made.stderr.decode()
+    assert "Traceback" not in made.stderr.decode()
+    assert made.returncode != 0
+    assert made.stdout == b""
+
+
+def test_a_damaged_package_gets_a_sentence(tmp_path):
+    package = packages.write(tmp_path)
+    (package / "model.onnx").write_bytes(b"")
+    made = run(package, given="the red\n")
+    assert made.stderr.decode().startswith(f"error: {package}/model.onnx: it is not the file that was exported")
+    assert made.returncode == 1
+
+
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "> /dev/full"])
+def test_streams_that_fail_get_a_sentence(package, streams):
+    command = f'echo the red | "{sys.executable}" "{package}/translate.py" {streams}'
+    made = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
+    assert re.fullmatch(r"error: standard input or output fails \(.*\)\n", made.stderr)
+    assert made.returncode == 1
+
+
+def test_lines_are_answered_as_they_come(package):
+    with subprocess.Popen(
+        [sys.executable, package / "translate.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
+    ) as process:
+        for line in (b"the red\n", b"dogs saw\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline() == line
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == -signal.SIGINT
+
+
+def test_the_module_imports_neither_torch_nor_fairseq(package):
+    watch = (
+        "import runpy, sys; runpy.run_path(sys.argv[1]); print(sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    made = subprocess.run(
+        [sys.executable, "-I", "-c", watch, package / "translate.py"], capture_output=True, check=True
+    )
+    imported = set(json.loads(made.stdout.decode().replace("'", '"')))
+    assert {"numpy", "onnxruntime"} < imported
+    assert not {"torch", "fairseq", "fairseq_attnvariants", "onnx"} & imported
+
+
+class Serving:
+    def __init__(self, package):
+        code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import translate as t; t.PATIENCE = 2.0; t.main()"
+        command = [sys.executable, "-c", code, package, "--serve", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, env=ENVIRONMENT)
+        self.port = int(self.process.stderr.readline().decode().split("/")[2].split(":")[1])
+
+    def ask(self, body, path="/translate", method="POST", **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method, path, data, headers)
+        answer = connection.getresponse()
+        status, content = answer.status, json.loads(answer.read())
+        connection.close()
+        return status, content
+
+    def open(self, data):
+        connection = socket.create_connection(("127.0.0.1", self.port))
+        connection.sendall(data)
+        return connection
+
+
+@pytest.fixture(scope="module")
+def served(package):
+    serving = Serving(package)
+    yield serving
+    serving.process.kill()
+    serving.process.wait()
+
+
+def test_the_server_translates(served):
+    assert served.ask({"text": "the red"})[1]["translations"][0]["text"] == "the red"
+    assert served.ask({"lines": []})[1] == {"translations": []}
+    status, answer = served.ask({"lines": ["the zebra", ""], "beam": 3, "n_best": 2, "attention": True})
+    assert status == 200
+    first, second = answer["translations"]
+    assert [one["text"] for one in first["n_best"]] == ["the zebra", "red zebra"]
+    assert first["n_best"][0]["attention"] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert second["text"] == ""
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 50_000, "not JSON"),
+        (b"[]", 'must be an object with either "text" or "lines"'),
+        ({}, 'must be an object with either "text" or "lines"'),
+        ({"text": "a", "lines": []}, 'must be an object with either "text" or "lines"'),
+        ({"text": 1}, "'text' is unknown or has another type"),
+        ({"text": "a", "beams": 1}, "'beams' is unknown or has another type"),
+        ({"text": "a", "beam": True}, "'beam' is unknown or has another type"),
+        ({"text": "a", "beam": 10**9}, "the beam must be from 1 to 8"),
+        ({"lines": [1]}, "at most 100 lines, of at most 2000 characters each"),
+        ({"lines": ["a"] * 101}, "at most 100 lines, of at most 2000 characters each"),
+        ({"text": "a" * 100_000}, "at most 100 lines, of at most 2000 characters each"),
+        ({"lines": ["a", "a " * 60]}, "line 2: it has 60 symbols"),
+    ],
+)
+def test_requests_that_cannot_be_answered_get_a_sentence(served, body, message):
+    status, answer = served.ask(body)
+    assert status == 400
+    assert message in answer["error"]
+
+
+def test_requests_are_bounded(served):
+    assert served.ask(b"x", **{"Content-Length": "999999999"})[0] == 413
+    assert served.ask(b"x", **{"Content-Length": "-1"})[0] == 411
+    assert served.ask(b"x", path="/etc/passwd")[0] == 404
+    assert served.ask(b"", method="GET", path="/")[0] == 404
+
+
+def test_clients_that_send_nothing_do_not_stop_the_others(served):
+    slow = [served.open(b"POST /translate HTTP/1.0\r\nContent-Length: 100\r\n\r\n{") for _ in range(30)]
+    assert served.ask({"text": "the red"})[0] == 200
+    slow += [served.open(b"POST /tr") for _ in range(40)]
+    deadline = time.monotonic() + 20
+    while True:  # at first all connections are taken; those who send nothing lose theirs
+        try:
+            assert served.ask({"text": "the red"})[0] == 200
+            break
+        except (OSError, http.client.HTTPException):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    for connection in slow:
+        connection.close()
+
+
+@pytest.mark.slow
+def test_ten_thousand_requests(served):
+    """By eight clients at a time; none is lost, and memory does not grow with them."""
+    failed = []
+
+    def memory():
+        with open(f"/proc/{served.process.pid}/statm") as numbers:
+            return int(numbers.read().split()[1]) * 4096 / 2**20
+
+    def client(count):
+        for _ in range(count):
+            status, answer = served.ask({"text": "the red dogs", "attention": True})
+            if status != 200 or answer["translations"][0]["text"] != "the red dogs":
+                failed.append(answer)
+
+    def all_ask(count):
+        threads = [threading.Thread(target=client, args=(count,)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    all_ask(125)
+    before = memory()
+    all_ask(1125)
+    assert not failed
+    assert memory() < before + 16
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_stops_within_a_second(package, number):
+    serving = Serving(package)
+    held = [serving.open(b"POST /translate HTTP/1.0\r\n") for _ in range(5)]
+    assert serving.ask({"text": "the red"})[0] == 200
+    begun = time.monotonic()
+    serving.process.send_signal(number)
+    assert serving.process.wait(10) == 0
+    assert time.monotonic() < begun + 1
+    assert serving.process.stderr.read() == b""
+    for connection in held:
+        connection.close()

@@ -1,0 +1,48 @@
+"""The runtime as a distribution of its own, in an environment without torch."""
+
+import subprocess
+import sys
+import zipfile
+
+import packages
+import pytest
+from packages import ROOT
+
+pytestmark = [pytest.mark.commands, pytest.mark.slow]
+
+
+def run(*command, **about):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True, **about)
+
+
+@pytest.mark.parametrize("folder, expected", [("fairseq_attnvariants_run", True), (".", False)])
+def test_the_module_is_in_its_own_distribution_alone(tmp_path, folder, expected):
+    """Built from a copy, because setuptools leaves files where it builds."""
+    run("git", "clone", "--quiet", "--depth", "1", ROOT.as_uri(), tmp_path / "copy")
+    build = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet")
+    run(*build, "--wheel-dir", tmp_path, tmp_path / "copy" / folder)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert ("fairseq_attnvariants_run.py" in names) == expected
+    assert not any(name.startswith("fairseq_attnvariants_run/") for name in names)
+
+
+def test_it_installs_and_translates_without_torch(tmp_path):
+    """From the registry only numpy and onnxruntime come."""
+    run(sys.executable, "-m", "venv", tmp_path / "env")
+    python = tmp_path / "env" / "bin" / "python"
+    run("git", "clone", "--quiet", "--depth", "1", ROOT.as_uri(), tmp_path / "copy")
+    made = subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", tmp_path / "copy" / "fairseq_attnvariants_run"],
+        capture_output=True,
+        text=True,
+    )
+    if "Could not find a version" in made.stderr or "connection" in made.stderr.lower():
+        pytest.skip(f"no package registry: {made.stderr.splitlines()[-1]}")
+    assert made.returncode == 0, made.stderr
+    package = packages.write(tmp_path / "package")
+    command = tmp_path / "env" / "bin" / "fairseq-attnvariants-run"
+    assert run(command, package, input="the red zebra\n").stdout == "the red zebra\n"
+    use = "from fairseq_attnvariants_run import Translator; print(Translator({!r}).translate(['the red'])[0].text)"
+    assert run(python, "-c", use.format(str(package)), cwd=tmp_path).stdout == "the red\n"
+    assert "torch" not in run(python, "-m", "pip", "list").stdout

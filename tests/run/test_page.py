@@ -1,0 +1,184 @@
+"""The page: its JavaScript answers as the Python runtime does, and it is one file."""
+
+import base64
+import gzip
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import browser
+import numpy as np
+import packages
+import pytest
+import test_text
+from packages import SPECIAL, WORDS, runtime
+
+from fairseq_attnvariants.deploy import moses, page
+from fairseq_attnvariants.registry import ConfigurationError
+
+HERE = Path(__file__).parent
+CODE = Path(page.__file__).with_name("page.js")
+
+
+def in_node(asked, *folders):
+    """The answers of the page's runtime, by Node."""
+    if not shutil.which("node"):
+        pytest.skip("node is not installed")
+    made = subprocess.run(
+        ["node", HERE / "page.mjs", CODE, *folders],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert made.returncode == 0, made.stderr
+    return json.loads(made.stdout)
+
+
+@pytest.fixture
+def web():
+    """The folder of onnxruntime-web, where somebody has installed it."""
+    try:
+        return page.find_onnxruntime_web()
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def unreal_web(tmp_path):
+    """A folder that looks like onnxruntime-web."""
+    folder = tmp_path / "web" / "dist"
+    folder.mkdir(parents=True)
+    for name in (page.PROGRAM, page.LOADER, page.ENGINE):
+        (folder / name).write_text(f"// {name} </script> <!-- \n//# sourceMappingURL=x.map")
+    return tmp_path / "web"
+
+
+def tables():
+    """Of sacremoses where it is installed."""
+    languages = ["en", "fr", "cs", "de"]
+    try:
+        return [moses.moses_tables(language) for language in [*languages, "ja", "ko"]]
+    except ConfigurationError:
+        return [test_text.tables(language) for language in languages]
+
+
+@pytest.mark.commands
+def test_javascript_makes_the_same_words_and_subwords():
+    codes = "#version: 0.2\nt h\nth e</w>\ni n\na n\nin g</w>\nan d</w>\no n</w>\n"
+    merges = [
+        [codes, "@@", None],
+        [codes.split("\n", 1)[1], "~", None],
+        [codes, "@@", ["th@@", "e", "i@@", "n@@", "g"]],
+    ]
+    settings = [[table, hyphens, escape] for table in tables() for hyphens, escape in ((False, True), (True, False))]
+    cases = {"the": "The", "readme": "README", "i": "I"}
+    lines = test_text.LINES[::10] + test_text.jumbled(1000)
+    answers = in_node({"tables": settings, "codes": merges, "cases": cases, "lines": lines})
+    tokenisers = [runtime.Moses(*one) for one in settings]
+    subwords = [runtime.Subwords(*one) for one in merges]
+    assert len(lines) > 1000
+    for line, answer in zip(lines, answers, strict=True):
+        words = line.split(" ")
+        expected = []
+        for one in tokenisers:
+            expected += [one.tokenise(line), one.detokenise(one.tokenise(line))]
+        expected += [one([word for word in words if word]) for one in subwords]
+        assert answer == [*expected, runtime.true_case(words, cases), runtime.sentence_case(words)], line
+
+
+def same(package, web, lines, beam):
+    """Compare translations of a package in Node with those of Python."""
+    translator = runtime.Translator(package)
+    answers = in_node({"lines": lines, "beam": beam}, web, package)
+    for line, answer in zip(lines, answers, strict=True):
+        try:
+            (found,) = translator.translate([line], beam, n_best=beam)
+        except runtime.SentenceError as error:
+            assert str(error) == f"line 1: {answer}"
+            continue
+        assert answer["source"] == found.source
+        for one, other in zip(found.n_best if answer["nBest"] else [], answer["nBest"], strict=True):
+            assert (other["text"], other["symbols"], other["replaced"]) == (one.text, one.symbols, one.replaced)
+            np.testing.assert_allclose(other["score"], one.score, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(other["attention"], one.attention, atol=1e-4)
+
+
+@pytest.mark.commands
+@pytest.mark.parametrize("beam", [1, 3])
+def test_javascript_translates_the_same(tmp_path, web, beam):
+    lines = ["the red dogs", "", "zebra saw . ", "the " * 60, "a" * 20_001, "</s> <unk> the"]
+    same(packages.write(tmp_path / "words"), web, lines, beam)
+    symbols = [*SPECIAL, " ", *"abcé\u3000"]
+    about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
+    package = packages.write(tmp_path / "characters", source=symbols, target=symbols, **about)
+    same(package, web, [" ab \t\u3000é  zc ", "a\U0001f600b", "abc"], beam)
+
+
+@pytest.mark.commands
+def test_a_browser_translates_what_the_address_says(tmp_path, web):
+    if not browser.program():
+        pytest.skip("no browser: apt-get install chromium")
+    made = page.build_page(packages.write(tmp_path / "package"), web)
+    with browser.opened(f"{made.as_uri()}#the%20zebra%20saw", tmp_path / "profile") as evaluate:
+        until = "new Promise(done => setInterval(() => document.querySelector('#list li') && done(), 50))"
+        evaluate(until)
+        assert evaluate("document.getElementById('translation').textContent") == "the zebra saw"
+        assert evaluate("[...document.querySelectorAll('#target .replaced')].map(e => e.textContent)") == ["zebra"]
+        assert evaluate("document.querySelectorAll('#map rect').length") == 4 + 1  # where attention looked, and a frame
+        evaluate("document.querySelectorAll('#list button')[1].click()")
+        assert evaluate("document.getElementById('translation').textContent") == "red zebra th@@"
+        evaluate("document.querySelectorAll('#target span')[2].focus()")
+        weights = (
+            "[...document.querySelectorAll('#source span')].map(e => Number(e.style.getPropertyValue('--weight')))"
+        )
+        assert evaluate(weights) == [0, 0, 0.85, 0]
+        typed = "element('sentence').value = 'the ' + 'a'.repeat(1001) + ' b'.repeat(60); update()"
+        evaluate(typed)
+        assert evaluate("element('state').textContent").startswith("The sentence is not translated: it has 62 symbols")
+
+
+def unpacked(text, name):
+    return gzip.decompress(base64.b64decode(re.search(f'id="{name}">([^<]*)<', text)[1]))
+
+
+def test_a_page_holds_the_package(tmp_path, unreal_web):
+    package = packages.write(tmp_path / "package", about__title="<b>Dogs</b> & more", about__license="CC BY 2.0")
+    made = page.build_page(package, unreal_web)
+    assert made == package / "translate.html"
+    text = made.read_text()
+    assert unpacked(text, "model") == (package / "model.onnx").read_bytes()
+    held = json.loads(unpacked(text, "package"))
+    assert held["manifest"] == json.loads((package / "manifest.json").read_text())
+    assert held["files"] == dict.fromkeys(("source.json", "target.json"), SPECIAL + WORDS)
+    assert "<title>&lt;b&gt;Dogs&lt;/b&gt; &amp; more</title>" in text
+    assert "license: CC BY 2.0." in text
+    assert not re.search(r"\$[a-z]+\b", re.sub("<script>.*?</script>", "", text, flags=re.DOTALL))
+    assert text.count("</script>") == text.count("<script") == 7
+    assert "sourceMappingURL" not in text
+    assert page.build_page(package, unreal_web).read_text() == text  # equal packages give equal pages
+    assert runtime.Translator(package).translate(["the red"])[0].text == "the red"
+
+
+def test_a_page_asks_for_nothing_outside(tmp_path, unreal_web):
+    text = page.build_page(packages.write(tmp_path / "package"), unreal_web).read_text()
+    assert not re.search(r"""(src|href)=|https?://(?!www\.w3\.org/2000/svg)|\bfetch\(|@import|url\(""", text)
+
+
+def test_a_page_without_onnxruntime_web_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    package = packages.write(tmp_path / "package")
+    for folder in (None, tmp_path):
+        with pytest.raises(ConfigurationError, match="npm install onnxruntime-web --ignore-scripts"):
+            page.build_page(package, folder)
+    assert not list(package.glob("translate.html*"))
+
+
+def test_a_page_of_a_damaged_package_is_refused(tmp_path, unreal_web):
+    package = packages.write(tmp_path / "package")
+    (package / "source.json").write_text("[]")
+    with pytest.raises(ConfigurationError, match="source.json is not the file that was exported"):
+        page.build_page(package, unreal_web)
+    assert not list(package.glob("translate.*m*"))

@@ -1,0 +1,175 @@
+"""The runtime's library: n-best lists, batches, unknown words, two levels."""
+
+import json
+
+import numpy as np
+import packages
+import pytest
+from packages import SPECIAL, WORDS, runtime
+
+SentenceError = runtime.SentenceError
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    return runtime.Translator(packages.write(tmp_path_factory.mktemp("package")))
+
+
+def test_results_are_in_the_order_of_the_lines(translator):
+    lines = ["the", "", "the red dogs saw", " \t ", "red dogs", "the tree ."]
+    for size in (1, 2, 40):
+        found = translator.translate(lines, batch_size=size)
+        assert [one.text for one in found] == [" ".join(line.split()) for line in lines]
+        assert [len(one.source) for one in found] == [len(line.split()) + 1 for line in lines]
+
+
+def test_a_translation_has_text_score_symbols_and_attention(translator):
+    (found,) = translator.translate(["the red"], beam=3, n_best=2)
+    assert found.source == ["the", "red", "</s>"]
+    assert [one.text for one in found.n_best] == ["the red", "red dogs"]
+    assert [one.symbols for one in found.n_best] == [["the", "red", "</s>"], ["red", "dogs", "</s>"]]
+    np.testing.assert_allclose([one.score for one in found.n_best], [-0.1, -0.2], rtol=1e-6)
+    for one in found.n_best:
+        np.testing.assert_array_equal(one.attention, np.eye(3))
+    assert json.loads(json.dumps(found.plain()))["n_best"][1]["attention"] == np.eye(3).tolist()
+    (without,) = translator.translate(["the red"], attention=False)
+    assert without.n_best[0].attention is None
+    assert "attention" not in without.plain()["n_best"][0]
+
+
+@pytest.mark.parametrize("lenpen", [0.0, 1.0, 2.5])
+def test_n_best_lists_are_read_as_the_format_reads_them(translator, monkeypatch, lenpen):
+    """Hypotheses of unequal lengths, back-pointers that cross, and scores in any order."""
+    rng = np.random.default_rng(1)
+    T, B, k, S, size = 7, 3, 4, 5, len(translator.target)
+    out = {name: rng.integers(0, k, (T, B, k)) for name in ("parents", "ended_parents")}
+    out["words"] = rng.integers(4, size, (T, B, k))
+    out |= {name: -rng.random((T, B, k), np.float32) for name in ("scores", "ended_scores")}
+    out["ended"] = rng.random((T, B, k)) < 0.3
+    out["ended"][-1, :, 0] = True
+    out["attention"] = rng.random((T, B, k, S), np.float32)
+    sources = [["the"] * length for length in (4, 2, 1)]
+    monkeypatch.setitem(translator.search, "lenpen", lenpen)
+    for b, symbols in enumerate(sources):
+        found = translator._sentence(out, b, symbols, k, True).n_best
+        expected = packages.n_best(out, b, len(symbols) + 1, 2, lenpen)
+        assert len(found) == len(expected)
+        for one, (score, indices, log_probabilities, looks) in zip(found, expected):
+            np.testing.assert_allclose(one.score, score, rtol=1e-6)
+            assert one.symbols == [translator.target[i] for i in indices]
+            np.testing.assert_allclose(one.log_probabilities, log_probabilities, rtol=1e-5)
+            np.testing.assert_array_equal(one.attention, np.array(looks))
+
+
+def test_unknown_words_are_copied_from_where_attention_looked(translator):
+    (found,) = translator.translate(["the zebra saw"])
+    assert found.text == "the zebra saw"
+    assert found.n_best[0].replaced == [1]
+    assert found.source[1] == "zebra"
+    (left,) = translator.translate(["the zebra saw"], replace_unk=False)
+    assert left.text == "the <unk> saw"
+    assert left.n_best[0].replaced == []
+
+
+def test_a_model_that_copies_prefers_words_that_the_dictionary_lacks(translator, monkeypatch):
+    attention = np.array([[0.6, 0.3, 0.1, 0.0], [0.5, 0.0, 0.0, 0.5]])
+    arguments = (["the", "zebra", "gnu"], True, 0.0, [3, 3], [0.0, 0.0], attention, None)
+    assert translator._hypothesis(*arguments).symbols == ["the", "the"]
+    monkeypatch.setitem(translator.manifest, "copies", True)
+    # nothing that it lacks has a weight in the second row
+    assert translator._hypothesis(*arguments).symbols == ["zebra", "the"]
+
+
+@pytest.mark.parametrize("special", ["<s>", "<pad>", "</s>"])
+def test_special_symbols_in_a_text_are_unknown_words(translator, special):
+    (found,) = translator.translate([f"the {special} saw"], replace_unk=False)
+    assert found.text == "the <unk> saw"
+
+
+def test_characters_are_read_and_written(tmp_path):
+    symbols = [*SPECIAL, " ", *"abcé\u3000"]
+    about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
+    translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
+    (found,) = translator.translate([" ab \t\u3000é  zc "])
+    assert found.source == [*"ab \u3000é zc", " ", "</s>"]
+    assert found.text == "ab \u3000é zc"
+    assert found.n_best[0].replaced == [6]
+
+
+def test_two_levels_have_attention_over_words_too(tmp_path):
+    symbols = [*SPECIAL, " ", *"abc"]
+    about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
+    translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
+    out = {name: np.zeros((2, 1, 1), np.int64) for name in ("words", "parents", "ended_parents")}
+    out |= {name: np.zeros((2, 1, 1), np.float32) for name in ("scores", "ended_scores")}
+    out["ended"] = np.array([False, True]).reshape(2, 1, 1)
+    out["attention"] = np.arange(20.0).reshape(2, 1, 1, 10)
+    out["word_attention"] = np.arange(8.0).reshape(2, 1, 1, 4)
+    found = translator._sentence(out, 0, [*"ab c"], 1, True)
+    assert found.words == ["ab", "c", "</s>"]
+    np.testing.assert_array_equal(found.n_best[0].attention, [[0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 14, 15]])
+    np.testing.assert_array_equal(found.n_best[0].word_attention, [[0, 1, 2], [4, 5, 6]])
+    assert found.plain()["n_best"][0]["word_attention"] == [[0, 1, 2], [4, 5, 6]]
+
+
+def test_a_translation_has_at_most_the_symbols_that_the_manifest_allows(tmp_path):
+    search = dict(search__max_len_a=0.5, search__max_len_b=1)
+    translator = runtime.Translator(packages.write(tmp_path / "a", **search))
+    (found,) = translator.translate(["the red dogs saw the tree ."])
+    assert len(found.n_best[0].symbols) == 0.5 * 8 + 1 + 1
+    translator = runtime.Translator(packages.write(tmp_path / "b", search__largest_target=3))
+    (found,) = translator.translate(["the red dogs saw the tree ."])
+    assert len(found.n_best[0].symbols) == 3
+
+
+@pytest.mark.parametrize(
+    "lines, options, message",
+    [
+        (["the"], dict(beam=0), "the beam must be from 1 to 8, not 0"),
+        (["the"], dict(beam=9), "the beam must be from 1 to 8, not 9"),
+        (["the"], dict(beam=2, n_best=3), "an n-best list has from 1 to 2 translations"),
+        (["the"], dict(n_best=0), "an n-best list has from 1 to 2 translations"),
+        (["the", "the " * 50], {}, "line 2: it has 50 symbols, and the model reads at most 49: split it"),
+        (["a" * 100_000], {}, "line 1: it has 100000 characters, and at most 20000 are allowed"),
+        (["a b" * 100_000], {}, "line 1: it has 300000 characters"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused(translator, lines, options, message):
+    with pytest.raises(SentenceError, match=message):
+        translator.translate(lines, **options)
+
+
+def test_a_sentence_whose_attention_would_fill_memory_is_refused(tmp_path):
+    search = dict(search__largest_source=20_000, search__largest_target=20_000, search__max_len_a=3.0)
+    translator = runtime.Translator(packages.write(tmp_path, **search))
+    with pytest.raises(SentenceError, match="line 1: it is too long for this beam: split it, or take a smaller beam"):
+        translator.translate(["a " * 9_000], beam=2)
+
+
+def test_control_characters_are_characters_or_white_space(translator):
+    text = "".join(map(chr, [*range(32), 0x7F, 0x85, 0xA0, 0x200B, 0x2028, 0xFEFF, 0xFFFE, 0xFFFF, 0x10FFFF]))
+    (found,) = translator.translate([f"the{text}red"])
+    assert found.text == " ".join(f"the{text}red".split())
+
+
+def test_dictionaries_of_the_two_sides_differ(tmp_path):
+    target = [*SPECIAL, *(word.upper() for word in WORDS)]
+    translator = runtime.Translator(packages.write(tmp_path, target=target))
+    assert translator.translate(["the red dogs"])[0].text == "THE RED DOGS"
+
+
+@pytest.mark.parametrize("fault", ["words", "parents", "ended_parents", "ended", "attention"])
+def test_outputs_that_the_format_does_not_allow_are_refused(translator, monkeypatch, fault):
+    run = translator.session.run
+
+    class Damaged:
+        get_outputs = translator.session.get_outputs
+
+        def run(self, names, given):
+            out = dict(zip(names, run(names, given)))
+            out[fault] = out[fault] & False if fault == "ended" else out[fault][..., :1] * 0 + 99
+            return list(out.values())
+
+    monkeypatch.setattr(translator, "session", Damaged())
+    with pytest.raises(runtime.PackageError, match="not what FORMAT.md describes"):
+        translator.translate(["the red"])
