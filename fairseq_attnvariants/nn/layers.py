@@ -38,10 +38,10 @@ def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, rev
     steps = projected.split(sizes)
     outputs: List[Tensor] = []
     for inputs in reversed(steps) if reverse else steps:
-        running, resting = state.split([len(inputs), len(state) - len(inputs)])
+        running, resting = state.split([inputs.size(0), state.size(0) - inputs.size(0)])
         running = cell(running, inputs)
         outputs.append(cell.output(running))
-        state = torch.cat([running, resting]) if len(resting) else running
+        state = torch.cat([running, resting]) if resting.size(0) else running
     return torch.cat(outputs[::-1] if reverse else outputs), state
 
 

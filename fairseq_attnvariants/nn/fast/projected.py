@@ -63,19 +63,26 @@ def context_readers(decoder: Decoder) -> Optional[List[nn.Linear]]:
 def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
     """A decoder, a memory and a first state that give the same, where several hypotheses share a sentence.
 
-    The decoder shares the parameters.  What came in is returned where this would take more work, that is where a
-    sentence is longer than an annotation is wide; and where it cannot be: where the context is more than an average of
-    annotations (of two levels, or of several heads), where a part does not say by what it reads the context, or none
-    reads it, and where layers above the transition read it, through matrices that read more.
+    What came in is returned where this would take more work, that is where a sentence is longer than an annotation is
+    wide; and where :func:`projected` cannot do it.
+    """
+    longer = memory.values.size(1) >= memory.values.size(2)
+    return (decoder, memory, state) if longer else projected(decoder, memory, state)
+
+
+def projected(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
+    """As :func:`for_hypotheses`, however long sentences are; the decoder shares the parameters.
+
+    What came in is returned where it cannot be: where the context is more than an average of annotations (of two
+    levels, or of several heads), where a part does not say by what it reads the context, or none reads it, and where
+    layers above the transition read it, through matrices that read more.
     """
     read_above = decoder.above is not None and decoder.above.beside > 0
-    longer = memory.values.size(1) >= memory.values.size(2)
-    readers = None if longer or read_above or not decoder.transition.attention.averages else context_readers(decoder)
+    readers = None if read_above or not decoder.transition.attention.averages else context_readers(decoder)
     if not readers:
         return decoder, memory, state
     ends = accumulate(reader.out_features for reader in readers)
     standing: Dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
     values = F.linear(memory.values, torch.cat([reader.weight for reader in readers]))  # B x S x Σ out
-    context = state.context.new_zeros(len(state.context), values.size(2))
-
+    context = state.context.new_zeros(state.context.size(0), values.size(2))
     return twin(decoder, standing.get), memory._replace(values=values), state._replace(context=context)

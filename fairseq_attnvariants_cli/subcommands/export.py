@@ -1,0 +1,190 @@
+"""``fairseq-attnvariants export``: a folder that translates without fairseq and torch."""
+
+import argparse
+import importlib
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+
+from ..options import add_search_options, add_system_options, settle_search
+from ..text.files import UserError, read_lines, say
+
+if TYPE_CHECKING:
+    from fairseq_attnvariants.deploy.proof import Search
+
+    from ..systems.model import System
+
+NEEDED = "onnx", "onnxscript", "onnxruntime"
+SPLITS = "test", "valid"  # the first that there is proves the graph
+PROVED, LONGEST = 16, 100  # sentences of a split, and symbols of a sentence
+GENERATED, STEPS = 12, 30  # sentences that mean nothing, and symbols of a translation of one
+BATCH = 4
+ABOUT = dict(
+    title="what the model is called", license="its licence", trained="what it was trained on", score="its score"
+)
+
+
+def check_installed() -> None:
+    """Refuse where a package is missing.
+
+    Raises:
+        UserError: saying how to install it.
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f'{", ".join(missing)} missing: pip install "fairseq-attnvariants[export]" brings all it needs')
+
+
+def check_system(system: "System") -> Any:
+    """The one model, of this package, with a task that a package can do.
+
+    Raises:
+        UserError: it is another.
+    """
+    from fairseq.tasks.translation import TranslationTask
+
+    from fairseq_attnvariants.models import AttentionRNNModel
+    from fairseq_attnvariants.tasks import CharTranslationTask, ShortlistTranslationTask
+
+    model, task = system.model, system.task
+    if not isinstance(model, AttentionRNNModel):
+        raise UserError(f"{system.path} is a {type(model).__name__}, and not a model of this package")
+    if getattr(task, "shortlist", None) is not None:
+        raise UserError(f"{system.path} translates with --shortlist, which a package cannot hold: leave it out")
+    if type(task) not in (TranslationTask, CharTranslationTask, ShortlistTranslationTask):
+        raise UserError(
+            f"{system.path} is of --task {task.cfg._name}, and a package holds one pair of languages: --task "
+            "translation or char_translation"
+        )
+    return model
+
+
+def search_of(system: "System", options: argparse.Namespace) -> "Search":
+    """How the task translates, with these options."""
+    from fairseq_attnvariants.deploy.proof import Search
+
+    asked = argparse.Namespace(
+        **{name: getattr(options, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
+    )
+    generator = system.task.build_generator(system.models, asked)
+    return Search(
+        beam=generator.beam_size,
+        lenpen=generator.len_penalty,
+        unkpen=generator.unk_penalty,
+        min_len=generator.min_len,
+        max_len_a=generator.max_len_a,
+        max_len_b=generator.max_len_b,
+        normalize=generator.normalize_scores,
+        largest_target=generator.max_len,
+    )
+
+
+def sources(system: "System", data: str) -> List[Any]:
+    """Sources of the first split that there is, short ones and long ones; none without a split."""
+    from ..systems.model import read_text
+
+    splits = {name.partition(".")[0] for name in os.listdir(data)}
+    for split in SPLITS:
+        if split in splits:
+            text = read_text(argparse.Namespace(source=None, gen_subset=split), system, reference=False)
+            found = sorted((one.item["source"] for one in text.sentences), key=len)
+            found = [source for source in found if len(source) <= LONGEST]
+            return found[:: max(1, len(found) // PROVED)][:PROVED]
+    return []
+
+
+def prepared(options: argparse.Namespace) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
+    """How lines become words, as FORMAT.md has it, and the files that this needs.
+
+    Raises:
+        UserError: a file cannot be read, or is no list of merges.
+    """
+    text: Dict[str, Any] = dict(lowercase=options.lowercase, tokenizer=None, truecase=None, bpe=None)
+    files: Dict[str, bytes] = {}
+    if options.bpe_codes:
+        lines = list(read_lines(options.bpe_codes))
+        merges = lines[1:] if lines and lines[0].startswith("#version") else lines
+        for number, line in enumerate(lines, start=1):
+            if line in merges and line.strip() and len(line.split()) != 2:
+                raise UserError(
+                    f"--bpe-codes {options.bpe_codes}, line {number}: not two subwords, as learn-bpe writes them"
+                )
+        files["codes"] = "".join(f"{line}\n" for line in lines).encode()
+        text["bpe"] = {"kind": "subword-nmt", "codes": "codes", "separator": "@@", "vocabulary": None}
+    return text, files
+
+
+def page_builder() -> Any:
+    """What makes the page of a package.
+
+    Raises:
+        UserError: it is not there.
+    """
+    try:
+        return importlib.import_module("fairseq_attnvariants.deploy.page").build_page
+    except ImportError as error:
+        raise UserError(f"--page: this installation makes no pages ({error}): leave it out") from error
+
+
+def run(options: argparse.Namespace) -> None:
+    """Export, prove, write."""
+    check_installed()
+    import torch
+
+    from fairseq_attnvariants.deploy import package
+    from fairseq_attnvariants.deploy.loop import export
+    from fairseq_attnvariants.deploy.proof import Batch, proved, random_sources
+    from fairseq_attnvariants.registry import ConfigurationError
+
+    from ..systems.model import load
+
+    build_page = page_builder() if options.page else None
+    torch.set_num_threads(1)
+    settle_search(options)
+    try:
+        package.check_new(options.output)
+        text, files = prepared(options)
+        system = load(options.path, options.data, cpu=True)
+        model, task = check_system(system), system.task
+        search = search_of(system, options)
+        short = search._replace(max_len_a=0.0, max_len_b=STEPS)
+        real = sources(system, options.data)
+        generated = random_sources(model, package.end(task.source_dictionary), GENERATED)
+        batches = [Batch(real[k : k + BATCH], search) for k in range(0, len(real), BATCH)]
+        batches += [Batch(generated[k::3], each) for each in (short, short._replace(beam=1)) for k in range(3)]
+        graph = export(model)
+        content, proof = proved(graph, model, batches)
+        about = {option: getattr(options, option) for option in ABOUT}
+        manifest = package.manifest(task, model, graph, proof, search, text, about, int8=False)
+        files["model.onnx"] = content
+        files.update({"source.json": package.symbols(task.source_dictionary)})
+        files.update({"target.json": package.symbols(task.target_dictionary)})
+        with package.new_folder(options.output) as folder:
+            package.write(folder, files, manifest)
+            if build_page:
+                build_page(folder)
+    except ConfigurationError as error:
+        raise UserError(str(error) if str(error).startswith("--") else f"{options.path}: {error}") from error
+    size = sum(entry.stat().st_size for entry in os.scandir(options.output)) / 2**20
+    say(
+        f"{options.output}: {size:.1f} MB; {proof.equal} of {proof.lists} n-best lists are equal to fairseq's, scores "
+        f"within {proof.score:.1g}, attention within {proof.attention:.1g}"
+    )
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Write a folder that translates without fairseq and torch, by ONNX Runtime: one graph with the source, the steps
+    and fairseq's beam search, the dictionaries, and a manifest. Before it is written, its n-best lists, scores and
+    attention are compared with those of fairseq's search, on sentences of DATA's test or validation set and on random
+    ones; the manifest says how far they agree. --beam, --lenpen and --max-len-a and -b become its defaults.
+
+    example: fairseq-attnvariants export data-bin --path checkpoint_best.pt --output package --bpe-codes codes
+    """
+    add_system_options(parser, ensemble=False)
+    parser.add_argument("--output", metavar="FOLDER", required=True, help="where it goes; must not be there yet")
+    parser.add_argument("--bpe-codes", metavar="FILE", help="merges of subword-nmt by which the text was cut")
+    parser.add_argument("--lowercase", action="store_true", help="the text was lowercased")
+    parser.add_argument("--page", action="store_true", help="add a page for any browser, with all that it needs inside")
+    for option, what in ABOUT.items():
+        parser.add_argument(f"--{option}", metavar="TEXT", help=f"{what}, for the manifest")
+    add_search_options(parser)
