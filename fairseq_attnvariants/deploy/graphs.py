@@ -23,7 +23,7 @@ from .search import Beam, Limits, Select
 
 INPUTS = ["source", "beam", *Limits._fields]
 RECORD = ["words", "parents", "scores", "ended", "ended_parents", "ended_scores", "attention"]
-EXAMPLES = (2, 3, 7), (4, 5, 9)
+EXAMPLES = (4, 2, 7), (6, 3, 9)
 """Sentences, hypotheses and symbols of two sources: what differs between their tensors is free."""
 
 

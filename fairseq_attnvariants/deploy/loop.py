@@ -3,6 +3,7 @@
 import contextlib
 import io
 import itertools
+import logging
 import os
 import re
 import sysconfig
@@ -21,6 +22,7 @@ from ..registry import ConfigurationError
 from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, tensors
 
 OPSET = 20
+TALKATIVE = "onnx_ir", "onnxscript", "torch.onnx", "torch.export"
 LINES = re.compile(r'File "([^"]+)", line (\d+)')
 LIBRARIES = [
     Path(__file__).parent,
@@ -46,20 +48,20 @@ def export(model: Any) -> ir.Model:
         ConfigurationError: PyTorch's exporter cannot follow a part; with the part, its file and the line.
     """
     try:
-        return _export(prepared(model))
+        with torch.no_grad(), quiet():
+            return _export(prepared(model))
     except Exception as error:  # whatever a part makes of being traced
         raise ConfigurationError(f"it cannot be exported: {why(error)}{part(error)}") from error
 
 
 def _export(model: Any) -> ir.Model:
-    with torch.no_grad(), quiet():
-        given = [example(model, *sizes) for sizes in EXAMPLES]
-        first = First(model)
-        left, right = (first(*inputs) for inputs in given)
-        following = Following(model, first.begin(given[0][0]).network, left)
-        rests = [[*inputs[2:], *tensors((*step[1:4], memory))] for inputs, (step, memory) in zip(given, (left, right))]
-        start = convert(first, given, model)
-        step = convert(following, [[torch.tensor(0), *rest] for rest in rests], model)
+    given = [example(model, *sizes) for sizes in EXAMPLES]
+    first = First(model)
+    left, right = (first(*inputs) for inputs in given)
+    following = Following(model, first.begin(given[0][0]).network, left)
+    rests = [[*inputs[2:], *tensors((*step[1:4], memory))] for inputs, (step, memory) in zip(given, (left, right))]
+    start = convert(first, given, model)
+    step = convert(following, [[torch.tensor(0), *rest] for rest in rests], model)
     return looped(start, step, left)
 
 
@@ -232,10 +234,18 @@ def place(path: str, line: int, *owner: str) -> str:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without what the exporters say of themselves."""
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        yield
+    loggers = [logging.getLogger(name) for name in TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)

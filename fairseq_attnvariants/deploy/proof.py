@@ -15,7 +15,7 @@ from .search import hypotheses
 
 CLOSE = 1e-4
 MOST_TIES = 0.05
-"""of the lists, that may differ: hypotheses that are as good as each other but for rounding change places"""
+"""of the lists, that may differ, where a tie in the middle of the search has another outcome"""
 
 
 class Search(NamedTuple):
@@ -41,7 +41,7 @@ class Proof(NamedTuple):
     sentences: int
     lists: int
     equal: int
-    """lists with the same hypotheses in the same order"""
+    """lists with the same hypotheses"""
     translations: float
     """share of equal best translations"""
     score: float
@@ -118,15 +118,30 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch]) -> Proof:
             found = hypotheses(out, number, len(source), target.eos(), search.lenpen, search.normalize)
             lists += 1
             best += found[0][1] == wanted[0]["tokens"].tolist()
-            same = [symbols for _, symbols, _, _ in found] == [one["tokens"].tolist() for one in wanted]
+            same = alike(found, wanted)
             equal += same
-            for (total, _, _, looks), one in zip(found, wanted) if same else ():
-                score = max(score, abs(total - one["score"].item()))
-                weights = one["attention"][-len(source) :].T.numpy()  # the padding is on the left
-                attention = max(attention, float(np.abs(np.stack(looks) - weights).max()))
+            by_symbols = {tuple(symbols): (total, looks) for total, symbols, _, looks in found}
+            for one in wanted if same else ():
+                if tuple(one["tokens"].tolist()) in by_symbols:
+                    total, looks = by_symbols[tuple(one["tokens"].tolist())]
+                    score = max(score, abs(total - one["score"].item()))
+                    weights = one["attention"][-len(source) :].T.numpy()  # the padding is on the left
+                    attention = max(attention, float(np.abs(np.stack(looks) - weights).max()))
             if not where and (not same or max(score, attention) > CLOSE):
                 where = f"{difference(found[0], wanted[0])} of the translation of {len(source)} symbols"
     return Proof(sum(len(batch.sources) for batch in batches), lists, equal, best / lists, score, attention, where)
+
+
+def alike(found: Sequence[Any], wanted: Sequence[Dict[str, Tensor]]) -> bool:
+    """Whether lists hold the same hypotheses, but for ties: those as good as the last one may be others."""
+    ours = {tuple(symbols): total for total, symbols, _, _ in found}
+    theirs = {tuple(one["tokens"].tolist()): one["score"].item() for one in wanted}
+    if len(found) != len(wanted) or len(found) == 1:
+        return ours.keys() == theirs.keys()
+    ranks = zip(sorted(ours.values()), sorted(theirs.values()))
+    last = max(min(ours.values()), min(theirs.values())) + CLOSE
+    differing = [{**ours, **theirs}[symbols] for symbols in ours.keys() ^ theirs.keys()]
+    return all(abs(one - other) <= CLOSE for one, other in ranks) and all(total <= last for total in differing)
 
 
 def difference(found: Any, wanted: Dict[str, Tensor]) -> str:
@@ -150,17 +165,26 @@ def random_sources(model: Any, end: List[int], count: int, seed: int = 1) -> Lis
     return [torch.cat([source, torch.tensor(end)]) for source in symbols]
 
 
+def compared(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes, Proof]:
+    """A graph as bytes, and how it translates.
+
+    Raises:
+        ConfigurationError: ONNX Runtime refuses it.
+    """
+    content = ir.to_proto(graph).SerializeToString()
+    try:
+        return content, prove(session(content), model, batches)
+    except Exception as error:  # of ONNX Runtime, which has no class for them
+        raise ConfigurationError(f"ONNX Runtime cannot run it: {str(error).splitlines()[0]}") from error
+
+
 def proved(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes, Proof]:
     """A graph as bytes, and the proof that it translates as the model does.
 
     Raises:
         ConfigurationError: it does not, with what differs, and where; or ONNX Runtime refuses it.
     """
-    content = ir.to_proto(graph).SerializeToString()
-    try:
-        proof = prove(session(content), model, batches)
-    except Exception as error:  # of ONNX Runtime, which has no class for them
-        raise ConfigurationError(f"ONNX Runtime cannot run it: {str(error).splitlines()[0]}") from error
+    content, proof = compared(graph, model, batches)
     if not proof.holds:
         raise ConfigurationError(
             f"exported, it translates otherwise, first at {proof.where}: {proof.equal} of {proof.lists} n-best lists "

@@ -94,7 +94,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="extend",
         nargs="+",
         help="try these alone, of in-place, widths, same, future, padding, alone, attention, short, time, memory, "
-        "compiled, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half, saved, "
-        "resumed (default: all)",
+        "compiled, exported, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half, "
+        "saved, resumed (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON: an object with a list of the demands")

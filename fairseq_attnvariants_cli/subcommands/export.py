@@ -59,6 +59,21 @@ def check_system(system: "System") -> Any:
     return model
 
 
+def check_subwords(task: Any, options: argparse.Namespace) -> None:
+    """Refuse merges of what is not cut into words, and say it where the words look cut and there are no merges.
+
+    Raises:
+        UserError: the source is characters.
+    """
+    words = task.source_dictionary.symbols
+    if options.bpe_codes and hasattr(task.source_dictionary, "space"):
+        raise UserError("--bpe-codes: the source is characters, which no merges cut: leave it out")
+    if not options.bpe_codes and any(word.endswith("@@") for word in words):
+        say(
+            "the dictionary has subwords (@@) and no --bpe-codes say how: the package translates text that is cut"
+        )
+
+
 def search_of(system: "System", options: argparse.Namespace) -> "Search":
     """How the task translates, with these options."""
     from fairseq_attnvariants.deploy.proof import Search
@@ -133,7 +148,8 @@ def run(options: argparse.Namespace) -> None:
 
     from fairseq_attnvariants.deploy import package
     from fairseq_attnvariants.deploy.loop import export
-    from fairseq_attnvariants.deploy.proof import Batch, proved, random_sources
+    from fairseq_attnvariants.deploy.proof import Batch, compared, proved, random_sources
+    from fairseq_attnvariants.deploy.reduced import reduce
     from fairseq_attnvariants.registry import ConfigurationError
 
     from ..systems.model import load
@@ -146,6 +162,7 @@ def run(options: argparse.Namespace) -> None:
         text, files = prepared(options)
         system = load(options.path, options.data, cpu=True)
         model, task = check_system(system), system.task
+        check_subwords(task, options)
         search = search_of(system, options)
         short = search._replace(max_len_a=0.0, max_len_b=STEPS)
         real = sources(system, options.data)
@@ -154,22 +171,31 @@ def run(options: argparse.Namespace) -> None:
         batches += [Batch(generated[k::3], each) for each in (short, short._replace(beam=1)) for k in range(3)]
         graph = export(model)
         content, proof = proved(graph, model, batches)
+        if options.int8:
+            graph = reduce(graph)
+            content, proof = compared(graph, model, batches[: -(-len(real) // BATCH)] or batches)
         about = {option: getattr(options, option) for option in ABOUT}
-        manifest = package.manifest(task, model, graph, proof, search, text, about, int8=False)
+        manifest = package.manifest(task, model, graph, proof, search, text, about, options.int8)
         files["model.onnx"] = content
         files.update({"source.json": package.symbols(task.source_dictionary)})
         files.update({"target.json": package.symbols(task.target_dictionary)})
         with package.new_folder(options.output) as folder:
             package.write(folder, files, manifest)
+            if (runtime := package.runtime()) is not None:
+                (folder / "translate.py").write_bytes(runtime.read_bytes())
             if build_page:
                 build_page(folder)
     except ConfigurationError as error:
         raise UserError(str(error) if str(error).startswith("--") else f"{options.path}: {error}") from error
     size = sum(entry.stat().st_size for entry in os.scandir(options.output)) / 2**20
-    say(
-        f"{options.output}: {size:.1f} MB; {proof.equal} of {proof.lists} n-best lists are equal to fairseq's, scores "
-        f"within {proof.score:.1g}, attention within {proof.attention:.1g}"
-    )
+    if options.int8:
+        found = f"{proof.translations:.0%} of {proof.lists} translations are those of the model in float32"
+    else:
+        found = (
+            f"{proof.equal} of {proof.lists} n-best lists are equal to fairseq's, scores within {proof.score:.1g}, "
+            f"attention within {proof.attention:.1g}"
+        )
+    say(f"{options.output}: {size:.1f} MB; {found}")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -184,6 +210,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FOLDER", required=True, help="where it goes; must not be there yet")
     parser.add_argument("--bpe-codes", metavar="FILE", help="merges of subword-nmt by which the text was cut")
     parser.add_argument("--lowercase", action="store_true", help="the text was lowercased")
+    parser.add_argument(
+        "--int8", action="store_true", help="weights of eight bits: a quarter as large; some translations differ"
+    )
     parser.add_argument("--page", action="store_true", help="add a page for any browser, with all that it needs inside")
     for option, what in ABOUT.items():
         parser.add_argument(f"--{option}", metavar="TEXT", help=f"{what}, for the manifest")
