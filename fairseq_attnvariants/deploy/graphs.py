@@ -7,7 +7,7 @@ Shapes as in :mod:`..nn.state`; ``k`` hypotheses a sentence.
 
 import copy
 import itertools
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +71,8 @@ class Searching(nn.Module):
 
     def step(self, run: Run, words: Tensor) -> Tuple[Tensor, List[Tensor], Run]:
         """Log-probabilities ``N x V``, weights of attention of each level ``N x S``, and the run, after words ``N``."""
-        decoder, kept = self.model.decoder, {}
+        kept: Dict[str, Any] = {}
+        decoder = self.model.decoder
         decoder._keep(kept, run)
         made = decoder(words.unsqueeze(1), {}, kept)
         levels = [made[1][name][0][:, -1] for name in ("attn", "word_attn") if name in made[1]]

@@ -27,7 +27,7 @@ LINES = re.compile(r'File "([^"]+)", line (\d+)')
 LIBRARIES = [
     Path(__file__).parent,
     Path(sysconfig.get_path("stdlib")),
-    *(Path(one.__file__).parent for one in (torch, ir)),
+    *(Path(str(one.__file__)).parent for one in (torch, ir)),
 ]
 LIBRARIES += [Path(util.find_spec(name).origin).parent for name in ("onnxscript", "fairseq")]  # type: ignore[union-attr, arg-type]
 TIDY = Sequential(

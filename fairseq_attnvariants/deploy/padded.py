@@ -21,6 +21,10 @@ GATES = {"GRU": [1, 0, 2], "LSTM": [0, 3, 1, 2]}
 class Operator(nn.Module):
     """A layer as ONNX's own operator, which knows how long each sequence is."""
 
+    inputs: Tensor
+    recurrent: Tensor
+    bias: Tensor
+
     def __init__(self, layer: FusedLayer):
         super().__init__()
         self.kind = "LSTM" if isinstance(layer, LSTM) else "GRU"
@@ -40,15 +44,15 @@ class Operator(nn.Module):
     def forward(self, data: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """``B x S x d·n`` of ``B x S x ...``, zero at padding, and the last outputs, ``d x B x n``."""
         batch, length, _ = data.shape
-        directions = self.inputs.size(0)  # type: ignore[operator, union-attr]
-        options = {"hidden_size": self.width, "direction": "bidirectional" if directions > 1 else "forward"}
+        directions = self.inputs.size(0)
+        options: Any = {"hidden_size": self.width, "direction": "bidirectional" if directions > 1 else "forward"}
         if self.kind == "GRU":
             options["linear_before_reset"] = 1
         shapes: Any = [(length, directions, batch, self.width), *[(directions, batch, self.width)] * 2]
         many = 3 if self.kind == "LSTM" else 2
         outputs, final, *_ = torch.onnx.ops.symbolic_multi_out(
             self.kind,
-            [data.transpose(0, 1), self.inputs, self.recurrent, self.bias, lengths.int()],  # type: ignore[list-item]
+            [data.transpose(0, 1), self.inputs, self.recurrent, self.bias, lengths.int()],
             options,
             dtypes=[data.dtype] * many,
             shapes=shapes[:many],

@@ -10,6 +10,7 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
+from ..arithmetic.choice import SearchDtype
 from ..registry import ConfigurationError
 from .search import hypotheses
 
@@ -92,7 +93,8 @@ class Batch(NamedTuple):
 
 @torch.no_grad()
 def prove(graph: Any, model: Any, batches: Sequence[Batch]) -> Proof:
-    """Translate by a graph and by fairseq's search, and compare list by list."""
+    """Translate by a graph and by fairseq's search, from here on in float32, and compare list by list."""
+    model.decoder.search_dtype = SearchDtype("float32")
     target, pad = model.decoder.dictionary, model.encoder.dictionary.pad()
     lists = equal = best = 0
     score = attention = 0.0

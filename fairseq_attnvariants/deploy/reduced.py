@@ -60,14 +60,14 @@ class Rewriter:
     def _gemm(self, node: ir.Node) -> Any:
         left, right, *bias = node.inputs
         plain = all(node.attributes.get_float(name, 1.0) == 1.0 for name in ("alpha", "beta"))
-        if not (plain and weights(right, 2)) or node.attributes.get_int("transA", 0):
+        if not (plain and weights(right, 2)) or node.attributes.get_int("transA", False):
             return None
-        made = self.product(node, left, right, node.attributes.get_int("transB", 0))
+        made = self.product(node, left, right, node.attributes.get_int("transB", False))
         return self.node("Add", made, bias[0]) if bias else made
 
     def _gather(self, node: ir.Node) -> Any:
         table, numbers = node.inputs
-        if not weights(table, 2) or node.attributes.get_int("axis", 0):
+        if not weights(table, 2) or node.attributes.get_int("axis", False):
             return None
         values, scales = self.reduced(table, 1)  # a scale for each row
         rows = self.node("Sub", self.cast(self.node("Gather", values, numbers), ir.DataType.FLOAT), self.number(ZERO))
@@ -113,7 +113,9 @@ class Rewriter:
         """Something that the graph knows."""
         self.count += 1
         tensor = ir.tensor(np.ascontiguousarray(array), name=f"small.{self.count}")
-        value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        value = ir.Value(
+            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
+        )
         self.graph.register_initializer(value)
         return value
 

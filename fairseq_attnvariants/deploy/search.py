@@ -31,7 +31,7 @@ class Beam(NamedTuple):
     """sums of log-probabilities, ``B x k``"""
     ignored: Tensor
     """those that have ended in fairseq's eyes, and are kept to fill the beam, ``B x k``"""
-    count: Tensor
+    over: Tensor
     """how many have ended, ``B``"""
 
 
@@ -45,6 +45,10 @@ class Ended(NamedTuple):
 
 class Select(nn.Module):
     """The best candidates of a step, as fairseq's ``SequenceGenerator`` chooses them."""
+
+    is_eos: Tensor
+    is_unk: Tensor
+    never: Tensor
 
     def __init__(self, dictionary: Any):
         super().__init__()
@@ -72,9 +76,9 @@ class Select(nn.Module):
         """
         beam = before.ignored.size(1)
         last = step >= limits.max_len  # B
-        allowed = self.never - torch.where(self.is_unk, limits.unkpen, 0.0)  # type: ignore[arg-type]
-        allowed = torch.where(self.is_eos & (step < limits.min_len), LOWEST, allowed)  # type: ignore[operator]
-        allowed = torch.where(last.unsqueeze(1) & ~self.is_eos, LOWEST, allowed)  # type: ignore[operator]
+        allowed = self.never - torch.where(self.is_unk, limits.unkpen, 0.0)
+        allowed = torch.where(self.is_eos & (step < limits.min_len), LOWEST, allowed)
+        allowed = torch.where(last.unsqueeze(1) & ~self.is_eos, LOWEST, allowed)
         totals = scores + allowed.unsqueeze(1) + before.scores.unsqueeze(2)  # B x k x V
         best, places = totals.flatten(1).topk(2 * beam)  # B x 2k
         parents, words = places // self.size, places % self.size
@@ -83,10 +87,10 @@ class Select(nn.Module):
         taken = torch.cat([ended | before.ignored, ends[:, beam:]], dim=1).long() * (2 * beam)
         order, chosen = (taken + torch.arange(2 * beam)).topk(beam, largest=False)
         ended = ended & ~finished.unsqueeze(1)
-        count = before.count + ended.sum(1)
-        beams = Beam(words.gather(1, chosen), best.gather(1, chosen), order >= 2 * beam, count)
+        over = before.over + ended.sum(1)
+        beams = Beam(words.gather(1, chosen), best.gather(1, chosen), order >= 2 * beam, over)
         done = Ended(ended, parents[:, :beam], best[:, :beam])
-        return beams, parents.gather(1, chosen), done, finished | last | (count >= beam)
+        return beams, parents.gather(1, chosen), done, finished | last | (over >= beam)
 
 
 def hypotheses(

@@ -69,9 +69,7 @@ def check_subwords(task: Any, options: argparse.Namespace) -> None:
     if options.bpe_codes and hasattr(task.source_dictionary, "space"):
         raise UserError("--bpe-codes: the source is characters, which no merges cut: leave it out")
     if not options.bpe_codes and any(word.endswith("@@") for word in words):
-        say(
-            "the dictionary has subwords (@@) and no --bpe-codes say how: the package translates text that is cut"
-        )
+        say("the dictionary has subwords (@@) and no --bpe-codes say how: the package translates text that is cut")
 
 
 def search_of(system: "System", options: argparse.Namespace) -> "Search":
