@@ -16,6 +16,7 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 import onnx_ir as ir
 import torch
 from onnx_ir.passes import Sequential, common
+from onnxscript import optimizer
 from torch import Tensor, nn
 
 from ..registry import ConfigurationError
@@ -153,8 +154,14 @@ def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any]) -> ir.M
     start.name = "translation"
     for value, name in zip(start.inputs, INPUTS):
         value.name = name
+    fold(first, "Concat")  # the matrices by which search reads contexts
     TIDY(first)
     return first
+
+
+def fold(model: ir.Model, *kinds: str) -> None:
+    """Compute what depends on weights alone, by these operators and, of small ones, by any."""
+    optimizer.fold_constants(model, should_fold=lambda node: node.op_type in kinds or None)
 
 
 def parts(values: Sequence[Any], sizes: Sequence[int]) -> List[List[Any]]:

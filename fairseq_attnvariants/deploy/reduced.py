@@ -10,7 +10,8 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import common
+
+from .loop import TIDY, fold, quiet
 
 SMALLEST = 256  # numbers of a matrix that is worth it
 ZERO = 128  # what stands for 0
@@ -20,10 +21,13 @@ LARGEST = 127.0
 def reduce(model: ir.Model) -> ir.Model:
     """The same model with small weights."""
     model = ir.from_proto(ir.to_proto(model))
+    with quiet():
+        fold(model, "Transpose")
     rewriter = Rewriter(model.graph)
     for node in list(model.graph.all_nodes()):
         rewriter.rewrite(node)
-    common.RemoveUnusedNodesPass()(model)
+    with quiet():
+        TIDY(model)
     return model
 
 

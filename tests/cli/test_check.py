@@ -18,7 +18,7 @@ from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder, IncrementalDecoder
 from fairseq_attnvariants.nn.attention import Normalizer, Softmax
 from fairseq_attnvariants.nn.histories import HISTORIES, ContextHistory, CoverageHistory
-from fairseq_attnvariants_cli.checks import DEMANDS, Subject
+from fairseq_attnvariants_cli.checks import DEMANDS, Subject, exporting
 from fairseq_attnvariants_cli.main import main
 
 
@@ -288,6 +288,13 @@ MUTATIONS = {
     adds_in_place: ("coverage", "in-place gradients", "widths padding"),
     reads_a_number: ("rnnsearch", "exported", "beam same"),
 }
+
+
+@pytest.fixture(autouse=True)
+def without_exporting(request, monkeypatch):
+    """That takes 20 seconds; tests/deploy exports, and what is broken for it alone is."""
+    if reads_a_number.__name__ not in request.node.name:
+        monkeypatch.setattr(exporting, "NEEDED", ("what_is_not_installed",))
 
 
 @pytest.mark.slow
