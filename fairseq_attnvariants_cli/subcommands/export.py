@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import importlib.util
+import json
 import os
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
@@ -106,23 +107,46 @@ def sources(system: "System", data: str) -> List[Any]:
     return []
 
 
-def prepared(options: argparse.Namespace) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
-    """How lines become words, as FORMAT.md has it, and the files that this needs.
+def merges(path: str) -> bytes:
+    """The merges of subword-nmt.
 
     Raises:
-        UserError: a file cannot be read, or is no list of merges.
+        UserError: the file cannot be read, or is no list of merges.
+    """
+    lines = list(read_lines(path))
+    for number, line in enumerate(lines, start=1):
+        if not (number == 1 and line.startswith("#version:")) and len(line.split()) != 2:
+            raise UserError(f"--bpe-codes {path}, line {number}: not two subwords, as learn-bpe writes them")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def prepared(options: argparse.Namespace, source: str, target: str) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
+    """How lines of two languages become words, as FORMAT.md has it, and the files that this needs.
+
+    Raises:
+        UserError: a file cannot be read, or is not what it should be, or an option needs another.
+        ConfigurationError: the tokeniser cannot be had.
     """
     text: Dict[str, Any] = dict(lowercase=options.lowercase, tokenizer=None, truecase=None, bpe=None)
     files: Dict[str, bytes] = {}
+    if options.tokenizer or options.truecase:
+        moses = importlib.import_module("fairseq_attnvariants.deploy.moses")
+    if options.tokenizer:
+        names = {side: f"moses.{language}.json" for side, language in (("source", source), ("target", target))}
+        text["tokenizer"] = {
+            "kind": "moses",
+            "hyphens": not options.moses_no_dash_splits,
+            "escape": not options.moses_no_escape,
+            **names,
+        }
+        files.update({f"moses.{each}.json": json.dumps(moses.moses_tables(each)).encode() for each in (source, target)})
+    elif options.moses_no_dash_splits or options.moses_no_escape:
+        raise UserError("--moses-no-dash-splits and --moses-no-escape are of --tokenizer moses: add it")
+    if options.truecase:
+        text["truecase"] = {"source": f"truecase.{source}.json"}
+        files[f"truecase.{source}.json"] = json.dumps(moses.truecase_table(options.truecase)).encode()
     if options.bpe_codes:
-        lines = list(read_lines(options.bpe_codes))
-        merges = lines[1:] if lines and lines[0].startswith("#version") else lines
-        for number, line in enumerate(lines, start=1):
-            if line in merges and line.strip() and len(line.split()) != 2:
-                raise UserError(
-                    f"--bpe-codes {options.bpe_codes}, line {number}: not two subwords, as learn-bpe writes them"
-                )
-        files["codes"] = "".join(f"{line}\n" for line in lines).encode()
+        files["codes"] = merges(options.bpe_codes)
         text["bpe"] = {"kind": "subword-nmt", "codes": "codes", "separator": "@@", "vocabulary": None}
     return text, files
 
@@ -157,9 +181,11 @@ def run(options: argparse.Namespace) -> None:
     settle_search(options)
     try:
         package.check_new(options.output)
-        text, files = prepared(options)
+        if options.bpe_codes:
+            merges(options.bpe_codes)  # before the model is read
         system = load(options.path, options.data, cpu=True)
         model, task = check_system(system), system.task
+        text, files = prepared(options, task.cfg.source_lang, task.cfg.target_lang)
         check_subwords(task, options)
         search = search_of(system, options)
         short = search._replace(max_len_a=0.0, max_len_b=STEPS)
@@ -208,6 +234,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FOLDER", required=True, help="where it goes; must not be there yet")
     parser.add_argument("--bpe-codes", metavar="FILE", help="merges of subword-nmt by which the text was cut")
     parser.add_argument("--lowercase", action="store_true", help="the text was lowercased")
+    parser.add_argument("--tokenizer", choices=["moses"], help="the text was cut into words by Moses' tokeniser")
+    parser.add_argument("--moses-no-dash-splits", action="store_true", help="which left words with hyphens whole")
+    parser.add_argument("--moses-no-escape", action="store_true", help="and wrote special characters as they are")
+    parser.add_argument("--truecase", metavar="FILE", help="the source had the case of words by this model of Moses")
     parser.add_argument(
         "--int8", action="store_true", help="weights of eight bits: a quarter as large; some translations differ"
     )
