@@ -4,14 +4,8 @@ import contextlib
 import io
 import itertools
 import logging
-import os
-import re
-import sysconfig
-import traceback
 import warnings
-from importlib import util
-from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Iterator, List, Mapping, Sequence, Set, Tuple
 
 import onnx_ir as ir
 import torch
@@ -21,16 +15,10 @@ from torch import Tensor, nn
 
 from ..registry import ConfigurationError
 from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, tensors
+from .refusal import part, why
 
 OPSET = 20
 TALKATIVE = "onnx_ir", "onnxscript", "torch.onnx", "torch.export"
-LINES = re.compile(r'File "([^"]+)", line (\d+)')
-LIBRARIES = [
-    Path(__file__).parent,
-    Path(sysconfig.get_path("stdlib")),
-    *(Path(str(one.__file__)).parent for one in (torch, ir)),
-]
-LIBRARIES += [Path(util.find_spec(name).origin).parent for name in ("onnxscript", "fairseq")]  # type: ignore[union-attr, arg-type]
 TIDY = Sequential(
     common.IdentityEliminationPass(),
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=16),
@@ -77,7 +65,8 @@ def example(model: Any, sentences: int, beam: int, length: int) -> List[Tensor]:
 def convert(graph: nn.Module, given: Sequence[Sequence[Tensor]], model: Any) -> ir.Model:
     """A graph in ONNX, whose inputs are free where those given differ."""
     most = (len(model.decoder.dictionary) - 1) // 2
-    dims = torch.export.Dim("batch"), torch.export.Dim("beam", max=most), torch.export.Dim("length", max=longest(model))
+    longest = int(model.encoder.max_source_positions)
+    dims = torch.export.Dim("batch"), torch.export.Dim("beam", max=most), torch.export.Dim("length", max=longest)
     names = dict(zip(zip(*EXAMPLES), dims))
     shapes = tuple(
         {place: names.get(pair, torch.export.Dim.AUTO) for place, pair in enumerate(zip(*sizes)) if pair[0] != pair[1]}
@@ -99,11 +88,6 @@ class Flat(nn.Module):
     def forward(self, *inputs: Tensor) -> Tuple[Tensor, ...]:
         """As they come."""
         return tuple(tensors(self.inner(*inputs)))
-
-
-def longest(model: Any) -> int:
-    """The longest source, in symbols."""
-    return int(model.encoder.max_source_positions)
 
 
 def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any]) -> ir.Model:
@@ -198,44 +182,6 @@ def needed(outputs: Sequence[Any], following: Mapping[Any, Any]) -> Set[Any]:
             ]
             left += [read for graph in graphs for inner in graph.all_nodes() for read in inner.inputs]
     return found
-
-
-def chain(error: Optional[BaseException]) -> Iterator[BaseException]:
-    """An error and its causes, the first cause last."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def why(error: BaseException) -> str:
-    """The first line of the first cause."""
-    *_, first = chain(error)
-    lines = [line.strip() for line in str(first).splitlines() if line.strip()]
-    return lines[0] if lines else type(first).__name__
-
-
-def part(error: BaseException) -> str:
-    """The innermost line of a part of the model, and whose it is, in parentheses; nothing if none is known."""
-    found = told = ""
-    for one in chain(error):
-        for frame, line in traceback.walk_tb(one.__traceback__):
-            if of_model(frame.f_code.co_filename):
-                owner = [type(frame.f_locals["self"]).__name__] if "self" in frame.f_locals else []
-                found = place(frame.f_code.co_filename, line, *owner)
-        for path, number in LINES.findall(str(one)):  # what the exporter says of a line that it has lost
-            told = place(path, int(number)) if of_model(path) else told
-    return found or told
-
-
-def of_model(path: str) -> bool:
-    """Whether a file is neither a library's nor of this folder."""
-    parents = Path(path).parents
-    return not any(folder in parents for folder in LIBRARIES) and Path(path).is_file()
-
-
-def place(path: str, line: int, *owner: str) -> str:
-    """A line, in parentheses."""
-    return f" ({', '.join([*owner, os.sep.join(Path(path).parts[-2:]), f'line {line}'])})"
 
 
 @contextlib.contextmanager

@@ -103,7 +103,8 @@ def sources(system: "System", data: str) -> List[Any]:
             text = read_text(argparse.Namespace(source=None, gen_subset=split), system, reference=False)
             found = sorted((one.item["source"] for one in text.sentences), key=len)
             found = [source for source in found if len(source) <= LONGEST]
-            return found[:: max(1, len(found) // PROVED)][:PROVED]
+            count = min(len(found), PROVED)
+            return [found[k * (len(found) - 1) // max(1, count - 1)] for k in range(count)]
     return []
 
 

@@ -75,7 +75,8 @@ class Mine(TranslationTask):
 
 def compare(folder, data, text, checkpoint, *options, most=10):
     """Each line of a test set, translated by a package and by fairseq-generate."""
-    generated = corpus.run("fairseq-generate", data, "--path", checkpoint, "--beam", 4, "--batch-size", 1, *options)
+    search = "--beam", 4, "--batch-size", 1, "--max-len-b", most
+    generated = corpus.run("fairseq-generate", data, "--path", checkpoint, *search, *options)
     package = Package(folder)
     for line, wanted, [scores] in zip(text, best(generated.stdout, "H"), best(generated.stdout, "P"), strict=True):
         score, symbols, sums, _ = package.translate(line, 4, most)[0]
