@@ -65,9 +65,8 @@ def example(model: Any, sentences: int, beam: int, length: int) -> List[Tensor]:
 def convert(graph: nn.Module, given: Sequence[Sequence[Tensor]], model: Any) -> ir.Model:
     """A graph in ONNX, whose inputs are free where those given differ."""
     most = (len(model.decoder.dictionary) - 1) // 2
-    longest = int(model.encoder.max_source_positions)
-    dims = torch.export.Dim("batch"), torch.export.Dim("beam", max=most), torch.export.Dim("length", max=longest)
-    names = dict(zip(zip(*EXAMPLES), dims))
+    # sentences and hypotheses multiply, so that it is told which sizes they are; of lengths the exporter finds out
+    names = dict(zip(zip(*EXAMPLES), (torch.export.Dim("batch"), torch.export.Dim("beam", max=most))))
     shapes = tuple(
         {place: names.get(pair, torch.export.Dim.AUTO) for place, pair in enumerate(zip(*sizes)) if pair[0] != pair[1]}
         for sizes in zip(*([tensor.shape for tensor in inputs] for inputs in given))

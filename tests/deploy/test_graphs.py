@@ -67,7 +67,7 @@ def test_eight_bits_do_not_depend_on_the_batch(monkeypatch):
     model, graph = exported("adaptive_both")
     content, found = proof.compared(reduced.reduce(graph), model, batches(model))
     assert found.translations > 0.6
-    whole, _ = proof.compared(graph, model, [])
+    whole, _ = proof.proved(graph, model, batches(model))
     assert len(content) - len(whole) < 60_000  # of nodes; the weights are a quarter
     session, given = proof.session(content), sources(model)
     together = proof.translate(session, given, 1, SEARCHES[0])
