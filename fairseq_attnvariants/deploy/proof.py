@@ -1,6 +1,7 @@
 """Whether a graph translates as the model does: fairseq's search on the same sentences, list by list."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+import contextlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import onnx_ir as ir
@@ -58,20 +59,38 @@ class Proof(NamedTuple):
         return max(self.score, self.attention) <= CLOSE and self.equal >= (1 - MOST_TIES) * self.lists
 
 
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """Whatever ONNX Runtime raises, which has no class for it.
+
+    Raises:
+        ConfigurationError: with the first line.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise ConfigurationError(f"ONNX Runtime cannot run it: {str(error).splitlines()[0]}") from error
+
+
 def session(graph: bytes) -> Any:
     """ONNX Runtime on one thread of the processor.
 
     Raises:
-        Exception: it refuses the graph.
+        ConfigurationError: it refuses the graph.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    with refused():
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 def translate(graph: Any, sources: Sequence[Tensor], pad: int, search: Search) -> Dict[str, np.ndarray]:
-    """The outputs of a graph, by name."""
+    """The outputs of a graph, by name.
+
+    Raises:
+        ConfigurationError: ONNX Runtime cannot run it.
+    """
     padded = data_utils.collate_tokens(list(sources), pad, left_pad=False)
     inputs = {
         "source": padded.numpy(),
@@ -81,7 +100,8 @@ def translate(graph: Any, sources: Sequence[Tensor], pad: int, search: Search) -
         "min_len": np.array(search.min_len),
         "unkpen": np.array(search.unkpen, dtype=np.float32),
     }
-    return dict(zip([output.name for output in graph.get_outputs()], graph.run(None, inputs)))
+    with refused():
+        return dict(zip([output.name for output in graph.get_outputs()], graph.run(None, inputs)))
 
 
 class Batch(NamedTuple):
@@ -174,10 +194,7 @@ def compared(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[byt
         ConfigurationError: ONNX Runtime refuses it.
     """
     content = ir.to_proto(graph).SerializeToString()
-    try:
-        return content, prove(session(content), model, batches)
-    except Exception as error:  # of ONNX Runtime, which has no class for them
-        raise ConfigurationError(f"ONNX Runtime cannot run it: {str(error).splitlines()[0]}") from error
+    return content, prove(session(content), model, batches)
 
 
 def proved(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes, Proof]:

@@ -177,7 +177,7 @@ def run(options: argparse.Namespace) -> None:
 
     from ..systems.model import load
 
-    build_page = page_builder() if options.page else None
+    build_page, runtime = page_builder() if options.page else None, package.runtime()
     torch.set_num_threads(1)
     settle_search(options)
     try:
@@ -206,13 +206,15 @@ def run(options: argparse.Namespace) -> None:
         files.update({"target.json": package.symbols(task.target_dictionary)})
         with package.new_folder(options.output) as folder:
             package.write(folder, files, manifest)
-            if (runtime := package.runtime()) is not None:
+            if runtime is not None:
                 (folder / "translate.py").write_bytes(runtime.read_bytes())
             if build_page:
                 build_page(folder)
     except ConfigurationError as error:
         raise UserError(str(error) if str(error).startswith("--") else f"{options.path}: {error}") from error
     size = sum(entry.stat().st_size for entry in os.scandir(options.output)) / 2**20
+    if runtime is None:
+        say("there is no translate.py in it, as fairseq_attnvariants_run is not installed")
     if options.int8:
         found = f"{proof.translations:.0%} of {proof.lists} translations are those of the model in float32"
     else:
