@@ -23,8 +23,9 @@ from .search import Beam, Limits, Select
 
 INPUTS = ["source", "beam", *Limits._fields]
 RECORD = ["words", "parents", "scores", "ended", "ended_parents", "ended_scores", "attention"]
-EXAMPLES = (4, 2, 7), (6, 3, 9)
-"""Sentences, hypotheses and symbols of two sources: what differs between their tensors is free."""
+EXAMPLES = (11, 2, 19), (13, 3, 43)
+"""Sentences, hypotheses and symbols of two sources: what differs between their tensors is free.  No number is that of
+another thing, such as of the segments of so many symbols."""
 
 
 class Step(NamedTuple):
