@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..registry import ConfigurationError
 from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, tensors
-from .refusal import part, why
+from .refusal import lengths_refused, part, why
 
 OPSET = 20
 TALKATIVE = "onnx_ir", "onnxscript", "torch.onnx", "torch.export"
@@ -37,7 +37,7 @@ def export(model: Any) -> ir.Model:
         ConfigurationError: PyTorch's exporter cannot follow a part; with the part, its file and the line.
     """
     try:
-        with torch.no_grad(), quiet():
+        with torch.no_grad(), quiet(), lengths_refused():
             return _export(prepared(model))
     except Exception as error:  # whatever a part makes of being traced
         raise ConfigurationError(f"it cannot be exported: {why(error)}{part(error)}") from error

@@ -1,5 +1,6 @@
 """Why a model cannot be exported, and which of its parts is in the way."""
 
+import contextlib
 import os
 import re
 import sysconfig
@@ -7,11 +8,30 @@ import traceback
 from importlib import util
 from pathlib import Path
 from typing import Iterator, Optional
+from unittest import mock
+
+import torch
+
+from ..registry import ConfigurationError
 
 LINES = re.compile(r'File "([^"]+)", line (\d+)')
 NAMES = "torch", "onnx_ir", "onnxscript", "fairseq"
 LIBRARIES = [Path(__file__).parent, Path(sysconfig.get_path("stdlib"))]
 LIBRARIES += [Path(spec.origin).parent for spec in map(util.find_spec, NAMES) if spec and spec.origin]
+
+
+@contextlib.contextmanager
+def lengths_refused() -> Iterator[None]:
+    """Refuse ``len(tensor)`` of a size that is free, which would be the example's ever after."""
+    plain = torch.Tensor.__len__
+
+    def length(tensor: torch.Tensor) -> int:
+        if tensor.dim() and isinstance(tensor.size(0), torch.SymInt):
+            raise ConfigurationError("len(tensor) is a number, and the same for every batch: write tensor.size(0)")
+        return plain(tensor)
+
+    with mock.patch.object(torch.Tensor, "__len__", length):
+        yield
 
 
 def chain(error: Optional[BaseException]) -> Iterator[BaseException]:
@@ -24,7 +44,9 @@ def chain(error: Optional[BaseException]) -> Iterator[BaseException]:
 def why(error: BaseException) -> str:
     """The first line of the first cause."""
     *_, first = chain(error)
-    lines = [line.strip() for line in str(first).splitlines() if line.strip()]
+    lines = [line.strip(" -") for line in str(first).splitlines() if line.strip(" -")]
+    if len(lines) > 1 and lines[0].startswith("Constraints violated"):  # and the next line says which
+        lines.pop(0)
     return lines[0] if lines else type(first).__name__
 
 

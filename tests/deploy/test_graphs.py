@@ -9,6 +9,8 @@ from conftest import COMPOSED, SPACE, build, outside
 from corpus import ROOT
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
+from fairseq_attnvariants.nn.attention import Softmax
+from fairseq_attnvariants.registry import ConfigurationError
 
 loop = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
 from fairseq_attnvariants.deploy import proof, reduced  # noqa: E402
@@ -53,6 +55,15 @@ def test_a_part_that_carries_something_else_at_first():
         model = build("hard_monotone", scale=0.5).eval()
         _, found = proof.proved(loop.export(model), model, batches(model))
     assert found.equal == 16
+
+
+def test_a_length_that_is_a_number_is_named(monkeypatch):
+    normalize = Softmax.normalize
+    monkeypatch.setattr(Softmax, "normalize", lambda self, energies: normalize(self, energies * len(energies)))
+    with pytest.raises(
+        ConfigurationError, match=r"len\(tensor\) is .* write tensor.size\(0\) \(.*test_graphs.py, line"
+    ):
+        loop.export(build("rnnsearch"))
 
 
 def test_every_weight_is_there_once():
