@@ -1,7 +1,6 @@
 """The demand on ``fairseq-attnvariants export``: what leaves fairseq is the same model."""
 
-from importlib.util import find_spec
-
+from fairseq_attnvariants.deploy import missing
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
 
@@ -9,7 +8,6 @@ from .demand import demand
 from .outcome import Broken, NotApplicable
 from .subject import Subject
 
-NEEDED = "onnx", "onnxscript", "onnxruntime"
 SENTENCES = 9
 
 
@@ -21,8 +19,8 @@ def exported(subject: Subject) -> None:
     """Random sources, with a wide beam and a narrow one; not where what export needs is not installed."""
     if not isinstance(subject.shared, AttentionRNNModel):
         raise NotApplicable("export is for models of this package")
-    if any(find_spec(name) is None for name in NEEDED):
-        raise NotApplicable('export needs more: pip install "fairseq-attnvariants[export]"')
+    if why := missing():
+        raise NotApplicable(why)
     from fairseq_attnvariants.deploy.loop import export
     from fairseq_attnvariants.deploy.package import end
     from fairseq_attnvariants.deploy.proof import Batch, Search, proved, random_sources

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import importlib.util
 import json
 import os
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
     from ..systems.model import System
 
-NEEDED = "onnx", "onnxscript", "onnxruntime"
 SPLITS = "test", "valid"  # the first that there is proves the graph
 PROVED, LONGEST = 16, 100  # sentences of a split, and symbols of a sentence
 GENERATED, STEPS = 12, 30  # sentences that mean nothing, and symbols of a translation of one
@@ -23,17 +21,6 @@ BATCH = 4
 ABOUT = dict(
     title="what the model is called", license="its licence", trained="what it was trained on", score="its score"
 )
-
-
-def check_installed() -> None:
-    """Refuse where a package is missing.
-
-    Raises:
-        UserError: saying how to install it.
-    """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f'{", ".join(missing)} missing: pip install "fairseq-attnvariants[export]" brings all it needs')
 
 
 def check_system(system: "System") -> Any:
@@ -166,9 +153,12 @@ def page_builder() -> Any:
 
 def run(options: argparse.Namespace) -> None:
     """Export, prove, write."""
-    check_installed()
     import torch
 
+    from fairseq_attnvariants.deploy import missing
+
+    if why := missing():
+        raise UserError(why)
     from fairseq_attnvariants.deploy import package
     from fairseq_attnvariants.deploy.loop import export
     from fairseq_attnvariants.deploy.proof import Batch, compared, proved, random_sources

@@ -14,11 +14,12 @@ from fairseq import models, utils
 from torch import nn
 
 import fairseq_attnvariants_cli
+from fairseq_attnvariants import deploy
 from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder, IncrementalDecoder
 from fairseq_attnvariants.nn.attention import Normalizer, Softmax
 from fairseq_attnvariants.nn.histories import HISTORIES, ContextHistory, CoverageHistory
-from fairseq_attnvariants_cli.checks import DEMANDS, Subject, exporting
+from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.main import main
 
 
@@ -294,7 +295,7 @@ MUTATIONS = {
 def without_exporting(request, monkeypatch):
     """That takes 20 seconds; tests/deploy exports, and what is broken for it alone is."""
     if reads_a_number.__name__ not in request.node.name:
-        monkeypatch.setattr(exporting, "NEEDED", ("what_is_not_installed",))
+        monkeypatch.setattr(deploy, "NEEDED", ("what_is_not_installed",))
 
 
 @pytest.mark.slow

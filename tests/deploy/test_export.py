@@ -204,6 +204,6 @@ def test_a_full_disk_and_a_kill_leave_nothing(runs, tmp_path, monkeypatch):
 
 
 def test_without_onnx_it_says_what_to_install(runs, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(subcommand, "NEEDED", ("onnxruntime", "no_such_package"))
+    monkeypatch.setattr("fairseq_attnvariants.deploy.NEEDED", ("onnxruntime", "no_such_package"))
     why = refused(capsys, tmp_path, runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package")
     assert why == 'no_such_package missing: pip install "fairseq-attnvariants[export]" brings all it needs'
