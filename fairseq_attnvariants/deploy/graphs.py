@@ -16,7 +16,7 @@ from ..arithmetic.choice import SearchDtype
 from ..models.attention_rnn import Run
 from ..nn.additive import KeyFeatures, compared
 from ..nn.attention import AdditiveAttention
-from ..nn.fast.projected import projected
+from ..nn.fast.projected import projected, projecting
 from ..nn.state import Encoded, each, reorder
 from .padded import pad_encoder
 from .search import Beam, Limits, Select
@@ -68,6 +68,8 @@ class Searching(nn.Module):
     def __init__(self, model: Any):
         super().__init__()
         self.model = model
+        # once, and for sentences of any length; not while a tracer has parts in classes of its own
+        self.network, self.readers = projecting(model.decoder.network)
         self.select = Select(model.decoder.dictionary)
 
     def step(self, run: Run, words: Tensor) -> Tuple[Tensor, List[Tensor], Run]:
@@ -89,7 +91,7 @@ class First(Searching):
         encoder, decoder = self.model.encoder, self.model.decoder
         entries = encoder(source, src_lengths=source.ne(encoder.dictionary.pad()).sum(1))
         encoded = Encoded(**{name: values[0] for name, values in entries.items() if values})
-        return Run(*projected(decoder.network, *decoder.network.start(encoded)))
+        return Run(self.network, *projected(self.readers, *decoder.network.start(encoded)))
 
     def forward(self, source: Tensor, hypotheses: Tensor, *limits: Tensor) -> Tuple[Step, Any]:
         """The step, and the memory of the sentences.
@@ -121,13 +123,11 @@ class Following(Searching):
 
     Args:
         model: as above.
-        network: what decodes, which :class:`First` has found.
         like: a step and a memory, for what they are made of.
     """
 
-    def __init__(self, model: Any, network: Any, like: Tuple[Step, Any]):
+    def __init__(self, model: Any, like: Tuple[Step, Any]):
         super().__init__(model)
-        self.network = network
         self.like = like
 
     def forward(self, iteration: Tensor, *rest: Tensor) -> Step:

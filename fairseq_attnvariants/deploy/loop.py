@@ -47,7 +47,7 @@ def _export(model: Any) -> ir.Model:
     given = [example(model, *sizes) for sizes in EXAMPLES]
     first = First(model)
     left, right = (first(*inputs) for inputs in given)
-    following = Following(model, first.begin(given[0][0]).network, left)
+    following = Following(model, left)
     rests = [[*inputs[2:], *tensors((*step[1:4], memory))] for inputs, (step, memory) in zip(given, (left, right))]
     start = convert(first, given, model)
     step = convert(following, [[torch.tensor(0), *rest] for rest in rests], model)

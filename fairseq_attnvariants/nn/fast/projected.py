@@ -64,25 +64,31 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State) -> Tuple[Deco
     """A decoder, a memory and a first state that give the same, where several hypotheses share a sentence.
 
     What came in is returned where this would take more work, that is where a sentence is longer than an annotation is
-    wide; and where :func:`projected` cannot do it.
+    wide; and where :func:`projecting` finds no readers.
     """
     longer = memory.values.size(1) >= memory.values.size(2)
-    return (decoder, memory, state) if longer else projected(decoder, memory, state)
+    projects, readers = (decoder, []) if longer else projecting(decoder)
+    return projects, *projected(readers, memory, state)
 
 
-def projected(decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
-    """As :func:`for_hypotheses`, however long sentences are; the decoder shares the parameters.
+def projecting(decoder: Decoder) -> Tuple[Decoder, List[nn.Linear]]:
+    """A decoder of the same parameters whose contexts are what these readers make of one.
 
-    What came in is returned where it cannot be: where the context is more than an average of annotations (of two
-    levels, or of several heads), where a part does not say by what it reads the context, or none reads it, and where
-    layers above the transition read it, through matrices that read more.
+    What came in, and none, where it cannot be: where the context is more than an average of annotations (of two levels,
+    or of several heads), where a part does not say by what it reads the context, or none reads it, and where layers
+    above the transition read it, through matrices that read more.
     """
     read_above = decoder.above is not None and decoder.above.beside > 0
     readers = None if read_above or not decoder.transition.attention.averages else context_readers(decoder)
+    ends = accumulate(reader.out_features for reader in readers or [])
+    standing: Dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers or [], ends)}
+    return (twin(decoder, standing.get), readers) if readers else (decoder, [])
+
+
+def projected(readers: List[nn.Linear], memory: Memory, state: State) -> Tuple[Memory, State]:
+    """The memory and the first state of a decoder that :func:`projecting` has made."""
     if not readers:
-        return decoder, memory, state
-    ends = accumulate(reader.out_features for reader in readers)
-    standing: Dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
+        return memory, state
     values = F.linear(memory.values, torch.cat([reader.weight for reader in readers]))  # B x S x Σ out
     context = state.context.new_zeros(state.context.size(0), values.size(2))
-    return twin(decoder, standing.get), memory._replace(values=values), state._replace(context=context)
+    return memory._replace(values=values), state._replace(context=context)
