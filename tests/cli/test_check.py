@@ -310,6 +310,11 @@ def test_what_is_broken_is_found(mutation, monkeypatch):
     assert all(finding.found for finding in fails.values())
 
 
+def test_what_exporting_needs_is_said():
+    holds, found = DEMANDS["exported"](Subject("rnnsearch"))
+    assert holds is None and found.startswith("what_is_not_installed missing: pip install")
+
+
 def test_every_demand_is_broken_by_something():
     found = set().union(*(fails.split() for _, fails, _ in MUTATIONS.values()))
     assert found | {demand for demand, *_ in FAULTS.values()} == set(DEMANDS)
