@@ -12,7 +12,15 @@ from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fairseq_attnvariants"
-OUTSIDE = ("*.md", "LICENSE", "CITATION.cff", "examples/**/*.*", "benchmarks/*.*", "fairseq_attnvariants/*.py")
+OUTSIDE = (
+    "*.md",
+    "LICENSE",
+    "CITATION.cff",
+    "examples/**/*.*",
+    "benchmarks/*.*",
+    "fairseq_attnvariants/*.py",
+    "*_run/*.md",
+)
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
 ROLE = re.compile(r":(?:class|func|mod|attr|data|meth):<code>~?\.*([^<]*)</code>")
 

@@ -438,7 +438,7 @@ def coverage_penalty(covered: Tensor, memory: Memory) -> Tensor:
         memory: of the sentences, in which padding is known.
     """
     padding = memory.padding_mask if memory.shares is None else memory.shares.sum(1).eq(0)  # B x S
-    logs = grouped(covered, padding).clamp(LEAST_COVERED, 1).log()  # B x k x S
+    logs = grouped(covered, padding).clamp(LEAST_COVERED, 1.0).log()  # B x k x S
     return logs.masked_fill(padding.unsqueeze(1), 0).sum(2).flatten()
 
 

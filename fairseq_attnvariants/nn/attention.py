@@ -135,7 +135,7 @@ class WeightedSum(nn.Module):
 
     def forward(self, weights: Tensor, values: Tensor) -> Tensor:
         """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
-        weights = weights.view(len(values), -1, values.size(1)).to(values.dtype)  # B x k x S
+        weights = weights.view(values.size(0), -1, values.size(1)).to(values.dtype)  # B x k x S
         return torch.bmm(weights, values).flatten(0, 1)
 
 
@@ -252,7 +252,7 @@ class Attention(Part, nn.Module):
         to_keys = [history.key_features(past) for history, past in histories]
         to_energies = [history.energy_term(past) for history, past in histories]
         projected = plus(self.query_norm(self.query(query)), added, *to_query)  # N x A
-        projected = projected.view(len(memory.keys), -1, projected.size(1))  # B x k x A
+        projected = projected.view(memory.keys.size(0), -1, projected.size(1))  # B x k x A
         energies = self.energies(projected, memory.keys, *filter(None, to_keys))  # B x k x S, or h x B x k x S
         unseen, factor = memory.padding_mask.unsqueeze(1), None
         if self.window is not None:
@@ -280,9 +280,10 @@ class AdditiveAttention(Attention):
     def __init__(self, widths: Widths, *parts: Any, **options: Any):
         super().__init__(widths, *parts, **options)
         self.vector = nn.Parameter(torch.empty(widths.attention))
+        self.equation = kept_small
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        return kept_small(query, keys, self.vector, *features)
+        return self.equation(query, keys, self.vector, *features)
 
 
 @register_score("additive_normed")

@@ -73,6 +73,7 @@ class ConvolutionalEncoder(nn.Module):
         self.convolutions = nn.ModuleList(Convolution(input_dim, many, width) for width, many in numbered if many)
         self.highways = nn.Sequential(*(Highway(sum(filters)) for _ in range(highways)))
         self.above = above
+        self.pack_left = pack_left
 
     def forward(self, embedded: Tensor, padding_mask: Tensor) -> Encoded:
         """Encode a batch.
@@ -81,10 +82,11 @@ class ConvolutionalEncoder(nn.Module):
             embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
         """
-        characters, beyond = pack_left(embedded, ~padding_mask)  # B x S' x m, B x S'; from the first real character on
+        characters, beyond = self.pack_left(embedded, ~padding_mask)  # B x S' x m, B x S', from the first real one on
         found = [convolution(characters.transpose(1, 2)) for convolution in self.convolutions]
         whole = torch.cat(found, dim=1).masked_fill(beyond.unsqueeze(1), 0)  # B x k x S'; nothing is below zero
-        segments = F.max_pool1d(whole, self.pooling, ceil_mode=True).transpose(1, 2)  # B x G x k
+        whole = F.pad(whole, (0, -whole.size(2) % self.pooling)).unflatten(2, (-1, self.pooling))  # B x k x G x pooling
+        segments = whole.max(3).values.transpose(1, 2)  # B x G x k
         segment = (torch.cumsum(~padding_mask, dim=1) - 1).div(self.pooling, rounding_mode="floor")  # B x S
         shares = even_shares(segment.masked_fill(padding_mask, -1), segments.size(1))
         encoded: Encoded = self.above(self.highways(segments).to(embedded.dtype), shares.sum(2).eq(0))

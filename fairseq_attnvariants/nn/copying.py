@@ -73,8 +73,10 @@ class Copying(Part, nn.Module):
         generated = self.readout.predict(features[..., :-1], project, generating)
         logs = at_least_float32(generated.output).log_softmax(2) + F.logsigmoid(choice)  # N x T x V
         weights = (steps.weights if generated.weights is None else generated.weights).to(logs.dtype)  # N x T x S
-        beam = len(logs) // len(copies.symbols)
-        symbols, firsts = (rows.repeat_interleave(beam, 0).unsqueeze(1).expand_as(weights) for rows in copies[:2])
+        beam = logs.size(0) // copies.symbols.size(0)
+        symbols, firsts = (
+            rows.unsqueeze(1).expand(-1, beam, -1).flatten(0, 1).unsqueeze(1).expand_as(weights) for rows in copies[:2]
+        )
         copied = torch.zeros_like(weights).scatter_add(2, firsts, weights)  # Σ w_j where its first word is, else 0
         ratio = F.logsigmoid(-choice) + copied.clamp(min=torch.finfo(copied.dtype).tiny).log() - logs.gather(2, symbols)
         more = torch.where(copied > 0, F.softplus(ratio), 0.0).to(logs.dtype)  # N x T x S

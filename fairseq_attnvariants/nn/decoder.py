@@ -160,9 +160,9 @@ class Decoder(nn.Module):
         weights = at_least_float32(hidden.new_zeros(memory.padding_mask.shape))
         state = State(
             hidden=hidden,
-            context=hidden.new_zeros(len(hidden), width),
+            context=hidden.new_zeros(hidden.size(0), width),
             weights=weights,
-            step=weights.new_zeros(len(hidden)),
+            step=weights.new_zeros(hidden.size(0)),
             query=None if self.initial_query is None else self.initial_query(encoded),
             condition=None if self.transition.condition is None else encoded.final,
             upper_weights=None if upper is None else weights.new_zeros(upper.shape[:2]),
@@ -219,7 +219,7 @@ class Decoder(nn.Module):
         contexts = made.context
         if self.above is not None:
             beside = by_steps(contexts) if self.above.beside else None
-            sizes = [len(hidden)] * hidden.size(1)
+            sizes = [hidden.size(0)] * hidden.size(1)
             start: Any = state.above
             rows, above = self.above(by_steps(hidden), sizes, start.transpose(0, 1), beside)
             hidden = rows.unflatten(0, (len(sizes), -1)).transpose(0, 1)

@@ -41,6 +41,7 @@ class BidirectionalEncoder(nn.Module):
         self.upper = upper
         self.bridge = bridge
         self.hidden_dropout = hidden_dropout
+        self.run = run
 
     def forward(self, embedded: Tensor, padding_mask: Tensor) -> Encoded:
         """Encode a batch.
@@ -49,10 +50,10 @@ class BidirectionalEncoder(nn.Module):
             embedded: ``B x S x m``; zero at padding.
             padding_mask: True at padding, ``B x S``.
         """
-        states, final = run(self.rnn, embedded, padding_mask, self.hidden_dropout)  # B x S x 2n
+        states, final = self.run(self.rnn, embedded, padding_mask, self.hidden_dropout)  # B x S x 2n
         annotations, upper = self.dropout(states), None
         if self.upper is not None:
-            upper, final = run(self.upper, states, padding_mask, self.hidden_dropout)
+            upper, final = self.run(self.upper, states, padding_mask, self.hidden_dropout)
             upper = self.dropout(upper)
         if self.bridge:
             annotations = torch.cat([annotations, embedded], dim=-1)  # B x S x (2n + m)
@@ -87,6 +88,7 @@ class HierarchicalEncoder(nn.Module):
         self.dropout = dropout
         self.words_alone = words_alone
         self.hidden_dropout = hidden_dropout
+        self.run, self.pack_left = run, pack_left
 
     def forward(self, embedded: Tensor, padding_mask: Tensor, word_ends: Tensor) -> Encoded:
         """Encode a batch.
@@ -96,9 +98,9 @@ class HierarchicalEncoder(nn.Module):
             padding_mask: True at padding, ``B x S``.
             word_ends: True where a word ends, ``B x S``: at spaces and at EOS.
         """
-        states, _ = run(self.characters, embedded, padding_mask, self.hidden_dropout)  # B x S x a
-        words, words_mask = pack_left(states, word_ends)
-        upper, final = run(self.words, words, words_mask, self.hidden_dropout)  # B x W x 2n
+        states, _ = self.run(self.characters, embedded, padding_mask, self.hidden_dropout)  # B x S x a
+        words, words_mask = self.pack_left(states, word_ends)
+        upper, final = self.run(self.words, words, words_mask, self.hidden_dropout)  # B x W x 2n
         if self.words_alone:
             word = word_ends.cumsum(1) - word_ends.long()  # B x S; its end belongs to it
             shares = even_shares(word.masked_fill(padding_mask, -1), words.size(1))

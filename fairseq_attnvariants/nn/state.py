@@ -127,7 +127,7 @@ def each(change: Callable[[Tensor], Any], entries: Any) -> Any:
 
 def grouped(rows: Tensor, sentences: Tensor) -> Tensor:
     """Rows of states beside the sentence that they belong to: ``N x ...`` as ``B x N/B x ...``."""
-    return rows.view(len(sentences), -1, *rows.shape[1:])
+    return rows.view(sentences.size(0), -1, *rows.shape[1:])
 
 
 def serve(memory: Memory, hypotheses: int, order: Tensor) -> Memory:

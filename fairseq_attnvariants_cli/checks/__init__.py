@@ -3,7 +3,7 @@
 ``subject`` makes these; ``demand`` says what a demand is; the others hold the demands by what they look at.
 """
 
-from . import batches, compiling, growth, parts, search, training  # noqa: F401 - each adds its demands
+from . import batches, compiling, exporting, growth, parts, search, training  # noqa: F401 - each adds its demands
 from .demand import ADDED, Demand, Finding
 from .outcome import Broken, NotApplicable
 from .subject import Subject

@@ -27,8 +27,8 @@ class Options(UserDirOptions):
         arch: of this package, of --user-dir or fairseq's own
         task: translation (default), or char_translation
         demand: try these alone, of in-place, widths, same, future, padding, alone, attention, short, time, memory,
-            compiled, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half, saved,
-            resumed (default: all)
+            compiled, exported, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half,
+            saved, resumed (default: all)
         json: print JSON: an object with a list of the demands
     """
 

@@ -14,9 +14,10 @@ from fairseq import models, utils
 from torch import nn
 
 import fairseq_attnvariants_cli
+from fairseq_attnvariants import deploy
 from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder, IncrementalDecoder
-from fairseq_attnvariants.nn.attention import Normalizer
+from fairseq_attnvariants.nn.attention import Normalizer, Softmax
 from fairseq_attnvariants.nn.fast import projected
 from fairseq_attnvariants.nn.histories import HISTORIES, CoverageHistory
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
@@ -257,6 +258,12 @@ def adds_in_place(patch):
     patch.setattr(CoverageHistory, "next", lambda self, past, weights, hidden: past.carried.add_(weights))
 
 
+def reads_a_number(patch):
+    """Of a tensor, which an exporter cannot follow."""
+    normalize = Softmax.normalize
+    patch.setattr(Softmax, "normalize", lambda self, energies: normalize(self, energies + 0 * int(energies.argmax())))
+
+
 # what fails, and some of what does not have to
 MUTATIONS = {
     reads_padding: ("rnnsearch", "padding alone attention short", "future incremental"),
@@ -281,7 +288,15 @@ MUTATIONS = {
     misses_what_reads_contexts: ("recatt", "contexts incremental beam", "padding future"),
     compares_all_steps: ("rnnsearch", "time memory", "parameters"),
     adds_in_place: ("coverage", "in-place gradients", "widths padding"),
+    reads_a_number: ("rnnsearch", "exported", "beam same"),
 }
+
+
+@pytest.fixture(autouse=True)
+def without_exporting(request, monkeypatch):
+    """That takes 20 seconds; tests/deploy exports, and what is broken for it alone is."""
+    if reads_a_number.__name__ not in request.node.name:
+        monkeypatch.setattr(deploy, "NEEDED", ("what_is_not_installed",))
 
 
 @pytest.mark.slow
@@ -294,6 +309,11 @@ def test_what_is_broken_is_found(mutation, monkeypatch):
     assert {name: finding.holds for name, finding in fails.items()} == dict.fromkeys(fails, False), fails
     assert {name: finding.holds for name, finding in holds.items()} == dict.fromkeys(holds, True), holds
     assert all(finding.found for finding in fails.values())
+
+
+def test_what_exporting_needs_is_said():
+    holds, found = DEMANDS["exported"](Subject("rnnsearch"))
+    assert holds is None and found.startswith("what_is_not_installed missing: pip install")
 
 
 def test_every_demand_is_broken_by_something():
@@ -327,8 +347,8 @@ def test_a_shift_by_something_else_is_not_said_to_be_the_paddings(monkeypatch):
 def test_the_stock_transformer_has_no_part_in_some(capsys):
     assert main(["check", "--arch", "transformer", "--encoder-layers", "2", "--decoder-layers", "2"]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("\nholds ") == len(DEMANDS) - 4 and printed.endswith("\nall hold\n")
-    assert printed.count("\nnot applicable  ") == 4 and "self-attention" in printed
+    assert printed.count("\nholds ") == len(DEMANDS) - 5 and printed.endswith("\nall hold\n")
+    assert printed.count("\nnot applicable  ") == 5 and "self-attention" in printed
 
 
 @pytest.mark.slow

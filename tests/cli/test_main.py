@@ -26,6 +26,7 @@ ON_MODELS = [
     "average",
     "check",
     "eos",
+    "export",
     "gates",
     "import-nematus",
     "neighbours",
@@ -149,7 +150,7 @@ def test_the_former_name_of_an_option_does_the_same_and_says_the_new_one(capsys,
 @pytest.mark.commands
 @pytest.mark.parametrize("subcommand", ON_MODELS)
 def test_a_missing_fairseq_is_one_line(tmp_path, subcommand):
-    line = f"{subcommand} data --path x.pt" + (" --output p.png" if subcommand == "attention" else "")
+    line = f"{subcommand} data --path x.pt" + (" --output p.png" if subcommand in ("attention", "export") else "")
     line = {"average": "average x.pt --output y.pt", "results": "results .", "check": "check --arch dl4mt"}.get(
         subcommand, line
     )

@@ -39,7 +39,7 @@ class Mixture(History):
         self.projection = nn.Linear(widths.hidden, 3 * bells)
 
     def start(self, memory):
-        return memory.positions.new_zeros(len(memory.positions), self.projection.out_features // 3)
+        return memory.positions.new_zeros(memory.positions.size(0), self.projection.out_features // 3)
 
     def mixture(self, past):
         """``log α``, ``β`` and ``κ`` of this step, ``N x K``."""

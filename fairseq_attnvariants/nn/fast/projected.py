@@ -58,14 +58,33 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -
         memory, state: from its :meth:`~.decoder.Decoder.start`.
         width: of target embeddings.
     """
-    if decoder.training or memory.values.size(1) >= memory.values.size(2):
+    if memory.values.size(1) >= memory.values.size(2):
         return decoder, memory, state
-    readers = _found.get(decoder)
+    other, readers = projecting(decoder, memory, state, width)
+    return other, *projected(readers, memory, state)
+
+
+def projecting(decoder: Decoder, memory: Memory, state: State, width: int) -> Tuple[Decoder, Readers]:
+    """A decoder of the same parameters whose contexts are what these readers make of one; itself, and none, where not.
+
+    Args:
+        decoder, memory, state, width: see :func:`for_hypotheses`; of sentences to try it with.
+    """
+    readers = () if decoder.training else _found.get(decoder)
     if readers is None:
         _found[decoder] = readers = context_readers(decoder, memory, state, width)
     if not readers or not all(map(plain_linear, readers)) or not set(readers) <= set(decoder.modules()):
-        return decoder, memory, state
-    return _project(readers, decoder, memory, state)
+        return decoder, ()
+    return _reading(readers, decoder), readers
+
+
+def projected(readers: Readers, memory: Memory, state: State) -> Tuple[Memory, State]:
+    """The memory and the first state of a decoder that :func:`projecting` made."""
+    if not readers:
+        return memory, state
+    weight = torch.cat([reader.weight for reader in readers])
+    memory = memory._replace(values=F.linear(memory.values, weight))  # B x S x Σ out
+    return memory, state._replace(context=F.linear(state.context, weight))
 
 
 @torch.no_grad()
@@ -95,21 +114,20 @@ def context_readers(decoder: Decoder, memory: Memory, state: State, width: int) 
     if not readers:
         return ()
     try:
-        projected = _two_steps(*_project(readers, decoder, memory, state), words)
+        quick = _two_steps(_reading(readers, decoder), *projected(readers, memory, state), words)
     except (RuntimeError, AttributeError):  # something that is no reader met projections
         return ()
     reduced = words.dtype != torch.float32 or torch.get_float32_matmul_precision() != "highest"
     tolerance = 0.05 if reduced and words.dtype != torch.float64 else 1e-3
-    same = all(_close(*pair, tolerance) for pair in zip(_compared(steps), _compared(projected)))
+    same = all(_close(*pair, tolerance) for pair in zip(_compared(steps), _compared(quick)))
     return readers if same else ()
 
 
-def _project(readers: Readers, decoder: Decoder, memory: Memory, state: State) -> Tuple[Decoder, Memory, State]:
-    weight = torch.cat([reader.weight for reader in readers])
+def _reading(readers: Readers, decoder: Decoder) -> Decoder:
     ends = accumulate(reader.out_features for reader in readers)
     replaced: Dict[nn.Module, nn.Module] = {reader: Projected(reader, end) for reader, end in zip(readers, ends)}
-    memory = memory._replace(values=F.linear(memory.values, weight))  # B x S x Σ out
-    return twin(decoder, replaced.get), memory, state._replace(context=F.linear(state.context, weight))
+    other: Decoder = twin(decoder, replaced.get)
+    return other
 
 
 def _two_steps(decoder: Any, memory: Memory, state: State, words: Tensor) -> List[Any]:

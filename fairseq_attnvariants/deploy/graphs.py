@@ -1,0 +1,181 @@
+"""A model as two graphs: from a source to the first step of a search, and from each step to the next.
+
+The first step is apart because what a part carries may look otherwise before it than after it.
+
+Shapes as in :mod:`..nn.state`; ``k`` hypotheses a sentence.
+"""
+
+import copy
+import itertools
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from ..arithmetic.choice import SearchDtype
+from ..models.attention_rnn import Run
+from ..nn.additive import KeyFeatures, compared
+from ..nn.attention import AdditiveAttention
+from ..nn.fast.projected import projected, projecting
+from ..nn.state import Encoded, Memory, State, each, reorder
+from .padded import pad_encoder
+from .search import Beam, Limits, Select
+
+INPUTS = ["source", "beam", *Limits._fields]
+RECORD = ["words", "parents", "scores", "ended", "ended_parents", "ended_scores", "attention"]
+EXAMPLES = (11, 2, 19), (13, 3, 43)
+"""Sentences, hypotheses and symbols of two sources: what differs between their tensors is free.  No number is that of
+another thing, such as of the segments of so many symbols."""
+
+
+class Step(NamedTuple):
+    """What a step of a search leaves."""
+
+    going: Tensor
+    """whether a sentence is not finished"""
+    beam: Beam
+    finished: Tensor
+    """``B``"""
+    carried: Any
+    """the next step's, all tensors ``B x k x ...``"""
+    record: Tuple[Tensor, ...]
+    """what goes out, as :data:`RECORD` and, with two levels, ``word_attention``"""
+
+
+def plain(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
+    """As :func:`..nn.additive.additive_energies`, by operations that every runtime has."""
+    return compared(query, keys, *features).tanh() @ vector
+
+
+def prepared(model: Any) -> Any:
+    """A copy of a model that an exporter can follow, in float32 on a CPU."""
+    model = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
+    pad_encoder(model.encoder.network)
+    model.decoder.search_dtype = SearchDtype("float32")
+    for part in model.modules():
+        if isinstance(part, AdditiveAttention):
+            part.equation = plain
+    return model
+
+
+class Searching(nn.Module):
+    """What the two graphs share: a step of the model, and of the search.
+
+    Args:
+        model: that :func:`prepared` made.
+    """
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+        # once, and for sentences of any length; not while a tracer has parts in classes of its own
+        with torch.no_grad():
+            memory, state = self.start(example_sources(model))
+        width = model.decoder.embed_tokens.embedding_dim
+        self.network, self.readers = projecting(model.decoder.network, memory, state, width)
+        self.select = Select(model.decoder.dictionary)
+
+    def start(self, source: Tensor) -> Tuple[Memory, State]:
+        """What the decoder starts from, with contexts."""
+        encoder, decoder = self.model.encoder, self.model.decoder
+        entries = encoder(source, src_lengths=source.ne(encoder.dictionary.pad()).sum(1))
+        encoded = Encoded(**{name: values[0] for name, values in entries.items() if values})
+        started: Tuple[Memory, State] = decoder.network.start(encoded)
+        return started
+
+    def step(self, run: Run, words: Tensor) -> Tuple[Tensor, List[Tensor], Run]:
+        """Log-probabilities ``N x V``, weights of attention of each level ``N x S``, and the run, after words ``N``."""
+        kept: Dict[str, Any] = {}
+        decoder = self.model.decoder
+        decoder._keep(kept, run)
+        made = decoder(words.unsqueeze(1), {}, kept)
+        levels = [made[1][name][0][:, -1] for name in ("attn", "word_attn") if name in made[1]]
+        scores = self.model.get_normalized_probs(made, log_probs=True)[:, -1]
+        return scores, levels, decoder._kept(kept)
+
+
+class First(Searching):
+    """From sources to the first step's end."""
+
+    def begin(self, source: Tensor) -> Run:
+        """What decodes, and where it stands before the first step."""
+        return Run(self.network, *projected(self.readers, *self.start(source)))
+
+    def forward(self, source: Tensor, hypotheses: Tensor, *limits: Tensor) -> Tuple[Step, Any]:
+        """The step, and the memory of the sentences.
+
+        Args:
+            source: ``B x S``, padded on the right.
+            hypotheses: any ``k`` numbers.
+            limits: fields of :class:`~.search.Limits`.
+        """
+        batch, beam = source.size(0), hypotheses.size(0)
+        scores, levels, run = self.step(self.begin(source), source.new_full((batch,), self.select.eos))
+        none = source.new_zeros(batch, beam)
+        before = Beam(none, scores.new_zeros(batch, 1), none > 0, source.new_zeros(batch))
+        limit, start = Limits(*limits), source.new_zeros(())
+        after, parents, ended, finished = self.select(
+            scores.unsqueeze(1), before, source.new_zeros(batch) > 0, start, limit
+        )
+
+        def copies(rows: Tensor) -> Tensor:
+            return rows.unsqueeze(1).expand(-1, beam, *rows.shape[1:])
+
+        carried = each(copies, (run.state, run.covered))
+        record = after.words, parents, after.scores, *ended, *map(copies, levels)
+        return Step(~finished.all(), after, finished, carried, record), run.memory
+
+
+class Following(Searching):
+    """From a step to the next one.
+
+    Args:
+        model: as above.
+        like: a step and a memory, for what they are made of.
+    """
+
+    def __init__(self, model: Any, like: Tuple[Step, Any]):
+        super().__init__(model)
+        self.like = like
+
+    def forward(self, iteration: Tensor, *rest: Tensor) -> Step:
+        """The next step.
+
+        Args:
+            iteration: its number, from 0 for the second step.
+            rest: fields of :class:`~.search.Limits`; tensors of the step before, and of the memory.
+        """
+        given = iter(rest)
+        limits = Limits(*itertools.islice(given, len(Limits._fields)))
+        step, memory = self.like
+        beam, finished, (state, covered), memory = each(
+            lambda _: next(given), (step.beam, step.finished, step.carried, memory)
+        )
+        batch, width = beam.words.shape
+        state, covered = each(lambda rows: rows.flatten(0, 1), (state, covered))
+        scores, levels, run = self.step(Run(self.network, memory, state, covered), beam.words.flatten())
+        scores = scores.unflatten(0, (batch, width))
+        after, parents, ended, finished = self.select(scores, beam, finished, iteration + 1, limits)
+        rows = (torch.arange(batch).unsqueeze(1) * width + parents).flatten()
+
+        def grouped(rows: Tensor) -> Tensor:
+            return rows.unflatten(0, (batch, width))
+
+        carried = each(grouped, reorder((run.state, run.covered), rows))
+        record = after.words, parents, after.scores, *ended, *map(grouped, levels)
+        return Step(~finished.all(), after, finished, carried, record)
+
+
+def example_sources(model: Any) -> Tensor:
+    """Two sources of random symbols."""
+    dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
+    symbols = torch.randint(dictionary.nspecial, len(dictionary), (2, 12), generator=generator)
+    ends = [dictionary.space(), dictionary.eos()] if hasattr(dictionary, "space") else [dictionary.eos()]
+    return torch.cat([symbols, torch.tensor([ends, ends])], dim=1)
+
+
+def tensors(entries: Any) -> List[Tensor]:
+    """All tensors in tuples and dictionaries, however deep."""
+    found: List[Tensor] = []
+    each(found.append, entries)
+    return found

@@ -1,0 +1,203 @@
+"""One ONNX graph of the two of :mod:`.graphs`: the first step, and a loop over those that follow."""
+
+import contextlib
+import io
+import itertools
+import logging
+import warnings
+from typing import Any, Iterator, List, Mapping, Sequence, Set, Tuple
+
+import onnx_ir as ir
+import torch
+from onnx_ir.passes import Sequential, common
+from onnxscript import optimizer
+from torch import Tensor, nn
+
+from ..registry import ConfigurationError
+from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, tensors
+from .refusal import lengths_refused, part, why
+
+OPSET = 20
+TALKATIVE = "onnx_ir", "onnxscript", "torch.onnx", "torch.export"
+TIDY = Sequential(
+    common.IdentityEliminationPass(),
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=16),
+    common.LiftSubgraphInitializersToMainGraphPass(),
+    common.DeduplicateInitializersPass(size_limit=2**40),
+    common.RemoveUnusedNodesPass(),
+    common.RemoveUnusedOpsetsPass(),
+    common.ClearMetadataAndDocStringPass(),
+)
+
+
+def export(model: Any) -> ir.Model:
+    """The graph of a model.
+
+    Raises:
+        ConfigurationError: PyTorch's exporter cannot follow a part; with the part, its file and the line.
+    """
+    try:
+        with torch.no_grad(), quiet(), lengths_refused():
+            return _export(prepared(model))
+    except Exception as error:  # whatever a part makes of being traced
+        raise ConfigurationError(f"it cannot be exported: {why(error)}{part(error)}") from error
+
+
+def _export(model: Any) -> ir.Model:
+    given = [example(model, *sizes) for sizes in EXAMPLES]
+    first = First(model)
+    left, right = (first(*inputs) for inputs in given)
+    following = Following(model, left)
+    rests = [[*inputs[2:], *tensors((*step[1:4], memory))] for inputs, (step, memory) in zip(given, (left, right))]
+    start = convert(first, given, model)
+    step = convert(following, [[torch.tensor(0), *rest] for rest in rests], model)
+    return looped(start, step, left)
+
+
+def example(model: Any, sentences: int, beam: int, length: int) -> List[Tensor]:
+    """Inputs of :class:`~.graphs.First`: sources, hypotheses and limits."""
+    dictionary = model.encoder.dictionary
+    source = torch.full((sentences, length), dictionary.eos())
+    source[1:, -1] = dictionary.pad()
+    return [source, torch.arange(beam), torch.full((sentences,), 9), torch.tensor(1), torch.tensor(0.0)]
+
+
+def convert(graph: nn.Module, given: Sequence[Sequence[Tensor]], model: Any) -> ir.Model:
+    """A graph in ONNX, whose inputs are free where those given differ."""
+    most = (len(model.decoder.dictionary) - 1) // 2
+    # sentences and hypotheses multiply, so that it is told which sizes they are; of lengths the exporter finds out
+    names = dict(zip(zip(*EXAMPLES), (torch.export.Dim("batch"), torch.export.Dim("beam", max=most))))
+    shapes = tuple(
+        {place: names.get(pair, torch.export.Dim.AUTO) for place, pair in enumerate(zip(*sizes)) if pair[0] != pair[1]}
+        for sizes in zip(*([tensor.shape for tensor in inputs] for inputs in given))
+    )
+    program = torch.export.export(Flat(graph), tuple(given[0]), dynamic_shapes=(shapes,), strict=False)
+    made = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False)
+    assert made is not None
+    return made.model
+
+
+class Flat(nn.Module):
+    """A graph that leaves its tensors one after another."""
+
+    def __init__(self, graph: nn.Module):
+        super().__init__()
+        self.inner = graph
+
+    def forward(self, *inputs: Tensor) -> Tuple[Tensor, ...]:
+        """As they come."""
+        return tuple(tensors(self.inner(*inputs)))
+
+
+def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any]) -> ir.Model:
+    """The one model of two, whose outputs are as those of ``like``: a step and a memory."""
+    step, _ = like
+    names = [*RECORD, "word_attention"][: len(step.record)]
+    many = len(tensors(tuple(step[1:4])))  # that a step hands to the next
+    split = [1, many, len(names)]
+    start, body = first.graph, following.graph
+    rename(body, "next.")
+    source, hypotheses, *limits = start.inputs
+    _, starts, recorded, memory = parts(start.outputs, split)
+    [going], ends, records, _ = parts(body.outputs, split)
+    [number], inner_limits, states, inner_memory = parts(body.inputs, [1, len(limits), many])
+    ir.convenience.replace_all_uses_with([*inner_limits, *inner_memory], [*limits, *memory])
+    read = needed([going, *records], dict(zip(states, ends)))
+    carried = [three for three in zip(states, starts, ends) if three[0] in read]
+    states, starts, ends = map(list, zip(*carried))
+
+    nodes: List[ir.Node] = []
+
+    def node(kind: str, *inputs: Any, **attributes: Any) -> Any:
+        nodes.append(ir.node(kind, inputs, attributes))
+        return nodes[-1].outputs[0]
+
+    def number_of(value: Any) -> Any:
+        return node("Constant", value=ir.tensor(value))
+
+    beam = ir.Value(name="beam", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
+    ir.convenience.replace_all_uses_with(hypotheses, node("Range", number_of(0), beam, number_of(1)))
+    start.insert_before(start[0], nodes)
+    nodes.clear()
+    condition = ir.Value(name="next.condition", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
+    body.inputs[:] = [number, condition, *states]
+    body.outputs[:] = [going, *ends, *records]
+    # at least once, as else nothing would say how large the outputs are; a step after the end ends nothing
+    steps = node("Max", node("ReduceMax", limits[0], keepdims=0), number_of(1))
+    loop = ir.node("Loop", [steps, None, *starts], {"body": body}, num_outputs=len(states) + len(names))
+    nodes.append(loop)
+    zero, outputs = number_of([0]), []
+    for name, begun, looped in zip(names, recorded, loop.outputs[len(states) :]):
+        output = node("Concat", node("Unsqueeze", begun, zero), looped, axis=0)
+        output.name, output.dtype = name, begun.dtype
+        output.shape = ir.Shape(["steps", *begun.shape])
+        outputs.append(output)
+    start.extend(nodes)
+    start.inputs[:], start.outputs[:] = [source, beam, *limits], outputs
+    start.name = "translation"
+    for value, name in zip(start.inputs, INPUTS):
+        value.name = name
+    fold(first, "Concat")  # the matrices by which search reads contexts
+    TIDY(first)
+    return first
+
+
+def fold(model: ir.Model, *kinds: str) -> None:
+    """Compute what depends on weights alone, by these operators and, of small ones, by any."""
+    optimizer.fold_constants(model, should_fold=lambda node: node.op_type in kinds or None)
+
+
+def parts(values: Sequence[Any], sizes: Sequence[int]) -> List[List[Any]]:
+    """Values in groups of these sizes, and the rest."""
+    given = iter(values)
+    return [*([*itertools.islice(given, size)] for size in sizes), [*given]]
+
+
+def rename(graph: ir.Graph, prefix: str) -> None:
+    """Give everything in a graph a name that another one cannot have."""
+    for value in [*graph.inputs, *graph.initializers.values()]:
+        value.name = f"{prefix}{value.name}"
+    for node in graph.all_nodes():
+        node.name = f"{prefix}{node.name}"
+        for value in node.outputs:
+            value.name = f"{prefix}{value.name}"
+
+
+def needed(outputs: Sequence[Any], following: Mapping[Any, Any]) -> Set[Any]:
+    """All that these outputs need, at this step or at a later one: ``following`` is what becomes of an input."""
+    found: Set[Any] = set()
+    left = [*outputs]
+    while left:
+        value = left.pop()
+        if value is None or value in found:
+            continue
+        found.add(value)
+        left.append(following.get(value))
+        node = value.producer()
+        if node is not None:
+            left += node.inputs
+            graphs = [
+                attribute.value for attribute in node.attributes.values() if isinstance(attribute.value, ir.Graph)
+            ]
+            left += [read for graph in graphs for inner in graph.all_nodes() for read in inner.inputs]
+    return found
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what the exporters say of themselves."""
+    loggers = [logging.getLogger(name) for name in TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)

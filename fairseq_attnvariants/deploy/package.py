@@ -1,0 +1,164 @@
+"""The folder that is written, and its manifest."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional
+
+import onnx_ir as ir
+
+from .. import __version__
+from ..architectures.options import AttentionRNNConfig
+from ..nn.attention import adds_up
+from ..registry import ConfigurationError
+from .proof import Proof, Search
+
+FORMAT = 1
+VERSIONS = "fairseq", "torch", "onnx", "onnxruntime"
+RUNTIME = "fairseq_attnvariants_run"
+
+
+def operators(model: ir.Model) -> List[str]:
+    """Every operator of a graph and its subgraphs."""
+    nodes = model.graph.all_nodes()
+    return sorted(
+        {node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}" for node in nodes}
+    )
+
+
+def side(language: str, dictionary: Any, name: str) -> Dict[str, Any]:
+    """What the manifest says of the source or of the target."""
+    digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")).hexdigest()
+    units = "characters" if hasattr(dictionary, "space") else "words"
+    return dict(language=language, units=units, symbols=f"{name}.json", size=len(dictionary), fingerprint=digest)
+
+
+def manifest(
+    task: Any,
+    model: Any,
+    graph: ir.Model,
+    proof: Proof,
+    search: Search,
+    text: Mapping[str, Any],
+    about: Mapping[str, Optional[str]],
+    int8: bool,
+) -> Dict[str, Any]:
+    """All of it but the files.
+
+    Args:
+        task, model: that are exported.
+        graph, proof, search: of it.
+        text: how lines become words, as FORMAT.md has it.
+        about: what the user says of it.
+        int8: whether weights are.
+    """
+    source, target, cfg = task.source_dictionary, task.target_dictionary, model.cfg
+    names = [field.name for field in dataclasses.fields(AttentionRNNConfig) if field.name != "_name"]
+    values = {name: getattr(cfg, name, None) for name in names}
+    return {
+        "format": FORMAT,
+        "architecture": str(getattr(cfg, "_name", None) or getattr(cfg, "arch", "")),
+        "options": {
+            name: value if isinstance(value, (bool, int, float, type(None))) else str(value)
+            for name, value in values.items()
+        },
+        "source": {**side(task.cfg.source_lang, source, "source"), "end": end(source)},
+        "target": side(task.cfg.target_lang, target, "target"),
+        "special": dict(bos=source.bos(), pad=source.pad(), eos=source.eos(), unk=source.unk()),
+        "text": dict(text),
+        "search": {
+            **search._asdict(),
+            "largest_beam": (len(target) - 1) // 2,
+            "largest_source": int(model.encoder.max_source_positions),
+        },
+        "copies": bool(cfg.copying),
+        "adds_up": adds_up(model),
+        "int8": int8,
+        "graph": {
+            "opset": graph.opset_imports[""],
+            "inputs": [value.name for value in graph.graph.inputs],
+            "outputs": [value.name for value in graph.graph.outputs],
+            "operators": operators(graph),
+        },
+        "proof": {name: value for name, value in proof._asdict().items() if name != "where"},
+        "versions": {"fairseq_attnvariants": __version__, **{name: metadata.version(name) for name in VERSIONS}},
+        "about": dict(about),
+    }
+
+
+def end(dictionary: Any) -> List[int]:
+    """What every source ends in."""
+    return [*([dictionary.space()] if hasattr(dictionary, "space") else []), dictionary.eos()]
+
+
+def symbols(dictionary: Any) -> bytes:
+    """A dictionary as a JSON array."""
+    return json.dumps(dictionary.symbols, indent=0, ensure_ascii=True).encode()
+
+
+def runtime() -> Optional[Path]:
+    """The runtime's one file, if it is installed or in this repository."""
+    spec = util.find_spec(RUNTIME)
+    near = Path(__file__).parents[2] / RUNTIME / f"{RUNTIME}.py"
+    for path in [spec.origin if spec else None, near]:
+        if path and Path(path).is_file() and Path(path).name == f"{RUNTIME}.py":
+            return Path(path)
+    return None
+
+
+def check_new(path: str) -> Path:
+    """Refuse a folder that cannot be made.
+
+    Raises:
+        ConfigurationError: there is something of this name, or no folder to make it in.
+    """
+    target = Path(os.path.abspath(path))
+    if target.exists() or target.is_symlink():
+        raise ConfigurationError(f"--output {path} is there already: name another folder, or remove it")
+    if not target.parent.is_dir():
+        raise ConfigurationError(f"--output {path}: there is no folder {target.parent}")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"--output {path}: nothing can be written to {target.parent}")
+    return target
+
+
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[Path]:
+    """A folder that gets its name once the block ends, or is gone.
+
+    Raises:
+        ConfigurationError: as :func:`check_new`.
+        OSError: it cannot be written, such as to a full disk.
+    """
+    target = check_new(path)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield scratch
+        scratch.chmod(0o777 & ~umask())
+        os.rename(scratch, target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def umask() -> int:
+    """What permissions new files of this process lack."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def write(folder: Path, files: Mapping[str, bytes], about: Mapping[str, Any]) -> None:
+    """Write the files, and the manifest that lists them."""
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    listed = {
+        name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)} for name, content in files.items()
+    }
+    text = json.dumps({**about, "files": listed}, indent=1, ensure_ascii=True, allow_nan=False)
+    (folder / "manifest.json").write_text(text + "\n", encoding="ascii")

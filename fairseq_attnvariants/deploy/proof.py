@@ -1,0 +1,213 @@
+"""Whether a graph translates as the model does: fairseq's search on the same sentences, list by list."""
+
+import contextlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import torch
+from fairseq.data import data_utils
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from ..arithmetic.choice import SearchDtype
+from ..registry import ConfigurationError
+from .search import hypotheses
+
+CLOSE = 1e-4
+MOST_TIES = 0.05
+"""of the lists, that may differ, where a tie in the middle of the search has another outcome"""
+
+
+class Search(NamedTuple):
+    """How a model translates."""
+
+    beam: int = 5
+    lenpen: float = 1.0
+    unkpen: float = 0.0
+    min_len: int = 1
+    max_len_a: float = 0.0
+    max_len_b: int = 200
+    normalize: bool = True
+    largest_target: int = 1024
+
+    def most(self, length: int) -> int:
+        """The most symbols of the translation of a source, EOS not counted."""
+        return min(int(self.max_len_a * length + self.max_len_b), self.largest_target - 1)
+
+
+class Proof(NamedTuple):
+    """How far a graph and fairseq's search agree."""
+
+    sentences: int
+    lists: int
+    equal: int
+    """lists with the same hypotheses"""
+    translations: float
+    """share of equal best translations"""
+    score: float
+    """largest difference of scores in equal lists"""
+    attention: float
+    """largest difference of weights there"""
+    where: str
+    """the first sentence and step at which they differ; empty if they do not"""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is the same model."""
+        return max(self.score, self.attention) <= CLOSE and self.equal >= (1 - MOST_TIES) * self.lists
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """Whatever ONNX Runtime raises, which has no class for it.
+
+    Raises:
+        ConfigurationError: with the first line.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise ConfigurationError(f"ONNX Runtime cannot run it: {str(error).splitlines()[0]}") from error
+
+
+def session(graph: bytes) -> Any:
+    """ONNX Runtime on one thread of the processor.
+
+    Raises:
+        ConfigurationError: it refuses the graph.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    with refused():
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def translate(graph: Any, sources: Sequence[Tensor], pad: int, search: Search) -> Dict[str, np.ndarray]:
+    """The outputs of a graph, by name.
+
+    Raises:
+        ConfigurationError: ONNX Runtime cannot run it.
+    """
+    padded = data_utils.collate_tokens(list(sources), pad, left_pad=False)
+    inputs = {
+        "source": padded.numpy(),
+        "beam": np.array(search.beam),
+        # the longest source's, as fairseq has it
+        "max_len": np.full(len(sources), search.most(padded.size(1))),
+        "min_len": np.array(search.min_len),
+        "unkpen": np.array(search.unkpen, dtype=np.float32),
+    }
+    with refused():
+        return dict(zip([output.name for output in graph.get_outputs()], graph.run(None, inputs)))
+
+
+class Batch(NamedTuple):
+    """Sources, and how they are translated."""
+
+    sources: Sequence[Tensor]
+    search: Search
+
+
+@torch.no_grad()
+def prove(graph: Any, model: Any, batches: Sequence[Batch]) -> Proof:
+    """Translate by a graph and by fairseq's search, from here on in float32, and compare list by list."""
+    model.decoder.search_dtype = SearchDtype("float32")
+    target, pad = model.decoder.dictionary, model.encoder.dictionary.pad()
+    lists = equal = best = 0
+    score = attention = 0.0
+    where = ""
+    for sources, search in batches:
+        generator = SequenceGenerator(
+            [model],
+            target,
+            beam_size=search.beam,
+            max_len_a=search.max_len_a,
+            max_len_b=search.max_len_b,
+            max_len=search.largest_target,
+            min_len=search.min_len,
+            normalize_scores=search.normalize,
+            len_penalty=search.lenpen,
+            unk_penalty=search.unkpen,
+        )
+        padded = data_utils.collate_tokens(list(sources), pad, left_pad=True)
+        lengths = torch.tensor([len(source) for source in sources])
+        expected = generator.generate([model], {"net_input": {"src_tokens": padded, "src_lengths": lengths}})
+        out = translate(graph, sources, pad, search)
+        for number, (source, wanted) in enumerate(zip(sources, expected)):
+            found = hypotheses(out, number, len(source), target.eos(), search.lenpen, search.normalize)
+            lists += 1
+            best += found[0][1] == wanted[0]["tokens"].tolist()
+            same = alike(found, wanted)
+            equal += same
+            by_symbols = {tuple(symbols): (total, looks) for total, symbols, _, looks in found}
+            for one in wanted if same else ():
+                if tuple(one["tokens"].tolist()) in by_symbols:
+                    total, looks = by_symbols[tuple(one["tokens"].tolist())]
+                    score = max(score, abs(total - one["score"].item()))
+                    weights = one["attention"][-len(source) :].T.numpy()  # the padding is on the left
+                    attention = max(attention, float(np.abs(np.stack(looks) - weights).max()))
+            if not where and (not same or max(score, attention) > CLOSE):
+                where = f"{difference(found[0], wanted[0])} of the translation of {len(source)} symbols"
+    return Proof(sum(len(batch.sources) for batch in batches), lists, equal, best / lists, score, attention, where)
+
+
+def alike(found: Sequence[Any], wanted: Sequence[Dict[str, Tensor]]) -> bool:
+    """Whether lists hold the same hypotheses, but for ties: those as good as the last one may be others."""
+    ours = {tuple(symbols): total for total, symbols, _, _ in found}
+    theirs = {tuple(one["tokens"].tolist()): one["score"].item() for one in wanted}
+    if len(found) != len(wanted) or len(found) == 1:
+        return ours.keys() == theirs.keys()
+    ranks = zip(sorted(ours.values()), sorted(theirs.values()))
+    last = max(min(ours.values()), min(theirs.values())) + CLOSE
+    differing = [{**ours, **theirs}[symbols] for symbols in ours.keys() ^ theirs.keys()]
+    return all(abs(one - other) <= CLOSE for one, other in ranks) and all(total <= last for total in differing)
+
+
+def difference(found: Any, wanted: Dict[str, Tensor]) -> str:
+    """The first step at which the best hypotheses differ."""
+    _, symbols, sums, _ = found
+    tokens, totals = wanted["tokens"].tolist(), wanted["positional_scores"].cumsum(0).tolist()
+    for step, (one, other, total, expected) in enumerate(zip(symbols, tokens, sums, totals), start=1):
+        if one != other or abs(total - expected) > CLOSE:
+            return f"step {step}"
+    return "another hypothesis"
+
+
+def random_sources(model: Any, end: List[int], count: int, seed: int = 1) -> List[Tensor]:
+    """Sources of up to thirty symbols that mean nothing, short ones and long ones, an empty one first."""
+    dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(seed)
+    most = min(30, model.encoder.max_source_positions - len(end))
+    lengths = torch.linspace(0, most, count).long().tolist()
+    symbols = (
+        torch.randint(dictionary.nspecial, len(dictionary), (length,), generator=generator) for length in lengths
+    )
+    return [torch.cat([source, torch.tensor(end)]) for source in symbols]
+
+
+def compared(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes, Proof]:
+    """A graph as bytes, and how it translates.
+
+    Raises:
+        ConfigurationError: ONNX Runtime refuses it.
+    """
+    content = ir.to_proto(graph).SerializeToString()
+    return content, prove(session(content), model, batches)
+
+
+def proved(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes, Proof]:
+    """A graph as bytes, and the proof that it translates as the model does.
+
+    Raises:
+        ConfigurationError: it does not, with what differs, and where; or ONNX Runtime refuses it.
+    """
+    content, proof = compared(graph, model, batches)
+    if not proof.holds:
+        raise ConfigurationError(
+            f"exported, it translates otherwise, first at {proof.where}: {proof.equal} of {proof.lists} n-best lists "
+            f"are equal to fairseq's, and in these scores differ by up to {proof.score:.2g} and attention by "
+            f"{proof.attention:.2g}"
+        )
+    return content, proof

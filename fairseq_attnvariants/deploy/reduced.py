@@ -1,0 +1,151 @@
+"""A graph with weights of eight bits, a quarter as large.
+
+Products are of whole numbers: each row of what is multiplied is scaled by itself as it comes, so that what a sentence
+gives does not depend on its batch.  Both factors are unsigned, of which every processor adds products exactly.  What
+attention compares and the layers of ONNX's own operators stay float32; the weights of the latter are small in the file
+alone.
+"""
+
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import onnx_ir as ir
+
+from .loop import TIDY, fold, quiet
+
+SMALLEST = 256  # numbers of a matrix that is worth it
+ZERO = 128  # what stands for 0
+LARGEST = 127.0
+
+
+def reduce(model: ir.Model) -> ir.Model:
+    """The same model with small weights."""
+    model = ir.from_proto(ir.to_proto(model))
+    with quiet():
+        fold(model, "Transpose")
+    rewriter = Rewriter(model.graph)
+    for node in list(model.graph.all_nodes()):
+        rewriter.rewrite(node)
+    with quiet():
+        TIDY(model)
+    return model
+
+
+class Rewriter:
+    """Puts nodes into the place of others.
+
+    Args:
+        graph: the whole one, which holds all weights.
+    """
+
+    def __init__(self, graph: ir.Graph):
+        self.graph = graph
+        self.small: Dict[Tuple[Any, int, int], Tuple[Any, Any]] = {}
+        self.rows: Dict[Tuple[Any, Any], Tuple[Any, Any]] = {}
+        self.nodes: List[ir.Node] = []
+        self.count = 0
+
+    def rewrite(self, node: ir.Node) -> None:
+        """Replace a node that reads a matrix of weights."""
+        make = getattr(self, f"_{node.op_type.lower()}", None)
+        made = None if make is None or node.domain else make(node)
+        if made is None or node.graph is None:
+            return
+        node.graph.insert_before(node, self.nodes)
+        self.nodes = []
+        if made is not node:
+            node.outputs[0].replace_all_uses_with(made, replace_graph_outputs=True)
+            node.graph.remove(node, safe=True)
+
+    def _matmul(self, node: ir.Node) -> Any:
+        left, right = node.inputs
+        return self.product(node, left, right, 0) if weights(right, 2) else None
+
+    def _gemm(self, node: ir.Node) -> Any:
+        left, right, *bias = node.inputs
+        plain = all(node.attributes.get_float(name, 1.0) == 1.0 for name in ("alpha", "beta"))
+        if not (plain and weights(right, 2)) or node.attributes.get_int("transA", False):
+            return None
+        made = self.product(node, left, right, node.attributes.get_int("transB", False))
+        return self.node("Add", made, bias[0]) if bias else made
+
+    def _gather(self, node: ir.Node) -> Any:
+        table, numbers = node.inputs
+        if not weights(table, 2) or node.attributes.get_int("axis", False):
+            return None
+        values, scales = self.reduced(table, 1)  # a scale for each row
+        rows = self.node("Sub", self.cast(self.node("Gather", values, numbers), ir.DataType.FLOAT), self.number(ZERO))
+        return self.node("Mul", rows, self.node("Gather", scales, numbers))
+
+    def _gru(self, node: ir.Node) -> Any:
+        for place in (1, 2):
+            read = node.inputs[place]
+            if weights(read, 3):
+                values, scales = self.reduced(read, 2)
+                whole = self.node("Sub", self.cast(values, ir.DataType.FLOAT), self.number(ZERO))
+                node.replace_input_with(place, self.node("Mul", whole, scales))
+        return node
+
+    _lstm = _gru
+
+    def product(self, node: ir.Node, left: Any, right: Any, transposed: int) -> Any:
+        """``left @ right``, of whole numbers."""
+        values, scales = self.reduced(right, 0, transposed)  # a scale for each column
+        key = node.graph, left
+        if key not in self.rows:
+            largest = self.node("ReduceMax", self.node("Abs", left), self.number([-1]), keepdims=1)
+            scale = self.node("Div", self.node("Max", largest, self.number(1e-30)), self.number(LARGEST))
+            whole = self.node("Round", self.node("Div", left, scale))
+            self.rows[key] = self.cast(self.node("Add", whole, self.number(ZERO)), ir.DataType.UINT8), scale
+        rows, scale = self.rows[key]
+        zero = self.weight(np.array(ZERO, np.uint8))
+        total = self.cast(self.node("MatMulInteger", rows, values, zero, zero), ir.DataType.FLOAT)
+        return self.node("Mul", self.node("Mul", total, scale), scales)
+
+    def reduced(self, value: Any, axis: int, transposed: int = 0) -> Tuple[Any, Any]:
+        """Weights as whole numbers, and their scales, by the largest along an axis."""
+        key = value, axis, transposed
+        if key not in self.small:
+            array = value.const_value.numpy()
+            array = array.T if transposed else array
+            scales = np.maximum(np.abs(array).max(axis, keepdims=True), 1e-30) / np.float32(LARGEST)
+            whole = (np.rint(array / scales) + ZERO).astype(np.uint8)
+            self.small[key] = self.weight(whole), self.weight(scales.astype(np.float32))
+        return self.small[key]
+
+    def weight(self, array: np.ndarray) -> Any:
+        """Something that the graph knows."""
+        self.count += 1
+        tensor = ir.tensor(np.ascontiguousarray(array), name=f"small.{self.count}")
+        value = ir.Value(
+            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
+        )
+        self.graph.register_initializer(value)
+        return value
+
+    def number(self, value: Any) -> Any:
+        """A number, or some."""
+        return self.weight(np.array(value, np.int64 if isinstance(value, list) else np.float32))
+
+    def cast(self, value: Any, kind: ir.DataType) -> Any:
+        """The same in another type."""
+        return self.node("Cast", value, to=int(kind))
+
+    def node(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
+        """What a new node gives."""
+        made = ir.node(kind, inputs, attributes)
+        self.count += 1
+        made.outputs[0].name = f"small.{self.count}"
+        self.nodes.append(made)
+        return made.outputs[0]
+
+
+def weights(value: Any, dimensions: int) -> bool:
+    """Whether a value is a large enough matrix of weights."""
+    tensor = None if value is None else value.const_value
+    return (
+        tensor is not None
+        and tensor.dtype == ir.DataType.FLOAT
+        and len(tensor.shape) == dimensions
+        and tensor.size >= SMALLEST
+    )

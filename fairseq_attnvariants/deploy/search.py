@@ -1,0 +1,120 @@
+"""fairseq's beam search as a function of one step, which a loop in the graph repeats.
+
+Shapes as in :mod:`..nn.state`; ``k`` hypotheses a sentence, ``V`` target symbols.
+"""
+
+from typing import Any, List, NamedTuple, Tuple
+
+import torch
+from torch import Tensor, nn
+
+LOWEST = -float("inf")
+
+
+class Limits(NamedTuple):
+    """What a search may be told."""
+
+    max_len: Tensor
+    """most symbols of each sentence's translation, ``B``"""
+    min_len: Tensor
+    """fewest"""
+    unkpen: Tensor
+    """subtracted from the log-probability of ``<unk>``"""
+
+
+class Beam(NamedTuple):
+    """The hypotheses of a step."""
+
+    words: Tensor
+    """``B x k``"""
+    scores: Tensor
+    """sums of log-probabilities, ``B x k``"""
+    ignored: Tensor
+    """those that have ended in fairseq's eyes, and are kept to fill the beam, ``B x k``"""
+    over: Tensor
+    """how many have ended, ``B``"""
+
+
+class Ended(NamedTuple):
+    """The candidates of a step, all ``B x k``, of which some end hypotheses."""
+
+    ended: Tensor
+    parents: Tensor
+    scores: Tensor
+
+
+class Select(nn.Module):
+    """The best candidates of a step, as fairseq's ``SequenceGenerator`` chooses them."""
+
+    is_eos: Tensor
+    is_unk: Tensor
+    never: Tensor
+
+    def __init__(self, dictionary: Any):
+        super().__init__()
+        symbols = torch.arange(len(dictionary))
+        self.eos = dictionary.eos()
+        self.size = len(dictionary)
+        self.register_buffer("is_eos", symbols == dictionary.eos())
+        self.register_buffer("is_unk", symbols == dictionary.unk())
+        self.register_buffer("never", torch.where(symbols == dictionary.pad(), LOWEST, 0.0))
+
+    def forward(
+        self, scores: Tensor, before: Beam, finished: Tensor, step: Tensor, limits: Limits
+    ) -> Tuple[Beam, Tensor, Ended, Tensor]:
+        """The next beam, the hypothesis of the step before that each of it continues, and who has ended.
+
+        Args:
+            scores: log-probabilities, ``B x k x V``, or ``B x 1 x V`` at the first step.
+            before: the beam so far, whose scores are ``B x 1`` at the first step.
+            finished: sentences that are, ``B``.
+            step: its number, from 0.
+            limits: of the search.
+
+        Returns:
+            as above; parents are ``B x k``, and the last is ``finished`` after this step.
+        """
+        beam = before.ignored.size(1)
+        last = step >= limits.max_len  # B
+        allowed = self.never - torch.where(self.is_unk, limits.unkpen, 0.0)
+        allowed = torch.where(self.is_eos & (step < limits.min_len), LOWEST, allowed)
+        allowed = torch.where(last.unsqueeze(1) & ~self.is_eos, LOWEST, allowed)
+        totals = scores + allowed.unsqueeze(1) + before.scores.unsqueeze(2)  # B x k x V
+        best, places = totals.flatten(1).topk(2 * beam)  # B x 2k
+        parents, words = places // self.size, places % self.size
+        ends = (words == self.eos) & (best > LOWEST)
+        ended = ends[:, :beam] & ~before.ignored  # B x k
+        taken = torch.cat([ended | before.ignored, ends[:, beam:]], dim=1).long() * (2 * beam)
+        order, chosen = (taken + torch.arange(2 * beam)).topk(beam, largest=False)
+        ended = ended & ~finished.unsqueeze(1)
+        over = before.over + ended.sum(1)
+        beams = Beam(words.gather(1, chosen), best.gather(1, chosen), order >= 2 * beam, over)
+        done = Ended(ended, parents[:, :beam], best[:, :beam])
+        return beams, parents.gather(1, chosen), done, finished | last | (over >= beam)
+
+
+def hypotheses(
+    out: Any, sentence: int, length: int, eos: int, lenpen: float, normalize: bool = True
+) -> List[Tuple[float, List[int], List[float], List[Any]]]:
+    """The n-best list of a sentence in what the graph gave: score, symbols, their sums and where each looked.
+
+    Args:
+        out: the graph's outputs by name, arrays.
+        sentence: its number.
+        length: of its source.
+        eos, lenpen, normalize: as fairseq's search has them.
+    """
+    steps, _, beam = out["words"].shape
+    found = []
+    ends = [(t, j) for t in range(steps) for j in range(beam) if out["ended"][t, sentence, j]][:beam]
+    for t, j in ends:
+        row, symbols, sums = out["ended_parents"][t, sentence, j], [eos], [out["ended_scores"][t, sentence, j]]
+        looks = [out["attention"][t, sentence, row, :length]]
+        for s in range(t - 1, -1, -1):
+            symbols.insert(0, int(out["words"][s, sentence, row]))
+            sums.insert(0, out["scores"][s, sentence, row])
+            row = out["parents"][s, sentence, row]
+            looks.insert(0, out["attention"][s, sentence, row, :length])
+        score = sums[-1] / (t + 1) ** lenpen if normalize else sums[-1]
+        found.append((float(score), symbols, sums, looks))
+    return sorted(found, key=lambda one: -one[0])

@@ -1,0 +1,209 @@
+"""``fairseq-attnvariants export``: a package translates as fairseq-generate does; what is refused leaves nothing."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import corpus
+import numpy as np
+import pytest
+import torch
+from fairseq.tasks.translation import TranslationTask
+
+from fairseq_attnvariants.tasks import ShortlistTranslationTask
+from fairseq_attnvariants_cli import main as command
+from fairseq_attnvariants_cli.subcommands import export as subcommand
+from fairseq_attnvariants_cli.systems.model import load
+from fairseq_attnvariants_cli.text.files import UserError
+
+deploy = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
+from fairseq_attnvariants.deploy import graphs, proof  # noqa: E402
+from fairseq_attnvariants.deploy.search import hypotheses  # noqa: E402
+
+pytestmark = pytest.mark.commands
+
+USER_DIR = ["--user-dir", corpus.USER_DIR]
+
+
+def export(data, checkpoint, output, *options):
+    """The exit status of the subcommand in this process."""
+    return command.main(["export", *map(str, [data, "--path", checkpoint, "--output", output, *options])])
+
+
+def best(text, kind):
+    """The first line of a kind for every sentence, in the order of the text, split at tabs."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(rf"{kind}-(\d+)\t(.*)", line)
+        if match:
+            found.setdefault(int(match[1]), match[2].split("\t"))
+    return [found[number] for number in sorted(found)]
+
+
+class Package:
+    """What FORMAT.md says, in numpy and onnxruntime alone."""
+
+    def __init__(self, folder):
+        self.manifest = json.loads((folder / "manifest.json").read_text())
+        self.source, self.target = (json.loads((folder / f"{side}.json").read_text()) for side in ("source", "target"))
+        self.graph = proof.session((folder / "model.onnx").read_bytes())
+
+    def translate(self, line, beam, most):
+        """The n-best list of a line of words, or of characters."""
+        about, special = self.manifest["source"], self.manifest["special"]
+        symbols = list(" ".join(line.split())) if about["units"] == "characters" else line.split()
+        table = {symbol: number for number, symbol in enumerate(self.source)}
+        numbers = [table.get(symbol, special["unk"]) for symbol in symbols] + about["end"]
+        inputs = dict(source=np.array([numbers]), beam=np.array(beam), max_len=np.array([most]), min_len=np.array(1))
+        names = [output.name for output in self.graph.get_outputs()]
+        out = dict(zip(names, self.graph.run(None, {**inputs, "unkpen": np.array(0, dtype=np.float32)})))
+        assert {name: out[name].shape[0] for name in names} == dict.fromkeys(names, len(out["words"]))
+        return hypotheses(out, 0, len(numbers), special["eos"], 1.0)
+
+    def text(self, symbols):
+        """What symbols without their EOS spell."""
+        glue = "" if self.manifest["target"]["units"] == "characters" else " "
+        return " ".join(glue.join(self.target[symbol] for symbol in symbols[:-1]).split())
+
+
+class Mine(TranslationTask):
+    """A task of somebody's own, of which nobody knows how it reads text."""
+
+
+def compare(folder, data, text, checkpoint, *options, most=10):
+    """Each line of a test set, translated by a package and by fairseq-generate."""
+    search = "--beam", 4, "--batch-size", 1, "--max-len-b", most
+    generated = corpus.run("fairseq-generate", data, "--path", checkpoint, *search, *options)
+    package = Package(folder)
+    for line, wanted, [scores] in zip(text, best(generated.stdout, "H"), best(generated.stdout, "P"), strict=True):
+        score, symbols, sums, _ = package.translate(line, 4, most)[0]
+        assert package.text(symbols) == wanted[1]
+        assert score / np.log(2) == pytest.approx(float(wanted[0]), abs=1e-3)  # printed with four digits
+        found = np.diff(sums, prepend=0) / np.log(2)
+        assert found == pytest.approx([float(each) for each in scores.split()], abs=1e-3)
+
+
+def test_words(runs, tmp_path, capsys):
+    checkpoint = runs.rnnsearch / "checkpoint_best.pt"
+    options = "--beam", 4, "--max-len-b", 10, "--title", "reversed"
+    assert export(runs.data, checkpoint, tmp_path / "package", *options) == 0
+    *others, said = capsys.readouterr().err.splitlines()
+    assert [line for line in others if "fairseq_attnvariants_run is not installed" not in line] == []
+    assert re.search(r"package: 0\.\d MB; (\d+) of \1 n-best lists are equal", said)
+    compare(tmp_path / "package", runs.data, (runs.text / "test.xx").read_text().splitlines(), checkpoint, *USER_DIR)
+    about = json.loads((tmp_path / "package" / "manifest.json").read_text())
+    assert about["search"].items() >= dict(beam=4, max_len_b=10, lenpen=1.0, largest_source=1024).items()
+    assert (about["architecture"], about["about"]["title"]) == ("rnnsearch", "reversed")
+    assert about["proof"]["equal"] == about["proof"]["lists"] > 30
+    assert max(about["proof"]["score"], about["proof"]["attention"]) < 1e-4
+    # the same embeddings on both sides are there once, and so are the weights that the first step shares with others
+    parameters = sum(each.numel() for each in torch.load(checkpoint, weights_only=True)["model"].values())
+    assert about["files"]["model.onnx"]["bytes"] < 5 * parameters + 100_000
+    assert [*tmp_path.iterdir()] == [tmp_path / "package"]
+
+
+def test_characters(characters, runs, tmp_path):
+    checkpoint = characters.ava
+    assert export(characters.data, checkpoint, tmp_path / "package", "--max-len-a", 0.1, "--max-len-b", 9) == 0
+    more = *USER_DIR, "--task", "char_translation"
+    package = Package(tmp_path / "package")
+    assert package.manifest["source"]["end"] == [4, 2]
+    assert package.manifest["graph"]["outputs"][-1] == "word_attention"
+    compare(tmp_path / "package", characters.data, (runs.text / "test.xx").read_text().splitlines(), checkpoint, *more)
+
+
+def refused(capsys, folder, *arguments):
+    """Why the subcommand refused; it has left a folder as it was."""
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert export(*arguments) == 2
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    [line] = capsys.readouterr().err.splitlines()
+    return line.removeprefix("fairseq-attnvariants export: ")
+
+
+def test_refusals(runs, tmp_path, capsys):
+    checkpoint, output = runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package"
+    (tmp_path / "there").mkdir()
+    (tmp_path / "codes").write_text("#version: 0.2\na b\na b c\n")
+
+    def why(path, output, *options):
+        return refused(capsys, tmp_path, runs.data, path, output, *options)
+
+    assert why(checkpoint, tmp_path / "there").endswith("there is there already: name another folder, or remove it")
+    assert "there is no folder" in why(checkpoint, tmp_path / "no" / "package")
+    assert why(f"{checkpoint}:{checkpoint}", output).endswith("is an ensemble: give one checkpoint")
+    assert why(runs.lstm / "checkpoint_best.pt", output).endswith("is a LSTMModel, and not a model of this package")
+    assert why(checkpoint, output, "--bpe-codes", tmp_path / "codes").endswith(
+        "codes, line 3: not two subwords, as learn-bpe writes them"
+    )
+    assert "cannot be read" in why(checkpoint, output, "--bpe-codes", tmp_path / "none")
+
+
+def test_other_tasks_and_stock_models(runs, tmp_path, capsys):
+    checkpoint = runs.rnnsearch / "checkpoint_best.pt"
+    system = load(str(checkpoint), str(runs.data), cpu=True)
+    assert subcommand.check_system(system) is system.models[0]
+    for task in (SimpleNamespace(cfg=SimpleNamespace(_name="translation_multi_simple_epoch")), object.__new__(Mine)):
+        task.cfg = SimpleNamespace(_name="of_another_kind")
+        with pytest.raises(UserError, match="is of --task of_another_kind, and a package holds one pair of languages"):
+            subcommand.check_system(system._replace(task=task))
+    shortlist = object.__new__(ShortlistTranslationTask)
+    shortlist.shortlist = object()
+    with pytest.raises(UserError, match="translates with --shortlist, which a package cannot hold: leave it out"):
+        subcommand.check_system(system._replace(task=shortlist))
+
+
+def test_a_part_that_cannot_be_traced_is_named(runs, tmp_path, capsys, monkeypatch):
+    begin = graphs.First.begin
+    monkeypatch.setattr(graphs.First, "begin", lambda self, source: begin(self, untraceable(source)))
+    why = refused(capsys, tmp_path, runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package")
+    assert re.search(r"cannot be exported: .*\(deploy/test_export.py, line \d+\)$", why)
+
+
+def untraceable(source):
+    return source[: max(1, int(source.sum()))]
+
+
+def test_what_translates_otherwise_is_refused(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(graphs, "plain", lambda query, keys, vector: graphs.compared(query, keys).tanh() @ vector * 9)
+    why = refused(capsys, tmp_path, runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package")
+    assert re.search(r"exported, it translates otherwise, first at step \d+ of", why)
+
+
+def test_a_full_disk_and_a_kill_leave_nothing(runs, tmp_path, monkeypatch):
+    from fairseq_attnvariants.deploy import package
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError), package.new_folder(tmp_path / "package") as folder:
+        (folder / "model.onnx").write_bytes(b"x")
+        fail()
+    assert [*tmp_path.iterdir()] == []
+    code = f"""if True:
+        import sys, time
+        from pathlib import Path
+        from fairseq_attnvariants_cli import main
+        from fairseq_attnvariants_cli.subcommands import export
+        from fairseq_attnvariants.deploy import package
+        def run(options):
+            with package.new_folder(options.output) as folder:
+                print("begun", flush=True)
+                time.sleep(60)
+        export.run = run
+        sys.exit(main.main(["export", "data", "--path", "p", "--output", {str(tmp_path / "package")!r}]))
+    """
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_without_onnx_it_says_what_to_install(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("fairseq_attnvariants.deploy.NEEDED", ("onnxruntime", "no_such_package"))
+    why = refused(capsys, tmp_path, runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package")
+    assert why == 'no_such_package missing: pip install "fairseq-attnvariants[export]" brings all it needs'

@@ -1,0 +1,90 @@
+"""One graph of a model: n-best lists, scores and attention are those of fairseq's search."""
+
+import os
+from functools import cache
+
+import numpy as np
+import pytest
+from conftest import COMPOSED, SPACE, build, outside
+from corpus import ROOT
+
+from fairseq_attnvariants.architectures.variants import VARIANTS
+from fairseq_attnvariants.nn.attention import Softmax
+from fairseq_attnvariants.registry import ConfigurationError
+
+loop = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
+from fairseq_attnvariants.deploy import proof, reduced  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+# between them two levels, copying, segments, cells that ONNX has not, histories, and layers above
+SAMPLE = ["ava_deep", "char2char", "adaptive_both", "pointer_generator"]
+# all of them take a quarter of an hour of one core
+NAMES = sorted([*VARIANTS, *COMPOSED]) if "TEST_EXPORTS" in os.environ else SAMPLE
+SEARCHES = [proof.Search(beam=4, max_len_b=12), proof.Search(beam=1, max_len_b=5, lenpen=0.6, unkpen=0.5, min_len=3)]
+
+
+def sources(model):
+    """Of several lengths, an empty one among them."""
+    return proof.random_sources(model, [2] if model.encoder.space is None else [SPACE, 2], 8)
+
+
+def batches(model):
+    """Half of the sources each, with each search."""
+    return [proof.Batch(sources(model)[k::2], search) for k in range(2) for search in SEARCHES]
+
+
+@cache
+def exported(name):
+    """A model and its graph."""
+    model = build(name, scale=0.5).eval()
+    return model, loop.export(model)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_graph_is_the_model(name):
+    model, graph = exported(name)
+    _, found = proof.proved(graph, model, batches(model))
+    assert found.equal == found.lists == 16
+    assert max(found.score, found.attention) < 1e-5
+
+
+def test_a_part_that_carries_something_else_at_first():
+    """What ``hard_monotone`` has of the words before is None before the first step, and a tensor later."""
+    with outside(ROOT / "examples" / "extend" / "hard_attention"):
+        model = build("hard_monotone", scale=0.5).eval()
+        _, found = proof.proved(loop.export(model), model, batches(model))
+    assert found.equal == 16
+
+
+def test_a_length_that_is_a_number_is_named(monkeypatch):
+    normalize = Softmax.normalize
+    monkeypatch.setattr(Softmax, "normalize", lambda self, energies: normalize(self, energies * len(energies)))
+    with pytest.raises(
+        ConfigurationError, match=r"len\(tensor\) is .* write tensor.size\(0\) \(.*test_graphs.py, line"
+    ):
+        loop.export(build("rnnsearch"))
+
+
+def test_every_weight_is_there_once():
+    model, graph = exported("adaptive_both")
+    numbers = sum(value.const_value.size for value in graph.graph.initializers.values())
+    own = sum(parameter.numel() for parameter in model.parameters())
+    assert numbers < 1.2 * own + 500
+
+
+def test_eight_bits_do_not_depend_on_the_batch(monkeypatch):
+    monkeypatch.setattr(reduced, "SMALLEST", 1)
+    model, graph = exported("adaptive_both")
+    content, found = proof.compared(reduced.reduce(graph), model, batches(model))
+    assert found.translations > 0.6
+    whole, _ = proof.proved(graph, model, batches(model))
+    assert len(content) - len(whole) < 60_000  # of nodes; the weights are a quarter
+    session, given = proof.session(content), sources(model)
+    together = proof.translate(session, given, 1, SEARCHES[0])
+    for number, source in enumerate(given):
+        alone = proof.translate(session, [source], 1, SEARCHES[0])
+        one = proof.hypotheses(alone, 0, len(source), 2, 1.0)
+        other = proof.hypotheses(together, number, len(source), 2, 1.0)
+        assert [symbols for _, symbols, _, _ in one] == [symbols for _, symbols, _, _ in other]
+        assert np.allclose([sums for _, _, sums, _ in one][0], [sums for _, _, sums, _ in other][0], atol=1e-6)
