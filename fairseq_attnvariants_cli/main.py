@@ -46,6 +46,7 @@ SUBCOMMANDS = {
     "results": "one table of many runs: means and differences over seeds with their intervals, verdicts, curves",
     "tune": "the length penalty and the coverage penalty that suit a validation set",
     "average": "average the parameters of several checkpoints",
+    "strings": "from tables of words, such as pronunciations or inflections, to models and a table of scores",
     "check": "whether an architecture, of your own or any other, keeps what fairseq demands",
     "env": "what is installed and what it runs on, for a bug report",
 }
