@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple, Type, get_args, get_type_hi
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
 
+from ..nn import hard_attention  # noqa: F401 - enters its readouts and its score
 from ..nn.attention import NORMALIZERS, SCORES, MultiHeadAttention, Normalizer
 from ..nn.cells import CELLS
 from ..nn.histories import HISTORIES, ConvolutionHistory, CoverageGRUHistory
@@ -26,6 +27,7 @@ ENCODER = ChoiceEnum(["bidirectional", "hierarchical", "convolutional"])
 TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean"])
+FEATURES = ChoiceEnum(["attended", "prepended"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
@@ -67,6 +69,11 @@ def relu_width(cfg) -> int:
 def linear_width(cfg) -> int:
     """The decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
+
+
+def state_and_annotation_width(cfg) -> int:
+    """The width of a state and an annotation (Wu et al. 2018), or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size + 2 * cfg.encoder_hidden_size
 
 
 def embedding_width(cfg) -> int:
@@ -305,6 +312,13 @@ class AttentionRNNConfig(FairseqDataclass):
         '\'{"decay": {"rate": 0.9}}\''
     )
     decoder_condition: Optional[bool] = switch("add CondDec's condition to the decoder's cell")
+
+    features: Optional[FEATURES] = option(  # type: ignore[valid-type]
+        "features of a source (--task string_transduction --features-column) are a set of embeddings, to which the "
+        "decoder attends from its previous state and whose context its first cell reads ('attended'), or symbols "
+        "before those of the source ('prepended')",
+        rnnsearch="attended",
+    )
 
     # regularisation
     dropout: Optional[float] = option("dropout at every place that is not given separately below", bound=within(0, 1))

@@ -16,6 +16,8 @@ from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
 from ..nn.attention import NORMALIZERS
 from ..nn.cells import CELLS, AdaptiveGRUCell, GRUCell
+from ..nn.hard_attention import HardMonotone
+from ..nn.readout import READOUTS
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
 from .derived import (
@@ -349,6 +351,12 @@ def check_data(cfg, task) -> None:
         raise ConfigurationError(
             f"--attention-window {window} looks near source position i at target position i, and with "
             "--source-subwords a subword has several characters: use --attention-window predictive, or none"
+        )
+    prepended = getattr(source, "first_feature", None) is not None and cfg.features == "prepended"
+    if prepended and issubclass(READOUTS[cfg.readout], HardMonotone):
+        raise ConfigurationError(
+            f"--readout {cfg.readout} (--arch hard_monotone) reads a source from left to right, and with --features "
+            "prepended it would begin with the features: use --features attended"
         )
     if cfg.copying and of_characters[0] != of_characters[1]:
         raise ConfigurationError(

@@ -86,7 +86,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_user_dir_option(parser)
     parser.add_argument("--arch", metavar="NAME", required=True, help="of this package, of --user-dir or fairseq's own")
     parser.add_argument(
-        "--task", metavar="NAME", default="translation", help="translation (default), or char_translation"
+        "--task",
+        metavar="NAME",
+        default="translation",
+        help="translation (default), char_translation, or string_transduction, whose sources have features here",
     )
     parser.add_argument(
         "--demand",

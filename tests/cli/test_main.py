@@ -29,6 +29,7 @@ ON_MODELS = [
     "neighbours",
     "results",
     "similarity",
+    "strings",
     "tune",
 ]
 GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
