@@ -16,7 +16,7 @@ from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
 from ..nn.attention import NORMALIZERS
 from ..nn.cells import CELLS, AdaptiveGRUCell, GRUCell
-from ..nn.hard_attention import HardMonotone
+from ..nn.hard_attention import HardAttention, HardMonotone
 from ..nn.readout import READOUTS
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
@@ -231,6 +231,36 @@ def adaptive_output(o: AttentionRNNConfig) -> Iterator[str]:
         yield "--adaptive-output-swapped changes --adaptive-output, which is not given: add it"
 
 
+def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
+    """Readouts that make a word from one token, and parts of attention that nothing reads beside them."""
+    hard, monotone = (issubclass(READOUTS[o.readout], kind) for kind in (HardAttention, HardMonotone))
+    unread = hard and o.decoder_transition == "late" and not o.input_feed
+    segments = "--encoder-type convolutional" if o.encoder_type == "convolutional" else ""
+    segments = "--attention-via-words-alone" if o.attention_via_words_alone else segments
+    if hard and segments:
+        yield (
+            f"--readout {o.readout} makes a word from one token, and {segments} leaves none to it: leave one of them out"
+        )
+    if o.attention_score == "level" and not (monotone and unread):
+        yield (
+            "--attention-score level looks at every position alike, for --readout hard_monotone in a decoder that "
+            "reads no context (--decoder-transition late without --input-feed): use another score"
+        )
+    if not unread:
+        return
+    if monotone:
+        parts = first_set(o, "attention_history", "attention_window", "attention_via", "attention_reads_target")
+        parts = parts or (f"--attention-score {o.attention_score}" if o.attention_score != "level" else "")
+    else:
+        parts = "--attention-score multihead" if o.attention_score == "multihead" else ""
+        parts = parts or first_set(o, "attention_via_unguided")
+    if parts:
+        yield (
+            f"--readout {o.readout} reads no context, and with --decoder-transition late nothing else does, so that "
+            f"{parts} would learn nothing: leave it out (--arch {o.readout} has what suits it), or add --input-feed"
+        )
+
+
 REFUSALS: List[Callable[[AttentionRNNConfig], Iterator[str]]] = [
     idle,
     embeddings,
@@ -240,6 +270,7 @@ REFUSALS: List[Callable[[AttentionRNNConfig], Iterator[str]]] = [
     layers,
     bridges,
     adaptive_output,
+    hard_attention,
 ]
 
 

@@ -177,7 +177,7 @@ class Level(Attention):
 
     def __init__(self, widths: Widths, *parts: Any, **options: Any):
         super().__init__(widths, *parts, **options)
-        self.query = self.key = nn.Identity()
+        self.query, self.key, self.query_norm, self.key_norm = (nn.Identity() for _ in range(4))
 
     def energies(self, query: Tensor, keys: Tensor, *features: Any) -> Tensor:
         return at_least_float32(keys.new_zeros(*query.shape[:2], keys.size(1)))

@@ -160,7 +160,8 @@ class StringTransductionTask(TranslationTask):
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Read a split's table."""
         folder, training = _folder(self.cfg), split == self.cfg.train_subset
-        table = read_table(find_split(folder, split), self._read_columns(), with_targets=training)
+        needed = training or split == "valid"
+        table = read_table(find_split(folder, split), self._read_columns(), with_targets=needed)
         sources = [self.src_dict.encode(self.src_dict.split(row.source), row.features) for row in table.rows]
         targets = None
         if table.rows[0].target is not None:

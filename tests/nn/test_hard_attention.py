@@ -161,8 +161,22 @@ def test_training_keeps_no_emissions_of_many_words(arch, monkeypatch):
 def test_what_hard_attention_has_no_part_in():
     with pytest.raises(ConfigurationError, match="--adaptive-output"):
         build("hard_attention", adaptive_output=True)
-    with pytest.raises(ConfigurationError, match="--encoder-type convolutional has segments"):
-        build("hard_attention", encoder_type="convolutional")(*batch())
+    for arch, options, said in (
+        (
+            "hard_attention",
+            dict(encoder_type="convolutional"),
+            "one token, and --encoder-type convolutional leaves none",
+        ),
+        ("dl4mt", dict(attention_score="level"), "--attention-score level looks at every position alike"),
+        ("hard_monotone", dict(input_feed=True), "--attention-score level looks at every position alike"),
+        ("hard_monotone", dict(attention_score="additive"), "--attention-score additive would learn nothing"),
+        ("hard_monotone", dict(attention_history="coverage"), "--attention-history would learn nothing"),
+        ("hard_attention", dict(attention_score="multihead", attention_heads=2), "multihead would learn nothing"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            build(arch, **options)
+    build("hard_monotone", attention_score="additive", input_feed=True, layer_norm="all")(*batch())
+    build("hard_monotone", layer_norm="all")(*batch())
 
 
 @pytest.mark.commands
