@@ -239,7 +239,8 @@ def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
     segments = "--attention-via-words-alone" if o.attention_via_words_alone else segments
     if hard and segments:
         yield (
-            f"--readout {o.readout} makes a word from one token, and {segments} leaves none to it: leave one of them out"
+            f"--readout {o.readout} makes a word from one token, and {segments} leaves none to it: leave one of them "
+            "out"
         )
     if o.attention_score == "level" and not (monotone and unread):
         yield (
