@@ -234,7 +234,8 @@ class Encoder(FairseqEncoder):
             )
         padding_mask = src_tokens.eq(self.dictionary.pad())
         embeddings = self.dropout_in(self.dropout_words(self.embed_tokens(src_tokens)))
-        features = not_features = None
+        features: Optional[Tensor] = None
+        not_features: Optional[Tensor] = None
         if self.first_feature is not None:
             not_features = src_tokens < self.first_feature
             features = embeddings.masked_fill(not_features.unsqueeze(-1), 0)

@@ -79,9 +79,8 @@ class HardAttention(TanhReadout):
             given = features[:, part], steps.weights[:, part], words[:, part], before
             blocks.append(compute(*given, steps.memory, project))
             before = blocks[-1].posterior
-        output, priors = (torch.cat(parts, dim=1) for parts in list(zip(*blocks))[:2])
-        last = blocks[-1]
-        return Prediction(output, priors.exp(), (priors[:, -1], last.emissions) if self.order else None)
+        output, priors = (torch.cat(parts, dim=1) for parts in zip(*(block[:2] for block in blocks)))
+        return Prediction(output, priors.exp(), (priors[:, -1], blocks[-1].emissions) if self.order else None)
 
     def block(
         self,
@@ -113,7 +112,7 @@ class HardAttention(TanhReadout):
 
     def first(self, steps: Steps) -> Tensor:
         """``log P(a_{i-1} = j)`` before the first of these steps, ``N x S``."""
-        raise NotImplementedError
+        raise self.lacks("a readout of an order above 0 defines first(steps)")
 
 
 @register_readout("hard_monotone")
@@ -162,7 +161,7 @@ class HardMonotone(HardAttention):
         nowhere = pad(memory.padding_mask, (0, reach - 1), value=True).unfold(1, reach, 1)  # B x S x (D+1)
         jumps = at_least_float32(jumps).masked_fill(nowhere[:, None, None], NEVER).log_softmax(4).flatten(0, 1)
         priors: List[Tensor] = []
-        following = [*said.unbind(1), *[None] * (jumps.size(1) - said.size(1))]
+        following: List[Optional[Tensor]] = [*said.unbind(1), *[None] * (jumps.size(1) - said.size(1))]
         for step, emission in zip(jumps.unbind(1), following):  # N x S x (D+1), N x S
             joint = (before.unsqueeze(2) + step).unbind(2)  # type: ignore[union-attr]  # of the positions that are left
             reached = [pad(part, (d, 0), value=NEVER)[:, : part.size(1)] for d, part in enumerate(joint)]

@@ -17,7 +17,7 @@ The architectures differ in the order of a few parts, so one step serves them al
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Dict, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -142,7 +142,7 @@ class Transition(nn.Module):
         previous = hidden = state.hidden  # N x state width
         word: Optional[Tensor] = words.cell  # N x gates·n
         inputs = {"previous_context": state.context} if self.feeds_input else {}
-        terms = {}
+        terms: Dict[str, Tensor] = {}
         if self.features is not None:
             described: Any = memory.features
             found = self.features(last.output(previous), described, state)

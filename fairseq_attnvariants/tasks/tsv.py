@@ -4,7 +4,7 @@ import codecs
 import os
 import re
 import unicodedata
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import regex
 
@@ -141,7 +141,8 @@ def tags(text: str) -> Tuple[str, ...]:
     Raises:
         ConfigurationError: a parenthesis is without its other half, or without a name before it.
     """
-    found, layers = set(), []
+    found: Set[str] = set()
+    layers: List[str] = []
     for name, opens, mark in re.findall(r"([^();,]+)(\(?)|([();,])", text):
         if name := name.strip():
             found.add(f"{layers[-1]}({name})" if layers and not opens else name)

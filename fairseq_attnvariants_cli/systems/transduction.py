@@ -32,7 +32,8 @@ TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --lr 4e-3 --clip-norm 1 "
     "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 --init uniform "
     "--encoder-embed-dim 64 --encoder-hidden-size 128 --decoder-embed-dim 64 --decoder-hidden-size 256 --dropout 0.3 "
-    "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric --log-format simple --log-interval 20"
+    "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric --batch-size-valid 256 --log-format simple "
+    "--log-interval 20"
 )
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
 
@@ -74,7 +75,7 @@ def prepare(options: argparse.Namespace) -> Tuple[Job, Table]:
         raise UserError("the tables to predict need different names, and neither train nor valid")
     for path in options.test:
         read_table(path, columns, with_targets=False)
-    separators = tuple(find_separator(train, side, options) for side in ("source", "target"))
+    separators = find_separator(train, "source", options), find_separator(train, "target", options)
     for side, separator in zip(("source", "target"), separators):
         for table in (train, dev):
             for number, row in enumerate(table.rows):

@@ -179,6 +179,13 @@ def test_what_hard_attention_has_no_part_in():
     build("hard_monotone", layer_norm="all")(*batch())
 
 
+def test_parameters_are_called_as_before_they_were_the_package_s():
+    """In an example, whose checkpoints load."""
+    readout = build("hard_monotone", part_args={"hard_monotone": {"reach": 2}}).decoder.network.readout
+    names = {name.partition(".")[0] for name, _ in readout.named_parameters()}
+    assert names == {"hidden", "target", "context", "jump", "jump_from"} and len(readout.jump.bias) == 3
+
+
 @pytest.mark.commands
 def test_train_and_translate_hard_monotone(data, tmp_path):
     """Beam search finds the scores that the model gives to its translations, through copies of its checkpoint alone."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import unicodedata
+from functools import cache
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from fairseq_attnvariants.tasks import StringDictionary, StringTransductionTask
 from fairseq_attnvariants.tasks.exact_match import ExactMatchScorer, counts, edits
 from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
 from fairseq_attnvariants.tasks.tsv import Columns, read_table, symbols, tags
+from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 
 commands = pytest.mark.commands
 PLAIN = Columns()
@@ -238,6 +240,22 @@ class TestCommands:
         )
         assert all(value.equal(other["model"][name]) for name, value in one["model"].items())
 
+    @pytest.mark.parametrize("arch, features", [("hard_monotone", "attended"), ("dl4mt", "prepended")])
+    def test_features(self, tmp_path, arch, features):
+        """The checkpoint knows the columns; a line of fairseq-interactive is a word, a tab and its tags."""
+        data = write_tables(tmp_path / "data", features=True)
+        more = [*SPACED, *FEATURES, "--features", features, "--max-update", "3"]
+        run("fairseq-train", *arguments(data, tmp_path / "run", *more, arch=arch))
+        options = *GENERATE, "--path", tmp_path / "run" / "checkpoint_last.pt", "--beam", "3", "--nbest", "2"
+        found = run("fairseq-generate", data, *options).stdout
+        tags = [line.split("\t")[1] for line in (data / "test.tsv").read_text().splitlines()]
+        shown = dict(line.split("\t", 1) for line in found.splitlines() if line[:2] == "S-")
+        expected = [{"N", "PL"} if tag == "N;PL" else {"N", "ESS", "ESS(SG)"} for tag in tags]
+        assert [{*shown[f"S-{number}"].split("\t")[1].split(";")} for number in range(12)] == expected
+        both = run("fairseq-interactive", data, *options, stdin="ab\tN;ESS(SG)\nab\tESS(SG);N\nab\tN;PL\n").stdout
+        one, other, another = ([line for line in both.splitlines() if line[:3] == f"H-{k}"] for k in range(3))
+        assert [line[3:] for line in one] == [line[3:] for line in other] != [line[3:] for line in another]
+
     def test_a_test_set_without_targets(self, trained, tmp_path):
         data, checkpoint, _ = trained
         (data / "blind.tsv").write_text("abc\nca\n")
@@ -377,3 +395,19 @@ def test_a_task_of_tables_here(tmp_path):
     assert all(
         one["source"].equal(other["source"]) for one, other in zip(later.dataset("valid"), task.dataset("valid"))
     )
+
+
+@cache
+def described(arch):
+    """A small model of sources with features, as ``fairseq-attnvariants check`` builds it."""
+    return Subject(arch, ["--task", "string_transduction"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("demand", [name for name in DEMANDS if name not in ("compiled", "widths", "saved", "resumed")])
+@pytest.mark.parametrize("arch", ["dl4mt", "ava", "char2char", "pointer_generator", "hard_attention", "hard_monotone"])
+def test_contract(arch, demand):
+    """What fairseq demands, of models whose sources have features."""
+    assert described(arch).task.source_dictionary.first_feature
+    found = DEMANDS[demand](described(arch))
+    assert found.holds is not False, found
