@@ -614,11 +614,11 @@ class HardAlignment:
 
 def logits(model, cfg, source, previous):
     """Logits or logarithms of probabilities, attention and cost terms of one unpadded pair, over target steps."""
-    p, features, first = matrices(model).below("decoder"), None, model.encoder.first_feature
+    p, tags, first = matrices(model).below("decoder"), None, model.encoder.first_feature
     if first is not None:
-        features = [*matrices(model)("encoder.embed_tokens.weight")[source[source >= first]]]
+        tags = [*matrices(model)("encoder.embed_tokens.weight")[source[source >= first]]]
         source = source[source < first]
-    decoder = Decoder(model, cfg, encode(model, cfg, source), features)
+    decoder = Decoder(model, cfg, encode(model, cfg, source), tags)
     outputs, weights, word_attention, conditions, bridged = [], [], [], [decoder.condition], []
     hard = HardAlignment(p, cfg, decoder.source.annotations) if str(cfg.readout).startswith("hard_") else None
     for token in previous:
@@ -645,7 +645,7 @@ def logits(model, cfg, source, previous):
         if str(cfg.bridge_direct) != "none":
             bridged.append(p("bridge.projection.weight") @ decoder.bridged())
     terms = {}
-    if features is not None:
+    if tags is not None:
         terms["feature_attn"] = torch.tensor(decoder.feature_weights, dtype=torch.float64)
     if cfg.decoder_condition:
         terms["conditions"] = torch.stack(conditions)

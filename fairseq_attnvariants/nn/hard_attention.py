@@ -62,7 +62,8 @@ class HardAttention(TanhReadout):
         return {"source": self.context_norm(self.context(encoded.annotations))}  # B x S x f
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
-        return self.hidden_norm(self.hidden(hidden)) + self.target_norm(self.target(target))  # N x T x f
+        features: Tensor = self.hidden_norm(self.hidden(hidden)) + self.target_norm(self.target(target))
+        return features  # N x T x f
 
     def predict(self, features: Tensor, project: Project, steps: Steps) -> Prediction:
         rows, length = features.shape[:2]
@@ -147,11 +148,11 @@ class HardMonotone(HardAttention):
 
     def first(self, steps: Steps) -> Tensor:
         prior, emissions = steps.carried
-        if emissions is None:  # there is no word yet
-            found: Tensor = prior
-            return found
-        words = steps.words[:, :1].unsqueeze(2).expand(-1, prior.size(1), 1)  # N x S x 1
-        return (prior + emissions.gather(2, words).squeeze(2)).log_softmax(1)
+        posterior: Tensor = prior  # where there is no word yet
+        if emissions is not None:
+            words = steps.words[:, :1].unsqueeze(2).expand(-1, prior.size(1), 1)  # N x S x 1
+            posterior = (prior + emissions.gather(2, words).squeeze(2)).log_softmax(1)
+        return posterior
 
     def align(
         self, features: Tensor, weights: Tensor, said: Tensor, before: Optional[Tensor], memory: Memory

@@ -6,7 +6,7 @@ than the vocabulary layer does, by what attention looks at, defines how that is 
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Type
+from typing import Any, Callable, ClassVar, Dict, NamedTuple, Optional, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +94,7 @@ class Readout(Part, nn.Module):
     """
 
     pieces = 1
-    reads_context = ("context",)
+    reads_context: ClassVar[Optional[Tuple[str, ...]]] = ("context",)
     without_context = Part.without_context | {"finish"}
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):

@@ -179,4 +179,4 @@ def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> No
     """
     for number, row in enumerate(found):
         if taken := SPECIAL.intersection(row):
-            raise ConfigurationError(f"{table.place(number)}: the {side} has {taken.pop()}, a symbol of fairseq's own")
+            raise ConfigurationError(f"{table.place(number)}: the {side} has {min(taken)}, a symbol of fairseq's own")

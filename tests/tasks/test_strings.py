@@ -267,11 +267,14 @@ class TestCommands:
         data, checkpoint, _ = trained
         broken = write_tables(tmp_path / "broken")
         (broken / "train.tsv").write_text("ab\taa b\nab\n")
+        special = write_tables(tmp_path / "special")
+        (special / "train.tsv").write_text("ab\ta <s>\n")
         other = write_tables(tmp_path / "other")
         for path in data.glob("dict*"):
             (other / path.name).write_text(path.read_text())
         (other / "train.tsv").write_text("xy\taa b\n")
         for folder, more, said in (
+            (special, SPACED, "train.tsv, line 1: the target has <s>, a symbol of fairseq's own"),
             (broken, SPACED, "train.tsv, line 2: 1 columns, and line 1 has 2"),
             (tmp_path / "nowhere", SPACED, "there is no data folder"),
             (tmp_path, SPACED, "has no train.tsv"),
