@@ -288,7 +288,7 @@ class TestCommands:
             assert done.returncode and re.search(said, done.stderr.splitlines()[-1]), done.stderr
         assert not [*(tmp_path / "run").glob("*")] and not [*broken.glob("dict*")]
         done = run("fairseq-generate", data, *GENERATE, "--path", checkpoint, "--gen-subset", "dev", check=False)
-        assert done.returncode and "has no dev.tsv, but blind.tsv, test.tsv, train.tsv, valid.tsv" in done.stderr
+        assert done.returncode and re.search("has no dev.tsv, but .*test.tsv, train.tsv, valid.tsv", done.stderr)
 
 
 def strings(folder, *more, **options):
