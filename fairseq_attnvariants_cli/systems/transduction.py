@@ -27,7 +27,7 @@ from ..text.generated import Sentence, read_generated
 BATCH = 32
 PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables more
 VALIDATIONS = 40  # in a training
-# chosen on development sets: docs/strings.md
+# not tuned; docs/strings.md says what they reach
 TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --lr 4e-3 --clip-norm 1 "
     "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 --init uniform "
