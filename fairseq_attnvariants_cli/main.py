@@ -46,6 +46,7 @@ SUBCOMMANDS = {
     "results": "one table of many runs: means and differences over seeds with their intervals, verdicts, curves",
     "tune": "the length penalty and the coverage penalty that suit a validation set",
     "average": "average the parameters of several checkpoints",
+    "strings": "from tables of words, such as pronunciations or inflections, to models and a table of scores",
     "export": "a folder that translates without fairseq and torch",
     "plain": "a model as plain files, without pickle: safetensors, JSON and text",
     "import-nematus": "a model of Nematus or Marian as a checkpoint",

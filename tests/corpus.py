@@ -38,6 +38,7 @@ SHORT = {
           results*" --measure "*=*) ;;
           results*) set -- "$@" {SHORT_TRANSLATIONS} ;;
           *" --forced"* | *" --reference"*) ;;
+          strings*) set -- "$@" --updates 2 ;;
           attention* | attribute* | eos* | gates* | similarity*) set -- "$@" {SHORT_TRANSLATIONS} ;;
         esac
         exec "$WARM/fairseq-attnvariants" "$@" """,

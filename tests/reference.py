@@ -371,6 +371,8 @@ def remembering_key(p, paths, s, j, past):
 
 def scored(p, score, query, key):
     """One head's energy."""
+    if score == "level":
+        return 0.0
     if score.startswith("additive"):
         v = p("vector")
         v = p("gain") * v / math.sqrt(sum(v**2)) if score == "additive_normed" else v
@@ -415,7 +417,8 @@ class Decoder:
     """The decoder on one sentence, with what a step reads of the one before: the state h, q, sd, and what attention
     keeps."""
 
-    def __init__(self, model, cfg, source):
+    def __init__(self, model, cfg, source, features=None):
+        self.features, self.feature_weights = features, []
         self.p, self.cfg, self.source = matrices(model).below("decoder.network"), cfg, source
         self.n, self.count, self.kind = cfg.decoder_hidden_size, cfg.decoder_layers, str(cfg.decoder_cell)
         self.order, self.paths = str(cfg.decoder_transition), set(cfg.attention_history.split("+"))
@@ -440,6 +443,9 @@ class Decoder:
         """What is read out after the word y."""
         old, before = torch.cat(self.states), self.top_of(self.states)
         first = {"target": y, **({"previous_context": self.past.context} if self.cfg.input_feed else {})}
+        if self.features is not None:
+            first["features"], weights = self.described(before)
+            self.feature_weights.append(weights)
         if self.order in ("late", "stacked"):
             hidden = self.stack(y, first, before)
         else:
@@ -456,6 +462,16 @@ class Decoder:
         if self.cfg.decoder_condition:
             self.states = [self.conditioned(y, old, self.states[0])]
         return self.topmost(self.states[0][: self.n] if hidden is None else hidden)
+
+    def described(self, query):
+        """The mean of the source's features, by how well each fits a state; zero of none."""
+        p, weights = self.p.below("transition.features"), []
+        energies = [
+            p("vector") @ torch.tanh(p.linear("query", query) + p.affine("key", feature)) for feature in self.features
+        ]
+        weights = softmax(energies) if energies else []
+        zero = torch.zeros(self.cfg.encoder_embed_dim).double()
+        return sum((w * feature for w, feature in zip(weights, self.features)), zero), weights
 
     def stack(self, y, first, before):
         """Layers one above the other that all step before attention, or all after it."""
@@ -588,14 +604,57 @@ def weighed(p, cfg, read, parts):
     return sum(energy[name].exp() / total * parts[name] for name in read)
 
 
+class HardAlignment:
+    """Where a word comes from (Wu, Shapiro and Cotterell 2018; Wu and Cotterell 2019), by the forward algorithm."""
+
+    def __init__(self, p, cfg, annotations):
+        self.p, self.cfg, self.s = p, cfg, annotations
+        self.before = [1.0] + [0.0] * (len(annotations) - 1)  # P(a_0), the first token
+        self.made = None  # P(y | a_i = j) of all words
+
+    def hear(self, word):
+        """Learn the word that was made, of which the next alignment depends."""
+        if self.made is not None and str(self.cfg.readout) == "hard_monotone":
+            joint = [prior * float(made[word]) for prior, made in zip(self.prior, self.made)]
+            self.before = [each / sum(joint) for each in joint]
+
+    def step(self, hidden, y, weights):
+        """The logarithm of each word's probability, and the prior of each position."""
+        readout = self.p.below("network.readout")
+        if str(self.cfg.readout) == "hard_attention":
+            self.prior = weights
+        else:
+            self.prior = [0.0] * len(self.s)
+            for k in range(len(self.s)):
+                energies = readout.affine("jump", hidden) + readout("jump_from.weight") @ self.s[k]
+                moves = softmax([float(e) for e in energies[: len(self.s) - k]])
+                for d, move in enumerate(moves):
+                    self.prior[k + d] += self.before[k] * move
+        self.made = []
+        for annotation in self.s:
+            energies = self.p.affine("output_projection", read_out(readout, self.cfg, hidden, y, annotation))
+            self.made.append(torch.tensor(softmax([float(e) for e in energies]), dtype=torch.float64))
+        return sum(prior * made for prior, made in zip(self.prior, self.made)).log(), self.prior
+
+
 def logits(model, cfg, source, previous):
     """Logits or logarithms of probabilities, attention and cost terms of one unpadded pair, over target steps."""
-    p = matrices(model).below("decoder")
-    decoder = Decoder(model, cfg, encode(model, cfg, source))
+    p, tags, first = matrices(model).below("decoder"), None, model.encoder.first_feature
+    if first is not None:
+        tags = [*matrices(model)("encoder.embed_tokens.weight")[source[source >= first]]]
+        source = source[source < first]
+    decoder = Decoder(model, cfg, encode(model, cfg, source), tags)
     outputs, weights, word_attention, conditions, bridged = [], [], [], [decoder.condition], []
+    hard = HardAlignment(p, cfg, decoder.source.annotations) if str(cfg.readout).startswith("hard_") else None
     for number, token in enumerate(previous):
         y = p("embed_tokens.weight")[token] * (number > 0 or not cfg.zero_start)
         hidden = decoder.step(y)
+        if hard is not None:
+            hard.hear(token)
+            output, priors = hard.step(hidden, y, decoder.past.weights)
+            outputs.append(output)
+            weights.append(torch.tensor(priors, dtype=torch.float64))
+            continue
         conditions.append(decoder.condition)
         read = hidden, y, decoder.past.context
         features = read_out(p.below("network.readout" + ".readout" * cfg.copying), cfg, *read)
@@ -611,8 +670,11 @@ def logits(model, cfg, source, previous):
         if str(cfg.bridge_direct) != "none":
             bridged.append(p("bridge.projection.weight") @ decoder.bridged())
     terms = {}
+    if tags is not None:
+        terms["feature_attn"] = torch.tensor(decoder.feature_weights, dtype=torch.float64)
     if cfg.decoder_condition:
         terms["conditions"] = torch.stack(conditions)
     if bridged:
         terms["bridged"] = torch.stack(bridged)
-    return torch.stack(outputs), torch.stack(weights), torch.stack(word_attention), terms
+    upper = torch.stack(word_attention) if word_attention else None
+    return torch.stack(outputs), torch.stack(weights), upper, terms

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from torch import Tensor, nn
 
-from ..nn.attention import NORMALIZERS, SCORES, AttentionViaAttention
+from ..nn.attention import NORMALIZERS, SCORES, AdditiveAttention, AttentionViaAttention
 from ..nn.bridging import DirectBridge
 from ..nn.cells import CELLS, ContextGatedCell, GRUCell, MakeCell, ReleasedAdaptiveGRUCell, StackedCell, deepened
 from ..nn.convolutional import ConvolutionalEncoder
@@ -79,8 +79,13 @@ def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
     )
 
 
-def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
-    """The decoder that the configuration describes; ``symbols`` are what source symbols are copied as, by numbers.
+def build_decoder(cfg, symbols: Optional[Tensor] = None, features: bool = False) -> Decoder:
+    """The decoder that the configuration describes.
+
+    Args:
+        cfg: the configuration.
+        symbols: what source symbols are copied as, by numbers; None where nothing is copied.
+        features: whether sources have features that are attended to.
 
     Raises:
         AttributeError: a part names a map of the context that it has not.
@@ -90,7 +95,7 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
     initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
     own_state = any(history.replaces_query for history in histories(cfg).values())
     norm, reads_target = _decoder_norm(cfg), cfg.attention_reads_target
-    before, after = _cells(cfg, source)
+    before, after = _cells(cfg, source, cfg.encoder_embed_dim * features)
     layers, inside = cfg.decoder_layers, layers_inside(cfg)
     above = layers - inside
     transition = Transition(
@@ -100,6 +105,9 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None) -> Decoder:
         query_cell=GRUCell({"hidden": hidden, "context": source.context}, hidden, norm) if own_state else None,
         condition=Condition(target, hidden, source.context, source.final) if cfg.decoder_condition else None,
         query_word=nn.Linear(target, _score_width(cfg, cfg.attention_dim), bias=False) if reads_target else None,
+        features=AdditiveAttention(Widths(hidden, cfg.encoder_embed_dim, attention=cfg.attention_dim), norm=norm)
+        if features
+        else None,
     )
     zero = initial_source == "zero"
     initial: Any = ZeroState if zero else partial(InitialState, initial_source, initial_dim, norm=norm)
@@ -138,8 +146,8 @@ def _decoder_norm(cfg) -> bool:
     return cfg.layer_norm == "all"
 
 
-def _cells(cfg, source: SourceWidths) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
-    """The cells before and after attention."""
+def _cells(cfg, source: SourceWidths, features: int) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
+    """The cells before and after attention; ``features`` is the width of those that are attended to, or 0."""
     kind, hidden, gate = _part(cfg, CELLS, cfg.decoder_cell), cfg.decoder_hidden_size, str(cfg.context_gate)
     norm, further = _decoder_norm(cfg), cfg.decoder_transition_depth - least_depth(cfg)
     cell: Any = _cell(cfg, cfg.decoder_cell, norm)
@@ -148,6 +156,8 @@ def _cells(cfg, source: SourceWidths) -> Tuple[Optional[AnyCell], Optional[AnyCe
     first = {"target": cfg.decoder_embed_dim}
     if cfg.input_feed:
         first["previous_context"] = source.context
+    if features:
+        first["features"] = features
     last = {"context": source.context}
     if cfg.bridge_target:
         last["attended"] = cfg.encoder_embed_dim

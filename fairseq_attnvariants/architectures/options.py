@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Type, get_args, g
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II, OmegaConf, open_dict
 
+from ..nn import hard_attention  # noqa: F401 - enters its readouts and its score
 from ..nn.attention import NORMALIZERS, SCORES, MultiHeadAttention, Normalizer
 from ..nn.cells import CELLS, GRUCell
 from ..nn.histories import HISTORIES, ConvolutionHistory, CoverageGRUHistory
@@ -28,6 +29,7 @@ TRANSITION = ChoiceEnum(["simple", "conditional", "late", "stacked"])
 CONTEXT_GATE = ChoiceEnum(["none", "source", "target", "both"])
 ENCODER_READS = ChoiceEnum(["both", "own", "other"])
 INITIAL_STATE = ChoiceEnum(["first", "linear", "mean", "zero"])
+FEATURES = ChoiceEnum(["attended", "prepended"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
@@ -83,6 +85,12 @@ def relu_width(cfg) -> int:
 def linear_width(cfg) -> int:
     """The decoder's hidden width, or the embedding's where they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
+
+
+@of_features
+def state_and_annotation_width(cfg) -> int:
+    """The width of a state and an annotation (Wu et al. 2018), or the embedding's where they are tied."""
+    return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size + 2 * cfg.encoder_hidden_size
 
 
 @of_features
@@ -238,6 +246,9 @@ class AttentionRNNConfig(Described):
         part_args: options of parts, as JSON: by the name of a part, by the name of an option of its own, such as
             '{"decay": {"rate": 0.9}}'
         decoder_condition: add CondDec's condition to the decoder's cell
+        features: features of a source (--task string_transduction --features-column) are a set of embeddings, to which
+            the decoder attends from its previous state and whose context its first cell reads ('attended'), or symbols
+            before those of the source ('prepended')
         dropout: dropout at every place that is not given separately below
         encoder_dropout_in: dropout after the source embeddings
         encoder_dropout_words: share of the source words whose whole embedding is dropped in training; not set by
@@ -354,6 +365,8 @@ class AttentionRNNConfig(Described):
     attention_coverage_dim: Optional[int] = option_of(CoverageGRUHistory, "width")
     part_args: Any = option()
     decoder_condition: Optional[bool] = switch()
+
+    features: Optional[FEATURES] = option(rnnsearch="attended")  # type: ignore[valid-type]
 
     # regularisation
     dropout: Optional[float] = option(bound=within(0, 1))

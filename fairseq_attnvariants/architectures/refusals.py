@@ -16,6 +16,8 @@ from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 
 from ..nn.attention import NORMALIZERS
 from ..nn.cells import CELLS, AdaptiveGRUCell, GRUCell
+from ..nn.hard_attention import HardAttention, HardMonotone
+from ..nn.readout import READOUTS
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
 from .derived import bidirectional_layers, cell_options, chosen_parts, filters, histories, layers_inside, two_levels
@@ -250,6 +252,37 @@ def readout(o: AttentionRNNConfig) -> Iterator[str]:
         yield "--adaptive-output-swapped changes --adaptive-output, which is not given: add it"
 
 
+def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
+    """Readouts that make a word from one token, and parts of attention that nothing reads beside them."""
+    hard, monotone = (issubclass(READOUTS[o.readout], kind) for kind in (HardAttention, HardMonotone))
+    unread = hard and o.decoder_transition == "late" and not o.input_feed and not o.context_to_layers
+    segments = "--encoder-type convolutional" if o.encoder_type == "convolutional" else ""
+    segments = "--attention-via-words-alone" if o.attention_via_words_alone else segments
+    if hard and segments:
+        yield (
+            f"--readout {o.readout} makes a word from one token, and {segments} leaves none to it: leave one of them "
+            "out"
+        )
+    if o.attention_score == "level" and not (monotone and unread):
+        yield (
+            "--attention-score level looks at every position alike, for --readout hard_monotone in a decoder that "
+            "reads no context (--decoder-transition late without --input-feed): use another score"
+        )
+    if not unread:
+        return
+    if monotone:
+        parts = first_set(o, "attention_history", "attention_window", "attention_via", "attention_reads_target")
+        parts = parts or (f"--attention-score {o.attention_score}" if o.attention_score != "level" else "")
+    else:
+        parts = "--attention-score multihead" if o.attention_score == "multihead" else ""
+        parts = parts or first_set(o, "attention_via_unguided")
+    if parts:
+        yield (
+            f"--readout {o.readout} reads no context, and with --decoder-transition late nothing else does, so that "
+            f"{parts} would learn nothing: leave it out (--arch {o.readout} has what suits it), or add --input-feed"
+        )
+
+
 def kernels(o: AttentionRNNConfig) -> Iterator[str]:
     """How kernels are made and launched."""
     if o.compile and o.cuda_graphs:
@@ -259,7 +292,7 @@ def kernels(o: AttentionRNNConfig) -> Iterator[str]:
         )
 
 
-REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout, kernels)
+REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout, hard_attention, kernels)
 
 
 def unread(o: AttentionRNNConfig) -> List[str]:
@@ -370,6 +403,12 @@ def check_data(cfg, task) -> None:
         raise ConfigurationError(
             f"--attention-window {window} looks near source position i at target position i, and with "
             "--source-subwords a subword has several characters: use --attention-window predictive, or none"
+        )
+    prepended = getattr(source, "first_feature", None) is not None and cfg.features == "prepended"
+    if prepended and issubclass(READOUTS[cfg.readout], HardMonotone):
+        raise ConfigurationError(
+            f"--readout {cfg.readout} (--arch hard_monotone) reads a source from left to right, and with --features "
+            "prepended it would begin with the features: use --features attended"
         )
     if cfg.copying and of_characters[0] != of_characters[1]:
         raise ConfigurationError(

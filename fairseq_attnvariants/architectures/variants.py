@@ -22,6 +22,7 @@ from .options import (
     linear_width,
     mistaken,
     relu_width,
+    state_and_annotation_width,
 )
 from .part_args import merged_part_args, part_args_over
 
@@ -309,6 +310,35 @@ register_architecture(
     decoder_cell="lstm",
     encoder_layers=4,
     decoder_layers=2,
+)
+# characters; what differs from the authors' code: docs/strings.md
+register_architecture(
+    "hard_attention",
+    base="rnnsearch",
+    paper="Wu, Shapiro and Cotterell 2018",
+    encoder_cell="lstm",
+    encoder_layers=2,
+    encoder_embed_dim=200,
+    encoder_hidden_size=400,
+    decoder_cell="lstm",
+    decoder_transition="late",  # the state has read y_{i-1}, and no context
+    decoder_embed_dim=200,
+    decoder_hidden_size=400,
+    decoder_out_embed_dim=state_and_annotation_width,
+    attention_score="bilinear",
+    readout="hard_attention",
+    init="uniform",
+    encoder_dropout_in=0.4,
+    encoder_dropout_out=0.4,
+    decoder_dropout_in=0.4,
+    decoder_dropout_out=0.0,
+)
+register_architecture(
+    "hard_monotone",
+    base="hard_attention",
+    paper="Wu and Cotterell 2019, first order",
+    attention_score="level",
+    readout="hard_monotone",
 )
 # what Zhao and Zhang 2018 compare with on characters (table 3)
 register_architecture(

@@ -83,10 +83,13 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         target_embedding = source_embedding
         if not cfg.share_all_embeddings:
             target_embedding = embedding(target, cfg.decoder_embed_dim)
+        # a number in dictionaries of strings with features, see StringDictionary
+        first_feature = getattr(source, "first_feature", None) if cfg.features == "attended" else None
+        decoder = build_decoder(cfg, copies, features=first_feature is not None)
         model = cls(
             cfg,
-            Encoder(source, source_embedding, cfg),
-            IncrementalDecoder(target, target_embedding, build_decoder(cfg, copies), build_bridge(cfg), cfg),
+            Encoder(source, source_embedding, cfg, first_feature),
+            IncrementalDecoder(target, target_embedding, decoder, build_bridge(cfg), cfg),
         )
         initialise(model, Scheme(cfg.init == "uniform", cfg.init_std, cfg.gate_bias))
         model.refusal = load_embeddings(source_embedding, source, "encoder", cfg)
@@ -200,11 +203,15 @@ class WordDropout(FairseqDropout):
 
 
 class Encoder(FairseqEncoder):
-    """Embeds source tokens and encodes them."""
+    """Embeds source tokens and encodes them.
 
-    def __init__(self, dictionary, embed_tokens: nn.Embedding, cfg):
+    Tokens from ``first_feature`` on are features: a set of embeddings, which are padding to the network.
+    """
+
+    def __init__(self, dictionary, embed_tokens: nn.Embedding, cfg, first_feature: Optional[int] = None):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
+        self.first_feature = first_feature
         self.dropout_words = WordDropout(cfg.encoder_dropout_words, module_name="encoder_dropout_words")
         self.dropout_in = FairseqDropout(cfg.encoder_dropout_in, module_name="encoder_dropout_in")
         dropout = FairseqDropout(cfg.encoder_dropout_out, module_name="encoder_dropout_out")
@@ -228,13 +235,20 @@ class Encoder(FairseqEncoder):
                 f"{self.max_source_positions}; fairseq-generate leaves such lines out with "
                 "--skip-invalid-size-inputs-valid-test"
             )
-        embedded, padding_mask = self.embed_tokens(src_tokens), src_tokens.eq(self.dictionary.pad())
-        embedded = self.dropout_in(self.dropout_words(embedded)).masked_fill(padding_mask.unsqueeze(-1), 0)
+        padding_mask = src_tokens.eq(self.dictionary.pad())
+        embeddings = self.dropout_in(self.dropout_words(self.embed_tokens(src_tokens)))
+        features: Optional[Tensor] = None
+        not_features: Optional[Tensor] = None
+        if self.first_feature is not None:
+            not_features = src_tokens < self.first_feature
+            features = embeddings.masked_fill(not_features.unsqueeze(-1), 0)
+            padding_mask = padding_mask | ~not_features
+        embedded = embeddings.masked_fill(padding_mask.unsqueeze(-1), 0)
         more = []
         if self.space is not None:  # words end at spaces and at EOS
             more.append(src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos()))
         encoded: Encoded = self.network(embedded, padding_mask, *more)
-        encoded = encoded._replace(tokens=src_tokens)
+        encoded = encoded._replace(tokens=src_tokens, features=features, not_features=not_features)
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
@@ -385,7 +399,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         def project(features: Tensor) -> Tensor:
             return self.output_projection(self.dropout_out(features))
 
-        steps = Steps(previous, decoded.weights, run.memory, run.state.readout)
+        steps = Steps(previous, decoded.weights, run.memory, run.state.readout, len(self.dictionary))
         return run.network.readout.predict(decoded.features, project, steps)
 
     def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool) -> "Run":

@@ -23,7 +23,6 @@ from torch import Tensor
 from ..deploy.plain import MODEL as PLAIN
 from ..registry import nearest
 from ..tasks.character_dictionary import CharacterDictionary
-from ..tasks.characters import to_characters
 
 logger = logging.getLogger(__name__)
 
@@ -308,7 +307,7 @@ class Hub(GeneratorHubInterface):
 
 def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> List[str]:
     """Tokens as text; each UNK is the unknown word, or character, of ``line`` at this place, if there is a line."""
-    split = to_characters if isinstance(dictionary, CharacterDictionary) else tokenize_line
+    split = dictionary.split if isinstance(dictionary, CharacterDictionary) else tokenize_line
     unknown = iter([word for word in split(line) if dictionary.index(word) == dictionary.unk()])
     return [
         next(unknown, dictionary[token]) if token == dictionary.unk() else dictionary[token]

@@ -154,6 +154,10 @@ class Decoder(nn.Module):
         """The memory of a sentence, which several hypotheses may share, and the state before the first step."""
         memory = self.transition.attention.memory(encoded)
         memory = memory._replace(shares=encoded.shares, readout=self.readout.remember(encoded))
+        if self.transition.features is not None:
+            features: Any = encoded.features
+            described = encoded._replace(annotations=features, padding_mask=encoded.not_features)  # type: ignore[arg-type]
+            memory = memory._replace(features=self.transition.features.memory(described))
         hidden, above = self.initial(encoded).tensor_split([self.transition.last.state_dim], dim=1)
         upper = encoded.upper_annotations
         width = encoded.annotations.size(2) + (0 if upper is None else upper.size(2))

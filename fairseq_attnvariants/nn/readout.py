@@ -65,6 +65,8 @@ class Steps(NamedTuple):
     """of the sentences; ``memory.readout`` is what :meth:`Readout.remember` returned."""
     carried: Any
     """what the prediction before these steps handed on."""
+    symbols: int = 0
+    """``V``, how many target symbols there are."""
 
 
 class Prediction(NamedTuple):

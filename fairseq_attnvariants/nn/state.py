@@ -37,6 +37,10 @@ class Encoded(NamedTuple):
     ``S`` above, but for the embeddings, is the number ``G`` of segments."""
     tokens: Optional[Tensor] = None
     """numbers of the source's symbols, ``B x S``, of tokens."""
+    features: Optional[Tensor] = None
+    """embeddings of the features that a source has besides its symbols, ``B x S x m``; zero elsewhere."""
+    not_features: Optional[Tensor] = None
+    """True where there is no feature, ``B x S``; features are padding above."""
 
 
 class Memory(NamedTuple):
@@ -67,6 +71,8 @@ class Memory(NamedTuple):
     """what each history knows of the sentence, by its name, and the window."""
     readout: Any = None
     """what the readout knows of it."""
+    features: Optional["Memory"] = None
+    """of its features, where they are attended to."""
 
 
 class State(NamedTuple):

@@ -13,11 +13,12 @@ The architectures differ in the order of a few parts, so one step serves them al
     context gate         the cell that reads c_i weighs it against what else it reads
     deep transition      cells that read only the state follow, as one cell with the one before them
     target-side bridge   the cell that reads c_i also reads x_{t*}, the embedding of the most attended word
+    features             the first cell also reads f_i, a context of the source's features for the query h_{i-1}
 
 Shapes as in :mod:`.state`.
 """
 
-from typing import Any, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +86,7 @@ class Transition(nn.Module):
         query_cell: attention's own cell (RNNAtt), or None.
         condition: CondDec's condition, or None.
         query_word: what attention's query reads of the target word, or None.
+        features: attention to the source's features, a set of embeddings, or None.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Transition(nn.Module):
         query_cell: Optional[Cell] = None,
         condition: Optional[Condition] = None,
         query_word: Optional[nn.Linear] = None,
+        features: Optional[Attention] = None,
     ):
         super().__init__()
         self.before = before
@@ -103,6 +106,7 @@ class Transition(nn.Module):
         self.query_cell = query_cell
         self.condition = condition
         self.query_word = query_word
+        self.features = features
         self.feeds_input = "previous_context" in self.first.inputs
         self.bridges = "attended" in self.last.inputs  # the target side (Kuang et al. 2018 §2.2)
 
@@ -168,6 +172,11 @@ class Transition(nn.Module):
         previous = hidden = state.hidden  # N x state width
         word: Optional[Tensor] = words.cell  # N x gates·n
         inputs = {"previous_context": state.context} if self.feeds_input else {}
+        terms: Dict[str, Tensor] = {}
+        if self.features is not None:
+            described: Any = memory.features
+            found = self.features(last.output(previous), described, state)
+            inputs["features"], terms["feature_attn"] = found.context, found.weights  # N x m, N x S
 
         if before is not None:
             hidden = before(hidden, word, **inputs)
@@ -207,5 +216,5 @@ class Transition(nn.Module):
             above=state.above,
             histories=carried,
             readout=state.readout,
-            terms=attended.terms,
+            terms={**attended.terms, **terms},
         )

@@ -24,6 +24,10 @@ class CharacterDictionary(Dictionary):
         """The index of the space."""
         return self.indices[SPACE]
 
+    def split(self, line: str) -> List[str]:
+        """The symbols of a line."""
+        return to_characters(line)
+
     def encode_line(
         self,
         line: str,

@@ -15,7 +15,7 @@ from fairseq.modules import MultiheadAttention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from fairseq_attnvariants.tasks import CharTranslationTask
+from fairseq_attnvariants.tasks import CharTranslationTask, StringTransductionTask
 
 from .demand import demand
 from .outcome import Broken, NotApplicable
@@ -83,7 +83,7 @@ class Cost(NamedTuple):
 
 def line(subject: Subject, words: List[str], length: int) -> str:
     """So many words, or characters."""
-    if isinstance(subject.task, CharTranslationTask):
+    if isinstance(subject.task, (CharTranslationTask, StringTransductionTask)):
         return "".join(word[0] + " " for word in words * length)[: length - 1] + words[0][0]
     return " ".join((words * length)[:length])
 

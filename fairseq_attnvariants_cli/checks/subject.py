@@ -20,7 +20,12 @@ from torch import Tensor
 
 from fairseq_attnvariants.architectures.options import flag
 from fairseq_attnvariants.patches.messages.names import no_such
-from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
+from fairseq_attnvariants.tasks import (
+    CharacterDictionary,
+    CharTranslationTask,
+    StringDictionary,
+    StringTransductionTask,
+)
 
 from ..systems.model import place, user_dirs
 from ..text.files import UserError, reason
@@ -52,12 +57,14 @@ EQUAL = {
 # tried one after the other until a model can be built and run: widths that all differ, so that none is taken for
 # another; widths that divide one another; the architecture's own
 SIZES = [DIFFERING, EQUAL, {}]
+TASKS = "translation", "char_translation", "string_transduction"
 WIDE = 8  # up to here parameters lie in ±SPREAD, and in less where a row of them is longer
 SPREAD = 1.0
 
 # the longest source first, as fairseq sorts them
 SOURCES = ["a bee cab deed a", "hag if jag", "a"]
 TARGETS = ["NO POP QUA", "ROT SUN TON US ON NO", "VOW OX"]
+FEATURES = ["N", "PL", "PSS(2)"]  # of sources, with --task string_transduction
 LONG_SOURCE = "a bee cab deed hag if jag".split()  # noqa: SIM905
 LONG_TARGET = "NO POP QUA ROT SUN TON US VOW OX".split()  # noqa: SIM905
 
@@ -167,7 +174,9 @@ class Subject:
         return self.model()
 
     def source(self, line: str) -> Tensor:
-        """A source as the task reads it."""
+        """A source as the task reads it, with features where it has some."""
+        if getattr(self.task.source_dictionary, "first_feature", None) is not None:
+            line += "\t" + ";".join(FEATURES[: 1 + ord(line[:1] or "a") % 3])
         tokens = self.task.source_dictionary.encode_line(line, add_if_not_exist=False).long()
         return self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]
 
@@ -233,14 +242,21 @@ def _task(cfg: Any) -> Any:
     """
     kind = TASK_REGISTRY[cfg.task._name]
     if not issubclass(kind, TranslationTask):
-        raise UserError(f"--task {cfg.task._name}: check makes data for translation and char_translation alone")
+        raise UserError(f"--task {cfg.task._name}: check makes data for {', '.join(TASKS)} alone")
     joined = getattr(cfg.model, "share_all_embeddings", False)
-    on_characters = issubclass(kind, CharTranslationTask)
+    characters: Any = Dictionary
+    if issubclass(kind, (CharTranslationTask, StringTransductionTask)):
+        characters = CharacterDictionary if issubclass(kind, CharTranslationTask) else StringDictionary
     sides = []
-    for words, of_words in ((LONG_SOURCE, on_characters and cfg.task.source_subwords), (LONG_TARGET, False)):
-        dictionary = CharacterDictionary() if on_characters and not of_words else Dictionary()
+    for words, of_words in ((LONG_SOURCE, getattr(cfg.task, "source_subwords", False)), (LONG_TARGET, False)):
+        dictionary = Dictionary() if of_words else characters()
         for word in (*LONG_SOURCE, *LONG_TARGET) if joined else words:
             for symbol in word if isinstance(dictionary, CharacterDictionary) else [word]:
                 dictionary.add_symbol(symbol)
         sides.append(dictionary)
+    if characters is StringDictionary and not joined:
+        features = Dictionary()
+        for name in FEATURES:
+            features.add_symbol(name)
+        sides[0].add_features(features)
     return kind(cfg.task, sides[0], sides[0] if joined else sides[1])

@@ -25,7 +25,7 @@ class Options(UserDirOptions):
 
     Args:
         arch: of this package, of --user-dir or fairseq's own
-        task: translation (default), or char_translation
+        task: translation (default), char_translation, or string_transduction, whose sources have features here
         demand: try these alone, of in-place, widths, same, future, padding, alone, attention, short, time, memory,
             compiled, exported, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half,
             saved, resumed (default: all)

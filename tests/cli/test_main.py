@@ -33,6 +33,7 @@ ON_MODELS = [
     "plain",
     "results",
     "similarity",
+    "strings",
     "tune",
 ]
 GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
@@ -151,9 +152,8 @@ def test_the_former_name_of_an_option_does_the_same_and_says_the_new_one(capsys,
 @pytest.mark.parametrize("subcommand", ON_MODELS)
 def test_a_missing_fairseq_is_one_line(tmp_path, subcommand):
     line = f"{subcommand} data --path x.pt" + (" --output p.png" if subcommand in ("attention", "export") else "")
-    line = {"average": "average x.pt --output y.pt", "results": "results .", "check": "check --arch dl4mt"}.get(
-        subcommand, line
-    )
+    others = {"average": "average x.pt --output y.pt", "results": "results .", "check": "check --arch dl4mt"}
+    line = {**others, "strings": "strings a b c --output d"}.get(subcommand, line)
     found = python(f"""if True:
         import importlib.metadata, sys
         sys.modules["fairseq"] = None

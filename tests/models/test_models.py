@@ -29,7 +29,7 @@ from fairseq_attnvariants_cli.checks import DEMANDS, growth
 
 ALL = [*VARIANTS, *COMPOSED]
 DEEP = dict(encoder_layers=2, decoder_layers=3)
-CHARACTERS = {"ava", "ava_encs", "ava_deep", "character", "char2char"}
+CHARACTERS = {"ava", "ava_encs", "ava_deep", "character", "char2char", "hard_attention", "hard_monotone"}
 HIERARCHICAL = dict(encoder_type="hierarchical", attention_via=True)
 RELEASED = dict(adaptive_gru_released=True, decoder_cell="adaptive_gru", decoder_transition="conditional")
 
@@ -113,6 +113,19 @@ def _character():
     attention = 1024 * 1024
     readout = 1024 * (3 * 1024 + 1)
     return encoder + decoder + initial + attention + readout + 304 * (3 * 1024 + 1)
+
+
+def _hard(order):
+    """Embeddings of 200, two LSTM layers of 400 in both directions, one in the decoder, and 304 symbols.
+
+    The readout is 1,200 wide and reads the state, the word and an annotation.  Attention multiplies the state by a
+    projected annotation; a jump of 0 to 5 reads the state, with a bias, and an annotation.
+    """
+    encoder = 304 * 200 + 2 * (_lstm(200, 400, 2) + _lstm(800, 400, 2))
+    decoder = 304 * 200 + _lstm(200, 400) + 2 * 400 * (400 + 1)  # h_0 and c_0, of one direction's last state
+    aligning = 400 * 800 if order == 0 else 6 * (400 + 1 + 800)
+    readout = 1200 * (400 + 1 + 200 + 800)
+    return encoder + decoder + aligning + readout + 304 * (1200 + 1)
 
 
 def _pointer_generator():
@@ -202,6 +215,8 @@ def _bpe2char():
 
 DERIVED |= {
     "pointer_generator": _pointer_generator(),
+    "hard_attention": _hard(0),
+    "hard_monotone": _hard(1),
     "nematus": _nematus(),
     "gnmt": _gnmt(),
     "gnmt_v2": _gnmt_v2(),

@@ -22,12 +22,13 @@ SHORT = {
     "fairseq-hydra-train": 'exec "$WARM/fairseq-hydra-train" "$@" optimization.max_update=2',
     **corpus.SHORT,
 }
-# what a page takes from elsewhere, here of the quickstart's text: the demo's characters
+# what a page takes from elsewhere
 BEFORE = {
-    "extend": """
-        fairseq-preprocess --source-lang src --target-lang tgt --trainpref toy/train --validpref toy/valid \\
-            --testpref toy/test --destdir demo/char/fr/bin --user-dir "$(fairseq-attnvariants user-dir)" \\
-            --task char_translation"""
+    "strings": """
+        mkdir words
+        for table in train valid test; do
+            printf 'abc\\taː b t͡s\\nba\\tb aː\\ncab\\tt͡s aː b\\n' > words/$table.tsv
+        done""",
 }
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 

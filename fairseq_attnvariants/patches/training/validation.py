@@ -21,7 +21,7 @@ from ...registry import ConfigurationError, nearest
 from ..replaced import replaces
 
 HIGHER = {"accuracy", "acc", "acc_and_f1", "bleu", "chrf", "f1", "mcc"}
-LOWER = {"loss", "ppl", "wer", "cer", "uer"}
+LOWER = {"loss", "ppl", "wer", "cer", "uer", "ser"}
 LOGGED_BY = {"bleu": "--eval-bleu logs it", "chrf": "--task char_translation --eval-bleu logs it"}
 # by which fairseq divides when an epoch is over, or when it has saved
 INTERVALS = (

@@ -1,0 +1,71 @@
+"""Accuracy of whole strings, and the error rate of their symbols."""
+
+from typing import Any, Dict, Mapping, Sequence
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.scoring import register_scorer
+
+COUNTS = "_right", "_strings", "_edits", "_symbols"
+EOS, UNKNOWN = 2, 3  # in every dictionary of fairseq
+NEVER = -1  # no symbol: an unknown one of a reference is never right
+
+
+def edits(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """The fewest symbols to insert, delete or substitute to make one sequence of another (Levenshtein 1966)."""
+    row = list(range(len(other) + 1))
+    for i, symbol in enumerate(one, start=1):
+        before, row = row, [i]
+        for j, second in enumerate(other, start=1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (symbol != second)))
+    return row[-1]
+
+
+def counts(hypothesis: Sequence[Any], reference: Sequence[Any]) -> Dict[str, int]:
+    """What one string adds to :data:`COUNTS`."""
+    return dict(zip(COUNTS, (int([*hypothesis] == [*reference]), 1, edits(hypothesis, reference), len(reference))))
+
+
+def accuracy(total: Mapping[str, float]) -> float:
+    """Per cent of the strings that are right."""
+    return 100 * total["_right"] / max(total["_strings"], 1)
+
+
+def symbol_error_rate(total: Mapping[str, float]) -> float:
+    """Edits per 100 symbols of the references."""
+    return 100 * total["_edits"] / max(total["_symbols"], 1)
+
+
+def word_error_rate(total: Mapping[str, float]) -> float:
+    """Per cent of the strings that are wrong."""
+    return 100 - accuracy(total)
+
+
+SCORES = {"accuracy": accuracy, "wer": word_error_rate, "ser": symbol_error_rate}
+
+
+@register_scorer("exact_match", dataclass=FairseqDataclass)
+class ExactMatchScorer:
+    """Accuracy, WER and SER for ``fairseq-generate --scoring exact_match``, of any task."""
+
+    def __init__(self, cfg: Any):
+        self.total: Dict[str, int] = dict.fromkeys(COUNTS, 0)
+
+    def add(self, reference: torch.Tensor, hypothesis: torch.Tensor) -> None:
+        """Count one string, given as the numbers of its symbols; EOS is none."""
+        found = [number for number in hypothesis.tolist() if number != EOS]
+        known = [NEVER if number == UNKNOWN else number for number in reference.tolist() if number != EOS]
+        for name, count in counts(found, known).items():
+            self.total[name] += count
+
+    def score(self) -> float:
+        """Accuracy."""
+        return accuracy(self.total)
+
+    def result_string(self) -> str:
+        """For fairseq-generate."""
+        right = accuracy(self.total)
+        return (
+            f"accuracy = {right:.2f}, WER = {100 - right:.2f}, SER = {symbol_error_rate(self.total):.2f} "
+            f"({self.total['_right']} of {self.total['_strings']} right)"
+        )

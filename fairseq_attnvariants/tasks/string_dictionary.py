@@ -1,0 +1,125 @@
+"""A dictionary of the symbols of strings, and of the features that a source may have."""
+
+import os
+import re
+from collections import Counter
+from typing import Any, Callable, Iterable, List, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary
+
+from ..registry import ConfigurationError
+from .character_dictionary import CharacterDictionary
+from .tsv import symbols, tags
+
+SEPARATED = re.compile(r"<separator:(?:U\+([0-9A-F]+))?> 0")
+"""Second line of a dictionary's file: by what symbols are separated, nothing for characters."""
+
+
+class StringDictionary(CharacterDictionary):
+    """Symbols between separators, or characters, which are grapheme clusters in NFC; and features.
+
+    A source with features is read and written as its symbols, a tab and the features.  They are a set: encoded, they
+    come before the symbols and in the order of their numbers, from :attr:`first_feature` on.  Features that are not in
+    the dictionary are left out.
+    """
+
+    def __init__(self, separator: str = ""):
+        super().__init__()
+        self.separator = separator
+        self.first_feature: Optional[int] = None
+        """number of the first one; None if sources have none"""
+
+    @classmethod
+    def of(cls, texts: Iterable[List[str]], separator: str) -> "StringDictionary":
+        """A dictionary of the symbols of texts, the most frequent first."""
+        found = cls(separator)
+        for symbol, count in Counter(symbol for text in texts for symbol in text).items():
+            found.add_symbol(symbol, count)
+        found.finalize(padding_factor=1)
+        return found
+
+    def add_features(self, features: Dictionary) -> None:
+        """Add features, by their names there."""
+        self.first_feature = len(self)
+        for name in features.symbols[features.nspecial :]:
+            self.add_symbol(f"[{name}]", features.count[features.index(name)])
+
+    def split(self, line: str) -> List[str]:
+        """The symbols of a line, without features."""
+        text = line if self.first_feature is None else line.partition("\t")[0]
+        return symbols(text.strip(), self.separator)
+
+    def encode(self, found: List[str], features: Iterable[str] = ()) -> List[int]:
+        """The numbers of features and symbols, without EOS."""
+        known = (self.indices.get(f"[{name}]", 0) for name in features)
+        first = len(self) if self.first_feature is None else self.first_feature
+        return sorted(number for number in known if number >= first) + [self.letter(symbol) for symbol in found]
+
+    def letter(self, symbol: str) -> int:
+        """The number of a symbol that is no feature."""
+        number = self.index(symbol)
+        return number if self.first_feature is None or number < self.first_feature else self.unk()
+
+    def encode_line(
+        self,
+        line: str,
+        line_tokenizer: Optional[Callable[[str], List[str]]] = None,
+        add_if_not_exist: bool = True,
+        consumer: Optional[Callable[[str, int], None]] = None,
+        append_eos: bool = True,
+        reverse_order: bool = False,
+    ) -> torch.IntTensor:
+        """The numbers of a line's features and symbols; nothing is added to the dictionary.
+
+        Raises:
+            ConfigurationError: parentheses of the features do not match.
+        """
+        features = () if self.first_feature is None else tags(line.partition("\t")[2])
+        ids = self.encode(self.split(line), features)
+        return torch.IntTensor(ids + [self.eos()] if append_eos else ids)
+
+    def string(
+        self,
+        tensor: Any,
+        bpe_symbol: Any = None,
+        escape_unk: bool = False,
+        extra_symbols_to_ignore: Any = None,
+        unk_string: Optional[str] = None,
+        include_eos: bool = False,
+        separator: str = "",
+    ) -> str:
+        """The text of numbers, a line for each row; features come after a tab, joined by ';'."""
+        options = escape_unk, extra_symbols_to_ignore, unk_string, include_eos
+        if torch.is_tensor(tensor) and tensor.dim() == 2:
+            return "\n".join(self.string(row, None, *options) for row in tensor)
+        numbers = [int(number) for number in tensor]
+        first = len(self) if self.first_feature is None else self.first_feature
+        letters = [number for number in numbers if number < first]
+        text = Dictionary.string(self, letters, None, *options, separator=self.separator)
+        features = [self[number][1:-1] for number in numbers if number >= first]
+        return f"{text}\t{';'.join(features)}" if features else text
+
+    def _get_meta(self) -> Tuple[List[str], List[int]]:
+        names, counts = super()._get_meta()
+        of_separator = f"U+{ord(self.separator):04X}" if self.separator else ""
+        return [*names, f"<separator:{of_separator}>"], [*counts, 0]
+
+    def _load_meta(self, lines: List[str]) -> int:
+        found = SEPARATED.fullmatch(lines[1].rstrip("\n")) if len(lines) > 1 else None
+        if not found:
+            raise ConfigurationError(
+                "this dictionary was not written by --task string_transduction: remove it, and training writes it anew"
+            )
+        self.separator = chr(int(found[1], 16)) if found[1] else ""
+        return 1 + super()._load_meta(lines)
+
+
+def write(dictionary: Dictionary, path: str) -> None:
+    """Save a dictionary, all or nothing, in the file that several processes may write at once."""
+    part = f"{path}.{os.getpid()}"
+    try:
+        dictionary.save(part)
+        os.replace(part, path)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None

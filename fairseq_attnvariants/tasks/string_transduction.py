@@ -1,0 +1,248 @@
+"""From string to string: pronunciation, inflection, transliteration, spelling; tables in, tables out."""
+
+import copy
+import logging
+import os
+from argparse import Namespace
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional
+
+import torch
+from fairseq import metrics, utils
+from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks.translation import TranslationTask
+from omegaconf import II
+
+from ..architectures.options import option
+from ..registry import ConfigurationError
+from . import exact_match
+from .string_dictionary import StringDictionary, write
+from .tsv import Columns, Table, check_symbols, find_split, read_separator, read_table, symbols
+
+logger = logging.getLogger(__name__)
+
+MAX_LEN_A, MAX_LEN_B = 3, 30  # at most so many symbols for each of the source's, and so many more
+
+
+@dataclass
+class StringTransductionConfig(FairseqDataclass):
+    """Which columns of the tables are read, and what their symbols are."""
+
+    data: Optional[str] = option("folder with train.tsv, valid.tsv (or dev.tsv) and test.tsv")
+    source_column: Optional[int] = option("column of the sources in the tables, counted from 1 (default: 1)")
+    target_column: Optional[int] = option("column of the targets (default: 2)")
+    features_column: Optional[int] = option(
+        "column of features, tags such as V;PST;NOM(3,SG), of each source; without it there are none"
+    )
+    source_separator: Optional[str] = option(
+        "what separates the symbols of a source: a character, or 'space'; 'none' if symbols are characters, that is "
+        "grapheme clusters (default: none)"
+    )
+    target_separator: Optional[str] = option("what separates the symbols of a target, likewise")
+    max_source_positions: int = option("longest source that is accepted, in symbols and features, plus 1 (EOS)", 1024)
+    max_target_positions: int = option("longest target that is accepted or generated, in symbols, plus 1 (EOS)", 1024)
+    train_subset: str = II("dataset.train_subset")
+    required_seq_len_multiple: int = II("dataset.required_seq_len_multiple")
+
+
+@register_task("string_transduction", dataclass=StringTransductionConfig)
+class StringTransductionTask(TranslationTask):
+    """Tables in, strings out; validation decodes greedily, and counts what is exactly right.
+
+    The data folder holds ``train.tsv``, ``valid.tsv`` or ``dev.tsv``, and any ``NAME.tsv`` for ``--gen-subset NAME``.
+    Dictionaries are made of ``train.tsv`` where there are none yet: ``dict.source.txt``, ``dict.target.txt`` and, with
+    features, ``dict.features.txt``; the first two say what separates symbols.  Which columns are read goes into the
+    checkpoint, so that fairseq-generate needs no options.  In fairseq-interactive a line is a source, and with features
+    a tab and these.
+
+    Raises:
+        ConfigurationError: a table cannot be read, or options do not go with the folder's dictionaries.
+    """
+
+    def __init__(self, cfg: StringTransductionConfig, src_dict: StringDictionary, tgt_dict: StringDictionary):
+        super().__init__(cfg, src_dict, tgt_dict)
+        given = self._given_columns(cfg)
+        self.state.merge_state_dict({name: given.get(name, column) for name, column in Columns()._asdict().items()})
+        self.generator: Any = None
+
+    @staticmethod
+    def _given_columns(cfg: StringTransductionConfig) -> Dict[str, int]:
+        given = {name: getattr(cfg, f"{name}_column") for name in Columns._fields}
+        for name, column in given.items():
+            if column is not None and column < 1:
+                raise ConfigurationError(f"--{name}-column {column}: columns are counted from 1")
+        return {name: column for name, column in given.items() if column is not None}
+
+    @property
+    def columns(self) -> Columns:
+        """Which columns are read: those of the options, and else of the checkpoint that was loaded."""
+        return Columns(**{name: getattr(self.state, name) for name in Columns._fields})
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Take what a checkpoint says of columns that no option says."""
+        known = {name: column for name, column in state_dict.items() if name in Columns._fields}
+        super().load_state_dict({**known, **self._given_columns(self.cfg)})
+
+    @classmethod
+    def setup_task(cls, cfg: StringTransductionConfig, **kwargs: Any) -> "StringTransductionTask":
+        """Read the dictionaries of the data folder, or make them of its training table."""
+        folder = _folder(cfg)
+        if not os.path.isdir(folder):
+            raise ConfigurationError(f"there is no data folder {folder}: give the one with train.tsv")
+        columns = Columns(**{**Columns()._asdict(), **cls._given_columns(cfg)})
+        if len({*columns} - {0}) < sum(column > 0 for column in columns):
+            raise ConfigurationError(
+                "--source-column, --target-column and --features-column name the same column twice: "
+                + ", ".join(f"{name} {column}" for name, column in columns._asdict().items() if column)
+            )
+        table: List[Table] = []  # read once, where a dictionary is missing
+
+        def train() -> Table:
+            if not table:
+                table.append(read_table(find_split(folder, cfg.train_subset), columns))
+            return table[0]
+
+        sides = [cls._dictionary(cfg, folder, side, train) for side in ("source", "target")]
+        features, path = None, os.path.join(folder, "dict.features.txt")
+        if os.path.isfile(path):
+            features = Dictionary.load(path)
+        elif columns.features:
+            features = Dictionary()
+            for row in train().rows:
+                for tag in row.features:
+                    features.add_symbol(tag)
+            features.finalize(padding_factor=1)
+        for side, dictionary in zip(("source", "target"), sides):
+            if not os.path.isfile(_path(folder, side)):
+                write(dictionary, _path(folder, side))
+        if features is not None:
+            if not os.path.isfile(path):
+                write(features, path)
+            sides[0].add_features(features)
+        return cls(cfg, *sides)
+
+    @classmethod
+    def _dictionary(
+        cls, cfg: StringTransductionConfig, folder: str, side: str, train: Callable[[], Table]
+    ) -> StringDictionary:
+        path, option = _path(folder, side), f"--{side}-separator"
+        given = getattr(cfg, f"{side}_separator")
+        separator = read_separator(given or "", option)
+        if os.path.isfile(path):
+            dictionary = cls.load_dictionary(path)
+            if given is not None and separator != dictionary.separator:
+                raise ConfigurationError(
+                    f"{option} {given!r}: {path} has other symbols, "
+                    + (f"separated by {dictionary.separator!r}" if dictionary.separator else "which are characters")
+                    + ": leave the option out, or remove dict.*.txt there to make them anew"
+                )
+            return dictionary
+        texts = [symbols(getattr(row, side), separator) for row in train().rows]
+        check_symbols(train(), side, texts)
+        return StringDictionary.of(texts, separator)
+
+    @classmethod
+    def load_dictionary(cls, filename: str) -> StringDictionary:
+        """Read ``dict.source.txt`` or ``dict.target.txt``.
+
+        Raises:
+            ConfigurationError: it was not written by this task.
+        """
+        try:
+            return StringDictionary.load(filename)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{filename}: {error}") from None
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Read a split's table."""
+        folder, training = _folder(self.cfg), split == self.cfg.train_subset
+        needed = training or split == "valid"
+        table = read_table(find_split(folder, split), self._read_columns(), with_targets=needed)
+        sources = [self.src_dict.encode(self.src_dict.split(row.source), row.features) for row in table.rows]
+        targets = None
+        if table.rows[0].target is not None:
+            targets = [self.tgt_dict.encode(self.tgt_dict.split(row.target)) for row in table.rows]
+        for side, dictionary, encoded in (("source", self.src_dict, sources), ("target", self.tgt_dict, targets)):
+            unknown = [number for number, ids in enumerate(encoded or []) if dictionary.unk() in ids]
+            if training and unknown:
+                raise ConfigurationError(
+                    f"{table.place(unknown[0])}: the {side} has a symbol that {_path(folder, side)} lacks, which was "
+                    "made of another table: remove the folder's dict.*.txt to make them anew, or use another folder"
+                )
+            if unknown:
+                logger.info(f"{table.path}: {len(unknown)} of {len(sources)} {side}s have symbols unseen in training")
+        logger.info(f"{table.path}: {len(sources)} strings")
+        source, target = self._tensors(sources), None if targets is None else self._tensors(targets)
+        pairs = LanguagePairDataset(
+            source,
+            [*map(len, source)],
+            self.src_dict,
+            target,
+            None if target is None else [*map(len, target)],
+            self.tgt_dict,
+            shuffle=training,
+            pad_to_multiple=self.cfg.required_seq_len_multiple,
+        )
+        pairs.name = table.path
+        self.datasets[split] = pairs
+
+    def _read_columns(self) -> Columns:
+        has, columns = self.src_dict.first_feature is not None, self.columns
+        if has and not columns.features:
+            raise ConfigurationError(
+                f"{_folder(self.cfg)} has dict.features.txt, so its sources have features: give --features-column, or "
+                "use another folder"
+            )
+        return columns if has else columns._replace(features=0)
+
+    def _tensors(self, encoded: List[List[int]]) -> List[torch.Tensor]:
+        return [torch.tensor([*ids, self.src_dict.eos()]) for ids in encoded]
+
+    def build_generator(self, models: Any, args: Any, *more: Any, **named: Any) -> Any:
+        """A generator whose limit on length suits strings: 3 and 30, where ``--max-len-a`` and ``-b`` are fairseq's."""
+        default = GenerationConfig()
+        given = [getattr(args, name, getattr(default, name)) for name in ("max_len_a", "max_len_b")]
+        if given == [default.max_len_a, default.max_len_b]:
+            args = copy.copy(args)
+            args.max_len_a, args.max_len_b = MAX_LEN_A, MAX_LEN_B
+        return super().build_generator(models, args, *more, **named)
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """As every task; the stock translation task's has options of BLEU."""
+        return FairseqTask.build_model(self, cfg, from_checkpoint)
+
+    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
+        """As every task, and with the counts of :mod:`.exact_match`, of greedy search, among what is logged."""
+        loss, sample_size, logging_output = FairseqTask.valid_step(self, sample, model, criterion)
+        if self.generator is None:
+            self.generator = self.build_generator([model], Namespace(beam=1))
+        scorer = exact_match.ExactMatchScorer(None)
+        found = self.inference_step(self.generator, [model], sample)
+        for target, (best, *_) in zip(sample["target"], found):
+            scorer.add(utils.strip_pad(target, self.tgt_dict.pad()), best["tokens"])
+        return loss, sample_size, {**logging_output, **scorer.total}
+
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """Log what the criterion logs, and in validation ``accuracy``, ``wer`` and ``ser``."""
+        FairseqTask.reduce_metrics(self, logging_outputs, criterion)
+        if any(exact_match.COUNTS[0] in log for log in logging_outputs):
+            for key in exact_match.COUNTS:
+                metrics.log_scalar(key, int(sum(log.get(key, 0) for log in logging_outputs)))
+            for name, score in exact_match.SCORES.items():
+                metrics.log_derived(name, partial(_score, score))
+
+
+def _score(score: Callable[[Dict[str, float]], float], meters: Any) -> float:
+    return round(score({key: meters[key].sum for key in exact_match.COUNTS}), 2)
+
+
+def _folder(cfg: StringTransductionConfig) -> str:
+    return (utils.split_paths(cfg.data or "") or [""])[0]
+
+
+def _path(folder: str, side: str) -> str:
+    return os.path.join(folder, f"dict.{side}.txt")

@@ -1,0 +1,182 @@
+"""Tables of words: tab-separated columns of sources, targets and features."""
+
+import codecs
+import os
+import re
+import unicodedata
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import regex
+
+from ..registry import ConfigurationError
+
+SEPARATORS = {"": "", "none": "", "space": " "}
+"""names of separators of symbols"""
+SPECIAL = frozenset(["<s>", "<pad>", "</s>", "<unk>"])  # fairseq's own symbols
+
+
+class Columns(NamedTuple):
+    """Which columns are read, counted from 1."""
+
+    source: int = 1
+    target: int = 2
+    features: int = 0
+    """0 if there are none"""
+
+
+class Row(NamedTuple):
+    """A line of a table."""
+
+    source: str
+    target: Optional[str]
+    """None if the table has no column of targets"""
+    features: Tuple[str, ...] = ()
+    """a set of tags, see :func:`tags`"""
+
+
+class Table(NamedTuple):
+    """A file, whose row ``k`` is line ``k + 1``."""
+
+    path: str
+    rows: List[Row]
+
+    def place(self, number: int) -> str:
+        """A row, counted from 0, for messages."""
+        return f"{self.path}, line {number + 1}"
+
+
+def read_separator(text: str, option: str) -> str:
+    """The separator that an option names: one character, ``space``, or ``none``, which is the empty text.
+
+    Raises:
+        ConfigurationError: it is longer, or is a tab, which separates columns.
+    """
+    separator = SEPARATORS.get(text, text)
+    if len(separator) > 1 or separator == "\t":
+        raise ConfigurationError(f"{option} {text!r}: a separator is one character and no tab, or 'space', or 'none'")
+    return separator
+
+
+def read_cells(path: str) -> List[List[str]]:
+    """The columns of every line, in NFC and without spaces at their ends; empty lines at the end are left out.
+
+    Raises:
+        ConfigurationError: naming the file, and the line that is not UTF-8, or has a carriage return within or another
+            number of columns than the first one.
+    """
+    try:
+        with open(path, "rb") as stream:
+            lines = stream.read().removeprefix(codecs.BOM_UTF8).split(b"\n")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from None
+    while lines and not lines[-1].strip():
+        lines.pop()
+    found: List[List[str]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = unicodedata.normalize("NFC", line.decode()).removesuffix("\r")
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"{path}, line {number}: not UTF-8") from None
+        if "\r" in text:
+            raise ConfigurationError(f"{path}, line {number}: a carriage return within the line: take it out")
+        found.append([cell.strip(" ") for cell in text.split("\t")])
+        if len(found[-1]) != len(found[0]):
+            raise ConfigurationError(
+                f"{path}, line {number}: {len(found[-1])} columns, and line 1 has {len(found[0])}: the columns are "
+                "separated by single tabs"
+            )
+    if not found:
+        raise ConfigurationError(f"{path} has no lines")
+    return found
+
+
+def read_table(path: str, columns: Columns, with_targets: bool = True) -> Table:
+    """The rows of a file.
+
+    Args:
+        path: of the file.
+        columns: to be read.
+        with_targets: whether the column of targets has to be there.
+
+    Raises:
+        ConfigurationError: as :func:`read_cells`; or a column is not there, a source or a target is empty, or features
+            have unbalanced parentheses.
+    """
+    cells = read_cells(path)
+    width, given = len(cells[0]), columns._asdict()
+    if not with_targets and columns.target > width:
+        given["target"] = 0
+    for name, column in given.items():
+        if column > width:
+            raise ConfigurationError(
+                f"{path} has {width} column{'s' * (width > 1)}, and --{name}-column is {column}: name the columns as "
+                "they are, counted from 1"
+            )
+    rows: List[Row] = []
+    for number, line in enumerate(cells, start=1):
+        found: Dict[str, str] = {name: line[column - 1] for name, column in given.items() if column}
+        for name in ("source", "target"):
+            if found.get(name) == "":
+                raise ConfigurationError(f"{path}, line {number}: the {name}, column {given[name]}, is empty")
+        try:
+            features = tags(found.get("features", ""))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}, line {number}: {error}") from None
+        rows.append(Row(found["source"], found.get("target"), features))
+    return Table(path, rows)
+
+
+def symbols(text: str, separator: str = "") -> List[str]:
+    """The symbols of a text: what is between separators, or without one grapheme clusters; in NFC."""
+    text = unicodedata.normalize("NFC", text)
+    return [symbol for symbol in text.split(separator) if symbol] if separator else regex.findall(r"\X", text)
+
+
+def tags(text: str) -> Tuple[str, ...]:
+    """The set of tags that features say, sorted; a tag within a layer is named with that layer.
+
+    ``N;ABL(PL;PSS(2,PL))`` has the tags ``ABL``, ``ABL(PL)``, ``N``, ``PSS``, ``PSS(2)`` and ``PSS(PL)``: the plural of
+    the noun and of its possessor are two tags, and a possessor has the same ones in every case.
+
+    Raises:
+        ConfigurationError: a parenthesis is without its other half, or without a name before it.
+    """
+    found: Set[str] = set()
+    layers: List[str] = []
+    for name, opens, mark in re.findall(r"([^();,]+)(\(?)|([();,])", text):
+        if name := name.strip():
+            found.add(f"{layers[-1]}({name})" if layers and not opens else name)
+            layers += [name] * bool(opens)
+        elif mark == ")" and layers:
+            layers.pop()
+        elif opens or mark in ("(", ")"):
+            raise ConfigurationError(f"the parentheses of the features {text!r} do not match")
+    if layers:
+        raise ConfigurationError(f"the parentheses of the features {text!r} do not match")
+    return tuple(sorted(found))
+
+
+def find_split(folder: str, split: str) -> str:
+    """The file of a split in a data folder: ``SPLIT.tsv``, and ``dev.tsv`` for ``valid``.
+
+    Raises:
+        ConfigurationError: it is not there.
+    """
+    names = [f"{split}.tsv", *["dev.tsv"] * (split == "valid")]
+    paths = [os.path.join(folder, name) for name in names]
+    for path in paths:
+        if os.path.isfile(path):
+            return path
+    there = ", ".join(sorted(name for name in os.listdir(folder) if name.endswith(".tsv"))) or "no table at all"
+    raise ConfigurationError(f"{folder} has no {' or '.join(names)}, but {there}")
+
+
+def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> None:
+    """Refuse symbols that mean something to fairseq.
+
+    Raises:
+        ConfigurationError: naming the line.
+    """
+    for number, row in enumerate(found):
+        if taken := SPECIAL.intersection(row):
+            raise ConfigurationError(f"{table.place(number)}: the {side} has {min(taken)}, a symbol of fairseq's own")

@@ -1,0 +1,253 @@
+"""Models of strings: trained on tables of words, and predicting others.
+
+Stock fairseq-train and fairseq-generate do the work, in processes of their own, with ``--task string_transduction``.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+from tqdm import tqdm
+
+from fairseq_attnvariants.registry import ConfigurationError
+from fairseq_attnvariants.tasks import exact_match
+from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_cells, read_separator, read_table, symbols
+
+from ..text.files import UserError, say, write_whole
+from ..text.generated import Sentence, read_generated
+
+if TYPE_CHECKING:
+    from ..subcommands.strings import Options
+
+BATCH = 32
+PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables more
+VALIDATIONS = 40  # in a training
+# not tuned; docs/strings.md says what they reach
+TRAINING = shlex.split(
+    "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --lr 4e-3 --clip-norm 1 "
+    "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 --init uniform "
+    "--encoder-embed-dim 64 --encoder-hidden-size 128 --decoder-embed-dim 64 --decoder-hidden-size 256 --dropout 0.3 "
+    "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric --batch-size-valid 256 --log-format simple "
+    "--log-interval 20"
+)
+OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
+
+
+class Job(NamedTuple):
+    """What is read, and how."""
+
+    folder: Path
+    data: Path
+    columns: Columns
+    separators: Tuple[str, str]
+    """of sources and of targets"""
+    tests: Dict[str, Path]
+    """the files to be predicted, by their names"""
+    user_dir: str
+
+
+def default_updates(words: int) -> int:
+    """How many updates suit a training table of so many words."""
+    return max(LEAST_UPDATES, PASSES * words // BATCH)
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """Errors of tables as the command's."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise UserError(str(error)) from error
+
+
+def prepare(options: "Options") -> Tuple[Job, Table]:
+    """Read all tables, and put them where fairseq-train finds them; nothing is written if one is refused."""
+    cells = read_cells(options.train)
+    columns = find_columns(cells, options)
+    train, dev = (read_table(path, columns) for path in (options.train, options.dev))
+    tests = {Path(path).stem: path for path in options.test}
+    if len(tests) < len(options.test) or {"train", "valid"} & tests.keys():
+        raise UserError("the tables to predict need different names, and neither train nor valid")
+    for path in options.test:
+        read_table(path, columns, with_targets=False)
+    separators = find_separator(train, "source", options), find_separator(train, "target", options)
+    for side, separator in zip(("source", "target"), separators):
+        for table in (train, dev):
+            for number, row in enumerate(table.rows):
+                if not symbols(getattr(row, side), separator):
+                    raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
+    folder = Path(options.output)
+    data = folder / "data"
+    texts = {"train": options.train, "valid": options.dev, **tests}
+    written = {name: "".join("\t".join(line) + "\n" for line in read_cells(path)) for name, path in texts.items()}
+    for name in ("train", "valid"):
+        there = data / f"{name}.tsv"
+        if there.is_file() and there.read_text(encoding="utf-8") != written[name]:
+            raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
+    data.mkdir(parents=True, exist_ok=True)
+    for name, text in written.items():
+        with write_whole(str(data / f"{name}.tsv")) as stream:
+            stream.write(text)
+    shown = [f"{name} {column}" for name, column in columns._asdict().items() if column]
+    kinds = ["characters" if not separator else f"separated by {separator!r}" for separator in separators]
+    say(f"columns: {', '.join(shown)}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
+    user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
+    return Job(folder, data, columns, separators, {name: Path(path) for name, path in tests.items()}, user_dir), train
+
+
+def find_columns(cells: Sequence[Sequence[str]], options: "Options") -> Columns:
+    """The columns that the options name, or else those of the shared tasks.
+
+    Raises:
+        UserError: they cannot be told.
+    """
+    given = {name: getattr(options, f"{name}_column") for name in Columns._fields}
+    given = {name: column for name, column in given.items() if column is not None}
+    if given:
+        return Columns(**given)
+    width = len(cells[0])
+    tagged = Counter(column for line in cells for column, cell in enumerate(line, start=1) if ";" in cell)
+    [(features, count)] = tagged.most_common(1) or [(0, 0)]
+    if width == 2 and 2 * count < len(cells):
+        return Columns()
+    if width == 3 and features > 1 and 2 * count > len(cells):
+        return Columns(1, 5 - features, features)
+    raise UserError(
+        f"{options.train} has {width} columns, whose meaning cannot be told: give --source-column, --target-column "
+        "and, if there are features, --features-column"
+    )
+
+
+def find_separator(table: Table, side: str, options: "Options") -> str:
+    """The separator that the option names; or a space, if most have some and so little is between them as of sounds."""
+    given = getattr(options, f"{side}_separator")
+    if given is not None:
+        return read_separator(given, f"--{side}-separator")
+    texts = [getattr(row, side).split() for row in table.rows]
+    spaced = sum(len(text) > 1 for text in texts)
+    lengths = [len(symbols(word)) for text in texts for word in text]
+    return " " if 2 * spaced > len(texts) and mean(lengths) < 2 else ""
+
+
+def train_seed(job: Job, options: "Options", seed: int, updates: int, words: int) -> str:
+    """Train, or go on with it; returns the path of the checkpoint with the highest accuracy on the development set."""
+    save = job.folder / f"seed{seed}"
+    epochs = -(-updates * BATCH // words)
+    interval = str(max(1, epochs // VALIDATIONS))
+    named = [
+        part for name, column in job.columns._asdict().items() if column for part in (f"--{name}-column", str(column))
+    ]
+    for side, separator in zip(("source", "target"), job.separators):
+        named += [f"--{side}-separator", {"": "none", " ": "space"}.get(separator, separator)]
+    command = [
+        *("fairseq_cli.train", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction", *named),
+        *("--arch", options.arch, *TRAINING, "--batch-size", str(BATCH), "--seed", str(seed)),
+        *("--max-update", str(updates), "--total-num-update", str(updates), "--save-dir", str(save)),
+        *("--validate-interval", interval, "--save-interval", interval, *["--cpu"] * options.cpu, *options.others),
+    ]
+    save.mkdir(parents=True, exist_ok=True)
+    with tqdm(total=updates, desc=f"training, seed {seed}", unit="update", disable=None) as bar:
+
+        def see(line: str) -> None:
+            if found := re.search(r"\bnum_updates[= ](\d+)", line):
+                bar.update(int(found[1]) - bar.n)
+            if found := re.search(r"\| (?:best_)?accuracy ([\d.]+)", line):
+                bar.set_postfix_str(f"accuracy {found[1]}")
+
+        start(command, save / "train.log", see)
+        bar.update(updates - bar.n)
+    return str(save / "checkpoint_best.pt")
+
+
+def start(command: Sequence[str], log: Path, see: Callable[[str], None]) -> None:
+    """Run a command of fairseq's, whose output goes into a file, and line by line to ``see``.
+
+    Raises:
+        UserError: it failed, with its last line.
+    """
+    line = ""
+    with open(log, "w", encoding="utf-8") as kept:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"},
+        )
+        assert process.stdout is not None
+        try:
+            for text in process.stdout:
+                kept.write(text)
+                line = text.strip() or line
+                see(text)
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            process.wait()
+    if process.returncode:
+        raise UserError(f"{command[0].replace('_cli.', '-')} failed: {line}; its output is in {log}")
+
+
+def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str]]) -> Iterator[Sequence[Any]]:
+    """Rows of the table for one test set, whose predictions are written: those of the last system."""
+    table = read_table(str(job.data / f"{name}.tsv"), job.columns, with_targets=False)
+    scores: List[Tuple[float, ...]] = []
+    for system, checkpoints in systems.items():
+        found = predict(job, options, name, checkpoints)
+        if table.rows[0].target is not None:
+            scores.append(score(job, table.rows, found))
+            yield (name, system, len(table.rows), *scores[-1])
+        if len(scores) == len(options.seeds) > 1:
+            yield (name, "mean of seeds", len(table.rows), *map(mean, zip(*scores)))
+    write_predictions(job, options, name, table.rows, found)
+
+
+def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str]) -> List[Sentence]:
+    """What fairseq-generate finds for each row of a table."""
+    command = [
+        *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
+        *("--path", os.pathsep.join(checkpoints), "--gen-subset", name, "--scoring", "exact_match"),
+        *("--beam", str(max(options.beam, options.nbest)), "--nbest", str(options.nbest), "--batch-size", "128"),
+        *("--num-workers", "0", *["--cpu"] * options.cpu),
+    ]
+    lines: List[str] = []
+    log = job.folder / f"{name}.generate.log"
+    start(command, log, lambda line: lines.append(line.rstrip("\n")))
+    found = read_generated(lines, str(log))
+    return [found[number] for number in sorted(found)]
+
+
+def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence]) -> Tuple[float, ...]:
+    """Accuracy, WER and SER of the best predictions."""
+    total = dict.fromkeys(exact_match.COUNTS, 0)
+    for row, sentence in zip(rows, found, strict=True):
+        pair = [symbols(text, job.separators[1]) for text in (sentence.hypotheses[0].text, row.target or "")]
+        for key, count in exact_match.counts(*pair).items():
+            total[key] += count
+    return tuple(measure(total) for measure in exact_match.SCORES.values())
+
+
+def write_predictions(job: Job, options: "Options", name: str, rows: Sequence[Row], found: Sequence[Sentence]) -> None:
+    """Write the table with the best predictions in its column of targets, and the others in a table of their own."""
+    target = job.columns.target - 1
+    with write_whole(str(job.folder / f"{name}.tsv")) as stream:
+        for cells, sentence in zip(read_cells(str(job.data / f"{name}.tsv")), found, strict=True):
+            filled = [*cells, *[""] * (target + 1 - len(cells))]
+            filled[target] = sentence.hypotheses[0].text
+            stream.write("\t".join(filled) + "\n")
+    say(f"the predictions for {job.tests[name]} are in {job.folder / name}.tsv")
+    if options.nbest == 1:
+        return
+    with write_whole(str(job.folder / f"{name}.nbest.tsv")) as stream:
+        for row, sentence in zip(rows, found, strict=True):
+            for rank, hypothesis in enumerate(sentence.hypotheses, start=1):
+                stream.write(f"{row.source}\t{hypothesis.text}\t{rank}\t{hypothesis.score}\n")

@@ -1,0 +1,416 @@
+"""String transduction: tables in, strings out, by fairseq's commands and by the one command of this package."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import unicodedata
+from functools import cache
+
+import pytest
+import torch
+from corpus import SIZES, USER_DIR, run
+from fairseq.data import Dictionary
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.registry import ConfigurationError
+from fairseq_attnvariants.tasks import StringDictionary, StringTransductionTask
+from fairseq_attnvariants.tasks.exact_match import ExactMatchScorer, counts, edits
+from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
+from fairseq_attnvariants.tasks.tsv import Columns, read_table, symbols, tags
+from fairseq_attnvariants_cli.checks import DEMANDS, Subject
+
+commands = pytest.mark.commands
+PLAIN = Columns()
+FAMILY, FLAG = "👩‍👩‍👧", "🇮🇸"  # one grapheme cluster each, of several code points
+
+
+class TestTables:
+    def read(self, folder, content, columns=PLAIN, **options):
+        path = folder / "table.tsv"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return read_table(str(path), columns, **options).rows
+
+    def test_rows(self, tmp_path):
+        """A byte order mark, ends of lines of Windows, spaces at ends and a missing last end of line say nothing."""
+        plain = self.read(tmp_path, "talo\ttalossa\nyö\työssä\n")
+        assert [row[:2] for row in plain] == [("talo", "talossa"), ("yö", "yössä")]
+        for same in (
+            "\ufefftalo\ttalossa\r\nyö\työssä\r\n",
+            " talo \t talossa\nyö\työssä",
+            "talo\ttalossa\nyö\työssä\n\n",
+        ):
+            assert self.read(tmp_path, same) == plain
+        assert self.read(tmp_path, unicodedata.normalize("NFD", "talo\ttalossa\nyö\työssä\n")) == plain
+
+    def test_columns(self, tmp_path):
+        [row] = self.read(tmp_path, "talo\tN;INE(SG)\ttalossa\n", Columns(1, 3, 2))
+        assert row == ("talo", "talossa", ("INE", "INE(SG)", "N"))
+        [blind] = self.read(tmp_path, "talo\tN;INE(SG)\n", Columns(1, 3, 2), with_targets=False)
+        assert blind == ("talo", None, row.features)
+        assert self.read(tmp_path, "talo\t\ttalossa\n", Columns(1, 3, 2))[0].features == ()
+
+    @pytest.mark.parametrize(
+        "content, columns, said",
+        [
+            ("a\tb\na\tb\tc\n", Columns(), "line 2: 3 columns, and line 1 has 2"),
+            ("a\tb\na\n", Columns(), "line 2: 1 columns, and line 1 has 2"),
+            ("a\tb\n\na\tb\n", Columns(), "line 2: 1 columns"),
+            ("a\tb\na\t\n", Columns(), "line 2: the target, column 2, is empty"),
+            ("a\tb\n \tb\n", Columns(), "line 2: the source, column 1, is empty"),
+            ("a\tb\nb\tc\rd\n", Columns(), "line 2: a carriage return within the line"),
+            (b"a\tb\na\t\xff\n", Columns(), "line 2: not UTF-8"),
+            ("a\tb\n", Columns(1, 3), "2 columns, and --target-column is 3"),
+            ("a\tb\n", Columns(1, 2, 3), "2 columns, and --features-column is 3"),
+            ("a\tb\tN(SG\n", Columns(1, 2, 3), r"line 1: the parentheses of the features 'N\(SG' do not match"),
+            ("", Columns(), "has no lines"),
+        ],
+    )
+    def test_what_is_refused(self, tmp_path, content, columns, said):
+        with pytest.raises(ConfigurationError, match=f"table.tsv.*{said}"):
+            self.read(tmp_path, content, columns)
+
+    def test_a_file_that_is_not_there(self, tmp_path):
+        with pytest.raises(ConfigurationError, match="nowhere: No such file"):
+            read_table(str(tmp_path / "nowhere"), Columns())
+
+    def test_symbols(self):
+        assert symbols(f"e\u0301{FAMILY}{FLAG}") == ["é", FAMILY, FLAG]
+        assert symbols("t͡s  a e\u0301", " ") == ["t͡s", "a", "é"]
+        assert symbols("Abu Dabi") == list("Abu Dabi") and symbols("a|b c", "|") == ["a", "b c"]
+
+    @pytest.mark.parametrize(
+        "text, expected",
+        [
+            ("N;ABL(PL;PSS(2,PL))", "ABL ABL(PL) N PSS PSS(2) PSS(PL)"),
+            ("V;NOM(1,SG);ACC(3,PL)", "ACC ACC(3) ACC(PL) NOM NOM(1) NOM(SG) V"),
+            ("N;AT+ABL(PL)", "AT+ABL AT+ABL(PL) N"),
+            ("PL;N; N", "N PL"),
+            ("", ""),
+        ],
+    )
+    def test_tags(self, text, expected):
+        """A set, which its own text says once more."""
+        assert tags(text) == tuple(expected.split()) == tags(";".join(expected.split()))
+
+    @pytest.mark.parametrize("text", ["N(", "N)", "(PL)", "A(B", "A(B))", "A;(B)"])
+    def test_tags_that_do_not_match(self, text):
+        with pytest.raises(ConfigurationError, match="do not match"):
+            tags(text)
+
+
+class TestDictionary:
+    @pytest.mark.parametrize("separator", ["", " ", "|"])
+    @given(texts=st.lists(st.text(st.sampled_from("ab e\u0301\u00a0\u2028|🇮🇸" + FAMILY), min_size=1), min_size=1))
+    def test_text_to_numbers_to_text(self, separator, texts, tmp_path_factory):
+        found = [symbols(text.strip(), separator) for text in texts]
+        saved, file = StringDictionary.of(found, separator), str(tmp_path_factory.getbasetemp() / "dict.source.txt")
+        saved.save(file)
+        loaded = StringDictionary.load(file)
+        assert (loaded.symbols, loaded.separator) == (saved.symbols, separator)
+        for text in found:
+            line = separator.join(text)
+            if symbols(line.strip(), separator) == text:
+                assert loaded.string(loaded.encode_line(line)) == line
+
+    def test_features(self):
+        words, features = StringDictionary.of([list("talo")], ""), Dictionary()
+        for name in ("N", "t", "INE(SG)"):
+            features.add_symbol(name)
+        words.add_features(features)
+        one, other = (words.encode_line(f"talo\t{tags}") for tags in ("INE(SG);N;XX", "N;INE(SG)"))
+        assert one.equal(other) and len(one) == 2 + 4 + 1
+        assert words.string(one) == "talo\tN;INE(SG)" and words.encode_line(words.string(one)).equal(one)
+        assert words[words.encode_line("t\tt")[0]] == "[t]" and words.encode_line("[t]")[1] == words.index("t")
+        assert words.split("talo\tN") == list("talo") and words.string(words.encode_line("talo")) == "talo"
+
+    def test_another_dictionary_is_refused(self, tmp_path):
+        (tmp_path / "dict.source.txt").write_text("<space> 0\na 1\n")
+        with pytest.raises(ConfigurationError, match="dict.source.txt: this dictionary was not written by"):
+            StringTransductionTask.load_dictionary(str(tmp_path / "dict.source.txt"))
+
+
+class TestScores:
+    @pytest.mark.parametrize(
+        "one, other, count", [("kitten", "sitting", 3), ("", "ab", 2), ("ab", "ba", 2), ("a", "a", 0)]
+    )
+    def test_edits(self, one, other, count):
+        assert edits(one, other) == edits(other, one) == count
+
+    def test_an_unknown_symbol_is_never_right(self):
+        scorer = ExactMatchScorer(None)
+        for reference, hypothesis in (([4, 5, 2], [4, 5, 2]), ([4, 3, 2], [4, 3, 2]), ([4, 5, 6, 2], [4, 2])):
+            scorer.add(torch.tensor(reference), torch.tensor(hypothesis))
+        # EOS, which is always there, is no symbol
+        assert scorer.result_string() == "accuracy = 33.33, WER = 66.67, SER = 42.86 (1 of 3 right)"
+        assert counts("ab", "ab") == {"_right": 1, "_strings": 1, "_edits": 0, "_symbols": 2}
+
+
+def write_tables(folder, train=60, features=False, separated=True):
+    """Words of up to four letters, and these with vowels doubled; with features, those of N;PL reversed."""
+    rng = random.Random(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in (("train", train), ("valid", 12), ("test", 12)):
+        rows = []
+        for _ in range(count):
+            word = "".join(rng.choices("abcdé", k=rng.randint(1, 4)))
+            doubled = [letter * 2 if separated and letter in "aé" else letter for letter in word]
+            plural = rng.random() < 0.5
+            target = (" " if separated else "").join(reversed(doubled) if plural and features else doubled)
+            rows.append([word, f"N;{'PL' if plural else 'ESS(SG)'}", target] if features else [word, target])
+        (folder / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return folder
+
+
+SPACED = "--target-separator", "space"
+FEATURES = "--target-column", "3", "--features-column", "2"
+
+
+def arguments(data, save, *more, arch="dl4mt"):
+    """The arguments of a short fairseq-train."""
+    found = [data, "--user-dir", USER_DIR, "--task", "string_transduction", "--arch", arch, *SIZES, "--save-dir", save]
+    found += ["--optimizer", "adam", "--lr", "0.02", "--clip-norm", "1", "--batch-size", "8", "--cpu", "--seed", "5"]
+    found += [
+        "--init",
+        "uniform",
+        "--dropout",
+        "0",
+        "--best-checkpoint-metric",
+        "accuracy",
+        "--maximize-best-checkpoint-metric",
+    ]
+    return [*map(str, found), "--log-format", "simple", "--num-workers", "0", *map(str, more)]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder of tables and a model that has learned them."""
+    folder = write_tables(tmp_path_factory.mktemp("strings") / "data")
+    done = run("fairseq-train", *arguments(folder, folder.parent / "run", *SPACED, "--max-epoch", "25"))
+    return folder, folder.parent / "run" / "checkpoint_best.pt", done.stdout + done.stderr
+
+
+GENERATE = "--user-dir", USER_DIR, "--task", "string_transduction", "--cpu", "--num-workers", "0"
+
+
+@commands
+class TestCommands:
+    def test_training_chooses_by_accuracy(self, trained):
+        data, checkpoint, said = trained
+        kept = torch.load(checkpoint, weights_only=True)
+        assert kept["extra_state"]["best"] > 80 and "| wer " in said and "| ser " in said
+        assert (data / "dict.target.txt").read_text().startswith("<space> 1\n<separator:U+0020> 0\n")
+        assert sorted(path.name for path in data.glob("dict*")) == ["dict.source.txt", "dict.target.txt"]
+
+    def test_generation(self, trained):
+        """No option of the task is given again; an ensemble and n-best go as ever."""
+        data, checkpoint, _ = trained
+        options = "--scoring", "exact_match", "--beam", "3", "--nbest", "2"
+        done = run("fairseq-generate", data, *GENERATE, "--path", f"{checkpoint}:{checkpoint}", *options)
+        assert done.stdout.count("\nH-") == 24 and "Generate test with beam=3: accuracy = " in done.stdout
+        lines = [line.split("\t") for line in done.stdout.splitlines()]
+        sources = dict(line for line in lines if line[0][:2] == "S-")
+        rows = [line.split("\t") for line in (data / "test.tsv").read_text().splitlines()]
+        assert [sources[f"S-{number}"] for number in range(12)] == [source for source, _ in rows]
+        targets = dict(line for line in lines if line[0][:2] == "T-")
+        assert [targets[f"T-{number}"] for number in range(12)] == [target for _, target in rows]
+
+    def test_interactive_and_hub(self, trained):
+        data, checkpoint, _ = trained
+        done = run("fairseq-interactive", data, *GENERATE, "--path", checkpoint, stdin="abe\u0301\nca\n")
+        found = [line.split("\t")[2] for line in done.stdout.splitlines() if line[:2] == "H-"]
+        assert "S-0\tabé" in done.stdout and found[0] == "aa b éé" and len(found) == 2
+        hub = AttentionRNNModel.from_pretrained(str(checkpoint.parent), checkpoint.name, str(data))
+        assert hub.translate(["abe\u0301", "ca"]) == found
+        [found] = hub.translate(["a?b"], attention=True)
+        assert found.source == ["a", "<unk>", "b", "</s>"]
+
+    def test_resumed_and_with_workers_the_same_bits(self, trained, tmp_path):
+        data, _, _ = trained
+        for name, updates, more in (("whole", 10, []), ("parts", 4, []), ("parts", 10, ["--num-workers", "2"])):
+            more = [*SPACED, "--max-update", updates, *more]
+            run("fairseq-train", *arguments(data, tmp_path / name, *more))
+        one, other = (
+            torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=True) for name in ("whole", "parts")
+        )
+        assert all(value.equal(other["model"][name]) for name, value in one["model"].items())
+
+    @pytest.mark.parametrize("arch, features", [("hard_monotone", "attended"), ("dl4mt", "prepended")])
+    def test_features(self, tmp_path, arch, features):
+        """The checkpoint knows the columns; a line of fairseq-interactive is a word, a tab and its tags."""
+        data = write_tables(tmp_path / "data", features=True)
+        more = [*SPACED, *FEATURES, "--features", features, "--max-update", "3"]
+        run("fairseq-train", *arguments(data, tmp_path / "run", *more, arch=arch))
+        options = *GENERATE, "--path", tmp_path / "run" / "checkpoint_last.pt", "--beam", "3", "--nbest", "2"
+        found = run("fairseq-generate", data, *options).stdout
+        tags = [line.split("\t")[1] for line in (data / "test.tsv").read_text().splitlines()]
+        shown = dict(line.split("\t", 1) for line in found.splitlines() if line[:2] == "S-")
+        expected = [{"N", "PL"} if tag == "N;PL" else {"N", "ESS", "ESS(SG)"} for tag in tags]
+        assert [{*shown[f"S-{number}"].split("\t")[1].split(";")} for number in range(12)] == expected
+        both = run("fairseq-interactive", data, *options, stdin="ab\tN;ESS(SG)\nab\tESS(SG);N\nab\tN;PL\n").stdout
+        one, other, another = ([line for line in both.splitlines() if line[:3] == f"H-{k}"] for k in range(3))
+        assert [line[3:] for line in one] == [line[3:] for line in other] != [line[3:] for line in another]
+
+    def test_a_test_set_without_targets(self, trained, tmp_path):
+        data, checkpoint, _ = trained
+        (data / "blind.tsv").write_text("abc\nca\n")
+        done = run("fairseq-generate", data, *GENERATE, "--path", checkpoint, "--gen-subset", "blind")
+        assert done.stdout.count("\nH-") == 2 and "\nT-" not in done.stdout
+
+    def test_what_is_refused(self, trained, tmp_path):
+        """In one sentence, before anything is written."""
+        data, checkpoint, _ = trained
+        broken = write_tables(tmp_path / "broken")
+        (broken / "train.tsv").write_text("ab\taa b\nab\n")
+        special = write_tables(tmp_path / "special")
+        (special / "train.tsv").write_text("ab\ta <s>\n")
+        other = write_tables(tmp_path / "other")
+        for path in data.glob("dict*"):
+            (other / path.name).write_text(path.read_text())
+        (other / "train.tsv").write_text("xy\taa b\n")
+        for folder, more, said in (
+            (special, SPACED, "train.tsv, line 1: the target has <s>, a symbol of fairseq's own"),
+            (broken, SPACED, "train.tsv, line 2: 1 columns, and line 1 has 2"),
+            (tmp_path / "nowhere", SPACED, "there is no data folder"),
+            (tmp_path, SPACED, "has no train.tsv"),
+            (other, SPACED, "train.tsv, line 1: the source has a symbol that .*dict.source.txt lacks"),
+            (data, ["--target-separator", "none"], "dict.target.txt has other symbols, separated by ' '"),
+            (data, ["--target-column", "1"], "name the same column twice"),
+            (data, ["--source-column", "0"], "--source-column 0: columns are counted from 1"),
+            (data, ["--source-separator", "ab"], "--source-separator 'ab': a separator is one character"),
+        ):
+            done = run("fairseq-train", *arguments(folder, tmp_path / "run", *more), check=False)
+            assert done.returncode and re.search(said, done.stderr.splitlines()[-1]), done.stderr
+        assert not [*(tmp_path / "run").glob("*")] and not [*broken.glob("dict*")]
+        done = run("fairseq-generate", data, *GENERATE, "--path", checkpoint, "--gen-subset", "dev", check=False)
+        assert done.returncode and re.search("has no dev.tsv, but .*test.tsv, train.tsv, valid.tsv", done.stderr)
+
+
+def strings(folder, *more, **options):
+    """The one command, on the tables of a folder."""
+    tables = [folder / f"{name}.tsv" for name in ("train", "valid", "test")]
+    return run("fairseq-attnvariants", "strings", *tables, "--cpu", *more, **options)
+
+
+QUICK = [*SIZES, "--lr", "0.02", "--batch-size", "8", "--warmup-updates", "0", "--dropout", "0"]
+
+
+@commands
+class TestStrings:
+    @pytest.mark.slow
+    def test_from_three_tables_to_scores(self, tmp_path):
+        data = write_tables(tmp_path / "words")
+        more = ["--output", tmp_path / "out", "--seeds", "1", "2", "--updates", "200", "--nbest", "2", *QUICK]
+        done = strings(data, *more, "--table", tmp_path / "scores.csv")
+        assert (
+            "columns: source 1, target 2; symbols of sources: characters, of targets: separated by ' '" in done.stderr
+        )
+        rows = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()]
+        assert [row[1] for row in rows] == ["model", "seed 1", "seed 2", "mean of seeds", "ensemble"]
+        assert float(rows[4][3]) > 40 and float(rows[4][3]) + float(rows[4][4]) == 100
+        predicted = [line.split("\t") for line in (tmp_path / "out" / "test.tsv").read_text().splitlines()]
+        expected = [line.split("\t") for line in (data / "test.tsv").read_text().splitlines()]
+        assert [row[0] for row in predicted] == [row[0] for row in expected] and len(predicted[0]) == 2
+        right = sum(row == gold for row, gold in zip(predicted, expected))
+        assert float(rows[4][3]) == pytest.approx(100 * right / 12)
+        assert len((tmp_path / "out" / "test.nbest.tsv").read_text().splitlines()) == 24
+        again = strings(data, *more)
+        assert again.stdout == done.stdout
+
+    def test_nothing_is_written_of_tables_that_are_refused(self, tmp_path):
+        data = write_tables(tmp_path / "words")
+        (data / "test.tsv").write_text("ab\taa bb\nab\t\n")
+        done = strings(data, "--output", tmp_path / "out", check=False)
+        assert done.returncode == 2 and "test.tsv, line 2: the target, column 2, is empty" in done.stderr
+        write_tables(data)
+        (data / "train.tsv").write_text("a\tb\tc\td\n")
+        done = strings(data, "--output", tmp_path / "out", check=False)
+        assert "train.tsv has 4 columns, whose meaning cannot be told: give --source-column" in done.stderr
+        done = strings(write_tables(data), "--output", tmp_path / "out", "--max-update", "5", check=False)
+        assert "--max-update is not for fairseq-train here: use --updates" in done.stderr
+        assert not (tmp_path / "out").exists()
+
+    def test_fairseq_train_says_why(self, tmp_path):
+        data = write_tables(tmp_path / "words")
+        done = strings(data, "--output", tmp_path / "out", "--arch", "ava", "--encoder-hidden-size", "0", check=False)
+        assert done.returncode == 2 and "fairseq-train failed: " in done.stderr
+        assert "--encoder-hidden-size must be at least 1" in done.stderr.splitlines()[-1]
+        (data / "train.tsv").write_text("ab\taa bb\n")
+        done = strings(data, "--output", tmp_path / "out", check=False)
+        assert "was trained on another" in done.stderr
+
+    @pytest.mark.slow
+    def test_interrupted(self, tmp_path):
+        """A kill in the middle, and the same command again: the same predictions as of one go."""
+        data = write_tables(tmp_path / "words")
+        tables = [str(data / f"{name}.tsv") for name in ("train", "valid", "test")]
+        more = ["--cpu", "--updates", "120", *QUICK, "--output"]
+        command = [
+            sys.executable,
+            "-m",
+            "fairseq_attnvariants_cli",
+            "strings",
+            *tables,
+            *more,
+            str(tmp_path / "killed"),
+        ]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        last, end = tmp_path / "killed" / "seed1" / "checkpoint_last.pt", time.monotonic() + 120
+        while not last.exists() and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
+        for name in ("killed", "whole"):
+            strings(data, *more, tmp_path / name)
+        killed, whole = ((tmp_path / name / "test.tsv").read_text() for name in ("killed", "whole"))
+        assert killed == whole
+        models = [
+            torch.load(tmp_path / name / "seed1" / "checkpoint_last.pt", weights_only=True)
+            for name in ("killed", "whole")
+        ]
+        assert all(value.equal(models[1]["model"][name]) for name, value in models[0]["model"].items())
+
+
+def test_a_task_of_tables_here(tmp_path):
+    """Sizes, numbers and the columns that a checkpoint knows, without a command."""
+    data = write_tables(tmp_path / "data", features=True)
+    cfg = StringTransductionConfig(data=str(data), target_column=3, features_column=2, target_separator="space")
+    cfg.train_subset, cfg.required_seq_len_multiple = "train", 1
+    task = StringTransductionTask.setup_task(cfg)
+    task.load_dataset("train")
+    task.load_dataset("valid")
+    item = task.dataset("train")[0]
+    row = (data / "train.tsv").read_text().splitlines()[0].split("\t")
+    assert task.source_dictionary.string(item["source"]).partition("\t")[0] == row[0]
+    assert task.target_dictionary.string(item["target"]) == row[2]
+    assert (data / "dict.features.txt").read_text().split("\n")[0].startswith("N 60")
+    later = StringTransductionTask.setup_task(StringTransductionConfig(data=str(data), train_subset="train"))
+    with pytest.raises(ConfigurationError, match="has dict.features.txt, .*: give --features-column"):
+        later.load_dataset("valid")
+    later.load_state_dict(task.state_dict())
+    later.cfg.required_seq_len_multiple = 1
+    later.load_dataset("valid")
+    assert all(
+        one["source"].equal(other["source"]) for one, other in zip(later.dataset("valid"), task.dataset("valid"))
+    )
+
+
+@cache
+def described(arch):
+    """A small model of sources with features, as ``fairseq-attnvariants check`` builds it."""
+    return Subject(arch, ["--task", "string_transduction"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("demand", [name for name in DEMANDS if name not in ("compiled", "widths", "saved", "resumed")])
+@pytest.mark.parametrize("arch", ["dl4mt", "ava", "char2char", "pointer_generator", "hard_attention", "hard_monotone"])
+def test_contract(arch, demand):
+    """What fairseq demands, of models whose sources have features."""
+    assert described(arch).task.source_dictionary.first_feature
+    found = DEMANDS[demand](described(arch))
+    assert found.holds is not False, found
