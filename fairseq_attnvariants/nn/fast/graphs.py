@@ -69,7 +69,7 @@ class Pair:
             with recorder.trial():
                 like = self.tried(recorder)
             self.inputs, self.outputs, self.seeds, *self.found = graphs.regions(like)
-            self.inputs.fill(given)
+            self.inputs.fill(map(torch.detach, given))
             for own, one in zip(self.inputs.tensors, given):
                 own.requires_grad_(one.requires_grad)
             self.entries = filled(self.entries, self.inputs.tensors)
