@@ -1,4 +1,4 @@
-"""What captures on a CPU in the place of CUDA: its graphs run again what they would replay.
+"""Captures on a CPU as CUDA does on a GPU; its graphs run again what they would replay.
 
 All that is around them is as on a GPU: aliases, shared memory, copies, and who waits for a backward pass.
 """
@@ -10,7 +10,7 @@ import torch
 
 
 class Graph:
-    """What was launched once."""
+    """Runs again what was launched once."""
 
     replayed = 0
 

@@ -292,7 +292,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         self.projects_annotations = True
         """whether search projects them instead of contexts, where it can"""
         self.graphs: Optional[Graphs] = None
-        """by which training runs the network, with --cuda-graphs"""
+        """they run the network in training, with --cuda-graphs"""
         self.register_buffer(FINGERPRINT, fingerprint(dictionary))
 
     def forward(

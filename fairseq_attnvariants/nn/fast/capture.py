@@ -35,7 +35,7 @@ class CudaRecorder:
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            with self._beside():
+            with self._on_stream():
                 yield
         finally:
             torch.cuda.set_sync_debug_mode(mode)
@@ -46,7 +46,7 @@ class CudaRecorder:
         torch.clear_autocast_cache()  # what was cast before would be no part of the graph
         try:
             # other threads call CUDA meanwhile, such as the one that pins memory, and NCCL's: they break nothing
-            with self._beside(), torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
+            with self._on_stream(), torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
                 launch()
         except Exception:
             self._mend(graph)
@@ -56,7 +56,7 @@ class CudaRecorder:
         return graph
 
     @contextlib.contextmanager
-    def _beside(self) -> Iterator[None]:
+    def _on_stream(self) -> Iterator[None]:
         """On the stream, after what was launched before; a capture that breaks would stay there by itself."""
         current = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(current)
@@ -70,9 +70,9 @@ class CudaRecorder:
         with contextlib.suppress(Exception):
             torch._C._cuda_endAllocateToPool(self.stream.device_index, self.pool)
         whole = torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self.stream, capture_error_mode="thread_local")
-        with contextlib.suppress(Exception), self._beside(), whole:
+        with contextlib.suppress(Exception), self._on_stream(), whole:
             torch.zeros(1, device=self.device)  # the end of this capture is the generator's, too
 
 
 RECORDERS: Dict[str, Callable[[torch.device], Any]] = {"cuda": CudaRecorder}
-"""What captures, by the type of a device."""
+"""The class that captures, by the type of a device."""

@@ -69,7 +69,7 @@ class Pair:
             with recorder.trial():
                 like = self.tried(recorder)
             self.inputs, self.outputs, self.seeds, *self.found = graphs.regions(like)
-            self.inputs.fill(given)
+            self.inputs.fill(map(torch.detach, given))
             for own, one in zip(self.inputs.tensors, given):
                 own.requires_grad_(one.requires_grad)
             self.entries = filled(self.entries, self.inputs.tensors)
@@ -108,19 +108,19 @@ class Pair:
         return tensors(self.decoded)
 
     def backward(self, seeds: Sequence[Tensor]) -> Sequence[Any]:
-        """Of the gradients of what was made, those of what is wanted; the steps are forgotten."""
+        """Form the gradients that are wanted from those of the outputs; the steps are forgotten."""
         made, read = [one for one in tensors(self.decoded) if one.requires_grad], self.read
         self.decoded = None
         with torch.autocast(made[0].device.type, enabled=False):  # which is over when an update comes to it
             return torch.autograd.grad(made, [read[place] for place in self.wanted], seeds, allow_unused=True)
 
     def launch(self) -> None:
-        """What the first graph holds."""
+        """Launch everything that the first graph holds."""
         with torch.no_grad():
             self.outputs.fill(self.forward())
 
     def launch_back(self) -> None:
-        """What the second graph holds."""
+        """Launch everything that the second graph holds."""
         found = iter(self.backward(self.seeds.tensors))
         for region in self.found:
             region.fill([next(found) for _ in region.tensors])
@@ -154,7 +154,7 @@ class Replay(Function):
 
 
 class Graphs:
-    """What runs a decoder in training: as it is, or where the same shapes come again, by graphs.
+    """Runs a decoder in training: as it is, or where the same shapes come again, by graphs.
 
     Without graphs go shapes that come for the first time, those after the first :data:`MOST` that were captured, those
     after one that could not be, and a pass forward while another one's backward pass has still to come.
@@ -244,7 +244,7 @@ def filled(entries: Any, values: Iterable[Tensor]) -> Any:
 
 
 def kind(one: Tensor) -> Tuple[Any, ...]:
-    """What of a tensor a graph depends on."""
+    """The properties of a tensor that a graph depends on."""
     return tuple(one.shape), one.dtype, one.requires_grad
 
 
@@ -272,7 +272,7 @@ def leaves(made: Iterable[Tensor]) -> Set[Tensor]:
 
 
 def culprit(error: BaseException) -> str:
-    """Where in a model's part an error came up, for the beginning of a sentence; nothing if it was in none."""
+    """The part of a model in which an error came up, to begin a sentence with; nothing if it was in none."""
     while error.__context__ is not None:  # the end of a capture hides what broke it
         error = error.__context__
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
