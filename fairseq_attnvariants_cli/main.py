@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import logging
 import os
@@ -27,32 +28,44 @@ FOLDERS = {
     "config-dir": ("config", "print the path for fairseq-hydra-train --config-dir"),
 }
 # a module is imported only when its subcommand is asked for, and torch and fairseq only where that runs a model
-SUBCOMMANDS = {
-    "lexicon": "make a word table from the training text, for replace-unk or for shortlists",
-    "replace-unk": "replace the UNKs in what fairseq-generate printed",
-    "align": "word alignments from attention, under forced decoding",
-    "aer": "alignment error rates of what align wrote",
-    "links": "text and word links of what fairseq-generate printed",
-    "confusion": "which source tags target tags come from",
-    "overtranslation": "the ratio of over-translation, by tag",
-    "eos": "how often the end of a translation is aligned to the end of its source",
-    "attention": "draw the attention on one sentence, of one or several models",
-    "attribute": "what each source word adds to each target word, and how far attention agrees with it",
-    "similarity": "the share of source words that are similar to their translations, from attention via attention",
-    "gates": "what adaptive weighting and context gates weigh, and what CondDec has left, by word or by tag",
-    "neighbours": "the target words nearest to source words that the direct bridge has mapped",
-    "score": "BLEU, chrF, TER, 1-gram BLEU and accuracy, with paired bootstrap; words and sentences in groups",
-    "compare": "a page with the translations of several systems side by side",
-    "results": "one table of many runs: means and differences over seeds with their intervals, verdicts, curves",
-    "tune": "the length penalty and the coverage penalty that suit a validation set",
-    "average": "average the parameters of several checkpoints",
-    "strings": "from tables of words, such as pronunciations or inflections, to models and a table of scores",
-    "export": "a folder that translates without fairseq and torch",
-    "plain": "a model as plain files, without pickle: safetensors, JSON and text",
-    "import-nematus": "a model of Nematus or Marian as a checkpoint",
-    "check": "whether an architecture, of your own or any other, keeps what fairseq demands",
-    "env": "what is installed and what it runs on, for a bug report",
+GROUPS = {
+    "train and check": {
+        "check": "test in seconds that an architecture pads, batches and decodes correctly",
+        "strings": "train on tables of words, such as pronunciations, and score the predictions",
+        "average": "average the parameters of several checkpoints",
+        "tune": "choose the length penalty and the coverage penalty on a validation set",
+    },
+    "translate": {
+        "lexicon": "make a word table from the training text, for replace-unk or for shortlists",
+        "replace-unk": "replace the UNKs in the output of fairseq-generate",
+        "export": "write a folder that translates without fairseq and torch",
+    },
+    "look at attention": {
+        "attention": "draw the attention of one or several models on a sentence",
+        "attribute": "show which source words each target word depends on, and whether attention agrees",
+        "align": "write word alignments from attention, by forced decoding",
+        "aer": "compute alignment error rates of these alignments",
+        "eos": "count how often a translation's end is aligned to the end of its source",
+        "similarity": "count source words that are similar to their translations, by attention via attention",
+        "gates": "show what adaptive weighting, context gates and CondDec weigh, by word or by tag",
+        "neighbours": "list the target words nearest to source words that the direct bridge mapped",
+    },
+    "compare": {
+        "score": "compute BLEU, chrF, TER and accuracy, with paired bootstrap, also by groups of sentences",
+        "results": "make one table of many runs: means and differences over seeds, intervals, verdicts",
+        "compare": "write a page with the translations of several systems side by side",
+        "confusion": "count which source tags target tags come from",
+        "overtranslation": "compute the ratio of over-translation, by tag",
+    },
+    "files": {
+        "links": "extract text and word links from the output of fairseq-generate",
+        "plain": "write a model as safetensors, JSON and text, without pickle",
+        "import-nematus": "turn a model of Nematus or Marian into a checkpoint",
+        "env": "print what is installed and what it runs on, for a bug report",
+    },
 }
+LISTED = next(iter(GROUPS))  # what the list of subcommands begins with
+SUBCOMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -70,6 +83,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for name, level in (("fairseq", "WARNING"), ("sacrebleu", "WARNING"), ("matplotlib.font_manager", "ERROR")):
         logging.getLogger(name).setLevel(level)
     try:
+        check_name(arguments)
         command = parser(arguments)
         options, others = command.parse_known_args(arguments)
         if others and not getattr(options, "takes_others", False):
@@ -104,6 +118,8 @@ class Help(argparse.HelpFormatter):
         return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith(LISTED):
+            return text
         if not text.startswith("example: "):
             return "\n".join(indent + line for line in self._split_lines(text, width - len(indent)))
         whole = re.sub('"[^"]*"', lambda quoted: quoted[0].replace(" ", "\0"), text.removeprefix("example: "))
@@ -129,17 +145,40 @@ class Parser(argparse.ArgumentParser):
 
 def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of the command, with the options of the subcommand that ``arguments`` begin with."""
-    command = Parser(prog=PROGRAM, description=__doc__)
+    about = "Check, analyse, compare and export models; fairseq's own commands train and translate."
+    command = Parser(prog=PROGRAM, description=about, epilog=listing())
     command.add_argument("--version", action="version", version=f"{PROGRAM} {installed(PROGRAM)}")
-    subcommands = command.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
+    subcommands = command.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND", help="one of these:")
     for subcommand, (_, summary) in FOLDERS.items():
-        subcommands.add_parser(subcommand, help=summary, description=summary).set_defaults(run=print_folder)
-    for subcommand, summary in SUBCOMMANDS.items():
-        described = subcommands.add_parser(subcommand, help=summary)
+        subcommands.add_parser(subcommand, description=summary).set_defaults(run=print_folder)
+    for subcommand in SUBCOMMANDS:
+        described = subcommands.add_parser(subcommand)
         if [subcommand] == [*arguments[:1]]:
             module = importlib.import_module(f".subcommands.{subcommand.replace('-', '_')}", __package__)
             importlib.import_module(".options", __package__).add_options(described, module.Options, module.run)
     return command
+
+
+def listing() -> str:
+    """All subcommands, in their groups."""
+    folders = {name: summary for name, (_, summary) in FOLDERS.items()}
+    lines = []
+    for title, group in {**GROUPS, "folders for fairseq": folders}.items():
+        lines += [f"{title}:", *(f"  {name:<15} {summary}" for name, summary in group.items()), ""]
+    return "\n".join(lines[:-1])
+
+
+def check_name(arguments: Sequence[str]) -> None:
+    """Refuse a subcommand that there is not, with the one that is spelled most like it.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    names = [*SUBCOMMANDS, *FOLDERS]
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
+        near = difflib.get_close_matches(arguments[0], names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"{PROGRAM} --help lists all"
+        raise UserError(f"there is no such subcommand: {hint}")
 
 
 def print_folder(options: argparse.Namespace) -> None:

@@ -244,7 +244,8 @@ def test_every_subcommand_with_a_table_has_json(capsys):
 
 @pytest.mark.parametrize("line, message", [
     ("", "fairseq-attnvariants: the following arguments are required: SUBCOMMAND (see fairseq-attnvariants --help)"),
-    ("nothing", "fairseq-attnvariants nothing: argument SUBCOMMAND: invalid choice: 'nothing'"),
+    ("nothing", "fairseq-attnvariants nothing: there is no such subcommand: fairseq-attnvariants --help lists all"),
+    ("atention", "fairseq-attnvariants atention: there is no such subcommand: did you mean attention?"),
     ("eos data", "the following arguments are required: --path (see fairseq-attnvariants eos --help)"),
     ("eos data --path x --beam 0", "argument --beam: 0 is not at least 1"),
     ("eos data --path x --lenpen 400", "argument --lenpen: 400 is more than 100"),
