@@ -242,7 +242,13 @@ def stepped(o: AttentionRNNConfig) -> bool:
 
 
 def readout(o: AttentionRNNConfig) -> Iterator[str]:
-    """The readout's biases and its weights (Li et al. 2018)."""
+    """What the readout reads, its biases and its weights (Li et al. 2018)."""
+    reads_context = o.context_to_layers or o.input_feed or o.copying
+    if o.readout == "state" and o.decoder_transition == "late" and not reads_context:
+        yield (
+            "with --readout state and --decoder-transition late nothing reads the context, so that attention would "
+            "learn nothing: add --context-to-layers, or use another readout"
+        )
     if o.readout_biases and o.layer_norm != "all" and not o.adaptive_output:
         yield (
             "--readout-biases gives each of the readout's maps a bias, and without --layer-norm all or "

@@ -891,6 +891,7 @@ REFUSED = [
     (dict(attention_via_unguided=True), "--attention-via"),
     (dict(attention_via_words_alone=True), "--attention-via-words-alone"),
     (dict(decoder_transition="late", decoder_condition=True), "--decoder-condition.*late"),
+    (dict(readout="state", decoder_transition="late"), "--context-to-layers"),
     (dict(adaptive_output_swapped=True), "--adaptive-output"),
     (dict(adaptive_gru_released=True, decoder_cell="adaptive_gru"), "--decoder-transition conditional"),
     (
