@@ -345,7 +345,8 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
     assert [len(memory.keys) for memory in memories] == [3, 3, 2, 3]
     outside = model.cfg.context_to_layers and run.state.above is not None  # layers above read it among other things
     more = model.cfg.attention_via or str(model.cfg.attention_score) == "multihead"  # than an average of annotations
-    assert (run.network is model.decoder.network) == (more or outside)
+    unread = str(model.cfg.readout).startswith("hard_")  # which reads annotations
+    assert (run.network is model.decoder.network) == (more or outside or unread)
 
 
 @pytest.mark.slow
@@ -368,24 +369,28 @@ def test_steps_are_the_same_in_pieces(name, options, monkeypatch):
 
 
 AVA = "ava ava_encs ava_deep"
+HARD = "hard_attention hard_monotone"
 ADAPTIVE = "adaptive_gru adaptive_output adaptive_both"
 STARRED = "rnnsearch_star bridge_source bridge_target bridge_direct"
 UNCOUNTED = [  # what numbers of parameters do not see, and who has otherwise than rnnsearch, by the papers
     ("readout", "maxout", {"tanh": f"dl4mt {ADAPTIVE} context_gate nematus gnmt character char2char bpe2char"}),
     ("readout", "maxout", {"relu": AVA, "linear": "pointer_generator", "state": "gnmt_v2"}),
+    ("readout", "maxout", {"hard_attention": "hard_attention", "hard_monotone": "hard_monotone"}),
     ("initial_state", "first", {"mean": f"dl4mt {ADAPTIVE} {STARRED} context_gate nematus char2char bpe2char"}),
     ("initial_state", "first", {"linear": f"{AVA} character", "zero": "gnmt_v2"}),
-    ("init", "normal", {"uniform": f"pointer_generator gnmt gnmt_v2 character {AVA}"}),
+    ("init", "normal", {"uniform": f"pointer_generator gnmt gnmt_v2 character {HARD} {AVA}"}),
     ("gate_bias", "0.0", {"1.0": AVA}),
-    ("decoder_dropout_out", "0.5", {"0.0": f"pointer_generator nematus char2char bpe2char {AVA}"}),
+    ("decoder_dropout_out", "0.5", {"0.0": f"pointer_generator nematus char2char bpe2char {HARD} {AVA}"}),
     ("decoder_dropout_out", "0.5", {"0.2": "gnmt gnmt_v2 character"}),
     ("encoder_dropout_out", "0.0", {"0.2": "gnmt gnmt_v2 character"}),
-    ("encoder_dropout_in", "0.0", {"0.2": "gnmt_v2"}),
-    ("decoder_dropout_in", "0.0", {}),
+    ("encoder_dropout_out", "0.0", {"0.4": HARD}),
+    ("encoder_dropout_in", "0.0", {"0.2": "gnmt_v2", "0.4": HARD}),
+    ("decoder_dropout_in", "0.0", {"0.4": HARD}),
     ("residuals", "0", {"3": "gnmt gnmt_v2"}),
     ("context_gate", "none", {"both": "context_gate"}),
     ("bridge_direct", "none", {"hard": "bridge_direct"}),
-    ("attention_score", "additive", {"bilinear": "character", "additive_normed": "gnmt_v2"}),
+    ("attention_score", "additive", {"bilinear": "character hard_attention", "additive_normed": "gnmt_v2"}),
+    ("attention_score", "additive", {"level": "hard_monotone"}),
     ("attention_normalizer", "softmax", {}),
     ("attention_window", "none", {}),
 ]
@@ -436,7 +441,7 @@ def test_bfloat16_compute_keeps_float32_parameters_and_nearly_the_outputs(name):
         loss = output.float().log_softmax(-1)[..., 4].mean()
         loss.backward()
         assert all(p.dtype == p.grad.dtype == torch.float32 for p in model.parameters())
-        logits = not model.cfg.copying  # which returns logarithms of sums
+        logits = not model.cfg.copying and not str(model.cfg.readout).startswith("hard_")  # logarithms of sums
         attention = [value[0].dtype for name, value in extra.items() if name.endswith("attn")]
         assert {*attention} == {torch.float32}
         assert output.dtype == (getattr(torch, dtype) if logits else torch.float32)
@@ -892,6 +897,13 @@ REFUSED = [
     (dict(attention_via_words_alone=True), "--attention-via-words-alone"),
     (dict(decoder_transition="late", decoder_condition=True), "--decoder-condition.*late"),
     (dict(readout="state", decoder_transition="late"), "--context-to-layers"),
+    (dict(readout="hard_attention", encoder_type="convolutional"), "hard_attention .* --encoder-type convolutional"),
+    (dict(attention_score="level"), "--attention-score level .* hard_monotone"),
+    (
+        dict(readout="hard_monotone", decoder_transition="late", attention_history="coverage"),
+        "--attention-history would learn nothing",
+    ),
+    (dict(compile=True, cuda_graphs=True), "--cuda-graphs .* --compile"),
     (dict(adaptive_output_swapped=True), "--adaptive-output"),
     (dict(adaptive_gru_released=True, decoder_cell="adaptive_gru"), "--decoder-transition conditional"),
     (
