@@ -257,7 +257,7 @@ def readers(model):
     return {names[part] for part in found}
 
 
-# contexts that are no averages: of two levels, of several heads; and layers above the transition that read them
+# contexts that are no averages: of two levels, of several heads; layers above the transition that read them; none read
 UNPROJECTED = {"ava", "ava_encs", "ava_deep", "heads", "monotone", "gnmt", "gnmt_v2"}
 
 
