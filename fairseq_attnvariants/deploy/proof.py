@@ -49,7 +49,7 @@ class Proof(NamedTuple):
     score: float
     """largest difference of scores in equal lists"""
     attention: float
-    """largest difference of weights there"""
+    """largest difference of weights there; of those above 1, which some normalizers make, as a share of them"""
     where: str
     """the first sentence and step at which they differ; empty if they do not"""
 
@@ -148,7 +148,8 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch]) -> Proof:
                     total, looks = by_symbols[tuple(one["tokens"].tolist())]
                     score = max(score, abs(total - one["score"].item()))
                     weights = one["attention"][-len(source) :].T.numpy()  # the padding is on the left
-                    attention = max(attention, float(np.abs(np.stack(looks) - weights).max()))
+                    differences = np.abs(np.stack(looks) - weights) / np.maximum(weights, 1)
+                    attention = max(attention, float(differences.max()))
             if not where and (not same or max(score, attention) > CLOSE):
                 where = f"{difference(found[0], wanted[0])} of the translation of {len(source)} symbols"
     return Proof(sum(len(batch.sources) for batch in batches), lists, equal, best / lists, score, attention, where)
