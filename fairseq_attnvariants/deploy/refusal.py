@@ -8,7 +8,6 @@ import traceback
 from importlib import util
 from pathlib import Path
 from typing import Iterator, Optional
-from unittest import mock
 
 import torch
 
@@ -30,8 +29,11 @@ def lengths_refused() -> Iterator[None]:
             raise ConfigurationError("len(tensor) is a number, and the same for every batch: write tensor.size(0)")
         return plain(tensor)
 
-    with mock.patch.object(torch.Tensor, "__len__", length):
+    torch.Tensor.__len__ = length  # type: ignore[method-assign]
+    try:
         yield
+    finally:
+        torch.Tensor.__len__ = plain  # type: ignore[method-assign]
 
 
 def chain(error: Optional[BaseException]) -> Iterator[BaseException]:

@@ -123,7 +123,7 @@ class Transition(nn.Module):
     @property
     def independent(self) -> bool:
         """Whether no step reads what an earlier one attended to, so that all of them may attend at once."""
-        reads = self.after or self.feeds_input or self.query_cell or self.condition
+        reads = self.after or self.feeds_input or self.query_cell or self.condition or self.features
         return not reads and self.attention.independent
 
     def project(self, target: Tensor) -> Words:

@@ -96,8 +96,9 @@ def history_stays(patch):
 
     def reordered(entries, order):
         new = reorder(entries, order)
-        there = hasattr(entries, "context") and len(entries.context) == len(order)
-        return new._replace(context=entries.context) if there else new
+        if type(entries) is not tuple or len(entries[0].context) != len(order):
+            return new
+        return new[0]._replace(context=entries[0].context), new[1]
 
     patch.setattr(attention_rnn, "reorder", reordered)
 

@@ -258,7 +258,7 @@ def readers(model):
 
 
 # contexts that are no averages: of two levels, of several heads; layers above the transition that read them; none read
-UNPROJECTED = {"ava", "ava_encs", "ava_deep", "heads", "monotone", "gnmt", "gnmt_v2"}
+UNPROJECTED = {"ava", "ava_encs", "ava_deep", "heads", "monotone", "gnmt", "hard_attention", "hard_monotone"}
 
 
 @pytest.mark.slow
