@@ -4,6 +4,7 @@ All that is around them is as on a GPU: aliases, shared memory, copies, and who 
 """
 
 import contextlib
+import threading
 from unittest import mock
 
 import torch
@@ -35,9 +36,15 @@ class Recorder:
 
     @contextlib.contextmanager
     def trial(self):
-        """As on a GPU, what waits for it is an error."""
-        error = RuntimeError("called a synchronizing operation")
-        with mock.patch.object(torch.Tensor, "item", side_effect=error):
+        """As on a GPU, what waits for it is an error; threads that prepare batches on the CPU do not."""
+        plain, thread = torch.Tensor.item, threading.get_ident()
+
+        def item(tensor):
+            if threading.get_ident() == thread:
+                raise RuntimeError("called a synchronizing operation")
+            return plain(tensor)
+
+        with mock.patch.object(torch.Tensor, "item", item):
             yield
 
     def capture(self, launch):
