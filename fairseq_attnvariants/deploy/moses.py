@@ -1,6 +1,5 @@
 """Tables of the Moses tokeniser and truecaser for a package, whose runtime and page have none of their own."""
 
-import json
 from pathlib import Path
 from typing import Any, Dict, Iterable, List
 
@@ -65,8 +64,3 @@ def truecase_table(path: str) -> Dict[str, str]:
         for word, count in zip(fields[::2], counts):
             counted.setdefault(word.lower(), {})[word] = int(count)
     return {lower: max(cases, key=cases.__getitem__) for lower, cases in counted.items()}
-
-
-def write_json(value: Any, path: str) -> None:
-    """Write a table for a package."""
-    Path(path).write_text(json.dumps(value, ensure_ascii=False, allow_nan=False), encoding="utf-8")

@@ -14,6 +14,7 @@ from typing import Any, Dict, Mapping
 
 from torch import Tensor
 
+from ..patches.messages.data import find_languages
 from ..registry import ConfigurationError
 
 MODEL, CONFIG, DICTIONARIES = "model.safetensors", "config.json", "dict.*.txt"
@@ -54,10 +55,19 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         "format": FORMAT,
         "sha256": {name: _sha256(os.path.join(folder, name)) for name in names},
         "tied": tied,
-        "cfg": state["cfg"],
+        "cfg": {**state["cfg"], "task": _with_languages(state["cfg"].get("task"), data)},
     }
     with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as stream:
         json.dump(content, stream, indent=1, default=vars)  # of components without a dataclass
+
+
+def _with_languages(task: Any, data: str) -> Any:
+    """The task's configuration with the languages that fairseq found in the data folder, if it names none."""
+    named = dict(task) if isinstance(task, Mapping) else dict(vars(task)) if task is not None else {}
+    languages = [named.get(name) for name in ("source_lang", "target_lang")]
+    if "source_lang" not in named or None not in languages:
+        return task
+    return {**named, **dict(zip(("source_lang", "target_lang"), find_languages(data, *languages)))}
 
 
 def load(folder: str) -> Dict[str, Any]:
