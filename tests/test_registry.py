@@ -321,7 +321,7 @@ def test_help_has_the_options_of_models(given):
     """With the names and the options of parts from outside, wherever ``--help`` stands and whether there is data."""
     shown = run("fairseq-train", "data", "--user-dir", MINE, *given, environment={"COLUMNS": "2000"})
     options = shown.stdout.partition("\nModel-specific configuration:\n")[2]
-    assert re.search(r"^  --attention-score .*\n.*multihead, cosine$", options, re.MULTILINE)
+    assert re.search(r"^  --attention-score .*\n.*multihead, level, cosine$", options, re.MULTILINE)
     assert re.search(r"^  --part-args .*\n.* decay: rate \(0.5\): what remains of the sum", options, re.MULTILINE)
 
 

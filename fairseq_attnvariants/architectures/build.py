@@ -33,7 +33,8 @@ def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
     kind = table[name]
     declared = kind.own_options()
     given = {own: getattr(cfg, option) for own, option in flags_of(kind).items()}
-    given = {own: value for own, value in given.items() if own not in declared or value != declared[own].default}
+    if table is CELLS:  # one with its defaults is the class itself, for which PyTorch may have a whole layer
+        given = {own: value for own, value in given.items() if own not in declared or value != declared[own].default}
     given.update(part_arguments(cfg)[name] if custom_options(kind) else {})
     return partial(kind, **given) if given else kind
 
