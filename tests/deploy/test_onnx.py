@@ -60,9 +60,7 @@ def test_a_part_that_carries_something_else_at_first():
 def test_a_length_that_is_a_number_is_named(monkeypatch):
     normalize = Softmax.normalize
     monkeypatch.setattr(Softmax, "normalize", lambda self, energies: normalize(self, energies * len(energies)))
-    with pytest.raises(
-        ConfigurationError, match=r"len\(tensor\) is .* write tensor.size\(0\) \(.*test_onnx.py, line"
-    ):
+    with pytest.raises(ConfigurationError, match=r"len\(tensor\) is .* write tensor.size\(0\) \(.*test_onnx.py, line"):
         loop.export(build("rnnsearch"))
 
 
