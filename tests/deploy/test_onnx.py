@@ -5,8 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from conftest import COMPOSED, SPACE, build, outside
-from corpus import ROOT
+from conftest import COMPOSED, SPACE, build
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn.attention import Softmax
@@ -51,9 +50,8 @@ def test_the_graph_is_the_model(name):
 
 def test_a_part_that_carries_something_else_at_first():
     """What ``hard_monotone`` has of the words before is None before the first step, and a tensor later."""
-    with outside(ROOT / "examples" / "extend" / "hard_attention"):
-        model = build("hard_monotone", scale=0.5).eval()
-        _, found = proof.proved(loop.export(model), model, batches(model))
+    model = build("hard_monotone", scale=0.5).eval()
+    _, found = proof.proved(loop.export(model), model, batches(model))
     assert found.equal == 16
 
 
