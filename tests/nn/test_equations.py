@@ -106,10 +106,16 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("gnmt_v2", dict(decoder_cell="gru", attention_history="coverage+context", attention_score="scaled")),
     ("gnmt_v2", dict(decoder_layers=2, input_feed=True, initial_state="first", residuals=0, copying=True)),
     ("gnmt_v2", dict(attention_window="monotone", attention_reads_target=True, decoder_transition_depth=2, **NARROW)),
-    ("gnmt_v2", dict(context_to_layers=False, attention_window="predictive", layer_norm="all", **NARROW)),
-    ("gnmt_v2", dict(context_to_layers=False, readout_all_layers=True, decoder_layers=3)),
+    (
+        "gnmt_v2",
+        dict(context_to_layers=False, readout="tanh", attention_window="predictive", layer_norm="all", **NARROW),
+    ),
+    ("gnmt_v2", dict(context_to_layers=False, readout="tanh", readout_all_layers=True, decoder_layers=3)),
     ("gnmt_v2", dict(attention_via=True, attention_score="additive", readout="tanh", adaptive_output=True)),
-    ("gnmt_v2", dict(decoder_layers=1, context_to_layers=False, attention_score="multihead", attention_heads=7)),
+    (
+        "gnmt_v2",
+        dict(decoder_layers=1, context_to_layers=False, readout="tanh", attention_score="multihead", attention_heads=7),
+    ),
 ]
 
 
