@@ -63,25 +63,14 @@ class Searching(nn.Module):
 
     Args:
         model: that :func:`prepared` made.
+        projects: of :func:`projecting_decoder`.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, projects: Tuple[Any, Any]):
         super().__init__()
         self.model = model
-        # once, and for sentences of any length; not while a tracer has parts in classes of its own
-        with torch.no_grad():
-            memory, state = self.start(example_sources(model))
-        width = model.decoder.embed_tokens.embedding_dim
-        self.network, self.readers = projecting(model.decoder.network, memory, state, width)
+        self.network, self.readers = projects
         self.select = Select(model.decoder.dictionary)
-
-    def start(self, source: Tensor) -> Tuple[Memory, State]:
-        """What the decoder starts from, with contexts."""
-        encoder, decoder = self.model.encoder, self.model.decoder
-        entries = encoder(source, src_lengths=source.ne(encoder.dictionary.pad()).sum(1))
-        encoded = Encoded(**{name: values[0] for name, values in entries.items() if values})
-        started: Tuple[Memory, State] = decoder.network.start(encoded)
-        return started
 
     def step(self, run: Run, words: Tensor) -> Tuple[Tensor, List[Tensor], Run]:
         """Log-probabilities ``N x V``, weights of attention of each level ``N x S``, and the run, after words ``N``."""
@@ -99,7 +88,7 @@ class First(Searching):
 
     def begin(self, source: Tensor) -> Run:
         """What decodes, and where it stands before the first step."""
-        return Run(self.network, *projected(self.readers, *self.start(source)))
+        return Run(self.network, *projected(self.readers, *started(self.model, source)))
 
     def forward(self, source: Tensor, hypotheses: Tensor, *limits: Tensor) -> Tuple[Step, Any]:
         """The step, and the memory of the sentences.
@@ -131,11 +120,12 @@ class Following(Searching):
 
     Args:
         model: as above.
+        projects: as above.
         like: a step and a memory, for what they are made of.
     """
 
-    def __init__(self, model: Any, like: Tuple[Step, Any]):
-        super().__init__(model)
+    def __init__(self, model: Any, projects: Tuple[Any, Any], like: Tuple[Step, Any]):
+        super().__init__(model, projects)
         self.like = like
 
     def forward(self, iteration: Tensor, *rest: Tensor) -> Step:
@@ -166,16 +156,30 @@ class Following(Searching):
         return Step(~finished.all(), after, finished, carried, record)
 
 
+def started(model: Any, source: Tensor) -> Tuple[Memory, State]:
+    """What the decoder starts from, with contexts."""
+    entries = model.encoder(source, src_lengths=source.ne(model.encoder.dictionary.pad()).sum(1))
+    encoded = Encoded(**{name: values[0] for name, values in entries.items() if values})
+    start: Tuple[Memory, State] = model.decoder.network.start(encoded)
+    return start
+
+
+def projecting_decoder(model: Any) -> Tuple[Any, Any]:
+    """The decoder that searches sentences of any length, and the maps that it projects annotations by.
+
+    It is found before a tracer gives parts classes of its own.
+    """
+    memory, state = started(model, example_sources(model))
+    return projecting(model.decoder.network, memory, state, model.decoder.embed_tokens.embedding_dim)
+
+
 def example_sources(model: Any) -> Tensor:
     """Two sources of random symbols."""
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
     symbols = torch.randint(dictionary.nspecial, len(dictionary), (2, 12), generator=generator)
-    ends = [dictionary.space(), dictionary.eos()] if hasattr(dictionary, "space") else [dictionary.eos()]
-    return torch.cat([symbols, torch.tensor([ends, ends])], dim=1)
+    return torch.cat([symbols, torch.tensor([end(dictionary)] * 2)], dim=1)
 
 
-def tensors(entries: Any) -> List[Tensor]:
-    """All tensors in tuples and dictionaries, however deep."""
-    found: List[Tensor] = []
-    each(found.append, entries)
-    return found
+def end(dictionary: Any) -> List[int]:
+    """What every source ends in."""
+    return [*([dictionary.space()] if hasattr(dictionary, "space") else []), dictionary.eos()]

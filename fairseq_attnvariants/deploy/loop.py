@@ -13,8 +13,9 @@ from onnx_ir.passes import Sequential, common
 from onnxscript import optimizer
 from torch import Tensor, nn
 
+from ..nn.state import tensors
 from ..registry import ConfigurationError
-from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, tensors
+from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, projecting_decoder
 from .refusal import lengths_refused, part, why
 
 OPSET = 20
@@ -45,9 +46,10 @@ def export(model: Any) -> ir.Model:
 
 def _export(model: Any) -> ir.Model:
     given = [example(model, *sizes) for sizes in EXAMPLES]
-    first = First(model)
+    projects = projecting_decoder(model)
+    first = First(model, projects)
     left, right = (first(*inputs) for inputs in given)
-    following = Following(model, left)
+    following = Following(model, projects, left)
     rests = [[*inputs[2:], *tensors((*step[1:4], memory))] for inputs, (step, memory) in zip(given, (left, right))]
     start = convert(first, given, model)
     step = convert(following, [[torch.tensor(0), *rest] for rest in rests], model)

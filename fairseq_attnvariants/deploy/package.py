@@ -15,8 +15,10 @@ import onnx_ir as ir
 
 from .. import __version__
 from ..architectures.options import AttentionRNNConfig
+from ..models.fingerprint import digest
 from ..nn.attention import adds_up
 from ..registry import ConfigurationError
+from .graphs import end
 from .proof import Proof, Search
 
 FORMAT = 1
@@ -34,9 +36,14 @@ def operators(model: ir.Model) -> List[str]:
 
 def side(language: str, dictionary: Any, name: str) -> Dict[str, Any]:
     """What the manifest says of the source or of the target."""
-    digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")).hexdigest()
     units = "characters" if hasattr(dictionary, "space") else "words"
-    return dict(language=language, units=units, symbols=f"{name}.json", size=len(dictionary), fingerprint=digest)
+    return {
+        "language": language,
+        "units": units,
+        "symbols": f"{name}.json",
+        "size": len(dictionary),
+        "fingerprint": digest(dictionary).hex(),
+    }
 
 
 def manifest(
@@ -90,11 +97,6 @@ def manifest(
         "versions": {"fairseq_attnvariants": __version__, **{name: metadata.version(name) for name in VERSIONS}},
         "about": dict(about),
     }
-
-
-def end(dictionary: Any) -> List[int]:
-    """What every source ends in."""
-    return [*([dictionary.space()] if hasattr(dictionary, "space") else []), dictionary.eos()]
 
 
 def symbols(dictionary: Any) -> bytes:

@@ -15,12 +15,16 @@ NAME = "dictionary_version"  # fairseq's moving averages (--store-ema) leave buf
 
 
 def fingerprint(dictionary) -> Tensor:
-    """SHA-256 of the dictionary's symbols in their order, as eight int64 below 2^32.
+    """The :func:`digest` of a dictionary as eight int64 below 2^32.
 
     fairseq's ``average_checkpoints.py`` sums whole numbers and floor-divides them, which leaves these as they are.
     """
-    digest = hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")).digest()
-    return torch.tensor(struct.unpack(">8I", digest))
+    return torch.tensor(struct.unpack(">8I", digest(dictionary)))
+
+
+def digest(dictionary) -> bytes:
+    """SHA-256 of the dictionary's symbols in their order."""
+    return hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogatepass")).digest()
 
 
 def current(saved: Tensor) -> Tensor:

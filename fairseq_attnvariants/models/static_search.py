@@ -23,7 +23,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from torch import Tensor
 
 from ..nn.fast.capture import RECORDERS
-from ..nn.state import each
+from ..nn.state import each, tensors
 from .attention_rnn import IncrementalDecoder, Run
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class StaticSearch(SequenceGenerator):
         others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]
         plain = [value for value in others if isinstance(value, (bool, int, float, str))]
         modes = [(decoder.search_dtype.dtype, run.network is decoder.network) for decoder, run in zip(decoders, runs)]
-        shapes = [(tensor.shape, tensor.dtype) for run in runs for tensor in tensors(run)]
+        shapes = [(tensor.shape, tensor.dtype) for run in runs for tensor in tensors(run[1:])]
         inference = torch.is_inference_mode_enabled()
         key = self.beam_size, self.temperature, self.eos, inference, *held, *plain, *modes, *shapes
         kept = _beams.setdefault(decoders[0], OrderedDict())
@@ -277,13 +277,6 @@ def searchable(model: Any) -> bool:
     """Whether a model's decoder is of this package, and hands on from step to step what is known here."""
     known = IncrementalDecoder.reorder_incremental_state
     return getattr(type(getattr(model, "decoder", None)), "reorder_incremental_state", None) is known
-
-
-def tensors(entries: Any) -> List[Tensor]:
-    """All tensors of a run, or of tuples and dictionaries."""
-    found: List[Tensor] = []
-    each(found.append, entries[1:] if isinstance(entries, Run) else entries)
-    return found
 
 
 def write(fixed: Any, entries: Any) -> None:

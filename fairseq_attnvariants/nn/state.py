@@ -7,7 +7,7 @@ Shapes, here and in all of :mod:`.nn`: ``B`` sentences, ``N`` rows of states (``
 attention width, ``W`` length of the upper level where there are two.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, TypeVar
 
 import torch
 from torch import Tensor
@@ -129,6 +129,13 @@ def each(change: Callable[[Tensor], Any], entries: Any) -> Any:
     if entries is not None:
         raise TypeError(f"what a step hands on is tensors, tuples and dictionaries, not {type(entries).__name__}")
     return None
+
+
+def tensors(entries: Any) -> List[Tensor]:
+    """The tensors in tuples and dictionaries, however deep, in their order."""
+    found: List[Tensor] = []
+    each(found.append, entries)
+    return found
 
 
 def grouped(rows: Tensor, sentences: Tensor) -> Tensor:

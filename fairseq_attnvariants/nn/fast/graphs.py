@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ..state import each
+from ..state import each, tensors
 from ..twins import shallow
 from . import compiling, transforming
 from .capture import RECORDERS
@@ -228,13 +228,6 @@ def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
     if isinstance(copied, nn.RNNBase):
         copied.__dict__["flatten_parameters"] = lambda: None  # which would give the aliases memory of their own
     return copied
-
-
-def tensors(entries: Any) -> List[Tensor]:
-    """The tensors in tuples and dictionaries, in their order."""
-    found: List[Tensor] = []
-    each(found.append, entries)
-    return found
 
 
 def filled(entries: Any, values: Iterable[Tensor]) -> Any:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..decoder import Decoder
-from ..state import Memory, State, each, reorder
+from ..state import Memory, State, reorder, tensors
 from ..twins import plain_linear, shallow, twin
 
 Readers = Sequence[nn.Linear]
@@ -137,13 +137,8 @@ def _two_steps(decoder: Any, memory: Memory, state: State, words: Tensor) -> Lis
 
 def _compared(steps: List[Any]) -> List[Tensor]:
     """All tensors that steps made, except contexts, in float64."""
-    found: List[Tensor] = []
-    for decoded in steps:
-        each(
-            lambda tensor: found.append(tensor.double()),
-            tuple(decoded._replace(state=decoded.state._replace(context=None))),
-        )
-    return found
+    made = tuple(decoded._replace(state=decoded.state._replace(context=None)) for decoded in steps)
+    return [tensor.double() for tensor in tensors(made)]
 
 
 def _close(one: Tensor, other: Tensor, tolerance: float) -> bool:
