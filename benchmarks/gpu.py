@@ -1,4 +1,4 @@
-"""What a GPU takes for training and search, each measurement a line of JSON as soon as it is made.
+"""Time training and search on a GPU; each measurement is written as a line of JSON at once.
 
     python benchmarks/gpu.py gpu.jsonl --seconds 330   # gpu.sh does this after the tests
     python benchmarks/gpu.py gpu.jsonl --small         # the same on a CPU, of tiny models, to try it
@@ -116,7 +116,7 @@ def trainer_of(way, arguments, task, dtype):
 
 
 def prepare(out, ways, make, **row):
-    """What is made of each way; what fails is a measurement, too."""
+    """Measure each way; a failure is recorded like a measurement."""
     made = {}
     for way in ways:
         try:
