@@ -22,7 +22,7 @@ def capturing() -> bool:
 
 @contextlib.contextmanager
 def as_captured() -> Iterator[None]:
-    """Run what a capture would run: before a capture, to warm up, and instead of one on a CPU."""
+    """Run what a capture would run: before a capture, as a trial, and instead of one on a CPU."""
     global _graphs
     _graphs += 1
     try:

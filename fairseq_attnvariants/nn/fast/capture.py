@@ -9,6 +9,8 @@ from typing import Any, Callable, Dict, Iterator, List
 import torch
 from torch import Tensor
 
+from ..device import as_captured
+
 
 class CudaRecorder:
     """Captures on a stream of its own, with memory that all its graphs share.
@@ -30,12 +32,13 @@ class CudaRecorder:
     def trial(self) -> Iterator[None]:
         """For a first run of what is to be captured: to wait for the GPU, which breaks a capture, is an error here.
 
-        The run also makes what libraries keep for a stream and a thread, such as the workspaces of cuBLAS.
+        The run launches the kernels of the capture, and libraries set up what they keep for a stream and a thread, such
+        as the workspaces of cuBLAS.
         """
         mode = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            with self._on_stream():
+            with self._on_stream(), as_captured():
                 yield
         finally:
             torch.cuda.set_sync_debug_mode(mode)
