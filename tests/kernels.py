@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten
 
 from fairseq_attnvariants.nn import device
 
@@ -90,7 +90,7 @@ class Waits(TorchFunctionMode):
         self.count = 0
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs, read = kwargs or {}, [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        kwargs, read = kwargs or {}, [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor)]
         masks = function is Tensor.__getitem__ and any(x.dtype == torch.bool for x in read[1:])
         made_there = function in (torch.arange, torch.tensor) and "device" not in kwargs
         on_host = made_there or any(getattr(x, "on_host", False) for x in read)

@@ -1,6 +1,5 @@
 """The word table: the translation of a source word that the alignments of a text have most often."""
 
-import csv
 from typing import Dict, Iterable, NamedTuple, TextIO
 
 from .files import UserError, read_lines
@@ -17,8 +16,7 @@ class Entry(NamedTuple):
 
 def write_lexicon(rows: Iterable[Entry], stream: TextIO) -> None:
     """Write ``source<TAB>target<TAB>count<TAB>share`` lines, without a header."""
-    writer = csv.writer(stream, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
-    writer.writerows((row.source, row.target, row.links, f"{row.share:.4f}") for row in rows)
+    stream.writelines(f"{row.source}\t{row.target}\t{row.links}\t{row.share:.4f}\n" for row in rows)
 
 
 def read_lexicon(path: str) -> Dict[str, str]:
@@ -28,14 +26,11 @@ def read_lexicon(path: str) -> Dict[str, str]:
         UserError: the file cannot be read, a line has no two words, or a source word comes twice.
     """
     lexicon: Dict[str, str] = {}
-    reader = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
-    try:
-        for row in reader:
-            if len(row) < 2 or not row[0] or not row[1]:
-                raise UserError(f"{path}, line {reader.line_num}: not a source and a target word with a tab between")
-            if row[0] in lexicon:
-                raise UserError(f"{path}, line {reader.line_num}: {row[0]!r} comes a second time")
-            lexicon[row[0]] = row[1]
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: {error}") from error
+    for number, line in enumerate(read_lines(path), 1):
+        row = line.split("\t")
+        if len(row) < 2 or not row[0] or not row[1]:
+            raise UserError(f"{path}, line {number}: not a source and a target word with a tab between")
+        if row[0] in lexicon:
+            raise UserError(f"{path}, line {number}: {row[0]!r} comes a second time")
+        lexicon[row[0]] = row[1]
     return lexicon

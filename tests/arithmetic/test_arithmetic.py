@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import Task, batch, build, dictionary
+from conftest import TORCH, Task, batch, build, dictionary
 from corpus import USER_DIR, run, train_arguments
 from fairseq import checkpoint_utils
 from fairseq.sequence_generator import SequenceGenerator
@@ -22,6 +22,7 @@ def search(model, sample):
     return SequenceGenerator([model], Task().target_dictionary, beam_size=3, max_len_b=9).generate([model], sample)
 
 
+@pytest.mark.skipif(TORCH < (2, 2), reason="a CPU has no products of float16 before torch 2.2")
 @pytest.mark.parametrize("dtype", ["bfloat16"])
 def test_parameters_of_another_kind_are_decided_anew(dtype, sample, caplog):
     model = build("dl4mt", scale=0.5, search_dtype=dtype).eval()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TABLES
+from conftest import TABLES, TORCH
 from fairseq import models, utils
 from torch import nn
 
@@ -734,6 +734,7 @@ def test_equal_widths_are_for_a_part_to_declare(mine, capsys):
     assert "not applicable widths: " in printed and reason in printed
 
 
+@pytest.mark.skipif(TORCH < (2, 3), reason="--compile needs torch 2.3")
 def test_what_is_compiled_for_each_length_is_counted(mine, capsys):
     """A loop over the source."""
     term = "return sum(past.carried['sum'][:, j : j + 1] for j in range(past.memory.keys.size(1))).expand(-1, 9)"
@@ -743,6 +744,7 @@ def test_what_is_compiled_for_each_length_is_counted(mine, capsys):
     assert re.search(r"3 batches of other sizes compile it \d times more: .* size mismatch at index 1", printed)
 
 
+@pytest.mark.skipif(TORCH < (2, 3), reason="--compile needs torch 2.3")
 def test_without_a_compiler_the_demand_says_so(monkeypatch, capsys):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     assert main(["check", "--arch", "rnnsearch", "--compile", "--demand", "compiled"]) == 0

@@ -194,6 +194,7 @@ def browse(page, script=""):
     return dom
 
 
+@pytest.mark.commands
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 class TestInABrowser:
     def order(self, dom):
