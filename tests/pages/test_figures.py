@@ -111,8 +111,8 @@ def test_findings_of_three_seeds():
 def test_findings_are_counted():
     told = Counter(VERDICT.match(row[5])[1] for row in claims())
     counted = (
-        r"(\d+) rows, (\d+) are shown, (\d+) show no relevant difference, (\d+) are refuted, (\d+) are open and (\d+) are "
-        r"not tested. Of the (\d+) open rows, (\d+) have fewer than three seeds and (\d+) have three or more"
+        r"(\d+) rows, (\d+) are shown, (\d+) show no relevant difference, (\d+) are refuted, (\d+) are open and (\d+) "
+        r"are not tested. Of the (\d+) open rows, (\d+) have fewer than three seeds and (\d+) have three or more"
     )
     printed = [int(figure) for figure in re.search(counted, " ".join(FINDINGS.read_text().split())).groups()]
     several = sum(bool(re.search(r", [3-9]\b[^,]*$", row[4])) for row in claims() if row[5].startswith("open"))
