@@ -1,1 +1,1 @@
-"""From options to a model: the options, the architectures as data, what is refused, and the builder."""
+"""From options to a model: options, architectures as data, refusals and the builder."""

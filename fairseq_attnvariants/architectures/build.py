@@ -1,6 +1,6 @@
-"""From a configuration to composed parts.
+"""Builds a model's components from a configuration.
 
-The configuration stops here: the parts receive widths and parts.
+Only this module reads the configuration: components receive widths and other components.
 """
 
 from functools import partial
@@ -29,18 +29,18 @@ AnyEncoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncod
 
 
 def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
-    """A part of a table with the options that it declares, which takes what it is built from."""
+    """A component's class with its declared options; it takes widths and other components."""
     kind = table[name]
     declared = kind.own_options()
     given = {own: getattr(cfg, option) for own, option in flags_of(kind).items()}
-    if table is CELLS:  # one with its defaults is the class itself, for which PyTorch may have a whole layer
+    if table is CELLS:  # with defaults it is the class itself, for which PyTorch may have a layer
         given = {own: value for own, value in given.items() if own not in declared or value != declared[own].default}
     given.update(part_arguments(cfg)[name] if custom_options(kind) else {})
     return partial(kind, **given) if given else kind
 
 
 def _cell(cfg, name: str, norm: bool) -> MakeCell:
-    """A kind of cell with its options, and with layer normalisation or without."""
+    """A cell's class with its options, and with or without layer normalisation."""
     kind = _part(cfg, CELLS, name)
     return partial(kind, norm=True) if norm else kind
 
@@ -55,7 +55,7 @@ def build_encoder(cfg, dropout: nn.Module) -> AnyEncoder:
         words = _encoder_layers(cfg, width, layers)
         return HierarchicalEncoder(characters, words, dropout, cfg.attention_via_words_alone, hidden_dropout)
     sizes = filters(cfg) if cfg.encoder_type == "convolutional" else []
-    lowest = 1 if cfg.attention_via else layers  # a level of its own
+    lowest = 1 if cfg.attention_via else layers  # a separate level
     rnn = _encoder_layers(cfg, sum(sizes) or embed, lowest)
     upper = _encoder_layers(cfg, 2 * hidden, layers - 1, below=1) if cfg.attention_via else None
     encoder = BidirectionalEncoder(rnn, dropout, upper, cfg.bridge_source, hidden_dropout)
@@ -65,7 +65,7 @@ def build_encoder(cfg, dropout: nn.Module) -> AnyEncoder:
 
 
 def _encoder_layers(cfg, input_dim: int, layers: int, below: int = 0) -> Layers:
-    """So many layers above those ``below``, from which directions and residuals are counted."""
+    """``layers`` layers above ``below`` others, which count for directions and residuals."""
     return Layers(
         _cell(cfg, cfg.encoder_cell, _encoder_norm(cfg)),
         input_dim,
@@ -85,11 +85,11 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None, features: bool = False)
 
     Args:
         cfg: the configuration.
-        symbols: what source symbols are copied as, by numbers; None where nothing is copied.
-        features: whether sources have features that are attended to.
+        symbols: indices of the target symbols as which source symbols are copied; None without copying.
+        features: whether the decoder attends to features of the source.
 
     Raises:
-        AttributeError: a part names a map of the context that it has not.
+        AttributeError: a component names a map of the context that it lacks.
     """
     target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, source_widths(cfg)
     initial_source = str(cfg.initial_state)
@@ -148,7 +148,7 @@ def _decoder_norm(cfg) -> bool:
 
 
 def _cells(cfg, source: SourceWidths, features: int) -> Tuple[Optional[AnyCell], Optional[AnyCell]]:
-    """The cells before and after attention; ``features`` is the width of those that are attended to, or 0."""
+    """The cells before and after attention; ``features`` is the width of attended features, or 0."""
     kind, hidden, gate = _part(cfg, CELLS, cfg.decoder_cell), cfg.decoder_hidden_size, str(cfg.context_gate)
     norm, further = _decoder_norm(cfg), cfg.decoder_transition_depth - least_depth(cfg)
     cell: Any = _cell(cfg, cfg.decoder_cell, norm)
@@ -170,14 +170,14 @@ def _cells(cfg, source: SourceWidths, features: int) -> Tuple[Optional[AnyCell],
     if cfg.context_to_layers:
         inputs["context"] = source.context
     kind_above = reader if cfg.context_to_layers else cell
-    # where attention reads the highest layer's state, all layers step with it
+    # if attention reads the highest layer's state, all layers step with it
     above = [kind_above(inputs, hidden) for _ in range(layers_inside(cfg) - 1)]
     stack = StackedCell([lowest, *above], cfg.decoder_dropout_out, cfg.residuals) if above else lowest
     return (stack, None) if late else (None, stack)
 
 
 def _score_width(cfg, width: int) -> int:
-    """The width of the query that is scored: one that is not projected is as wide as the state."""
+    """The width of the scored query: an unprojected query is as wide as the state."""
     return width if SCORES[cfg.attention_score].projects_query else cfg.decoder_hidden_size
 
 

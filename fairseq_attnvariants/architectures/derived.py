@@ -1,4 +1,4 @@
-"""What follows from the options of a complete configuration, beside its parts."""
+"""Values that follow from the options of a complete configuration."""
 
 from typing import Dict, List, NamedTuple, Set, Type
 
@@ -8,12 +8,12 @@ from .options import described, flag
 
 
 def history_names(cfg) -> Set[str]:
-    """What ``--attention-history`` joins, known or not."""
+    """The names in ``--attention-history``, registered or not."""
     return {name.strip() for name in str(cfg.attention_history).split("+")}
 
 
 def histories(cfg) -> Dict[str, Type[History]]:
-    """The parts that ``--attention-history`` names, in the order of the table."""
+    """The histories that ``--attention-history`` names, in the order of the table."""
     names = history_names(cfg)
     if "none" in names and len(names) > 1:
         raise ConfigurationError("--attention-history: 'none' cannot be joined with others")
@@ -22,7 +22,7 @@ def histories(cfg) -> Dict[str, Type[History]]:
 
 
 def chosen_parts(cfg) -> Dict[str, List[Type[Part]]]:
-    """The parts that the options name, by their names.
+    """The components that the options name, by name.
 
     Raises:
         ConfigurationError: a name is not in its table.
@@ -48,7 +48,7 @@ def filters(cfg) -> List[int]:
 
 
 class SourceWidths(NamedTuple):
-    """Widths of what the encoder hands to the decoder."""
+    """Widths of the encoder's results."""
 
     final: int
     """``[→s_S; ←s_1]``"""
@@ -85,16 +85,16 @@ def two_levels(cfg) -> bool:
 
 
 def cell_options(cfg) -> List[str]:
-    """The options that name the cells which the model has."""
+    """The options that name the model's cells."""
     return ["encoder_cell", "decoder_cell", *["encoder_char_cell"] * (cfg.encoder_type == "hierarchical")]
 
 
 def bidirectional_layers(cfg) -> int:
-    """How many encoder layers have both directions."""
+    """The number of encoder layers with both directions."""
     return min(cfg.encoder_bidirectional_layers or cfg.encoder_layers, cfg.encoder_layers)
 
 
 def layers_inside(cfg) -> int:
-    """How many decoder layers step within the transition."""
+    """The number of decoder layers that step within the transition."""
     late = cfg.decoder_transition == "late" and not cfg.context_to_layers
     return cfg.decoder_layers if late or cfg.decoder_transition == "stacked" else 1

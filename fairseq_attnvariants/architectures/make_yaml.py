@@ -21,7 +21,7 @@ def filled(text: str) -> str:
         if option.name == "_name":
             continue
         value = option.default
-        # an interpolation and a word stand as they are; null, truth values and numbers are as in JSON
+        # interpolations and words are written unchanged; null, truth values and numbers as in JSON
         rows.append(f"  {option.name}: {value if isinstance(value, str) else json.dumps(value)}")
     return SECTION.sub(lambda _: "\n".join(rows) + "\n", text, count=1)
 

@@ -1,9 +1,10 @@
-"""The options of every model here: each stands once, with its type, bound and what ``rnnsearch`` has; the docstring of
-:class:`AttentionRNNConfig` has the help, as that of a component has the help of the component's own options.
+"""The options of every model, each once, with its type, bound and value in ``rnnsearch``.
+
+The docstring of :class:`AttentionRNNConfig` has their help.  The docstring of a component has the help of its options.
 
 An option left at None is filled from the architecture's row in :mod:`.variants`, so that ``--arch NAME`` and
 hydra's ``model._name=NAME`` give the same model.  Architectures, refusals, ``config/train.yaml`` and the pages read
-what stands here.
+this module.
 """
 
 import contextlib
@@ -54,12 +55,12 @@ def annotation_width(cfg) -> int:
 
 
 def least_depth(cfg) -> int:
-    """The cells of a decoder step that is not deep."""
+    """The number of cells in a decoder step that is not deep."""
     return 2 if cfg.decoder_transition == "conditional" else 1
 
 
 def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
-    """A width of the readout's features; where the vocabulary layer reads the state alone, that of what it reads."""
+    """A width of the readout's features; if the vocabulary layer reads only the state, the width of its input."""
 
     @wraps(width)
     def chosen(cfg) -> int:
@@ -71,25 +72,25 @@ def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
 
 @of_features
 def maxout_width(cfg) -> int:
-    """Half the decoder's hidden width, or the embedding's where they are tied."""
+    """Half the decoder's hidden width; the embedding's width if they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
 
 
 @of_features
 def relu_width(cfg) -> int:
-    """512 (Zhao and Zhang 2018), or the embedding's where they are tied."""
+    """512 (Zhao and Zhang 2018); the embedding's width if they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else 512
 
 
 @of_features
 def linear_width(cfg) -> int:
-    """The decoder's hidden width, or the embedding's where they are tied."""
+    """The decoder's hidden width; the embedding's width if they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
 
 
 @of_features
 def state_and_annotation_width(cfg) -> int:
-    """The width of a state and an annotation (Wu et al. 2018), or the embedding's where they are tied."""
+    """The width of a state and an annotation (Wu et al. 2018); the embedding's width if they are tied."""
     return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size + 2 * cfg.encoder_hidden_size
 
 
@@ -101,7 +102,7 @@ def embedding_width(cfg) -> int:
 
 def tied(cfg) -> bool:
     """Whether the vocabulary layer is the target embedding."""
-    # on the command line, an option that was not given is not there at all
+    # on the command line, an option that is not given has no attribute
     return any(getattr(cfg, name, False) for name in ("share_decoder_input_output_embed", "share_all_embeddings"))
 
 
@@ -117,13 +118,13 @@ def option(
     """A dataclass field.
 
     Args:
-        help: for the command line and the pages, where the docstring does not say it.
-        default: where no architecture sets it.
-        rnnsearch: what the architecture ``rnnsearch`` has: a value, or a function of the configuration.
-        bound: what a value has to be.
-        names: the table whose names it takes.
-        alias: another flag for it.
-        sets: the component, and the option of its constructor, that it sets.
+        help: text for the command line and the pages, if the docstring lacks it.
+        default: the value if no architecture sets the option.
+        rnnsearch: the value in the architecture ``rnnsearch``, or a function of the configuration.
+        bound: the condition on a value.
+        names: the table of the allowed names.
+        alias: another flag.
+        sets: the component, and the option of its constructor, that this option sets.
     """
     said = {"help": help, "rnnsearch": rnnsearch, "bound": bound, "names": names, "argparse_alias": alias}
     return field(default=default, metadata={**said, "sets": sets})
@@ -135,7 +136,7 @@ switch = partial(option, rnnsearch=False)
 
 
 def option_of(component: Type[Part], name: str) -> Any:
-    """A dataclass field that sets an option of a component, with the default, bound and help of that."""
+    """A dataclass field that sets an option of a component, with its default, bound and help."""
     declared = component.own_options()[name]
     return option(declared.help, rnnsearch=declared.default, bound=declared.bound, sets=(component, name))
 
@@ -151,9 +152,9 @@ class Described(FairseqDataclass):
 
 @dataclass
 class AttentionRNNConfig(Described):
-    """Sizes, parts and regularisation of an attentional recurrent encoder-decoder.
+    """Sizes, components and regularisation of an attentional recurrent encoder-decoder.
 
-    Flags are named as the stock ``lstm`` names them.
+    Flags have the names of the stock ``lstm``.
 
     Args:
         encoder_embed_dim: width m of the source embeddings
@@ -165,25 +166,24 @@ class AttentionRNNConfig(Described):
             stacked, or with late and no --context-to-layers
         decoder_out_embed_dim: width of the readout, which the vocabulary layer reads (default: the paper's rule, from
             the other widths)
-        attention_dim: width at which attention's score compares, 'dot' and 'bilinear' excepted (default: the paper's
+        attention_dim: width at which attention's score compares, except 'dot' and 'bilinear' (default: the paper's
             rule, from the other widths)
         encoder_char_hidden_size: width of the hierarchical encoder's character RNN
         attention_via_dim: width of the lower level's score in attention via attention
         encoder_type: 'bidirectional' over tokens; 'hierarchical': over characters, and over words above them (Zhao and
             Zhang 2018; needs --task char_translation); 'convolutional': over segments of characters, the maxima of
             convolutions (char2char)
-        encoder_filters: how many filters of width 1, 2, 3, ... the convolutional encoder has, joined by '-'
+        encoder_filters: numbers of filters of width 1, 2, 3, ... in the convolutional encoder, joined by '-'
         encoder_pooling: characters in a segment of the convolutional encoder
         encoder_highway_layers: highway layers of the convolutional encoder, above its segments
         encoder_char_cell: cell of the hierarchical encoder's character RNN
-        attention_via: attention via attention: attend to words, or to the upper encoder layers, and guided by that to
-            characters, or to the lowest layer
+        attention_via: attention via attention: attend to words (or the upper encoder layers) first, and then, guided by
+            them, to characters (or the lowest layer)
         attention_via_unguided: ablation: leave the upper level's context out of the lower one's query, as the authors'
             code does
-        attention_via_words_alone: ablation: attend to words only, and not by way of them to characters (with
-            --encoder-type hierarchical)
+        attention_via_words_alone: ablation: attend to words only, not to characters (with --encoder-type hierarchical)
         encoder_cell: cell of the encoder; 'adaptive_gru' weighs its input against its history
-        decoder_cell: cell of the decoder, see the encoder's
+        decoder_cell: cell of the decoder, as --encoder-cell
         decoder_transition: order of a decoder step: 'simple' attends from the previous state and then steps one cell
             (rnnsearch), 'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late'
             steps all layers and then attends from the highest one's state (ava), or with --context-to-layers steps the
@@ -195,10 +195,10 @@ class AttentionRNNConfig(Described):
         encoder_reads: which directions of the layer below a direction of an upper bidirectional layer of the encoder
             reads: 'both', its 'own' alone (Marian), or the 'other' one (Nematus's alternating layers); residuals add
             the same
-        context_to_layers: give the context to every decoder layer, not the first alone
-        encoder_transition_depth: cells that an encoder layer steps one after another for each token; the further ones
-            read only the state
-        decoder_transition_depth: the same of the decoder's lowest layer, all cells counted: at least 2 with
+        context_to_layers: give the context to every decoder layer, not only to the first
+        encoder_transition_depth: number of cells that an encoder layer steps for each token, one after another; all but
+            the first read only the state
+        decoder_transition_depth: number of cells that the decoder's lowest layer steps for each token: at least 2 with
             --decoder-transition conditional
         context_gate: a gate in the GRU that reads the context scales what it reads of the source ('source'), the word
             and its state ('target'), or the ones up and the others down ('both'); with --context-to-layers every
@@ -209,8 +209,8 @@ class AttentionRNNConfig(Described):
             ('mean'), or from zeros ('zero')
         readout: readout: deep output with maxout, the sum of state, word and context ('linear') or its tanh, two
             layers of relu, or none: the vocabulary layer reads the state alone ('state')
-        adaptive_gru_released: ablation: the decoder's second adaptive GRU as in its authors' released code, where 1-g
-            scales the whole candidate and biases are not weighed
+        adaptive_gru_released: ablation: the decoder's second adaptive GRU as in the authors' released code: 1-g scales
+            the whole candidate, and biases are not weighed
         adaptive_output: weigh the state, the word and the context in the readout's sum
         adaptive_output_swapped: ablation: in these weights, swap the two sets of projections as the authors' code does
         bridge_source: annotations carry the source embeddings (source-side bridging)
@@ -222,45 +222,46 @@ class AttentionRNNConfig(Described):
         bridge_direct_alone: allow --bridge-direct without --bridge-source
         copying: a target word is generated, or it is the source word that is attended to (See et al. 2017): the same
             symbol, or <unk> where the target dictionary lacks it
-        attention_reads_target: attention's query, of two levels the upper one's, also reads the previous target word
+        attention_reads_target: attention's query (with two levels, the upper one's) also reads the previous target word
             (char2char)
-        readout_all_layers: the readout reads the states of all decoder layers, not the highest one's alone; needs
+        readout_all_layers: the readout reads the states of all decoder layers, not only of the highest one; needs
             layers that step with attention, as in --decoder-transition late and stacked (char2char)
-        initial_state_per_layer: every decoder layer starts from an affine map of its own, not all from the same state
+        initial_state_per_layer: every decoder layer starts from a separate affine map, not all from the same state
             (char2char)
         zero_start: the decoder reads zeros before the first word, not the embedding of the sentence's end (Nematus,
             Marian)
         input_feed: feed the previous context to the decoder's first cell (InputFeed)
-        attention_score: how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), the
-            same with g v/|v| instead of v ('additive_normed'), q·s ('dot', for equal widths), (W q)·(U s) / √width
+        attention_score: how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), with
+            g v/|v| instead of v ('additive_normed'), q·s ('dot', for equal widths), (W q)·(U s) / √width
             ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by --attention-heads, each with its part of
-            --attention-dim and values of its own ('multihead')
-        attention_normalizer: how weights are made of the score's energies: 'softmax', or with exact zeros 'sparsemax'
-            or 'entmax' (α = 1.5), which need the package entmax
+            --attention-dim and separate values ('multihead')
+        attention_normalizer: how the score's energies become weights: 'softmax', or with exact zeros 'sparsemax' or
+            'entmax' (α = 1.5), which need the package entmax
         attention_window: look at the whole sentence ('none'), only near position i at step i ('monotone', Luong's
-            local-m), or near a position that is predicted from the state, and less the farther from it ('predictive',
-            local-p)
-        attention_history: what attention knows of earlier steps; several are joined by '+': 'context' (RecAtt), 'state'
+            local-m), or near a position that is predicted from the state, with weights that fall with the distance
+            ('predictive', local-p)
+        attention_history: what attention reads of earlier steps; join several by '+': 'context' (RecAtt), 'state'
             (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), 'coverage' (the sum of all earlier weights),
             'fertility' (that sum over a learned fertility), 'coverage_gru' (a GRU that reads them), or 'none'
-        part_args: options of parts, as JSON: by the name of a part, by the name of an option of its own, such as
+        part_args: options of components, as JSON: by the name of the component and the name of its option, such as
             '{"decay": {"rate": 0.9}}'
         decoder_condition: add CondDec's condition to the decoder's cell
         features: features of a source (--task string_transduction --features-column) are a set of embeddings, to which
             the decoder attends from its previous state and whose context its first cell reads ('attended'), or symbols
             before those of the source ('prepended')
-        dropout: dropout at every place that is not given separately below
+        dropout: dropout at every place without a separate option below
         encoder_dropout_in: dropout after the source embeddings
         encoder_dropout_words: share of the source words whose whole embedding is dropped in training; not set by
             --dropout
         encoder_dropout_out: dropout after the annotations, and between encoder layers
-        encoder_dropout_hidden: dropout within the encoder's recurrences, of the previous state with one mask a
+        encoder_dropout_hidden: dropout of the previous state within the encoder's recurrences, with one mask per
             sentence; not set by --dropout
         decoder_dropout_in: dropout after the target embeddings
         decoder_dropout_words: share of the previous target words whose whole embedding is dropped in training; not set
             by --dropout
         decoder_dropout_out: dropout after the readout, and between decoder layers
-        decoder_dropout_hidden: the same as the encoder's, within the decoder's recurrences
+        decoder_dropout_hidden: dropout of the previous state within the decoder's recurrences, with one mask per
+            sentence; not set by --dropout
         layer_norm: layer normalisation of nothing ('none'), of the cells of the 'encoder', or of 'all': the decoder's
             cells, its initial state, attention's projected query and keys, and the readout's three maps, too
         gate_bias: initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start
@@ -268,36 +269,36 @@ class AttentionRNNConfig(Described):
             (in + out)), embeddings between ±0.01
         init_std: standard deviation of the initial values of --init normal; the papers' 0.01 suits their widths,
             smaller models learn sooner from 0.05
-        encoder_embed_path: file of pretrained source embeddings: lines of a word, as the dictionary has it, and its
+        encoder_embed_path: file of pretrained source embeddings: each line has a word, as in the dictionary, and its
             numbers (word2vec, fastText, GloVe)
-        decoder_embed_path: file of pretrained target embeddings, likewise
+        decoder_embed_path: file of pretrained target embeddings, in the same form
         encoder_freeze_embed: do not train the source embeddings
         decoder_freeze_embed: do not train the target embeddings
         share_decoder_input_output_embed: tie the vocabulary layer to the target embeddings; the readout takes their
             width
         share_all_embeddings: tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)
-        warm_start: start from the parameters that are shared with this checkpoint, which may be of another
-            architecture; resuming goes on from the own checkpoint all the same
+        warm_start: start from the parameters that are shared with this checkpoint, which may have another
+            architecture; a resumed training continues from its own checkpoint instead
         compute_dtype: number type of the matrix products in training; with 'bfloat16' parameters, states and softmax
             stay float32; 'auto' times products of the model's sizes at the start and takes bfloat16 if it is at least
-            1.1 times as fast, but on a GPU float32, and a training that goes on keeps it
+            1.1 times as fast, but float32 on a GPU; a resumed training keeps the choice
         search_dtype: number type of the decoder's matrix products in search, for --model-overrides: 'float32',
-            'bfloat16' (on CUDA TF32), or bfloat16 where it is at least 1.1 times as fast ('auto')
+            'bfloat16' (on CUDA TF32), or bfloat16 if it is at least 1.1 times as fast ('auto')
         coverage_penalty: strength of the coverage penalty in search, for --model-overrides: hypotheses that leave
             source tokens unattended lose (Wu et al. 2016); 0.2 is usual there, tune it together with --lenpen
-        recompute_steps: keep, for the backward pass, the decoder's states of every so many steps only, and compute what
-            is between them again: less memory for long texts, and more time; 0 keeps everything
+        recompute_steps: keep only every n-th state of the decoder for the backward pass, and compute the others again:
+            less memory for long texts, and more time; 0 keeps all
         compile: let torch.compile make fewer and larger kernels of a decoder step in training; needs torch 2.3 and a
             compiler
         cuda_graphs: in training on a GPU, launch the decoder's steps and their gradients as one pair of CUDA graphs for
-            each shape of a batch, from the second time it comes; shapes beyond the first 64, and what cannot be
-            captured, are launched as without it; costs memory, and with --required-seq-len-multiple 4, which makes
-            shapes fewer, padding; not with --compile. In beam search on a GPU, launch each step as one graph, also for
+            each shape of a batch, from the second time it comes; shapes beyond the first 64, and steps that cannot be
+            captured, run as without it; it costs memory; --required-seq-len-multiple 4 makes fewer shapes, with more
+            padding; not with --compile. In beam search on a GPU, launch each step as one graph, also for
             --model-overrides
     """
 
     def _get_help(self, attribute_name: str) -> Any:
-        """What stock fairseq shows of an option: the help, and all names, or options of parts, that it takes."""
+        """An option's help in stock fairseq: the text, and all names or component options that it takes."""
         names = self._get_meta(attribute_name, "names")
         text = super()._get_help(attribute_name)
         if attribute_name == "part_args":
@@ -405,18 +406,18 @@ class AttentionRNNConfig(Described):
 
 
 def flag(option: str) -> str:
-    """An option as it is given on the command line."""
+    """An option's flag on the command line."""
     return "--" + option.replace("_", "-")
 
 
 def described(key: str) -> Dict[str, Any]:
-    """What is said of the options under ``rnnsearch``, ``bound`` or ``names``, by option, where something is."""
+    """The entries under ``rnnsearch``, ``bound`` or ``names``, of the options that have one."""
     said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
     return {name: value for name, value in said.items() if value is not None}
 
 
 def flags_of(component: Type[Part]) -> Dict[str, str]:
-    """The options of the model that set options of a component, by the names of the latter."""
+    """The options of the model that set options of a component, by the component's option."""
     own = component.own_options()
     setting = {
         name: option
@@ -427,13 +428,13 @@ def flags_of(component: Type[Part]) -> Dict[str, str]:
 
 
 def custom_options(component: Type[Part]) -> Dict[str, Option]:
-    """The options of a component that no option of the model sets: ``--part-args`` does."""
+    """The options of a component that only ``--part-args`` sets."""
     flags = flags_of(component)
     return {name: option for name, option in component.own_options().items() if name not in flags}
 
 
 def mistaken(name: str, value: Any) -> str:
-    """The rest of a sentence that says what an option can be; nothing if it can be ``value``."""
+    """The rest of a sentence on an option's allowed values; empty if ``value`` is allowed."""
     hint = get_type_hints(AttentionRNNConfig)[name]
     [kind] = {*(get_args(hint) or (hint,))} - {type(None)}
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -444,18 +445,18 @@ def mistaken(name: str, value: Any) -> str:
 
 
 def part_options() -> List[str]:
-    """The options of all parts' own, each as ``part: option (default): help``, for argparse."""
+    """The custom options of all components, each as ``part: option (default): help``, for argparse."""
     lines = [
         f"{name}: {own} ({option.default}): {option.help}".replace("%", "%%")
         for table in described("names").values()
         for name, part in table.items()
         for own, option in custom_options(part).items()
     ]
-    return [*dict.fromkeys(lines)]  # several options share the table of cells
+    return [*dict.fromkeys(lines)]  # several options share the cells' table
 
 
 def complete(cfg) -> None:
-    """Add the options that the version of this package that saved ``cfg`` did not have yet, at their defaults."""
+    """Add options that are newer than the version that saved ``cfg``, at their defaults."""
     with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
         for option in dataclasses.fields(AttentionRNNConfig):
             if not hasattr(cfg, option.name):

@@ -1,4 +1,4 @@
-"""``--part-args``: what the options of a configuration's parts are given, beside their defaults."""
+"""``--part-args``: values of the components' options that differ from the defaults."""
 
 import json
 from typing import Any, Dict, Optional
@@ -11,10 +11,10 @@ from .options import custom_options, described
 
 
 def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
-    """The options of the chosen parts that have any: their defaults, and what ``--part-args`` says otherwise.
+    """The options of the chosen components: their defaults, changed by ``--part-args``.
 
     Raises:
-        ConfigurationError: it is no JSON of this form, or names a part or an option that is not there.
+        ConfigurationError: it is not JSON of this form, or names an unknown component or option.
     """
     having = {name: parts for name, parts in chosen_parts(cfg).items() if any(map(custom_options, parts))}
     given = _given(cfg.part_args)
@@ -39,12 +39,12 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
 
 
 def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
-    """What is ``given`` as ``--part-args``, over what an architecture or a checkpoint has ``below``, option by option.
+    """``given`` as ``--part-args`` over the ``below`` of an architecture or a checkpoint, option by option.
 
-    Of the latter, what is of parts that the configuration does not name any more is left out.
+    Leaves out options in ``below`` of components that the configuration no longer names.
 
     Raises:
-        ConfigurationError: one of them is no JSON of this form.
+        ConfigurationError: one of them is not JSON of this form.
     """
     named = history_names(cfg).union(str(getattr(cfg, option)) for option in described("names"))
     kept = {name: options for name, options in _given(below).items() if name in named}
@@ -53,7 +53,7 @@ def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
 
 
 def merged_part_args(below: Any, given: Any) -> Dict[str, Dict[str, Any]]:
-    """Two of ``--part-args`` in one, of which the second decides where both have an option."""
+    """Two values of ``--part-args`` in one; the second decides if both have an option."""
     first, second = _given(below), _given(given)
     return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
 

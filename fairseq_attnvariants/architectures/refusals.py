@@ -1,4 +1,4 @@
-"""Options that cannot work, or not together.  Each sentence names the options, the reason and what to do.
+"""Refuses options that cannot work, alone or together.  Each sentence names the options, the reason and a remedy.
 
 A function here is about one subject and yields its sentences.  What a single component cannot be built with, its own
 constructor in :mod:`..nn` refuses.
@@ -27,7 +27,7 @@ from .variants import VARIANTS
 
 
 def first_set(o: AttentionRNNConfig, *options: str) -> str:
-    """The flag of the first of some options that is set; nothing if none is."""
+    """The flag of the first of these options that is set; empty if none is."""
     return next((flag(option) for option in options if getattr(o, option) and str(getattr(o, option)) != "none"), "")
 
 
@@ -91,7 +91,7 @@ def units(o: AttentionRNNConfig) -> Iterator[str]:
 
 
 def cells(o: AttentionRNNConfig) -> Iterator[str]:
-    """Cells, and what is added to them."""
+    """Cells and their additions."""
     if o.decoder_transition_depth < least_depth(o):
         yield (
             f"--decoder-transition-depth must be at least {least_depth(o)} with --decoder-transition "
@@ -165,7 +165,7 @@ def levels(o: AttentionRNNConfig) -> Iterator[str]:
 
 
 def layers(o: AttentionRNNConfig) -> Iterator[str]:
-    """Numbers of layers, their directions and residuals, and what they read."""
+    """Numbers of layers, their directions, residuals and inputs."""
     if o.encoder_bidirectional_layers > o.encoder_layers:
         yield (
             f"--encoder-bidirectional-layers {o.encoder_bidirectional_layers}: there are --encoder-layers "
@@ -237,12 +237,12 @@ def bridges(o: AttentionRNNConfig) -> Iterator[str]:
 
 
 def stepped(o: AttentionRNNConfig) -> bool:
-    """Whether an encoder's layers are no PyTorch's."""
+    """Whether an encoder's layers differ from PyTorch's."""
     return o.layer_norm != "none" or o.encoder_transition_depth > 1
 
 
 def readout(o: AttentionRNNConfig) -> Iterator[str]:
-    """What the readout reads, its biases and its weights (Li et al. 2018)."""
+    """The inputs, biases and weights of the readout (Li et al. 2018)."""
     reads_context = o.context_to_layers or o.input_feed or o.copying
     if o.readout == "state" and o.decoder_transition == "late" and not reads_context:
         yield (
@@ -259,7 +259,7 @@ def readout(o: AttentionRNNConfig) -> Iterator[str]:
 
 
 def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
-    """Readouts that make a word from one token, and parts of attention that nothing reads beside them."""
+    """Readouts that make a word from one token, and components of attention that nothing reads with them."""
     hard, monotone = (issubclass(READOUTS[o.readout], kind) for kind in (HardAttention, HardMonotone))
     unread = hard and o.decoder_transition == "late" and not o.input_feed and not o.context_to_layers
     segments = "--encoder-type convolutional" if o.encoder_type == "convolutional" else ""
@@ -290,7 +290,7 @@ def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
 
 
 def kernels(o: AttentionRNNConfig) -> Iterator[str]:
-    """How kernels are made and launched."""
+    """Options on making and launching kernels."""
     if o.compile and o.cuda_graphs:
         yield (
             "--cuda-graphs launches again what was launched once, and --compile may make other kernels at any batch: "
@@ -302,9 +302,9 @@ REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout, ha
 
 
 def unread(o: AttentionRNNConfig) -> List[str]:
-    """A sentence for each option with a value that no architecture gives it, though nothing reads it.
+    """Yields a sentence for each option whose unusual value nothing reads.
 
-    It is not refused, because checkpoints may have such.
+    Such options are not refused, because checkpoints may have them.
     """
     cells = [CELLS[getattr(o, option)] for option in cell_options(o)]
     in_histories = not {"state", "coverage_gru"}.isdisjoint(histories(o))
@@ -353,10 +353,10 @@ def check(o: AttentionRNNConfig) -> None:
 
 
 def check_task(name: Any) -> None:
-    """Refuse a task, as the command line names it, that no model here goes with.
+    """Refuse a task that no model here fits, by its name on the command line.
 
     Raises:
-        ConfigurationError: it trains an encoder and a decoder of each language.
+        ConfigurationError: the task trains an encoder and a decoder for each language.
     """
     if isinstance(name, str) and issubclass(TASK_REGISTRY.get(name, object), MultilingualTranslationTask):
         raise ConfigurationError(
@@ -366,10 +366,10 @@ def check_task(name: Any) -> None:
 
 
 def check_tpu(cfg) -> None:
-    """Refuse --bf16, of which fairseq makes --tpu, and --tpu itself, where there is nothing to reach one by.
+    """Refuse --tpu, and --bf16, which fairseq turns into --tpu, if there is no library for a TPU.
 
     Raises:
-        ConfigurationError: with what else there is.
+        ConfigurationError: names the alternatives.
     """
     if getattr(cfg, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
         options = ("--memory-efficient-bf16", "--bf16", "--tpu")
@@ -381,7 +381,7 @@ def check_tpu(cfg) -> None:
 
 
 def check_data(cfg, task) -> None:
-    """Refuse options that do not fit what a task reads, by its dictionaries: those of characters know the space.
+    """Refuse options that do not fit a task's data, by its dictionaries: those of characters contain the space.
 
     Raises:
         ConfigurationError: with the reason.
@@ -394,7 +394,7 @@ def check_data(cfg, task) -> None:
             "--share-all-embeddings needs one dictionary for both languages: "
             "run fairseq-preprocess with --joined-dictionary"
         )
-    of_task = getattr(task, "cfg", None) or getattr(task, "args", None)  # the latter of those without a dataclass
+    of_task = getattr(task, "cfg", None) or getattr(task, "args", None)  # args: of tasks without a dataclass
     if str(getattr(of_task, "left_pad_target", False)) == "True":
         raise ConfigurationError(
             "--left-pad-target puts padding before the words of a translation, and a recurrent decoder steps "
@@ -424,7 +424,7 @@ def check_data(cfg, task) -> None:
 
 
 def check_compiler(device: torch.device) -> None:
-    """Refuse --compile where torch.compile cannot work.
+    """Refuse --compile if torch.compile cannot work.
 
     Raises:
         ConfigurationError: there is no compiler for the device.

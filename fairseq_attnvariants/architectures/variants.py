@@ -1,7 +1,7 @@
-"""The architectures as data: each is a delta over another, at its paper's sizes.
+"""The architectures as data: each is a difference from another one, at its paper's sizes.
 
-A value may be a function of the configuration: widths that a paper derives from others follow them.
-To read what a part means, see :class:`~.options.AttentionRNNConfig`; for the equations, :mod:`.nn`.
+A value may be a function of the configuration: so widths that a paper derives from others follow them.
+:class:`~.options.AttentionRNNConfig` explains the options, and :mod:`.nn` has the equations.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from .options import (
 )
 from .part_args import merged_part_args, part_args_over
 
-BASE = "rnnsearch"  # whose options stand where none are given
+BASE = "rnnsearch"  # its options apply if none are given
 
 DROPOUT_PLACES = ("encoder_dropout_in", "encoder_dropout_out", "decoder_dropout_in", "decoder_dropout_out")
 
@@ -38,9 +38,9 @@ class Variant(NamedTuple):
     base: Optional[str]
     delta: Dict[str, Any]
     origin: str = __name__
-    """the module that registered it; when it registers it again, it replaces it."""
+    """the module that registered it, and that may register it again."""
     criterion: str = ""
-    """what trains it where no criterion is given; where this is empty, what trains its base"""
+    """the default criterion; if empty, that of the base"""
 
 
 VARIANTS: Registry[Variant] = Registry("architecture")
@@ -48,20 +48,20 @@ VARIANTS.taken = frozenset(["none"])
 
 
 def register_architecture(name: str, base: str, paper: str = "", criterion: str = "", **delta: Any) -> None:
-    """Enter an architecture, for ``--arch NAME`` and hydra's ``model._name=NAME``.
+    """Register an architecture, for ``--arch NAME`` and hydra's ``model._name=NAME``.
 
     Args:
-        name: what it is called.
+        name: its name.
         base: the architecture from which it differs.
-        paper: where it is described.
-        criterion: what trains it where no ``--criterion`` is given; without, what trains its base.
-        delta: options that it sets otherwise, each a value or a function of the configuration; ``part_args`` is a
-            dictionary of those options of parts that differ.  What belongs to a training or a search, such as
-            ``compile`` or ``search_dtype``, is given there.
+        paper: the paper that describes it.
+        criterion: the default of ``--criterion``; if empty, that of the base.
+        delta: options that differ from the base, each a value or a function of the configuration; ``part_args`` is a
+            dictionary of the components' options that differ.  Options of a training or a search, such as ``compile``
+            or ``search_dtype``, are not allowed: give them to the command.
 
     Raises:
-        ConfigurationError: the name is taken, there is no such base, option or part, the option is no architecture's,
-            or its value is of another type.
+        ConfigurationError: the name is taken; the base, option or component does not exist; the option does not
+            belong to an architecture; or its value has another type.
     """
     known = [*settings(base), "part_args"]
     elsewhere = {one.name for one in dataclasses.fields(AttentionRNNConfig)}.difference(known, ["_name"])
@@ -100,10 +100,10 @@ def settings(name: str) -> Dict[str, Any]:
 
 
 def default_criterion(name: Optional[str]) -> str:
-    """The name of the criterion that trains an architecture where none is given; nothing if it has none of its own.
+    """The name of an architecture's default criterion; empty if neither it nor its bases have one.
 
     Raises:
-        ConfigurationError: nothing enters a criterion of this name.
+        ConfigurationError: no criterion of this name is registered.
     """
     variant = VARIANTS.get(str(name))
     if variant is None:
@@ -120,7 +120,7 @@ def default_criterion(name: Optional[str]) -> str:
 def fill(cfg, name: str) -> None:
     """Give every option of ``cfg`` that is still None the architecture's value.
 
-    Filling twice, or a configuration that is complete, changes nothing.
+    Filling a complete configuration changes nothing.
 
     Args:
         cfg: an ``argparse.Namespace`` or a ``DictConfig``; changed in place.
@@ -129,7 +129,7 @@ def fill(cfg, name: str) -> None:
     everywhere = getattr(cfg, "dropout", None)
     values = settings(name)
     of_parts = values.pop("part_args", None)
-    # what is derived from other options comes after them
+    # derived options come after the others
     for option, value in sorted(values.items(), key=lambda setting: callable(setting[1])):
         if getattr(cfg, option, None) is None:
             if option in DROPOUT_PLACES and everywhere is not None:
@@ -340,7 +340,7 @@ register_architecture(
     attention_score="level",
     readout="hard_monotone",
 )
-# what Zhao and Zhang 2018 compare with on characters (table 3)
+# the baselines on characters of Zhao and Zhang 2018 (table 3)
 register_architecture(
     "character",
     base="rnnsearch",

@@ -1,7 +1,7 @@
-"""The parts: small modules that receive widths and other parts, and know nothing of fairseq.
+"""The components: small modules that receive widths and other components, and do not import fairseq.
 
-To follow one step of a decoder: :mod:`.transition` (the step), :mod:`.attention`, :mod:`.cells`, and the names of what
-a step hands to the next in :mod:`.state`.  :mod:`.decoder` runs the steps; what nothing in a step waits for, such as
-:mod:`.readout`, comes before and after them.  Everything is ordinary PyTorch that autograd differentiates;
-:mod:`.fast` holds what stands in a part's place for speed or memory.
+To follow one step of a decoder, read :mod:`.transition` (the step), :mod:`.attention` and :mod:`.cells`.  :mod:`.state`
+names the values that one step hands to the next.  :mod:`.decoder` runs the steps.  Work that no step waits for, such as
+:mod:`.readout`, comes before and after them.  Everything is ordinary PyTorch that autograd differentiates.
+:mod:`.fast` replaces components for speed or memory.
 """

@@ -1,6 +1,6 @@
-"""The energies of the additive score, whose largest tensor is as large as batch x source x attention width a step.
+"""The energies of the additive score.  Its largest tensor has batch x source x attention width numbers per step.
 
-Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
+Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses per sentence, 1 except in beam search.
 """
 
 from typing import Tuple
@@ -23,7 +23,7 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
         query: ``B x k x A``.
         keys: ``B x S x A``.
         vector: ``v``, ``A``.
-        features: of the histories, each ``B x k x S x f`` and a matrix ``A x f``.
+        features: from the histories, each ``B x k x S x f`` and a matrix ``A x f``.
 
     Returns:
         ``B x k x S``.
@@ -34,7 +34,7 @@ def additive_energies(query: Tensor, keys: Tensor, vector: Tensor, *features: Ke
 
 
 def compared(query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-    """``query + keys + Σ matrix features``, what the score takes the tanh of, ``B x k x S x A``, float32 or better."""
+    """``query + keys + Σ matrix features``, the argument of the score's tanh, ``B x k x S x A``, float32 or better."""
     total = query.unsqueeze(2) + keys.unsqueeze(1)
     for values, matrix in features:
         total = total + F.linear(values.to(matrix.dtype), matrix)
@@ -42,9 +42,9 @@ def compared(query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
 
 
 def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
-    """``v·tanh(x)``, ``...`` of values ``... x A``, which are overwritten, because they are large, and a vector ``A``.
+    """``v·tanh(x)``, ``...``, for values ``... x A`` and a vector ``A``.  Overwrites the values, which are large.
 
-    On a CPU it is ``2 v·σ(2x) - Σv``, because PyTorch's σ takes a third of the time of its tanh there.
+    On a CPU it computes ``2 v·σ(2x) - Σv``, because PyTorch's σ takes a third of the time of its tanh there.
     """
     if on_gpu(values):
         return values.tanh_() @ vector
@@ -52,5 +52,5 @@ def tanh_product(values: Tensor, vector: Tensor) -> Tensor:
 
 
 def tanh_(values: Tensor) -> Tensor:
-    """``tanh(x)`` in the place of ``x``; on a CPU ``2 σ(2x) - 1``."""
+    """Overwrites ``x`` with ``tanh(x)``; on a CPU with ``2 σ(2x) - 1``."""
     return values.tanh_() if on_gpu(values) else values.mul_(2).sigmoid_().mul_(2).sub_(1)

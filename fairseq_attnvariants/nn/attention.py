@@ -1,10 +1,10 @@
 """Attention over a sentence's annotations, of one level or of two.
 
-A score compares the query with a key for each annotation, such as ``e_ij = v·tanh(query + key) + term``; what attention
-knows of earlier steps (:mod:`.histories`) adds to one of the three.  A window (:mod:`.windows`) says where attention
-may look, and a normalizer makes weights of the energies there.
+A score compares the query with a key for each annotation, such as ``e_ij = v·tanh(query + key) + term``.  A history of
+earlier steps (:mod:`.histories`) adds to one of the three.  A window (:mod:`.windows`) says where attention may look.
+A normalizer turns the energies there into weights.
 
-Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
+Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses per sentence, 1 except in beam search.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ from .state import Encoded, Memory, State
 from .windows import MonotoneWindow, PredictiveWindow, Window
 
 WINDOW = "--attention-window"
-"""Whose entries of memory and state are the window's; no history can be called so."""
+"""The name of the window's entries of memory and state; no history may have this name."""
 
 
 def real_positions(padding_mask: Tensor) -> Tensor:
@@ -33,16 +33,16 @@ def real_positions(padding_mask: Tensor) -> Tensor:
 
 
 class Normalizer(Part, nn.Module):
-    """From energies to weights that are not negative, and add up to 1 unless :attr:`adds_up` says otherwise.
+    """Turns energies into weights that are not negative, and that add up to 1 unless :attr:`adds_up` is False.
 
     Args:
         temperature: number by which energies are divided: below 1 attention is sharper, above it flatter.
     """
 
     package: ClassVar[str] = ""
-    """what has to be installed for it"""
+    """the package that it needs"""
     adds_up: ClassVar[bool] = True
-    """whether the weights of a step add up to 1; those of Graves 2013 do not"""
+    """whether the weights of a step add up to 1; the weights of Graves 2013 do not"""
 
     def __init__(self, temperature: Annotated[float, above(0)] = 1.0):
         super().__init__()
@@ -53,16 +53,16 @@ class Normalizer(Part, nn.Module):
         self.temperature = temperature
 
     def normalize(self, energies: Tensor) -> Tensor:
-        """Weights of energies, ``... x S``; those that nothing looks at have the lowest number that there is."""
+        """Weights for energies ``... x S``; unseen positions have the lowest number of the type."""
         raise self.lacks("a normalizer defines normalize(energies)")
 
     def forward(self, energies: Tensor, unseen: Tensor, factor: Optional[Tensor] = None) -> Tensor:
-        """Weights ``... x S``; what is unseen beside anything else gets exactly zero.
+        """Weights ``... x S``; unseen positions get exactly zero, unless all are unseen.
 
         Args:
             energies: ``... x S``.
             unseen: True where attention does not look, ``... x S``.
-            factor: of the weights, which are scaled to add up to 1 again if they did, ``... x S``.
+            factor: multiplies the weights, ``... x S``; weights that added up to 1 are scaled to do so again.
         """
         energies = energies if self.temperature == 1 else energies / self.temperature
         weights = self.normalize(energies.masked_fill(unseen, torch.finfo(energies.dtype).min))
@@ -73,7 +73,7 @@ class Normalizer(Part, nn.Module):
 
 
 def adds_up(model: nn.Module) -> bool:
-    """Whether a model's weights of attention add up to 1, as far as its normalizers say."""
+    """Whether a model's attention weights add up to 1 by its normalizers."""
     return all(part.adds_up for part in model.modules() if isinstance(part, Normalizer))
 
 
@@ -116,25 +116,25 @@ class Entmax(Normalizer):
 
 
 class Attended(NamedTuple):
-    """What one look at the source gives."""
+    """The result of attending once."""
 
     context: Tensor
     """``c_i``, ``N x a``."""
     weights: Tensor
     """``w_ij``, ``N x S``, float32."""
     upper_weights: Optional[Tensor] = None
-    """of the upper level, where there are two, ``N x W``, float32."""
+    """weights of the upper level, if there are two levels, ``N x W``, float32."""
     head_weights: Optional[Tensor] = None
-    """of each head, where there are several, ``N x h x S``, float32."""
+    """weights of each head, if there are several, ``N x h x S``, float32."""
     terms: Dict[str, Tensor] = {}
-    """what a loss reads of it, by the name that it gets in the model's output, ``N x ...``"""
+    """inputs of a loss, by their name in the model's output, ``N x ...``"""
 
 
 class WeightedSum(nn.Module):
-    """``Σ_j w_j v_j`` of values that are the same at every step."""
+    """``Σ_j w_j v_j``, for values that are the same at every step."""
 
     def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        """``N x a``, of weights ``N x S`` and values ``B x S x a``."""
+        """``N x a``, from weights ``N x S`` and values ``B x S x a``."""
         weights = weights.view(values.size(0), -1, values.size(1)).to(values.dtype)  # B x k x S
         return torch.bmm(weights, values).flatten(0, 1)
 
@@ -144,14 +144,14 @@ class Attention(Part, nn.Module):
 
     (Feng et al. 2016 §3.2, Li et al. 2018 eq. 6-7.)
 
-    A score is a subclass that defines :meth:`energies`, entered by :data:`register_score`.
+    A score is a subclass that defines :meth:`energies`, registered by :data:`register_score`.
 
     Args:
-        widths: of the query (``hidden``), of the annotations, of the query and the keys that are compared
-            (``attention``), and of a guide, a second part of the query (Zhao and Zhang 2018 §3.2), or 0 without one.
-        histories: what adds its terms to the score, by name.
+        widths: of the query (``hidden``), of the annotations, of the projected query and keys (``attention``), and of a
+            guide, a second part of the query (Zhao and Zhang 2018 §3.2), or 0 without one.
+        histories: add their terms to the score, by name.
         norm: layer normalisation of the projected query and keys.
-        normalizer: makes weights of energies; the softmax by default.
+        normalizer: turns energies into weights; the softmax by default.
         window: where attention may look; None for anywhere.
     """
 
@@ -191,48 +191,48 @@ class Attention(Part, nn.Module):
 
     @property
     def averages(self) -> bool:
-        """Whether the context is the average of the annotations, by the weights, and nothing more."""
+        """Whether the context is only the weighted average of the annotations."""
         return type(self).read is Attention.read and type(self).forward is Attention.forward
 
     @property
     def independent(self) -> bool:
-        """Whether weights are those of a query, whatever earlier steps looked at; some windows read their number."""
+        """Whether weights depend on the query alone, and not on earlier steps; some windows read the step's number."""
         looks = self.window is None or type(self.window) in (MonotoneWindow, PredictiveWindow)
         return type(self).forward is Attention.forward and looks and not self.histories
 
     @property
     def carrying(self) -> Dict[str, Any]:
-        """The parts that may carry something from step to step: the histories, and the window."""
+        """The components that may have a state: the histories and the window."""
         window = {} if self.window is None else {WINDOW: self.window}
         return {**dict(self.histories.items()), **window}
 
     def start(self, memory: Memory) -> Dict[str, Any]:
-        """What they carry before the first step."""
+        """The states of histories and window before the first step."""
         return {name: part.start(memory) for name, part in self.carrying.items()}
 
     def pasts(self, memory: Memory, state: State, query: Tensor, hidden: Optional[Tensor] = None) -> Dict[str, Past]:
-        """What each of them reads at a step."""
+        """The input of each history and the window at a step."""
         return {
             name: Past(memory, state, memory.histories[name], state.histories[name], query, hidden)
             for name in self.carrying
         }
 
     def next(self, pasts: Dict[str, Past], weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
-        """What they carry on."""
+        """The states of histories and window after a step."""
         return {name: part.next(pasts[name], weights, hidden) for name, part in self.carrying.items()}
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        """``e_ij``, ``B x k x S``, or of ``h`` heads ``h x B x k x S``, float32 or better.
+        """``e_ij``, ``B x k x S``, or with ``h`` heads ``h x B x k x S``, float32 or better.
 
         Args:
             query: projected, ``B x k x A``.
-            keys: of :meth:`memory`.
-            features: to be added to the keys, each ``B x k x S x f`` and a matrix ``A x f``.
+            keys: from :meth:`memory`.
+            features: are added to the keys, each ``B x k x S x f`` and a matrix ``A x f``.
         """
         raise self.lacks("a score defines energies(query, keys, *features)")
 
     def memory(self, encoded: Encoded) -> Memory:
-        """What every step reads, once a sentence."""
+        """The input of every step, computed once per sentence."""
         keys, positions = self.key_norm(self.key(encoded.annotations)), real_positions(encoded.padding_mask)
         known = {name: part.remember(encoded.annotations) for name, part in self.carrying.items()}
         return Memory(keys, encoded.annotations, encoded.padding_mask, positions, encoded.embeddings, histories=known)
@@ -244,7 +244,7 @@ class Attention(Part, nn.Module):
             query: ``N x query_dim``.
             memory: of the sentences.
             state: of the previous step, for the histories.
-            added: to the projected query, ``N x A``, such as a projected guide; or None.
+            added: is added to the projected query, ``N x A``, such as a projected guide; or None.
         """
         pasts = self.pasts(memory, state, query)
         histories: Any = [(history, pasts[name]) for name, history in self.histories.items()]
@@ -262,7 +262,7 @@ class Attention(Part, nn.Module):
         return attended._replace(context=attended.context.to(query.dtype))
 
     def read(self, weights: Tensor, memory: Memory) -> Attended:
-        """What weights as :meth:`energies` find in the memory."""
+        """The context and the weights, for weights shaped as :meth:`energies`."""
         weights = weights.flatten(0, -2)  # N x S
         return Attended(self.sum(weights, memory.values), weights)
 
@@ -288,7 +288,7 @@ class AdditiveAttention(Attention):
 
 @register_score("additive_normed")
 class NormedAdditiveAttention(AdditiveAttention):
-    """``e_ij = g v/|v|·tanh(W q + U s_j + b)``, the additive score of a weight-normalised vector (NVIDIA's GNMT v2).
+    """``e_ij = g v/|v|·tanh(W q + U s_j + b)``, the additive score with a weight-normalised vector (NVIDIA's GNMT v2).
 
     ``g`` starts at ``1 / √A``.
     """
@@ -298,7 +298,7 @@ class NormedAdditiveAttention(AdditiveAttention):
         self.gain = nn.Parameter(torch.empty(1))
 
     def initialise(self, scheme: Scheme) -> None:
-        """The gain; everything else starts as everywhere."""
+        """Fill the gain; all other parameters have the usual initial values."""
         nn.init.constant_(self.gain, self.vector.size(0) ** -0.5)
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
@@ -307,9 +307,9 @@ class NormedAdditiveAttention(AdditiveAttention):
 
 @register_score("dot")
 class DotAttention(Attention):
-    """``e_ij = q·s_j`` (Luong et al. 2015), and what all products share, for ``h`` heads of width ``d``.
+    """``e_ij = q·s_j`` (Luong et al. 2015), and the base of all products, for ``h`` heads of width ``d``.
 
-    What a history adds to the keys is never formed: ``q·(V f) = (Vᵀ q)·f``.
+    A history's term of the keys is never formed: ``q·(V f) = (Vᵀ q)·f``.
     """
 
     projects_query = projects_keys = False
@@ -350,11 +350,11 @@ class ScaledAttention(DotAttention):
 
 @register_score("multihead")
 class MultiHeadAttention(ScaledAttention):
-    """``c_i = W_o [c_1; ...; c_h]``, of heads ``c = Σ_j w_ij W_v s_j`` that score as :class:`ScaledAttention`.
+    """``c_i = W_o [c_1; ...; c_h]``, with heads ``c = Σ_j w_ij W_v s_j`` that score as :class:`ScaledAttention`.
 
     (Vaswani et al. 2017 §3.2.2.)  The keys of all heads together have width ``A``, and so have the values; the context
-    is as wide as an annotation.  The weights are the heads' mean, which is what histories read; what they add to the
-    energies they add to every head's.
+    is as wide as an annotation.  The weights are the heads' mean; histories read it.  A history's term of the energies
+    is added to every head.
 
     Args:
         heads: number of heads of --attention-score multihead.
@@ -387,8 +387,8 @@ class AttentionViaAttention(nn.Module):
     """Attention to a lower level that is guided by attention to an upper one (Zhao and Zhang 2018 §3.2).
 
     ``c^w`` is the context of the upper level for the query ``r``; ``c^c`` is that of the lower level, where the
-    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  As ``c^w`` is a weighted sum, so is
-    ``W_cc c^w``: of annotations that are projected once.
+    projected query is ``W_cr r + W_cc c^w``.  The context is ``c = [c^w; c^c]``.  ``c^w`` is a weighted sum, so
+    ``W_cc c^w`` is a weighted sum of annotations that are projected once.
 
     Args:
         upper, lower: attention to the two levels; the lower one has the guide ``c^w`` (without a guide the two are
@@ -405,23 +405,23 @@ class AttentionViaAttention(nn.Module):
 
     @property
     def independent(self) -> bool:
-        """Whether both levels' are."""
+        """Whether the weights of both levels are independent."""
         return self.upper.independent and self.lower.independent
 
     def start(self, memory: Memory) -> Dict[str, Any]:
-        """The lower level's."""
+        """The states of the lower level before the first step."""
         return self.lower.start(memory)
 
     def pasts(self, *step: Any) -> Dict[str, Past]:
-        """The lower level's."""
+        """The inputs of the lower level's histories and window."""
         return self.lower.pasts(*step)
 
     def next(self, *step: Any) -> Dict[str, Any]:
-        """The lower level's."""
+        """The states of the lower level after a step."""
         return self.lower.next(*step)
 
     def memory(self, encoded: Encoded) -> Memory:
-        """What every step reads, once a sentence."""
+        """The input of every step, computed once per sentence."""
         annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
         assert annotations is not None and padding_mask is not None
         upper = self.upper.memory(encoded._replace(annotations=annotations, padding_mask=padding_mask))
@@ -430,7 +430,7 @@ class AttentionViaAttention(nn.Module):
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 
     def forward(self, query: Tensor, memory: Memory, state: State, added: Optional[Tensor] = None) -> Attended:
-        """Attend once to each level; as :meth:`Attention.forward`, where ``added`` is to the upper query."""
+        """Attend once to each level, as :meth:`Attention.forward`; ``added`` is added to the upper query."""
         memories: Any = memory.upper
         upper = self.upper(query, memories, state, added)
         if memories.guides is not None:
@@ -444,6 +444,6 @@ class AttentionViaAttention(nn.Module):
 
 
 def by_head(values: Tensor, heads: int) -> Tensor:
-    """``B x h x S x d``, of ``B x S x (h·d)``."""
+    """``B x h x S x d``, from ``B x S x (h·d)``."""
     apart: Tensor = values.unflatten(2, (heads, -1))  # B x S x h x d
     return apart.transpose(1, 2).contiguous()

@@ -1,21 +1,21 @@
-"""Bridges between source and target embeddings (Kuang et al. 2018 §2): which source word a target word looks at."""
+"""Bridges between source and target embeddings (Kuang et al. 2018 §2), by the most attended source word."""
 
 import torch
 from torch import Tensor, nn
 
 
 def most_attended(embeddings: Tensor, weights: Tensor, padding_mask: Tensor) -> Tensor:
-    """``x_{t*}``, where ``t* = argmax_j α_tj`` (Kuang et al. 2018 eq. 2) among real positions, the first of several.
+    """``x_{t*}``, where ``t* = argmax_j α_tj`` (Kuang et al. 2018 eq. 2) among real positions; the first of equals.
 
-    ``B x k x m`` of embeddings ``B x S x m``, weights ``B x k x S``, for each of ``k`` steps or hypotheses, and a mask
-    ``B x S``.
+    Returns ``B x k x m``, from embeddings ``B x S x m``, weights ``B x k x S`` for ``k`` steps or hypotheses, and a
+    mask ``B x S``.
     """
     positions = weights.masked_fill(padding_mask.unsqueeze(1), -1.0).argmax(2, keepdim=True)  # t*, B x k x 1
     return embeddings.gather(1, positions.expand(-1, -1, embeddings.size(2)))
 
 
 class DirectBridge(nn.Module):
-    """Maps source embeddings to where the target's are: ``W x_{t*}`` (Kuang et al. 2018 eq. 3), without a bias.
+    """Maps source embeddings towards target embeddings: ``W x_{t*}`` (Kuang et al. 2018 eq. 3), without a bias.
 
     Args:
         source_dim, target_dim: widths of the embeddings.
@@ -28,7 +28,7 @@ class DirectBridge(nn.Module):
         self.projection = nn.Linear(source_dim, target_dim, bias=False)
 
     def forward(self, embeddings: Tensor, weights: Tensor, padding_mask: Tensor) -> Tensor:
-        """``B x T x target_dim``, of source embeddings ``B x S x m`` and attention ``B x T x S``."""
+        """``B x T x target_dim``, from source embeddings ``B x S x m`` and attention ``B x T x S``."""
         if self.soft:
             read = torch.bmm(weights.to(embeddings.dtype), embeddings)
         else:

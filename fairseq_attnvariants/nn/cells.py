@@ -1,8 +1,8 @@
 """Recurrent cells: the equations of a step, and the modules that hold a cell's matrices.
 
-A cell reads several named inputs.  Each has a matrix of its own, so that an input known for the whole sentence (the
-target embeddings) is projected once, before the loop, and only what depends on the previous step is projected inside
-it.  A cell's state is one tensor ``N x state width``.
+A cell reads several named inputs.  Each has a separate matrix.  So an input known for the whole sentence (the target
+embeddings) is projected once, before the loop.  Only inputs that depend on the previous step are projected inside it.
+A cell's state is one tensor ``N x state width``.
 """
 
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type
@@ -17,10 +17,10 @@ from .layer_norm import LayerNorm, layer_norm
 
 
 class RecurrentLinear(nn.Linear):
-    """``U h``, an ordinary linear map.  What reads a cell's own state is marked, for :mod:`.dropout`."""
+    """``U h``, an ordinary linear map.  The class marks maps of a cell's own state, for :mod:`.dropout`."""
 
 
-SOURCE = ("context", "attended")  # inputs that say what of the source this step is about
+SOURCE = ("context", "attended")  # inputs that come from the source
 
 
 def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
@@ -30,33 +30,33 @@ def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
 
 
 def plus(*terms: Optional[Tensor]) -> Any:
-    """Sum of terms, of which any may be None; None if all are."""
+    """The sum of the terms that are not None; None if all are."""
     there = [term for term in terms if term is not None]
     return sum(there[1:], there[0]) if there else None
 
 
 def add_inputs(maps: nn.ModuleDict, total: Optional[Tensor], values: Dict[str, Tensor]) -> Any:
-    """``Σ W x`` of named inputs, and of a total so far, ``N x out``; None if there is neither."""
+    """``Σ W x`` over named inputs, plus a total so far, ``N x out``; None without both."""
     return plus(total, *(maps[name](value) for name, value in values.items()))
 
 
 class Cell(Part, nn.Module):
-    """A gated recurrent cell: one matrix an input, one recurrent matrix (see :attr:`recalls`), one bias.
+    """A gated recurrent cell: one matrix per input, one recurrent matrix (see :attr:`recalls`), one bias.
 
     Args:
         inputs: width of each named input; the first one's matrix carries the bias.  A cell without inputs reads only
-            the state, and has a bias of its own.
+            the state, and has a separate bias.
         hidden_dim: hidden width ``n``.
         norm: layer normalisation of the inputs' sum and of the recurrent product.
-        recurrent_bias: a second bias, of the recurrent product, before its normalisation.
+        recurrent_bias: a second bias, on the recurrent product, before its normalisation.
     """
 
     gates: int
-    normalised: Tuple[int, ...]  # how many adjoining gates are normalised together
-    vectors = 1  # of width n, in a state; the first is the output
-    recalls = True  # has a recurrent product; without, step gets None for it
-    kernel: ClassVar[Optional[str]] = None  # the one of :mod:`.fast.cells` with the equations of just this class
-    shown: Tuple[str, ...] = ("share",)  # modules whose values are gates, for those who look at them
+    normalised: Tuple[int, ...]  # numbers of adjoining gates that are normalised together
+    vectors = 1  # vectors of width n in a state; the first is the output
+    recalls = True  # has a recurrent product; if not, step gets None for it
+    kernel: ClassVar[Optional[str]] = None  # the kernel in :mod:`.fast.cells` with the equations of this class
+    shown: Tuple[str, ...] = ("share",)  # modules whose outputs are gates, for hooks
 
     def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False, recurrent_bias: bool = False):
         super().__init__()
@@ -86,24 +86,24 @@ class Cell(Part, nn.Module):
             )
 
     def initialise(self, scheme: Scheme) -> None:
-        """Gate by gate, and recurrent matrices orthogonal; see :mod:`.init`."""
+        """Fill matrices gate by gate, recurrent ones orthogonally; see :mod:`.init`."""
         for layer in self.inputs.values():
             by_gate(scheme.square_, layer.weight, self.hidden_dim)  # type: ignore[arg-type]
         if self.recurrent is not None:
             by_gate(nn.init.orthogonal_, self.recurrent.weight, self.hidden_dim)
-        normalised = isinstance(self.input_norm, LayerNorm)  # what is equal for a gate's units it takes away
+        normalised = isinstance(self.input_norm, LayerNorm)  # which removes a value that a gate's units share
         carrier: Any = self.input_norm if normalised else self if self.bias is not None else [*self.inputs.values()][0]
         self.initialise_bias(carrier.bias, scheme)
 
     def initialise_bias(self, bias: Tensor, scheme: Scheme) -> None:
-        """Fill the bias of all gates, ``gates·n``, which is zero so far."""
+        """Fill the bias of all gates, ``gates·n``; it is zero before."""
 
     def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         """The cell's equations.
 
         Args:
-            inputs: ``W x + b``, ``N x gates·n``; of a cell without inputs ``b``, ``gates·n``.
-            recurrent: ``U h``, ``N x gates·n``; None of a cell without.
+            inputs: ``W x + b``, ``N x gates·n``; for a cell without inputs ``b``, ``gates·n``.
+            recurrent: ``U h``, ``N x gates·n``; None for a cell without it.
             previous: the state before, ``N x state width``.
 
         Returns:
@@ -112,11 +112,11 @@ class Cell(Part, nn.Module):
         raise self.lacks("a cell defines step(inputs, recurrent, previous)")
 
     def output(self, state: Tensor) -> Tensor:
-        """What other parts read of a state: ``h``, ``... x n``."""
+        """The output of a state, which other components read: ``h``, ``... x n``."""
         return state if self.vectors == 1 else state.chunk(self.vectors, dim=-1)[0]
 
     def project(self, name: str, value: Tensor) -> Tensor:
-        """An input that is known before the loop, ``... x gates·n``; normalised, if it is the only one."""
+        """Project an input that is known before the loop, ``... x gates·n``; normalised, if it is the only one."""
         term: Tensor = self.inputs[name](value)
         if len(self.inputs) == 1:
             term = self.input_norm(term)
@@ -128,7 +128,7 @@ class Cell(Part, nn.Module):
         Args:
             state: previous state, ``N x state width``.
             projected: from :meth:`project`, ``N x gates·n``.
-            inputs: the others, by name, ``N x width``.
+            inputs: the other inputs, by name, ``N x width``.
 
         Returns:
             the next state, ``N x state width``.
@@ -144,7 +144,7 @@ class Cell(Part, nn.Module):
         return self.recurrent_norm(self.recurrent(self.output(state))).to(state.dtype)
 
 
-MakeCell = Callable[..., Cell]  # a class, or one with its options: of the inputs, the hidden width and the norm
+MakeCell = Callable[..., Cell]  # a class, or a class with its options; called with inputs, hidden width and norm
 
 CELLS: Registry[Type[Cell]] = Registry("cell", Cell)
 register_cell = CELLS.register
@@ -189,7 +189,7 @@ class GRUCell(Cell):
         gates_x, candidate_x = inputs.split(parts, dim=-1)  # N x 2n and N x n
         gates_h, candidate_h = recurrent.split(parts, dim=-1)
         reset, update = (gates_x + gates_h).sigmoid_().chunk(2, dim=-1)  # N x n
-        # a copy of a part, so that for the backward pass it is kept and not the whole
+        # a copy of the slice: so the backward pass keeps the slice and not the whole tensor
         candidate = torch.addcmul(candidate_x, reset, candidate_h.contiguous()).tanh_()
         return torch.lerp(candidate, previous, update)
 
@@ -207,7 +207,7 @@ class AdaptiveGRUCell(GRUCell):
 
     def __init__(self, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
         super().__init__(inputs, hidden_dim, norm)
-        self.share = nn.Sigmoid()  # of the history, ``g``; a module, so that what it gives can be caught
+        self.share = nn.Sigmoid()  # the share of the history, ``g``; a module, so that a hook can read it
 
     def step(self, inputs: Tensor, recurrent: Tensor, previous: Tensor) -> Tensor:
         reset_x, update_x, candidate_x, gate_x = inputs.chunk(4, dim=-1)  # N x n
@@ -219,18 +219,18 @@ class AdaptiveGRUCell(GRUCell):
         return torch.lerp(candidate, self.kept(gate, previous), update)
 
     def kept(self, gate: Tensor, previous: Tensor) -> Tensor:
-        """``g ∘ h``, of which the update gate keeps a part, ``N x n``."""
+        """``g ∘ h``, which the update gate keeps in part, ``N x n``."""
         return gate * previous
 
 
 class ReleasedAdaptiveGRUCell(AdaptiveGRUCell):
-    """An adaptive GRU as the second cell of its authors' released code, which departs from Li et al. 2018 eq. 16.
+    """An adaptive GRU as in the second cell of the authors' released code, which departs from Li et al. 2018 eq. 16.
 
     ``g = σ(W_g x + U_g h + b_g)``, ``r = σ((1-g) ∘ W_r x + g ∘ U_r h + b_r)``, ``z`` likewise,
     ``h~ = (1-g) ∘ tanh(W x + g ∘ r ∘ (U h + b))``, ``h' = g ∘ z ∘ h + (1 - z) ∘ h~``.
 
     Args:
-        inputs, hidden_dim: as :class:`Cell`; the bias is no input's.
+        inputs, hidden_dim: as :class:`Cell`; no input carries the bias.
     """
 
     def __init__(self, inputs: Dict[str, int], hidden_dim: int):
@@ -269,18 +269,18 @@ class LSTMCell(Cell):
 
 
 class ContextGatedCell(Part, nn.Module):
-    """A GRU with a context gate: how much of its input is of the source, how much of the target (Tu et al. 2017).
+    """A GRU with a context gate, which weighs its source input against its target input (Tu et al. 2017).
 
     ``z = σ(W_z y + U_z h + C_z c + b_z)``; in every gate and in the candidate it scales ``C c`` (``source``) or ``W y``
-    and ``U h`` (``target``), or ``z`` scales the one and ``1 - z`` the others (``both``).  Where a cell before it has
-    read the word, ``h`` itself is scaled wherever it is read, as the authors' code does.  Biases are not scaled.
+    and ``U h`` (``target``), or ``z`` scales the first and ``1 - z`` the others (``both``).  If a cell before it has
+    read the word, ``h`` itself is scaled wherever it is read, as in the authors' code.  Biases are not scaled.
 
     Args:
         cell: the kind of GRU.
         kind: ``source``, ``target`` or ``both``.
         inputs: width of each named input.
         hidden_dim: hidden width ``n``.
-        norm: layer normalisation of the source's sum, of the target's, and of the recurrent product.
+        norm: layer normalisation of the source's sum, of the target's sum, and of the recurrent product.
     """
 
     def __init__(self, cell: MakeCell, kind: str, inputs: Dict[str, int], hidden_dim: int, norm: bool = False):
@@ -288,7 +288,7 @@ class ContextGatedCell(Part, nn.Module):
         self.cell = cell({}, hidden_dim, norm=norm)
         self.state_dim = self.cell.state_dim
         self.kind = kind
-        self.widths = [self.cell.gates * hidden_dim, hidden_dim]  # of what the cell reads, and of z
+        self.widths = [self.cell.gates * hidden_dim, hidden_dim]  # widths of the cell's input and of z
         source = {name: width for name, width in inputs.items() if name in SOURCE}
         target = {name: width for name, width in inputs.items() if name not in SOURCE}
         self.source, self.target = (input_maps(widths, sum(self.widths), bias=False) for widths in (source, target))
@@ -298,13 +298,13 @@ class ContextGatedCell(Part, nn.Module):
         self.source_norm, self.target_norm = layer_norm(norm, *parts), layer_norm(norm and len(target) > 0, *parts)
 
     def initialise(self, scheme: Scheme) -> None:
-        """Gate by gate, as :meth:`Cell.initialise`."""
+        """Fill matrices gate by gate, as :meth:`Cell.initialise`."""
         for layer in (*self.source.values(), *self.target.values()):
             by_gate(scheme.square_, layer.weight, self.cell.hidden_dim)  # type: ignore[arg-type]
 
     @property
     def inputs(self) -> Dict[str, nn.Module]:
-        """The source's and the target's."""
+        """The maps of the source's and of the target's inputs."""
         return {**self.source, **self.target}
 
     def project(self, name: str, value: Tensor) -> Tensor:
@@ -330,7 +330,7 @@ class ContextGatedCell(Part, nn.Module):
             target, term = target.to(state.dtype).split(self.widths, dim=1)
             gate = gate + term
         gate = self.share(gate.to(state.dtype))
-        scales = SCALES[self.kind](gate.repeat(1, self.cell.gates))  # of C c, and of W y and U h, N x gates·n or 1
+        scales = SCALES[self.kind](gate.repeat(1, self.cell.gates))  # for C c, and for W y and U h, N x gates·n or 1
         total = self.cell.bias + scales[0] * source
         if target is None:
             state = SCALES[self.kind](gate)[1] * state
@@ -343,7 +343,7 @@ SCALES: Dict[str, Callable[[Tensor], Any]] = {
     "target": lambda z: (1, z),
     "both": lambda z: (z, 1 - z),
 }
-"""How a context gate scales what is of the source, and what is of the target."""
+"""A context gate's scales of the source's terms and of the target's terms."""
 
 
 class DeepCell(nn.Module):
@@ -352,7 +352,7 @@ class DeepCell(nn.Module):
     ``h^1 = cell_1(x, h^d)`` with the previous step's ``h^d``, and ``h^k = cell_k(h^{k-1})`` reads only the state.
 
     Args:
-        cells: the first one has the inputs, the others none.
+        cells: the first cell has the inputs, the others have none.
     """
 
     def __init__(self, cells: Sequence[Any]):
@@ -362,16 +362,16 @@ class DeepCell(nn.Module):
 
     @property
     def inputs(self) -> Any:
-        """The first cell's."""
+        """The inputs of the first cell."""
         return self.cells[0].inputs
 
     def project(self, name: str, value: Tensor) -> Tensor:
-        """The first cell's."""
+        """Project an input of the first cell."""
         projected: Tensor = self.cells[0].project(name, value)  # type: ignore[operator]
         return projected
 
     def output(self, state: Tensor) -> Tensor:
-        """The last cell's."""
+        """The last cell's output."""
         output: Tensor = self.cells[-1].output(state)  # type: ignore[operator]
         return output
 
@@ -385,16 +385,16 @@ class DeepCell(nn.Module):
 
 
 class StackedCell(DeepCell):
-    """Cells one above the other as a single cell: each reads the output of the one below.
+    """Cells one above the other as a single cell: each reads the output of the cell below.
 
-    Its state is all their states, ``N x (layers · state width)``; its inputs are the lowest cell's, its output is the
-    highest one's.
+    Its state is all their states, ``N x (layers · state width)``.  Its inputs are those of the lowest cell, and its
+    output is that of the highest cell.
 
     Args:
-        cells: from the lowest to the highest; all but the lowest have the input ``below``, and all of them or none
-            ``context``.
+        cells: from the lowest to the highest; all except the lowest have the input ``below``, and either all of these
+            or none have ``context``.
         dropout: between the cells.
-        residuals: the cell, from 1, from which on what comes from below is added to the output, or 0.
+        residuals: the number of the cell, from 1, from which on the input from below is added to the output, or 0.
     """
 
     def __init__(self, cells: Sequence[Any], dropout: float = 0.0, residuals: int = 0):
@@ -402,17 +402,17 @@ class StackedCell(DeepCell):
         self.state_dim = sum(cell.state_dim for cell in cells)
         self.dropout = nn.Dropout(dropout)
         self.residuals = residuals
-        self.shares_context = "context" in cells[-1].inputs  # with all but the lowest, or none
+        self.shares_context = "context" in cells[-1].inputs  # with all cells except the lowest, or with none
 
     def outputs(self, state: Tensor) -> List[Tensor]:
-        """Every cell's, with what residuals add to it, ``... x n``."""
-        found = [state]  # the lowest adds nothing
+        """The outputs of all cells, with residuals, ``... x n``."""
+        found = [state]  # the lowest cell has no residual
         for number, (cell, own) in enumerate(zip(self.cells, state.chunk(len(self.cells), dim=-1)), start=1):
             found.append(with_residual(self.residuals, number, cell.output(own), found[-1]))  # type: ignore[operator]
         return found[1:]
 
     def output(self, state: Tensor) -> Tensor:
-        """The highest cell's, with what residuals add to it."""
+        """The output of the highest cell, with residuals."""
         return self.outputs(state)[-1]
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
@@ -429,10 +429,10 @@ class StackedCell(DeepCell):
 
 
 def with_residual(residuals: int, number: int, output: Tensor, below: Tensor) -> Tensor:
-    """The output of layer ``number``, from 1, with what it read added, where there are residuals (Wu et al. 2016)."""
+    """The output of layer ``number``, from 1, plus its input if the layer has a residual (Wu et al. 2016)."""
     return output + below if 0 < residuals <= number else output
 
 
 def deepened(cell: Any, kind: MakeCell, hidden_dim: int, further: int) -> Any:
-    """The cell, and after it within a step so many of a kind that read only the state."""
+    """The cell, followed within a step by ``further`` cells of a kind that read only the state."""
     return DeepCell([cell, *(kind({}, hidden_dim) for _ in range(further))]) if further else cell

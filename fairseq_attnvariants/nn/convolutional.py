@@ -1,8 +1,8 @@
-"""The encoder of char2char: from characters to segments of a few of them by convolutions (Lee et al. 2017, section 4).
+"""The encoder of char2char: convolutions turn characters into segments of a few (Lee et al. 2017, section 4).
 
-Shapes as in :mod:`.state`; here ``S`` counts characters, ``G = ⌈S / pooling⌉`` segments, and ``k`` is the number of
-filters of all widths.  The annotations are of segments; so is everything that attention computes, but for the weights
-that leave the decoder, which are shared among a segment's characters (:attr:`~.state.Encoded.shares`).
+Shapes as in :mod:`.state`; here ``S`` counts characters, ``G = ⌈S / pooling⌉`` counts segments, and ``k`` is the number
+of filters of all widths.  Annotations belong to segments, and attention computes with segments.  The weights that leave
+the decoder are shared among a segment's characters (:attr:`~.state.Encoded.shares`).
 """
 
 from typing import Sequence
@@ -17,7 +17,7 @@ from .state import Encoded
 
 
 class Convolution(nn.Conv1d):
-    """``relu(W [x_{j-⌊w/2⌋}; ...; x_{j+⌈w/2⌉-1}] + b)`` of every character, zeros beside the sentence."""
+    """``relu(W [x_{j-⌊w/2⌋}; ...; x_{j+⌈w/2⌉-1}] + b)`` for every character, with zeros around the sentence."""
 
     def initialise(self, scheme: Scheme) -> None:
         """The authors' values: within ±1 / √(inputs of a unit), biases within ±0.5."""
@@ -26,7 +26,7 @@ class Convolution(nn.Conv1d):
         nn.init.uniform_(self.bias, -0.5, 0.5)  # type: ignore[arg-type]
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``B x filters x S`` of ``B x m x S``."""
+        """``B x filters x S``, from ``B x m x S``."""
         (width,) = self.kernel_size
         return torch.relu(super().forward(F.pad(inputs, (width // 2, (width - 1) // 2))))
 
@@ -40,7 +40,7 @@ class Highway(nn.Module):
         self.transform = nn.Linear(width, width)
 
     def initialise(self, scheme: Scheme) -> None:
-        """At first nearly everything is carried."""
+        """Start with a gate that carries nearly the whole input."""
         nn.init.constant_(self.transform.bias, -2.0)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -51,14 +51,14 @@ class Highway(nn.Module):
 class ConvolutionalEncoder(nn.Module):
     """Annotations of segments of characters (Lee et al. 2017, section 4).
 
-    Filters of widths 1, 2, 3, ... go over the characters, the maximum of each over a segment's characters is the
-    segment, and highway layers and an encoder of segments follow.  Segments start at the first real character, and only
-    real characters belong to them, so that padding changes nothing.  (The authors' maximum of a last segment that is
-    not full also covers filters that are centred behind the sentence.)
+    Filters of widths 1, 2, 3, ... go over the characters.  A segment is the maximum of each filter over its characters.
+    Highway layers and an encoder of segments follow.  Segments start at the first real character and contain only real
+    characters, so padding changes nothing.  (In the authors' code the maximum of an incomplete last segment also covers
+    filters centred behind the sentence.)
 
     Args:
         input_dim: width ``m`` of the characters' embeddings.
-        filters: how many filters of width 1, 2, 3, ... there are.
+        filters: numbers of filters of width 1, 2, 3, ...
         pooling: characters in a segment.
         highways: number of highway layers.
         above: the encoder of segments, whose input is as wide as all filters together.

@@ -1,6 +1,6 @@
-"""Copying: a target word is generated, or is one of the source's (See et al. 2017 §2.2).
+"""Copying: a target word is generated, or copied from the source (See et al. 2017 §2.2).
 
-Shapes as in :mod:`.state`; ``V`` target symbols.
+Shapes as in :mod:`.state`; ``V`` is the number of target symbols.
 """
 
 from typing import Any, Callable, NamedTuple
@@ -16,14 +16,14 @@ from .state import Encoded, Memory
 
 
 class Copies(NamedTuple):
-    """What a source can give to the target."""
+    """The symbols that a target can copy from a source."""
 
     symbols: Tensor
-    """the target symbol as which each token is copied, ``B x S``"""
+    """the target symbol of each copied token, ``B x S``"""
     firsts: Tensor
-    """the first of the tokens that are copied as the same symbol, ``B x S``"""
+    """the first token that is copied as the same symbol, ``B x S``"""
     generating: Any
-    """what the other readout knows of the sentence"""
+    """the generating readout's entry of the memory"""
 
 
 class Copying(Part, nn.Module):
@@ -34,7 +34,7 @@ class Copying(Part, nn.Module):
     Args:
         readout: leads to ``P_vocab``.
         widths: of ``s``, ``y`` and ``c``.
-        symbols: the target symbol of each source symbol, by their numbers.
+        symbols: the index of the target symbol for each source symbol.
     """
 
     symbols: Tensor
@@ -45,10 +45,10 @@ class Copying(Part, nn.Module):
         self.hidden = nn.Linear(widths.hidden, 1)
         self.target = nn.Linear(widths.target, 1, bias=False)
         self.context = nn.Linear(widths.context, 1, bias=False)
-        self.register_buffer("symbols", symbols, persistent=False)  # the dictionaries say it
+        self.register_buffer("symbols", symbols, persistent=False)  # the dictionaries determine it
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
-        """The other's features, and ``log p - log(1-p)``, ``N x T x (f + 1)``; arguments as it has them."""
+        """The generating readout's features, and ``log p - log(1-p)``, ``N x T x (f + 1)``; its arguments."""
         choice = self.hidden(hidden) + self.target(target) + self.context(context)
         return torch.cat([self.readout(hidden, target, context), choice], dim=2)
 
@@ -65,8 +65,8 @@ class Copying(Part, nn.Module):
     def predict(self, features: Tensor, project: Callable[[Tensor], Tensor], steps: Steps) -> Prediction:
         """``log P``, ``N x T x V``, in float32 or better; as :meth:`.readout.Readout.predict`.
 
-        Only words of the source have more than ``log(p P_vocab)``, so that what is added to it is ``N x T x S``:
-        ``log(1 + (1-p) Σ w_j / (p P_vocab))``.  That is finite however small ``P_vocab`` is.
+        Only words of the source have more than ``log(p P_vocab)``.  So the added term has size ``N x T x S``:
+        ``log(1 + (1-p) Σ w_j / (p P_vocab))``.  It is finite for every ``P_vocab``.
         """
         copies, choice = steps.memory.readout, at_least_float32(features[..., -1:])
         generating = steps._replace(memory=steps.memory._replace(readout=copies.generating))

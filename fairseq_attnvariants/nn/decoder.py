@@ -1,4 +1,4 @@
-"""The decoder: steps in a loop, and before and after it everything that does not need to be in it.
+"""The decoder: a loop of steps, with all other work before and after the loop.
 
 Shapes as in :mod:`.state`; ``f`` is the width of the readout's features.
 """
@@ -20,41 +20,41 @@ from .state import Encoded, Memory, State, grouped
 from .transition import Transition, Words
 
 AnyReadout = Union[Readout, Copying]
-CHUNK = 32  # steps that are projected and read out at once: many enough to be quick, and not a whole text of characters
+CHUNK = 32  # steps that are projected and read out at once: enough to be quick, but fewer than a text of characters has
 
 
 class Decoded(NamedTuple):
-    """What a run over ``T`` steps leaves."""
+    """The result of a run over ``T`` steps."""
 
     features: Tensor
-    """what the vocabulary layer reads, ``N x T x f``."""
+    """inputs of the vocabulary layer, ``N x T x f``."""
     weights: Tensor
     """attention ``w_tj``, ``N x T x S``, float32."""
     upper_weights: Optional[Tensor]
-    """of the upper level, where there are two, ``N x T x W``, or of its segments' tokens ``N x T x S``, float32."""
+    """weights of the upper level, if there is one, ``N x T x W``, or of its tokens ``N x T x S``, float32."""
     head_weights: Optional[Tensor]
-    """of each of ``h`` heads, where there are several, ``N x T x h x S``, float32."""
+    """weights of each of ``h`` heads, if there are several, ``N x T x h x S``, float32."""
     conditions: Optional[Tensor]
     """CondDec's ``sd_0 .. sd_T``, ``N x (T+1) x 2n``."""
     terms: Dict[str, Tensor]
-    """what a loss reads of the steps, by name, ``N x T x ...``."""
+    """inputs of a loss, by name, ``N x T x ...``."""
     state: State
-    """after the last step."""
+    """the state after the last step."""
 
 
 class InitialState(nn.Module):
-    """``h_0`` from the source, one affine map and tanh.
+    """``h_0`` from the source, by one affine map and tanh.
 
-    ``first``: of the backward state at the first word (Feng et al. 2016, Bahdanau et al. 2015), or where the top layer
-    has no backward direction of its forward state at the last word; ``linear``: the same without tanh
-    (Zhao and Zhang 2018); ``mean``: of the mean of the real annotations (Li et al. 2018, Kuang et al. 2018).
+    ``first`` maps the backward state at the first word (Feng et al. 2016, Bahdanau et al. 2015).  If the top layer has
+    no backward direction, it maps the forward state at the last word.  ``linear`` is ``first`` without tanh (Zhao and
+    Zhang 2018).  ``mean`` maps the mean of the real annotations (Li et al. 2018, Kuang et al. 2018).
 
     Args:
         source: ``first``, ``linear`` or ``mean``.
-        source_dim: width of what is read.
+        source_dim: width of the map's input.
         state_dim: width of the state.
         copies: how many layers start from it.
-        norm: layer normalisation of the affine map.
+        norm: layer normalisation after the affine map.
     """
 
     def __init__(self, source: str, source_dim: int, state_dim: int, copies: int = 1, norm: bool = False):
@@ -70,7 +70,7 @@ class InitialState(nn.Module):
         return (state if self.source == "linear" else torch.tanh(state)).repeat(1, self.copies)
 
     def summary(self, encoded: Encoded) -> Tensor:
-        """What ``h_0`` is made of, ``B x source_dim``."""
+        """The input of the map to ``h_0``, ``B x source_dim``."""
         if self.source != "mean":
             return encoded.final[:, -self.projection.in_features :]
         annotations, padding_mask = encoded.annotations, encoded.padding_mask
@@ -98,7 +98,7 @@ class ZeroState(nn.Module):
 
 
 class InitialStates(nn.ModuleList):
-    """``h_0`` of each layer by weights of its own."""
+    """``h_0`` of each layer, by separate weights."""
 
     def forward(self, encoded: Encoded) -> Tensor:
         """``B x (layers · state_dim)``."""
@@ -106,19 +106,19 @@ class InitialStates(nn.ModuleList):
 
 
 class Decoder(nn.Module):
-    """An attentional decoder composed of parts.
+    """An attentional decoder composed of components.
 
     Args:
         transition: the step.
         initial: makes ``h_0`` of all layers.
         readout: makes the features.
-        initial_query: makes ``q_0`` (RNNAtt), with weights of its own.
-        above: layers above the transition.  They feed nothing back to it, so they run over all steps at once; they may
-            read contexts beside (Wu et al. 2016).
-        recompute_steps: keep, for the backward pass, only the states of every so many steps, and compute those between
+        initial_query: makes ``q_0`` (RNNAtt), with separate weights.
+        above: layers above the transition.  They feed nothing back to it, so they run over all steps at once.  They may
+            also read contexts (Wu et al. 2016).
+        recompute_steps: keep only the state of every n-th step for the backward pass, and compute the states between
             them again; 0 keeps all.
-        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of all cells.
-        reads_all_layers: the readout reads all layers of the transition, not the highest one's alone.
+        hidden_dropout: share of states that :func:`~.dropout.drop_hidden` drops, in all cells.
+        reads_all_layers: the readout reads all layers of the transition, not only the highest one.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Decoder(nn.Module):
         """options of ``torch.compile``"""
 
     def compile_step(self, **compiler: Any) -> None:
-        """Let ``torch.compile``, with these options, make of a step what it can, for sentences of any length."""
+        """Compile a step by ``torch.compile`` with these options, for sentences of any length."""
         self.compiled, self.compiler = True, compiler
         self.transition.compile(dynamic=True, **compiler)
 
@@ -181,7 +181,7 @@ class Decoder(nn.Module):
 
         Args:
             target: embeddings ``y_0 .. y_{T-1}``, ``N x T x m``.
-            memory, state: from :meth:`start`, or the state that an earlier run left.
+            memory, state: from :meth:`start`, or the state after an earlier run.
         """
         if target.size(1) == 1 and not self.training:  # a step of a search
             decoded = self.steps(self.transition, target, memory, state)
@@ -192,10 +192,10 @@ class Decoder(nn.Module):
         return decoded._replace(conditions=torch.cat([state.condition.unsqueeze(1), decoded.conditions], dim=1))
 
     def chunks(self, target: Tensor, memory: Memory, state: State) -> Decoded:
-        """As :meth:`steps`, a few steps at a time, and as training has them: dropped out, recomputed, compiled."""
+        """As :meth:`steps`, a few steps at a time, with training's dropout, recomputation and compiler."""
         decoder = drop_hidden(self, target, self.hidden_dropout)
         if self.compiled and decoder is not self:
-            decoder.compile_step(**self.compiler)  # what was compiled for the copies before it serves this one, too
+            decoder.compile_step(**self.compiler)  # code compiled for earlier copies serves this one, too
 
         def run(*chunk: Any) -> Decoded:
             own = decoder.transition
@@ -212,7 +212,7 @@ class Decoder(nn.Module):
         return Decoded._make([*map(_joined, made), states[-1]])
 
     def steps(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Decoded:
-        """As :meth:`forward`, all at once by a transition; the conditions are without ``sd_0``."""
+        """As :meth:`forward`, all steps by one transition; the conditions exclude ``sd_0``."""
         if target.size(1) > 1 and self.transition.independent:
             outputs, made, state = transition.at_once(target, memory, state)
         else:
@@ -234,9 +234,9 @@ class Decoder(nn.Module):
         return Decoded(features, weights, upper, heads, made.condition, made.terms, state)
 
     def stepped(self, transition: Any, target: Tensor, memory: Memory, state: State) -> Tuple[State, State]:
-        """The states of all steps, one after the other, in tensors ``N x T x ...``, and the last one."""
+        """The states of all steps, one after the other, in tensors ``N x T x ...``, and the last state."""
         projected = self.transition.project(target)
-        unbind = torch.unbind_copy if self.compiled else torch.unbind  # where a view begins would be compiled in
+        unbind = torch.unbind_copy if self.compiled else torch.unbind  # a view's beginning would be compiled in
         words: Any = ([None] * target.size(1) if part is None else unbind(part, 1) for part in projected)
         states: List[State] = []
         for word in map(Words, *words):
@@ -244,7 +244,7 @@ class Decoder(nn.Module):
             states.append(state)
 
         def made(name: str) -> Any:
-            """What every step made; None if it made none."""
+            """A value of every step; None if the steps have none."""
             values = [getattr(one, name) for one in states]
             return None if values[0] is None else torch.stack(values, dim=1)
 
@@ -254,22 +254,22 @@ class Decoder(nn.Module):
 
 
 def by_steps(values: Tensor) -> Tensor:
-    """Rows of all steps after one another, ``T·N x ...``, of ``N x T x ...``."""
+    """Rows of all steps, step after step, ``T·N x ...``, from ``N x T x ...``."""
     return values.transpose(0, 1).flatten(0, 1)
 
 
 def of_tokens(weights: Any, memory: Memory) -> Any:
-    """``w_tj`` of tokens, ``N x T x ... x S``, of weights like that or of segments, ``N x T x ... x G``."""
+    """``w_tj`` of tokens, ``N x T x ... x S``, from these or from weights of segments, ``N x T x ... x G``."""
     if weights is None or memory.shares is None:
         return weights
     segments = grouped(weights, memory.shares).flatten(1, -2)  # B x kT x G
-    with torch.autocast(weights.device.type, enabled=False):  # which would round them
+    with torch.autocast(weights.device.type, enabled=False):  # autocast would round the weights
         shared = torch.bmm(segments, memory.shares.to(weights.dtype))  # B x kT x S
     return shared.view(*weights.shape[:-1], -1)
 
 
 def _joined(chunks: Sequence[Any]) -> Any:
-    """Chunks of all steps after one another, or of each term; None if there are none."""
+    """The chunks joined along the steps, also of each term; None if there are none."""
     if isinstance(chunks[0], dict):
         return {name: _joined([chunk[name] for chunk in chunks]) for name in chunks[0]}
     return chunks[0] if len(chunks) == 1 or chunks[0] is None else torch.cat(chunks, dim=1)  # type: ignore[arg-type]

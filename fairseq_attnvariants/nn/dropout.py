@@ -13,7 +13,7 @@ from .twins import shallow, twin
 
 
 class Masked(nn.Module):
-    """``U (h ∘ m)``, with a mask ``m``, ``B x n``, that is the same at every step; the rows may be its first ones."""
+    """``U (h ∘ m)``, with one mask ``m``, ``B x n``, for all steps; ``h`` may have only the mask's first rows."""
 
     def __init__(self, product: Callable[[Tensor], Tensor], mask: Tensor):
         super().__init__()
@@ -25,22 +25,22 @@ class Masked(nn.Module):
 
 
 def drop_hidden(module: Any, sentences: Tensor, rate: float) -> Any:
-    """The module, or in training a copy that shares its parameters and drops out of every state that a cell recalls.
+    """The module, or in training a copy that shares its parameters and has dropout on the input of recurrent products.
 
-    What recurrent products read has one mask a sentence.
+    There is one mask per sentence.
 
     Args:
-        module: what holds cells.
-        sentences: whatever has a row for each, ``B x ...``.
-        rate: how much of a state is left out; without, the module itself is returned.
+        module: contains cells.
+        sentences: any tensor with one row per sentence, ``B x ...``.
+        rate: the share of a state that is dropped; with 0 the module itself is returned.
     """
     return twin(module, partial(_masked, sentences, rate)) if rate and module.training else module
 
 
 def _masked(sentences: Tensor, rate: float, part: nn.Module) -> Optional[nn.Module]:
     if isinstance(part, Carrying):
-        return part  # coverage is a state of source words, and stays whole
-    if isinstance(part, FusedLayer):  # whose kernels know no mask
+        return part  # coverage is a state of source words, without dropout
+    if isinstance(part, FusedLayer):  # these kernels take no mask
         copied: FusedLayer = shallow(part)
         copied.templates = [twin(cell, partial(_masked, sentences, rate)) for cell in part.templates]
         copied.swept = True

@@ -1,6 +1,6 @@
 """The encoders: bidirectional over tokens, and hierarchical over characters and words.
 
-Shapes as in :mod:`.state`; padding may stand left or right.
+Shapes as in :mod:`.state`; padding may be on the left or on the right.
 """
 
 from typing import Optional, Tuple
@@ -17,14 +17,14 @@ from .state import Encoded
 class BidirectionalEncoder(nn.Module):
     """Annotations ``s_j = [→s_j; ←s_j]`` (Feng et al. 2016 §3.2), or ``[→s_j; ←s_j; x_j]`` (Kuang et al. 2018 §2.1).
 
-    With fewer bidirectional layers than layers it is ``s_j = →s_j`` of those above (Wu et al. 2016).
+    If the top layers have one direction, it is their ``s_j = →s_j`` (Wu et al. 2016).
 
     Args:
         rnn: the layers.
-        dropout: of the annotations.
-        upper: layers above them, whose annotations are a level of their own, the upper one (Zhao and Zhang 2018 §3.2).
+        dropout: is applied to the annotations.
+        upper: layers above them, whose annotations are the upper level (Zhao and Zhang 2018 §3.2).
         bridge: whether annotations carry the embeddings (source-side bridging).
-        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of all layers.
+        hidden_dropout: share of states that :func:`~.dropout.drop_hidden` drops, in all layers.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class BidirectionalEncoder(nn.Module):
 
 
 class HierarchicalEncoder(nn.Module):
-    """Characters from left to right, and words above them in both directions (Zhao and Zhang 2018 §3.1).
+    """Reads characters from left to right, and words above them in both directions (Zhao and Zhang 2018 §3.1).
 
-    Annotations ``h^c_j`` are the character RNN's states; ``h^w_j = [→h_j; ←h_j]`` are the word RNN's, whose input is
-    the character state at the end of each word.
+    Annotations ``h^c_j`` are the states of the character RNN, and ``h^w_j = [→h_j; ←h_j]`` those of the word RNN.  The
+    word RNN reads the character state at the end of each word.
 
     Args:
         characters: the character RNN, of one direction.
         words: the word RNN.
-        dropout: of both annotations.
-        words_alone: keep the characters' states from the decoder; a word's weight is shared among its characters.
-        hidden_dropout: rate of :func:`~.dropout.drop_hidden`, of both RNNs.
+        dropout: is applied to both annotations.
+        words_alone: hide the characters' states from the decoder; a word's weight is shared among its characters.
+        hidden_dropout: share of states that :func:`~.dropout.drop_hidden` drops, in both RNNs.
     """
 
     def __init__(
@@ -102,16 +102,17 @@ class HierarchicalEncoder(nn.Module):
         words, words_mask = self.pack_left(states, word_ends)
         upper, final = self.run(self.words, words, words_mask, self.hidden_dropout)  # B x W x 2n
         if self.words_alone:
-            word = word_ends.cumsum(1) - word_ends.long()  # B x S; its end belongs to it
+            word = word_ends.cumsum(1) - word_ends.long()  # B x S; a word includes its end
             shares = even_shares(word.masked_fill(padding_mask, -1), words.size(1))
             return Encoded(self.dropout(upper), words_mask, final, embedded, shares=shares)
         return Encoded(self.dropout(states), padding_mask, final, embedded, self.dropout(upper), words_mask)
 
 
 def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float) -> Tuple[Tensor, Tensor]:
-    """Layers over a padded batch, in training with :func:`~.dropout.drop_hidden`.
+    """Run layers over a padded batch, in training with :func:`~.dropout.drop_hidden`.
 
-    Outputs of the top layer ``B x S x width``, zero at padding, and its last ones, ``[→s_S; ←s_1]``, ``B x width``.
+    Returns outputs of the top layer ``B x S x width``, zero at padding, and its last outputs ``[→s_S; ←s_1]``,
+    ``B x width``.
     """
     rnn = drop_hidden(rnn, inputs, hidden_dropout)
     states, final = (padded if rnn.swept and capturing() else packed)(rnn, inputs, padding_mask)
@@ -120,9 +121,9 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
 
 
 def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
-    """Layers over the real tokens alone, for which the host waits for their numbers, once.
+    """Run layers over the real tokens alone; the host waits once, for their numbers.
 
-    Outputs ``B x S x width``, zero at padding, and last states ``d x B x state width``.
+    Returns outputs ``B x S x width``, zero at padding, and last states ``d x B x state width``.
     """
     batch, length = padding_mask.shape
     real = ~padding_mask
@@ -140,12 +141,12 @@ def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
 
 
 def padded(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
-    """As :func:`packed`, over padding as well, at which states stay as they are.
+    """As :func:`packed`, but over padding as well, where states do not change.
 
-    Every shape is known before, as a CUDA graph needs it; elsewhere what holds the states takes longer than to wait.
+    Every shape is known in advance, as a CUDA graph needs it.  Elsewhere holding the states takes longer than waiting.
     """
     batch, length = padding_mask.shape
-    first = torch.arange(length, device=inputs.device) == 0  # is read where all is padding
+    first = torch.arange(length, device=inputs.device) == 0  # a row of padding alone reads it
     real = (~padding_mask | (padding_mask.all(1, keepdim=True) & first)).t().reshape(-1, 1)  # (S · B) x 1
     rows = inputs.transpose(0, 1).flatten(0, 1)
     outputs, final = rnn(rows, [batch] * length, rnn.start(rows, batch), real=real)
@@ -153,9 +154,9 @@ def padded(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
 
 
 def even_shares(segment: Tensor, count: int) -> Tensor:
-    """What of a segment's weight is a token's, evenly, ``B x G x S``, float32.
+    """Each token's even share of its segment's weight, ``B x G x S``, float32.
 
-    Of each token's segment, ``B x S``, -1 at padding, and the number ``G`` of segments.
+    Takes each token's segment, ``B x S``, -1 at padding, and the number ``G`` of segments.
     """
     within = segment.unsqueeze(1).eq(torch.arange(count, device=segment.device).view(1, -1, 1))  # B x G x S
     return within / within.sum(2, keepdim=True).clamp(min=1)
@@ -164,7 +165,7 @@ def even_shares(segment: Tensor, count: int) -> Tensor:
 def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
     """The chosen columns of each row of ``B x S x width``, packed to the left, and a mask that is True at the padding.
 
-    ``B x W x width`` and ``B x W``, where ``W`` is the largest number that a row has; ``chosen`` is ``B x S``.
+    ``B x W x width`` and ``B x W``, where ``W`` is the largest number of chosen columns; ``chosen`` is ``B x S``.
     """
     counts = chosen.sum(1, keepdim=True)
     most = max(1, int(counts.max()))

@@ -1,6 +1,6 @@
-"""Exact hard attention: a word is made from one source position, and its probability sums over all that this may be.
+"""Exact hard attention: a word comes from one source position, and its probability is a sum over all positions.
 
-Shapes as in :mod:`.state`; ``V`` target symbols, ``f`` the readout's width, ``D`` how far an alignment may move.
+Shapes as in :mod:`.state`; ``V`` target symbols, ``f`` width of the readout, ``D`` largest move of an alignment.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ from .readout import AdaptiveWeighting, Prediction, Steps, TanhReadout, register
 from .state import Encoded, Memory, grouped
 
 NEVER = -1e30  # the logarithm of a probability of 0; finite, so that no gradient becomes NaN
-BLOCK = 1 << 23  # numbers of N x T x S x V that are computed at once, and kept for the backward pass if these are all
+BLOCK = 1 << 23  # numbers of N x T x S x V computed at once; kept for the backward pass if one block is enough
 
 Project = Callable[[Tensor], Tensor]
 Carried = Tuple[Tensor, Optional[Tensor]]
@@ -32,9 +32,9 @@ class Block(NamedTuple):
     priors: Tensor
     """``log P(a_i = j)`` before ``y_i`` is known, ``N x T x S``."""
     posterior: Optional[Tensor]
-    """``log P(a_i = j)`` of the last step once ``y_i`` is known, ``N x S``; None where nothing is read of it."""
+    """``log P(a_i = j)`` of the last step once ``y_i`` is known, ``N x S``; None if nothing reads it."""
     emissions: Optional[Tensor]
-    """``log P(y_i | a_i = j)`` of the last step where ``y_i`` is not known yet, ``N x S x V``."""
+    """``log P(y_i | a_i = j)`` of the last step if ``y_i`` is not known yet, ``N x S x V``."""
 
 
 @register_readout("hard_attention")
@@ -43,12 +43,12 @@ class HardAttention(TanhReadout):
 
     ``P(a_i = j)`` is attention's ``w_ij``, and ``P(y_i | a_i = j) = softmax(W tanh(U h_i + V y_{i-1} + C s_j + b))``.
 
-    The vocabulary is projected to at every source position, which suits characters.  All steps of a training are
-    computed at once as long as they are small, and otherwise block by block, again in the backward pass.
+    Every source position projects to the vocabulary, which suits characters.  Training computes small batches at once.
+    It computes larger ones block by block, and again in the backward pass.
     """
 
     order = 0
-    """on how many positions before it ``a_i`` depends"""
+    """the number of earlier positions on which ``a_i`` depends"""
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         if weighting is not None:
@@ -91,7 +91,7 @@ class HardAttention(TanhReadout):
         memory: Memory,
         project: Project,
     ) -> Block:
-        """Predict some steps; ``words`` are theirs, ``N x T``, or one fewer where the last one is not known."""
+        """Predict some steps; ``words`` are their words, ``N x T``, or one fewer if the last one is not known."""
         source = memory.readout["source"]
         known = grouped(features[..., : source.size(2)], source).unsqueeze(3)  # B x k x T x 1 x f
         emissions = project(self.finish(known + source[:, None, None]))  # B x k x T x S x V
@@ -106,7 +106,7 @@ class HardAttention(TanhReadout):
     def align(
         self, features: Tensor, weights: Tensor, said: Tensor, before: Optional[Tensor], memory: Memory
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """The priors of some steps, ``N x T x S``, and the posterior of the last of them."""
+        """The priors of some steps, ``N x T x S``, and the posterior of the last step."""
         none = weights == 0
         return weights.masked_fill(none, 1).log().masked_fill(none, NEVER), None
 
@@ -117,12 +117,12 @@ class HardAttention(TanhReadout):
 
 @register_readout("hard_monotone")
 class HardMonotone(HardAttention):
-    """First order and monotone (Wu and Cotterell 2019): ``a_i`` is ``a_{i-1} = k`` or one of the ``D`` after it.
+    """First order and monotone (Wu and Cotterell 2019): ``a_i`` is ``a_{i-1} = k`` or one of ``D`` positions after it.
 
-    ``P(a_i = k + d | a_{i-1} = k) = softmax_d(J h_i + K s_k + b)``, of tokens that are there; ``a_0`` is the first.
-    In the place of attention stands ``P(a_i = j | y_{<i}) = Σ_k P(a_i = j | a_{i-1} = k) P(a_{i-1} = k | y_{<i})``.
+    ``P(a_i = k + d | a_{i-1} = k) = softmax_d(J h_i + K s_k + b)``, over real tokens; ``a_0`` is the first.
+    ``P(a_i = j | y_{<i}) = Σ_k P(a_i = j | a_{i-1} = k) P(a_{i-1} = k | y_{<i})`` replaces attention.
     The last factor is ``P(a_{i-1} = k | y_{<i-1}) P(y_{i-1} | a_{i-1} = k)``, scaled to add up to 1.  In search a step
-    hands on these two, the second for every word: only the next step knows which came.
+    hands on these two factors.  It hands on the second for every word, because the next step chooses the word.
 
     Args:
         reach: D, how far the alignment may move in one step.
@@ -172,7 +172,7 @@ class HardMonotone(HardAttention):
 
 @register_score("level")
 class Level(Attention):
-    """Every position alike, without parameters: for decoders whose steps read no context, since the readout aligns."""
+    """Gives every position the same energy; for decoders whose steps read no context, because the readout aligns."""
 
     def __init__(self, widths: Widths, *parts: Any, **options: Any):
         super().__init__(widths, *parts, **options)

@@ -1,10 +1,10 @@
-"""What attention knows of earlier steps: the recurrent paths of Feng et al. (2016), and coverage.
+"""Attention histories: the recurrent paths of Feng et al. (2016), and coverage.
 
 Their terms add to the score.
 
-A history extends :class:`History` and is entered by :data:`register_history`.
+A history extends :class:`History`, and :data:`register_history` registers it.
 
-Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses of a sentence, 1 but in beam search.
+Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses per sentence, 1 except in beam search.
 """
 
 from typing import Annotated, Any, NamedTuple, Optional, Type
@@ -23,30 +23,30 @@ ODD = Bound("be odd and at least 1, so that a filter has a centre", lambda value
 
 
 class Past(NamedTuple):
-    """What a history or a window reads at a step.
+    """The input of a history or a window at a step.
 
-    An entry is a tensor, a tuple or a dictionary of such, or None; its tensors' first dimension is the rows.
+    An entry is a tensor, a tuple or dictionary of tensors, or None.  The first dimension of its tensors is the rows.
     """
 
     memory: Memory
-    """of the sentences"""
+    """the memory of the sentences"""
     state: State
-    """of the previous step"""
+    """the state of the previous step"""
     known: Any
-    """the part's own entry of the memory, rows as the memory's"""
+    """the component's entry of the memory, with the memory's rows"""
     carried: Any
-    """its own entry of the state, rows as the state's"""
+    """the component's entry of the state, with the state's rows"""
     query: Any = None
     """this step's query, before it is projected, ``N x n``"""
     hidden: Any = None
-    """``h_i``, the state that this step leaves, ``N x n``; None before :meth:`Carrying.next`"""
+    """``h_i``, the state after this step, ``N x n``; None before :meth:`Carrying.next`"""
 
 
 class Carrying(Part, nn.Module):
-    """A part of attention that may know something of a sentence, and carry something from step to step."""
+    """A component of attention with an entry in the memory and in the state."""
 
     def remember(self, annotations: Tensor) -> Any:
-        """Its entry of the memory, computed once a sentence, of ``s_j``, ``B x S x a``."""
+        """Its entry of the memory, computed once per sentence from ``s_j``, ``B x S x a``."""
         return None
 
     def start(self, memory: Memory) -> Any:
@@ -54,19 +54,19 @@ class Carrying(Part, nn.Module):
         return None
 
     def next(self, past: Past, weights: Tensor, hidden: Tensor) -> Any:
-        """Its entry of the next state, once ``w_ij``, ``N x S``, is known; ``hidden`` is ``h_{i-1}``, ``N x n``."""
+        """Its entry of the next state, from ``w_ij``, ``N x S``; ``hidden`` is ``h_{i-1}``, ``N x n``."""
         return past.carried
 
 
 class History(Carrying):
-    """What attention knows of earlier steps; each method returns None where the history adds nothing.
+    """An attention history; each method returns None if the history adds nothing there.
 
     Args:
-        widths: what it may be built from.
+        widths: the widths that it may use.
     """
 
     replaces_query = False
-    """whether the query is the state of a cell of attention's own, which :class:`~.transition.Transition` steps"""
+    """whether the query is the state of attention's own cell, which :class:`~.transition.Transition` steps"""
 
     def __init__(self, widths: Widths):
         super().__init__()
@@ -79,15 +79,15 @@ class History(Carrying):
             raise ConfigurationError(f"{what} defines none of {', '.join(terms)}, so it would change nothing")
 
     def query_term(self, past: Past) -> Optional[Tensor]:
-        """Added to the projected query, ``N x A``."""
+        """The term of the projected query, ``N x A``."""
         return None
 
     def key_features(self, past: Past) -> Optional[KeyFeatures]:
-        """Features ``B x k x S x f`` and a matrix ``A x f`` whose product is added to the keys."""
+        """The term of the keys, a product of features ``B x k x S x f`` and a matrix ``A x f``."""
         return None
 
     def energy_term(self, past: Past) -> Optional[Tensor]:
-        """Added to the energies, ``B x k x S``, float32."""
+        """The term of the energies, ``B x k x S``, float32."""
         return None
 
 
@@ -112,8 +112,8 @@ class ContextHistory(History):
 class StateHistory(History):
     """RNNAtt (Feng et al. 2016 §4.2): the query is ``q_{i-1}``, the state of a cell that reads ``h`` and ``c``.
 
-    Its cell, start and state are the decoder's (``query_cell``, ``initial_query``, :attr:`.State.query`), because it
-    steps with the decoder's cells, before attention looks, and starts as they do.
+    Its cell, start and state belong to the decoder (``query_cell``, ``initial_query``, :attr:`.State.query`), because
+    it steps and starts with the decoder's cells.
     """
 
     replaces_query = True
@@ -136,8 +136,8 @@ class DistanceHistory(History):
 class ConvolutionHistory(History):
     """HybridAtt2 (Feng et al. 2016 §6.3): the score reads the previous weights around ``j``, ``+ L (Q * w_{i-1})_j``.
 
-    The filters are centred, zero-padded and without bias; ``w_0`` is uniform over real positions.  Gradients flow
-    through the weights, which it carries.
+    The filters are centred, zero-padded and without bias; ``w_0`` is uniform over real positions.  The state is
+    ``w_{i-1}``, and gradients flow through it.
 
     Args:
         filters: filters of the convolution over the previous weights (HybridAtt2).
@@ -147,7 +147,7 @@ class ConvolutionHistory(History):
     def __init__(self, widths: Widths, *, filters: Annotated[int, at_least(1)] = 10, width: Annotated[int, ODD] = 11):
         super().__init__(widths)
         self.margin = width // 2
-        self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product: S stays free for --compile
+        self.filters = nn.Conv1d(1, filters, width, bias=False)  # applied as a product, so --compile need not fix S
         self.projection = nn.Linear(filters, widths.attention, bias=False)
 
     def start(self, memory: Memory) -> Tensor:
@@ -165,9 +165,9 @@ class ConvolutionHistory(History):
 
 @register_history("coverage")
 class CoverageHistory(History):
-    """Coverage (See 2017 eq. 10-11): the score reads how much was attended, ``+ V c_ij``, ``c_ij = Σ_{t<i} w_tj``.
+    """Coverage (See 2017 eq. 10-11): the score reads the sum of earlier weights, ``+ V c_ij``, ``c_ij = Σ_{t<i} w_tj``.
 
-    It carries ``Σ_{t<i} w_tj``, ``N x S``, float32.
+    The state is ``Σ_{t<i} w_tj``, ``N x S``, float32.
     """
 
     def __init__(self, widths: Widths):
@@ -214,8 +214,8 @@ class FertilityHistory(CoverageHistory):
 class CoverageGRUHistory(History):
     """Neural coverage (Tu 2016): the keys get ``V C_{i-1,j}``, ``C_ij = GRU(C_{i-1,j}; w_ij, s_j, h_{i-1})``.
 
-    It carries ``C_{i-1,j}``, ``N x S x d``, ``C_0j = 0``, which training keeps of every step; ``W s_j + b`` of its GRU,
-    ``B x S x 3d``, is known before.
+    The state is ``C_{i-1,j}``, ``N x S x d``, with ``C_0j = 0``; training keeps it for every step.  ``W s_j + b`` of
+    its GRU, ``B x S x 3d``, is known before the first step.
 
     Args:
         width: width d of the coverage_gru's states, one per source position.

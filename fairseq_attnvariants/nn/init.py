@@ -1,9 +1,9 @@
 """Initial values.
 
-As in dl4mt, square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), biases 0; or matrices are
-U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A part that starts otherwise says so in its
-``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates), convolutions, highway layers,
-layer normalisation and readouts.
+There are two schemes.  As in dl4mt, square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), and
+biases 0.  Or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A component with other
+initial values has the method ``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates),
+convolutions, highway layers, layer normalisation and readouts.
 """
 
 from typing import Callable, NamedTuple, Protocol, runtime_checkable
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 
 class Scheme(NamedTuple):
-    """How parameters start."""
+    """The initial values of parameters."""
 
     uniform: bool = False
-    """matrices as Zhao and Zhang 2018's, not as dl4mt's"""
+    """fill matrices as Zhao and Zhang 2018, not as dl4mt"""
     deviation: float = 0.01
-    """of dl4mt's: 0.01 was chosen for the papers' widths, smaller models learn sooner from larger values"""
+    """standard deviation of dl4mt's scheme: 0.01 suits the papers' widths, smaller models learn sooner from more"""
     gate_bias: float = 0.0
-    """of a GRU's reset and update gate"""
+    """bias of a GRU's reset and update gate"""
 
     def matrix_(self, weight: Tensor) -> None:
         """Fill a matrix ``out x in``, filters ``out x in x width``, or a vector, which is a matrix of one row."""
@@ -30,7 +30,7 @@ class Scheme(NamedTuple):
             nn.init.normal_(weight, std=self.deviation)
 
     def square_(self, weight: Tensor) -> None:
-        """As :meth:`matrix_`, but a square one of dl4mt's is orthogonal."""
+        """As :meth:`matrix_`, but square matrices of dl4mt's scheme are orthogonal."""
         orthogonal = not self.uniform and weight.dim() == 2 and weight.size(0) == weight.size(1)
         nn.init.orthogonal_(weight) if orthogonal else self.matrix_(weight)
 
@@ -41,14 +41,14 @@ class Scheme(NamedTuple):
 
 @runtime_checkable
 class Initialised(Protocol):
-    """A part that has initial values of its own."""
+    """A component with its own initial values."""
 
     def initialise(self, scheme: Scheme) -> None:
-        """Fill the part's parameters, which are as everything else starts so far."""
+        """Fill the component's parameters; they have the scheme's values before."""
 
 
 def by_gate(fill: Callable[[Tensor], object], weight: Tensor, hidden_dim: int) -> None:
-    """Fill each gate's ``hidden x in`` rows of ``k·hidden_dim x in`` by themselves."""
+    """Fill ``k·hidden_dim x in`` gate by gate, each ``hidden x in``."""
     for block in weight.split(hidden_dim):
         fill(block)
 

@@ -1,4 +1,4 @@
-"""Layer normalisation (Ba et al. 2016), where Nematus has it."""
+"""Layer normalisation (Ba et al. 2016), in the places where Nematus has it."""
 
 import torch
 from torch import Tensor, nn
@@ -8,10 +8,10 @@ from .init import Scheme
 
 
 class LayerNorm(nn.Module):
-    """``gain ∘ (x - mean) / deviation + bias`` of parts of a row, each with the mean and the deviation of its own.
+    """``gain ∘ (x - mean) / deviation + bias`` for slices of a row, each with its own mean and deviation.
 
     Args:
-        parts: their widths.
+        parts: the widths of the slices.
     """
 
     def __init__(self, *parts: int):
@@ -21,21 +21,21 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(sum(parts)))
 
     def initialise(self, scheme: Scheme) -> None:
-        """A gain of 1; the bias is 0 so far."""
+        """Fill the gain with 1; the bias is 0 before."""
         nn.init.ones_(self.weight)
 
     def forward(self, values: Tensor) -> Tensor:
-        """``... x Σ parts``, computed in float32 or better, in the parameters' type."""
+        """``... x Σ parts``, computed in float32 or better, returned in the parameters' type."""
         pieces = (at_least_float32(value).split(self.parts, dim=-1) for value in (values, self.weight, self.bias))
         normalised = [F.layer_norm(x, gain.shape, gain, bias) for x, gain, bias in zip(*pieces)]
         return torch.cat(normalised, dim=-1).to(self.weight.dtype)
 
 
 def layer_norm(wanted: bool, *parts: int) -> nn.Module:
-    """Normalisation of parts of these widths, or nothing."""
+    """Normalisation of slices of these widths, or the identity."""
     return LayerNorm(*parts) if wanted else nn.Identity()
 
 
 def at_least_float32(value: Tensor) -> Tensor:
-    """Float32, or float64 where the value is: for energies, softmax and normalisation."""
+    """The value in float32, or in float64 if it is so: for energies, softmax and normalisation."""
     return value.to(torch.promote_types(value.dtype, torch.float32))

@@ -1,7 +1,7 @@
 """Recurrent layers over whole sequences.
 
-PyTorch's fused layers serve on CUDA.  On a CPU, where the backward pass of those takes time in the square of the
-length, and for cells that PyTorch does not have, the equations of :mod:`.cells` are swept over the sequence.
+On CUDA, PyTorch's fused layers run.  Their backward pass on a CPU takes time in the square of the length.  So on a CPU,
+and for cells that PyTorch does not have, the equations of :mod:`.cells` are swept over the sequence.
 
 Shapes as in :mod:`.state`; ``d`` is the number of directions of all layers.
 """
@@ -32,16 +32,16 @@ def sweep(
 ) -> Tuple[Tensor, Tensor]:
     """One direction of a layer over packed sequences, or over padded ones.
 
-    A packed sequence that has ended (or, in reverse, not begun) is no row of a step, and at padding a state stays as
-    it is, so padding cannot touch a state.
+    A packed sequence that has ended (or, in reverse, not begun) has no row in a step.  At padding a state does not
+    change, so padding cannot touch it.
 
     Args:
-        cell: what steps.
-        projected: its inputs at all steps after one another, ``sum(sizes) x gates·n``.
-        sizes: how many sequences have each step; they are sorted by length.
-        state: before the first step, ``B x state width``.
-        reverse: from the last step to the first.
-        real: of padded sequences, all of which have every step, where they are no padding, ``sum(sizes) x 1``.
+        cell: the cell.
+        projected: its inputs at all steps, step after step, ``sum(sizes) x gates·n``.
+        sizes: the number of sequences at each step; sequences are sorted by length.
+        state: the state before the first step, ``B x state width``.
+        reverse: run from the last step to the first.
+        real: for padded sequences, True where they are not padding, ``sum(sizes) x 1``.
 
     Returns:
         the outputs ``sum(sizes) x n`` and the last states ``B x state width``.
@@ -59,13 +59,13 @@ def sweep(
 
 
 def over_steps(cell: Any, name: str, rows: Tensor, state: Tensor) -> Tuple[List[Tensor], Tensor]:
-    """A cell, or layers of cells, over steps of which it reads one input that is known before.
+    """Run a cell, or layers of cells, over steps with one input that is known before.
 
     Args:
-        cell: what steps.
-        name: of the input.
-        rows: the input at all steps after one another, ``T·N x width``.
-        state: before the first step, ``N x state width``.
+        cell: the cell.
+        name: the name of the input.
+        rows: the input at all steps, step after step, ``T·N x width``.
+        state: the state before the first step, ``N x state width``.
 
     Returns:
         the outputs of every layer, from the lowest to the highest, ``T·N x n``, and the last state.
@@ -91,9 +91,9 @@ class Layer(nn.Module):
     """A layer of one kind of cell, with a forward direction and perhaps a backward one."""
 
     cells: Any
-    """that of the forward direction and, where there is one, that of the backward direction"""
+    """the cell of the forward direction and, if there is one, of the backward direction"""
     swept = True
-    """whether it is swept over on CUDA as well"""
+    """whether CUDA sweeps over it as well"""
 
     def forward(
         self, data: Tensor, sizes: Sequence[int], initial: Tensor, real: Optional[Tensor] = None
@@ -101,8 +101,8 @@ class Layer(nn.Module):
         """Run over sequences.
 
         Args:
-            data: the inputs of all steps after one another, ``sum(sizes) x input width``.
-            sizes, real: as :func:`sweep`'s.
+            data: the inputs of all steps, step after step, ``sum(sizes) x input width``.
+            sizes, real: as for :func:`sweep`.
             initial: the states before the first step, ``d x B x state width``.
 
         Returns:
@@ -116,12 +116,12 @@ class Layer(nn.Module):
         return torch.cat(outputs, dim=1), torch.stack(finals)
 
     def inputs(self, data: Tensor) -> Sequence[Tensor]:
-        """What each direction reads."""
+        """The input of each direction."""
         return [data] * 2
 
 
 class SteppedLayer(Layer):
-    """A layer of any cells, swept over on any device."""
+    """A layer of any cells, which every device sweeps over."""
 
     def __init__(self, cells: Iterable[Any]):
         super().__init__()
@@ -145,7 +145,7 @@ class FusedLayer(Layer, nn.RNNBase):
     """A layer with PyTorch's parameters, and its kernels on CUDA."""
 
     kind: Type[Cell]
-    """of the cells whose equations they are"""
+    """the class of the cells with these equations"""
     kernels: Any
     """PyTorch's class"""
     swept = False
@@ -157,13 +157,13 @@ class FusedLayer(Layer, nn.RNNBase):
 
     @cached_property
     def templates(self) -> List[Any]:
-        """A cell for each direction, without values; no submodules, as the parameters are the layer's."""
+        """A cell for each direction, without values; not a submodule, because the layer has the parameters."""
         with torch.device("meta"):
             return [self.kind({"input": self.input_size}, self.hidden_size) for _ in range(1 + self.bidirectional)]
 
     @property
     def cells(self) -> List[Any]:
-        """Cells of the layer's weights as they are now: parameters, or what PyTorch's tools have made of them."""
+        """Cells with the layer's present weights: parameters, or tensors that PyTorch's tools made of them."""
         return [self._filled(cell, *weights) for cell, weights in zip(self.templates, self.all_weights)]
 
     @staticmethod
@@ -186,9 +186,9 @@ class FusedLayer(Layer, nn.RNNBase):
         weight: Any = self.weight_ih_l0
         start = tuple(part.contiguous() for part in initial.to(weight.dtype).chunk(self.kind.vectors, dim=-1))
         data = data.to(weight.dtype)
-        even = sizes[0] == sizes[-1]  # then nothing has to be packed
+        even = sizes[0] == sizes[-1]  # then packing is not needed
         steps: Any = data.unflatten(0, (len(sizes), -1)) if even else PackedSequence(data, torch.tensor(sizes))
-        # autocast would run them in float16 whatever type they were given
+        # autocast would run them in float16, whatever their type
         with torch.autocast(weight.device.type, enabled=False):
             outputs, final = self.kernels.forward(self, steps, start if len(start) > 1 else start[0])
         rows = outputs.flatten(0, 1) if even else outputs.data
@@ -196,7 +196,7 @@ class FusedLayer(Layer, nn.RNNBase):
 
 
 class GRU(FusedLayer, nn.GRU):  # type: ignore[misc]
-    """A layer of :class:`~.cells.GRUCell`; PyTorch's has a second bias, on the recurrent product."""
+    """A layer of :class:`~.cells.GRUCell`; PyTorch's layer has a second bias, on the recurrent product."""
 
     kind, kernels = GRUCell, nn.GRU
 
@@ -211,28 +211,29 @@ FUSED: Any = {GRUCell: GRU, LSTMCell: LSTM}
 
 
 def fused(cell: MakeCell) -> Any:
-    """The layer with PyTorch's kernels, of the cells that have one; a second bias it has in any case."""
+    """The layer with PyTorch's kernels for a cell, or None; it always has a second bias."""
     if isinstance(cell, partial) and cell.keywords.keys() == {"recurrent_bias"}:
         cell = cell.func
     return FUSED.get(cell)
 
 
 class Layers(nn.Module):
-    """Layers one above the other: each reads all directions of the one below.
+    """Layers one above the other: each reads all directions of the layer below.
 
     Args:
         cell: the kind of cell.
         input_dim: width of the input.
         hidden_dim: width ``n`` of each direction.
         layers: number of layers.
-        dropout: between layers; what a residual adds is whole.
-        bidirectional: how many of the lowest layers have both directions.
-        residuals: the layer, from 1, from which on a layer's input is added to its output (Wu et al. 2016), or 0.
-        beside: width of what every layer reads beside the outputs of the one below.
+        dropout: between layers, but not on residuals.
+        bidirectional: the number of lowest layers with both directions.
+        residuals: the number of the layer, from 1, from which on a layer's input is added to its output (Wu et al.
+            2016), or 0.
+        beside: width of an additional input of every layer.
         depth: cells of a step, see :class:`~.cells.DeepCell`.
-        on_layers: what they read are outputs of a layer, too, so that dropout comes before the lowest one as well.
-        reads: which directions of a bidirectional layer below a direction reads, ``both``, its ``own`` or the
-            ``other`` one; what residuals add to it is of the same.
+        on_layers: the input is the output of another layer, so the lowest layer has dropout before it as well.
+        reads: the directions of a bidirectional layer below that a direction reads: ``both``, its ``own`` or the
+            ``other`` one; its residuals add the same directions.
     """
 
     def __init__(
@@ -271,12 +272,12 @@ class Layers(nn.Module):
 
     @property
     def cell(self) -> Any:
-        """What tells the output of a state."""
+        """A cell, which knows the output of a state."""
         return self.layers[0].cells[0]  # type: ignore[index]
 
     @property
     def swept(self) -> bool:
-        """Whether on CUDA, too, a layer is swept over."""
+        """Whether CUDA, too, sweeps over some layer."""
         return any(layer.swept for layer in self.layers)
 
     def start(self, data: Tensor, sequences: int) -> Tensor:
@@ -294,8 +295,8 @@ class Layers(nn.Module):
         """Run over sequences.
 
         Args:
-            data, sizes, initial, real: as :meth:`Layer.forward`'s.
-            beside: what every layer reads beside, ``sum(sizes) x ...``, if there is anything.
+            data, sizes, initial, real: as for :meth:`Layer.forward`.
+            beside: an additional input of every layer, ``sum(sizes) x ...``, or None.
 
         Returns:
             the outputs of the top layer, ``sum(sizes) x its width``, and every last state, ``d x B x state width``.

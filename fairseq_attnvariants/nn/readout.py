@@ -1,7 +1,7 @@
-"""From the state, the previous word and the context to the features that the vocabulary layer reads.
+"""Readouts: from the state, the previous word and the context to the features that the vocabulary layer reads.
 
-The readout has no part in the recurrence, so it runs once over all steps, after the loop.  One that says more of a word
-than the vocabulary layer does, by what attention looks at, defines how that is predicted (:meth:`Readout.predict`).
+The readout is not part of the recurrence, so it runs once over all steps, after the loop.  If a word's probability also
+depends on attention, the readout defines the prediction (:meth:`Readout.predict`).
 
 Shapes as in :mod:`.state`.
 """
@@ -18,14 +18,14 @@ from .state import Encoded, Memory
 
 
 class AdaptiveWeighting(Part, nn.Module):
-    """Weighs the three parts of the readout's sum (Li et al. 2018 eq. 18-21).
+    """Weighs the three terms of the readout's sum (Li et al. 2018 eq. 18-21).
 
     ``e_k = W_p tanh(W_m p_k + W_r õ + b)`` for ``k`` of ``s``, ``y`` and ``c``, with a second set of projections in
-    ``õ = U_c s + V_c y + C_c c``; ``α`` is their softmax over ``k``, for each dimension of its own.
+    ``õ = U_c s + V_c y + C_c c``; ``α`` is their softmax over ``k``, separately for each dimension.
 
     Args:
         widths: of ``s``, ``y`` and ``c``.
-        width: width of the parts.
+        width: width of the terms.
         swapped: as the authors' code has it, ``W_m`` reads the second set's projections and ``W_r`` the sum of the
             first set's.
     """
@@ -41,12 +41,12 @@ class AdaptiveWeighting(Part, nn.Module):
         self.score = nn.Linear(width, width, bias=False)
 
     def initialise(self, scheme: Scheme) -> None:
-        """The second set of projections starts as the readout's own."""
+        """Fill the second set of projections as the readout's first set."""
         for layer in (self.hidden, self.target, self.context):
             scheme.matrix_(layer.weight)
 
     def forward(self, parts: Tensor, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
-        """``α_s, α_y, α_c`` of the parts ``p_s, p_y, p_c``, both ``3 x N x T x width``."""
+        """``α_s, α_y, α_c`` for the terms ``p_s, p_y, p_c``, both ``3 x N x T x width``."""
         others = self.hidden(hidden), self.target(target), self.context(context)  # N x T x width
         judged, summed = (torch.stack(others), parts) if self.swapped else (parts, others)
         whole = self.whole(summed[0] + summed[1] + summed[2])  # N x T x width
@@ -55,38 +55,38 @@ class AdaptiveWeighting(Part, nn.Module):
 
 
 class Steps(NamedTuple):
-    """What a prediction may read of ``T`` steps, beside their features."""
+    """The inputs of a prediction of ``T`` steps, in addition to their features."""
 
     words: Tensor
     """``y_{t-1}``, numbers of target symbols, ``N x T``."""
     weights: Tensor
     """attention ``w_tj`` to source tokens, ``N x T x S``, float32."""
     memory: Memory
-    """of the sentences; ``memory.readout`` is what :meth:`Readout.remember` returned."""
+    """the memory of the sentences; ``memory.readout`` comes from :meth:`Readout.remember`."""
     carried: Any
-    """what the prediction before these steps handed on."""
+    """the readout's state after the earlier steps."""
     symbols: int = 0
-    """``V``, how many target symbols there are."""
+    """``V``, the number of target symbols."""
 
 
 class Prediction(NamedTuple):
-    """What a readout makes of ``T`` steps."""
+    """A readout's prediction of ``T`` steps."""
 
     output: Tensor
     """logits, or logarithms of probabilities, which a softmax leaves as they are, ``N x T x V``."""
     weights: Optional[Tensor] = None
-    """what the model shows as its attention where that is not ``w_tj``, ``N x T x S``, float32."""
+    """the model's shown attention, if it is not ``w_tj``, ``N x T x S``, float32."""
     carried: Any = None
-    """handed on to the next step: tensors whose rows are the state's, in tuples and dictionaries."""
+    """the readout's state for the next step: tensors with the state's rows, in tuples and dictionaries."""
     terms: Dict[str, Tensor] = {}
-    """what a loss reads of it, by the name that it gets in the model's output, ``N x T x ...``."""
+    """inputs of a loss, by their name in the model's output, ``N x T x ...``."""
 
 
 class Readout(Part, nn.Module):
     """Sum of three affine maps, ``U s + V y + C c + b``, that the subclasses finish.
 
     Args:
-        widths: of ``s``, ``y`` and ``c``, and of the features; that of the sum is :attr:`pieces` times as large.
+        widths: of ``s``, ``y`` and ``c``, and of the features; the sum is :attr:`pieces` times as wide as the features.
         weighting: makes the weights of the three maps, or None for a plain sum.
         norm: layer normalisation of each of the three maps.
         biases: give each of the readout's three maps a bias, before its normalisation or weight (Nematus).
@@ -111,7 +111,7 @@ class Readout(Part, nn.Module):
         self.hidden_norm, self.target_norm, self.context_norm = (layer_norm(norm, width) for _ in range(3))
 
     def initialise(self, scheme: Scheme) -> None:
-        """Matrices none of which is orthogonal, square or not."""
+        """Fill the matrices, also square ones, without orthogonal values."""
         for layer in (self.hidden, self.target, self.context):
             scheme.matrix_(layer.weight)
 
@@ -126,7 +126,7 @@ class Readout(Part, nn.Module):
         Returns:
             ``N x T x width / pieces``.
         """
-        state = self.hidden_norm(self.hidden(hidden))  # N x T x width, as the others
+        state = self.hidden_norm(self.hidden(hidden))  # N x T x width, as the next two
         word = self.target_norm(self.target(target))
         source = self.context_norm(self.context(context))
         if self.weighting is None:
@@ -135,24 +135,24 @@ class Readout(Part, nn.Module):
         return self.finish((self.weighting(parts, hidden, target, context) * parts).sum(0))
 
     def finish(self, total: Tensor) -> Tensor:
-        """What follows the sum."""
+        """The features, from the sum."""
         raise self.lacks("a readout defines finish(total) or forward(hidden, target, context)")
 
     def remember(self, encoded: Encoded) -> Any:
-        """Its entry of the memory, computed once a sentence, rows ``B``."""
+        """Its entry of the memory, computed once per sentence, with ``B`` rows."""
         return None
 
     def start(self, memory: Memory) -> Any:
-        """What :meth:`predict` gets as carried before the first step, rows ``B``."""
+        """Its state before the first step, with ``B`` rows."""
         return None
 
     def predict(self, features: Tensor, project: Callable[[Tensor], Tensor], steps: Steps) -> Prediction:
         """Predict the words of all steps.
 
         Args:
-            features: what :meth:`forward` made, ``N x T x`` any width.
+            features: the result of :meth:`forward`, ``N x T x`` any width.
             project: dropout and the vocabulary layer, ``... x f`` to ``... x V``.
-            steps: what else is known of the steps.
+            steps: the other inputs.
         """
         return Prediction(project(features))
 
@@ -163,7 +163,7 @@ register_readout = READOUTS.register
 
 @register_readout("maxout")
 class MaxoutReadout(Readout):
-    """Deep output (Feng et al. 2016 §3.2): a linear map of ``[h; y; c]``, then the larger of each pair of its units.
+    """Deep output (Feng et al. 2016 §3.2): a linear map of ``[h; y; c]``, then the maximum of each pair of its units.
 
     Unit ``k`` of the first half is paired with unit ``k`` of the second.
     """
@@ -184,7 +184,7 @@ class TanhReadout(Readout):
 
 @register_readout("linear")
 class LinearReadout(Readout):
-    """``U s + V y + C c + b`` (See et al. 2017 eq. 4, where it reads no ``y``)."""
+    """``U s + V y + C c + b`` (See et al. 2017 eq. 4, there without ``y``)."""
 
     def finish(self, total: Tensor) -> Tensor:
         return total
@@ -192,7 +192,7 @@ class LinearReadout(Readout):
 
 @register_readout("state")
 class StateReadout(Readout):
-    """The decoder's output ``s`` as it is, so that the vocabulary layer reads nothing else (NVIDIA's GNMT v2)."""
+    """The decoder's output ``s``: the vocabulary layer reads nothing else (NVIDIA's GNMT v2)."""
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         nn.Module.__init__(self)
@@ -208,7 +208,7 @@ class StateReadout(Readout):
             )
 
     def initialise(self, scheme: Scheme) -> None:
-        """There is nothing to fill."""
+        """Fill nothing: there are no parameters."""
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         return hidden.contiguous()  # dropout draws in the order of memory
@@ -216,7 +216,7 @@ class StateReadout(Readout):
 
 @register_readout("relu")
 class FeedForwardReadout(Readout):
-    """A layer of rectified units, and a second of half its width above it (Zhao and Zhang 2018 §3.3)."""
+    """A layer of rectified units, and a second one of half its width (Zhao and Zhang 2018 §3.3)."""
 
     pieces = 2
 

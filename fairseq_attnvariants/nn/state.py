@@ -1,10 +1,10 @@
-"""What the decoder carries: the memory of a sentence and the state of a step.
+"""The decoder's memory of a sentence and its state after a step.
 
 Both are named tuples of batch-first tensors, so that beam search can reorder every entry the same way.
 
 Shapes, here and in all of :mod:`.nn`: ``B`` sentences, ``N`` rows of states (``B``, or in beam search all hypotheses),
 ``S`` source length, ``T`` target length, ``m`` embedding width, ``n`` hidden width, ``a`` annotation width, ``A``
-attention width, ``W`` length of the upper level where there are two.
+attention width, ``W`` length of the upper level, if there are two levels.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, TypeVar
@@ -16,8 +16,8 @@ from torch import Tensor
 class Encoded(NamedTuple):
     """The encoder's output, in the columns of ``src_tokens`` whichever side the padding is on.
 
-    A second, upper level has annotations of its own: of words above characters, in columns of their own with the
-    padding on the right, or of the same tokens in an upper layer.
+    A second, upper level has separate annotations.  These are words above characters, in their own columns with the
+    padding on the right, or the same tokens in an upper layer.
     """
 
     annotations: Tensor
@@ -25,36 +25,36 @@ class Encoded(NamedTuple):
     padding_mask: Tensor
     """True at padding, ``B x S``."""
     final: Tensor
-    """``[→s_S; ←s_1]``, each direction's last state of the top layer, ``B x 2n``; ``B x n`` if that has one."""
+    """``[→s_S; ←s_1]``, each direction's last state of the top layer, ``B x 2n``; ``B x n`` with one direction."""
     embeddings: Tensor
     """``x_j``, ``B x S x m``; zero at padding."""
     upper_annotations: Optional[Tensor] = None
-    """of the upper level, ``h^w_j``, ``B x W x a``; zero at padding."""
+    """annotations of the upper level, ``h^w_j``, ``B x W x a``; zero at padding."""
     upper_padding_mask: Optional[Tensor] = None
     """True at padding, ``B x W``."""
     shares: Optional[Tensor] = None
-    """where annotations are of segments of the tokens: a token's share of its segment's weight, ``B x G x S``.  Then
-    ``S`` above, but for the embeddings, is the number ``G`` of segments."""
+    """if annotations belong to segments of tokens: a token's share of its segment's weight, ``B x G x S``.  Then ``S``
+    above, except for the embeddings, is the number ``G`` of segments."""
     tokens: Optional[Tensor] = None
-    """numbers of the source's symbols, ``B x S``, of tokens."""
+    """indices of the source's symbols, ``B x S``, for tokens."""
     features: Optional[Tensor] = None
-    """embeddings of the features that a source has besides its symbols, ``B x S x m``; zero elsewhere."""
+    """embeddings of the source's additional features, ``B x S x m``; zero elsewhere."""
     not_features: Optional[Tensor] = None
-    """True where there is no feature, ``B x S``; features are padding above."""
+    """True where there is no feature, ``B x S``; :attr:`padding_mask` counts features as padding."""
 
 
 class Memory(NamedTuple):
-    """What attention reads at every step; computed once a sentence.
+    """The input of attention at every step, computed once per sentence.
 
-    It may have fewer rows than the states that read it: then each of its sentences serves as many adjoining rows, the
-    hypotheses of a beam, and none of it is copied for them (see :func:`grouped`).
+    It may have fewer rows than the states that read it.  Then each of its sentences serves several adjoining rows, the
+    hypotheses of a beam, without a copy for each (see :func:`grouped`).
     """
 
     keys: Tensor
-    """``U s_j + b``, ``B x S x A``; of ``h`` heads, ``B x h x S x A/h``."""
+    """``U s_j + b``, ``B x S x A``; with ``h`` heads ``B x h x S x A/h``."""
     values: Tensor
-    """``s_j``, ``B x S x a``; in search, perhaps, what the readers of the context make of it (:mod:`.fast`); of ``h``
-    heads, ``B x h x S x A/h``."""
+    """``s_j``, ``B x S x a``; with ``h`` heads ``B x h x S x A/h``.  In search they may be projected already
+    (:mod:`.fast`)."""
     padding_mask: Tensor
     """True at padding, ``B x S``."""
     positions: Tensor
@@ -64,28 +64,28 @@ class Memory(NamedTuple):
     guides: Optional[Tensor] = None
     """``W h_j``, projected for the query to the level below, ``B x W x its A``."""
     upper: Optional["Memory"] = None
-    """of the upper level, where there are two."""
+    """the memory of the upper level, if there is one."""
     shares: Optional[Tensor] = None
-    """of tokens in their segments' weights, as :attr:`Encoded.shares`."""
+    """shares of tokens in their segments' weights, as :attr:`Encoded.shares`."""
     histories: Dict[str, Any] = {}
-    """what each history knows of the sentence, by its name, and the window."""
+    """the entries of histories and the window, by name."""
     readout: Any = None
-    """what the readout knows of it."""
+    """the entry of the readout."""
     features: Optional["Memory"] = None
-    """of its features, where they are attended to."""
+    """the memory of features, if the decoder attends to them."""
 
 
 class State(NamedTuple):
     """Everything a step hands to the next."""
 
     hidden: Tensor
-    """``h_{i-1}``, of all cells that step, ``N x state width``."""
+    """``h_{i-1}`` of all cells of the transition, ``N x state width``."""
     context: Tensor
     """``c_{i-1}``, ``N x a``; zero before the first step."""
     weights: Tensor
     """``w_{i-1}``, ``N x S``, float32; zero before the first step."""
     step: Tensor
-    """``i-1``, how many steps there were, ``N``, float32."""
+    """``i-1``, the number of earlier steps, ``N``, float32."""
     query: Optional[Tensor] = None
     """``q_{i-1}``, the attention's own state (RNNAtt), ``N x n``."""
     condition: Optional[Tensor] = None
@@ -97,11 +97,11 @@ class State(NamedTuple):
     above: Optional[Tensor] = None
     """states of the layers above the transition, ``N x (layers-1) x state width``."""
     histories: Dict[str, Any] = {}
-    """what each history carries, by its name, and the window."""
+    """the states of histories and the window, by name."""
     readout: Any = None
-    """what the readout carries."""
+    """the state of the readout."""
     terms: Dict[str, Tensor] = {}
-    """what a loss reads of this step, by name, ``N x ...``; none before the first step."""
+    """inputs of a loss at this step, by name, ``N x ...``; none before the first step."""
 
 
 Entries = TypeVar("Entries")
@@ -114,10 +114,10 @@ def reorder(entries: Entries, order: Tensor) -> Entries:
 
 
 def each(change: Callable[[Tensor], Any], entries: Any) -> Any:
-    """Tuples and dictionaries like these, with something in the place of every tensor; None stays.
+    """The same tuples and dictionaries, with every tensor changed; None stays.
 
     Raises:
-        TypeError: there is something else among them, that cannot be reordered.
+        TypeError: they contain something else, which cannot be reordered.
     """
     if isinstance(entries, Tensor):
         return change(entries)
@@ -139,15 +139,15 @@ def tensors(entries: Any) -> List[Tensor]:
 
 
 def grouped(rows: Tensor, sentences: Tensor) -> Tensor:
-    """Rows of states beside the sentence that they belong to: ``N x ...`` as ``B x N/B x ...``."""
+    """Rows of states, grouped by sentence: ``N x ...`` as ``B x N/B x ...``."""
     return rows.view(sentences.size(0), -1, *rows.shape[1:])
 
 
 def serve(memory: Memory, hypotheses: int, order: Tensor) -> Memory:
-    """The memory after a reordering of the states that it serves, ``hypotheses`` rows for each of its own.
+    """The memory after a reordering of the states that it serves, ``hypotheses`` rows per sentence.
 
-    As long as no sentence leaves the beam, it is the same memory.  A search asks at every step, and a GPU is waited for
-    once.
+    As long as no sentence leaves the beam, it is the same memory.  A search calls this at every step, and waits for
+    a GPU once.
     """
     wanted = order.div(hypotheses, rounding_mode="floor")
     own, rows = memory.keys.size(0), order.size(0)

@@ -1,17 +1,17 @@
-"""One step of the decoder: where attention stands among the cells.
+"""One step of the decoder: the order of attention and cells.
 
-The architectures differ in the order of a few parts, so one step serves them all::
+The architectures differ in the order of a few components, so one step serves them all::
 
     rnnsearch            attend, cell              query h_{i-1}
-    char2char            attend, cells             query h_{i-1} of the highest and y_{i-1}; all cells read c_i
+    char2char            attend, cells             query h_{i-1} of the highest cell and y_{i-1}; all cells read c_i
     dl4mt, rnnsearch*    cell, attend, cell        query s'
     attention via a.     cell, attend              query r_i, the new state; the cell reads c_{i-1}
     GNMT v2              cell, attend              query s', the new state; the layers above read c_i
     input feeding        the first cell also reads c_{i-1}
-    RNNAtt               the query is q_{i-1}, the state of a cell of attention's own
+    RNNAtt               the query is q_{i-1}, the state of attention's own cell
     CondDec              a condition is added to the last cell's state
-    context gate         the cell that reads c_i weighs it against what else it reads
-    deep transition      cells that read only the state follow, as one cell with the one before them
+    context gate         the cell that reads c_i weighs it against its other inputs
+    deep transition      cells that read only the state follow; all are one cell
     target-side bridge   the cell that reads c_i also reads x_{t*}, the embedding of the most attended word
     features             the first cell also reads f_i, a context of the source's features for the query h_{i-1}
 
@@ -35,7 +35,7 @@ AnyCell = Union[Cell, ContextGatedCell, DeepCell]
 
 
 class Condition(Part, nn.Module):
-    """CondDec's condition (Feng et al. 2016 §5): what of the source is still to be said.
+    """CondDec's condition (Feng et al. 2016 §5): the part of the source that is still to be translated.
 
     ``d_i = σ(W^d y_{i-1} + U^d h_{i-1} + V^d c_i + b)``, ``sd_i = d_i ∘ sd_{i-1}``; ``tanh(V^h sd_i)`` is added
     to the cell's new state.  ``sd_0`` is the encoder's final states ``[→s_S; ←s_1]``.
@@ -63,12 +63,12 @@ class Condition(Part, nn.Module):
 
 
 class Words(NamedTuple):
-    """What depends on the target words alone, projected before the loop."""
+    """Projections of the target words, made before the loop."""
 
     cell: Tensor
-    """``W y + b`` of the cell that reads the words, ``N x gates·n``; of ``T`` steps, ``N x T x gates·n``.
+    """``W y + b`` of the cell that reads the words, ``N x gates·n``; for ``T`` steps ``N x T x gates·n``.
 
-    With a context gate ``W y``, one gate wider.
+    With a context gate it is ``W y``, and one gate wider.
     """
     condition: Optional[Tensor]
     """``W^d y + b`` of the condition's gate, ``N x 2n`` or ``N x T x 2n``."""
@@ -77,7 +77,7 @@ class Words(NamedTuple):
 
 
 class Transition(nn.Module):
-    """One decoder step composed of parts.
+    """One decoder step composed of components.
 
     Args:
         before: cell before attention, or None (``rnnsearch``).
@@ -85,7 +85,7 @@ class Transition(nn.Module):
         after: cell after attention, which reads the context, or None (attention via attention).
         query_cell: attention's own cell (RNNAtt), or None.
         condition: CondDec's condition, or None.
-        query_word: what attention's query reads of the target word, or None.
+        query_word: the map from the target word into attention's query, or None.
         features: attention to the source's features, a set of embeddings, or None.
     """
 
@@ -117,12 +117,12 @@ class Transition(nn.Module):
 
     @property
     def last(self) -> Any:
-        """The cell whose state the step leaves."""
+        """The cell whose state the step returns."""
         return self.after or self.before
 
     @property
     def independent(self) -> bool:
-        """Whether no step reads what an earlier one attended to, so that all of them may attend at once."""
+        """Whether no step reads what an earlier step attended to, so that all steps may attend at once."""
         reads = self.after or self.feeds_input or self.query_cell or self.condition or self.features
         return not reads and self.attention.independent
 
@@ -133,15 +133,15 @@ class Transition(nn.Module):
         return Words(self.first.project("target", target), condition, query)
 
     def at_once(self, target: Tensor, memory: Memory, state: State) -> Tuple[List[Tensor], State, State]:
-        """``T`` steps of an :attr:`independent` transition, layer by layer and then in one look at the source.
+        """Run ``T`` steps of an :attr:`independent` transition: layer by layer, and then all attention at once.
 
         Args:
             target: embeddings ``N x T x m``.
-            memory, state: as :meth:`forward`'s.
+            memory, state: as for :meth:`forward`.
 
         Returns:
             the outputs of the layers, from the lowest to the highest, each ``N x T x n``; the states of all steps in
-            tensors ``N x T x ...``, without those of the cells; and the last one.
+            tensors ``N x T x ...``, without the cells' states; and the last state.
         """
         rows, steps = target.size(0), target.size(1)
         by_steps = target.transpose(0, 1).flatten(0, 1)  # T·N x m
@@ -149,7 +149,7 @@ class Transition(nn.Module):
         outputs = [output.unflatten(0, (steps, rows)).transpose(0, 1) for output in outputs]  # N x T x n
         number = state.step.unsqueeze(1) + torch.arange(steps, device=target.device)  # N x T
         word = None if self.query_word is None else self.query_word(target).flatten(0, 1)
-        # windows read of a past how many steps there were
+        # windows read the number of earlier steps
         attended = self.attention(outputs[-1].flatten(0, 1), memory, state._replace(step=number.flatten()), word)
         found = each(lambda value: value.unflatten(0, (rows, steps)), attended)
         made = state._replace(**found._asdict(), step=number + 1)
@@ -204,7 +204,7 @@ class Transition(nn.Module):
         if carried:
             pasts = attention.pasts(memory, state, query, last.output(hidden))
             carried = attention.next(pasts, weights, last.output(previous))
-        return State(  # not _replace, of which the compiler of torch 2.11 makes an empty one
+        return State(  # not _replace, because the compiler of torch 2.11 makes an empty state of it
             hidden=hidden,
             context=context,
             weights=weights,

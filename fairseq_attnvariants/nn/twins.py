@@ -6,13 +6,13 @@ from torch import Tensor, nn
 
 
 def plain_linear(part: nn.Module) -> bool:
-    """Whether a part is ``W x + b`` and nothing more, by whatever name, so that something else may stand for it."""
+    """Whether a component computes only ``W x + b``, so that another module may replace it."""
     hooks = (part._forward_pre_hooks, part._forward_hooks, part._backward_pre_hooks, part._backward_hooks)
     return isinstance(part, nn.Linear) and type(part).forward is nn.Linear.forward and not any(hooks)
 
 
 def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -> Any:
-    """A copy of a module that shares everything but the parts in it that have a replacement."""
+    """A copy of a module that shares everything except the components with a replacement."""
     other = replacement(module)
     if other is not None:
         return other
@@ -24,14 +24,14 @@ def twin(module: Any, replacement: Callable[[nn.Module], Optional[nn.Module]]) -
 
 
 def shallow(module: Any) -> Any:
-    """A module of the same class with the same attributes; ``copy.copy`` refuses those that are parametrized."""
+    """A module of the same class with the same attributes; ``copy.copy`` refuses parametrized modules."""
     copied = object.__new__(type(module))
     copied.__dict__.update(module.__dict__)
     return copied
 
 
 def linear_of(like: nn.Module, weight: Tensor, bias: Optional[Tensor]) -> Any:
-    """A linear map as another one is, of tensors that may be no parameters."""
+    """A linear map of the same class, from tensors that need not be parameters."""
     copied = shallow(like)
     copied._parameters = {"weight": weight, "bias": bias}
     return copied

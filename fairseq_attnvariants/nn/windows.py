@@ -1,7 +1,7 @@
-"""Where in a sentence attention may look: anywhere, or near a position of which each step has one (Luong et al. 2015).
+"""Windows: attention may look anywhere in a sentence, or near one position per step (Luong et al. 2015).
 
 Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`.state`; ``k = N/B`` is the number of
-hypotheses of a sentence, 1 but in beam search.
+hypotheses per sentence, 1 except in beam search.
 """
 
 from typing import Annotated, Any, ClassVar, Optional, Tuple, Type
@@ -16,7 +16,7 @@ from .state import Memory, State, grouped
 
 
 class Window(Carrying):
-    """Where attention looks: at the whole sentence, unless a part says otherwise.
+    """A window of attention: the whole sentence, unless a subclass defines another.
 
     Args:
         widths: of the query (``hidden``).
@@ -24,21 +24,21 @@ class Window(Carrying):
     """
 
     same_units: ClassVar[bool] = False
-    """whether step ``i`` looks near source position ``i``, so that both sides have to count the same units"""
+    """whether step ``i`` looks near source position ``i``, so that source and target must count the same units"""
 
     def __init__(self, widths: Widths, width: Annotated[int, at_least(1)] = 10):
         super().__init__()
         self.width = width
 
     def forward(self, query: Tensor, memory: Memory, state: State) -> Tuple[Tensor, Optional[Tensor]]:
-        """Where attention does not look, and a factor of the weights where it does, or None.
+        """A mask, True where attention does not look, and a factor of the weights elsewhere, or None.
 
-        Both ``B x k x S``, or ``B x 1 x S``, of a query ``N x n``.
+        Both are ``B x k x S``, or ``B x 1 x S``, for a query ``N x n``.
         """
         return memory.padding_mask.unsqueeze(1), None
 
     def look(self, past: Past) -> Tuple[Tensor, Optional[Tensor]]:
-        """As :meth:`forward`, of a window that reads what it carries."""
+        """As :meth:`forward`, for a window that reads its state."""
         found: Tuple[Tensor, Optional[Tensor]] = self(past.query, past.memory, past.state)
         return found
 
@@ -72,7 +72,7 @@ class MonotoneWindow(Window):
         return grouped(state.step + 1, memory.positions)
 
     def factor(self, distance: Tensor) -> Optional[Tensor]:
-        """A factor of the weights, by the distance from the centre."""
+        """A factor of the weights, from the distance to the centre."""
         return None
 
 
@@ -80,7 +80,7 @@ class MonotoneWindow(Window):
 class PredictiveWindow(MonotoneWindow):
     """``[p-D, p+D]`` around ``p = S σ(v·tanh(W q))``, where weights are multiplied by ``exp(-(j-p)²/2σ²)`` (local-p).
 
-    ``σ = D/2``, and ``W`` is square.  The weights are scaled to add up to 1 again; Luong et al. leave them as they are.
+    ``σ = D/2``, and ``W`` is square.  The weights are scaled to add up to 1 again; Luong et al. do not scale them.
     """
 
     same_units = False

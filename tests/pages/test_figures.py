@@ -68,12 +68,17 @@ VERDICT = re.compile(r"\**(shown|refuted|no relevant difference|open|not tested)
 FINDINGS = ROOT / "examples" / "FINDINGS.md"
 
 
-def claims():
-    """The rows of the findings' tables of claims, under what heading each is."""
+def findings(columns):
+    """The rows of the findings' tables of so many columns, each with its heading first and its number last."""
     for paper, section in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## )", FINDINGS.read_text(), re.M | re.S):
         for head, *rows in tables(section):
-            if head[0] == "claim":
-                yield from ([paper, *row] for row in rows)
+            if head[0] == "row" and len(head) == columns:
+                yield from ([paper, *row, number] for number, *row in rows)
+
+
+def claims():
+    """The rows of the full tables."""
+    return findings(7)
 
 
 def test_findings_of_three_seeds():
@@ -106,16 +111,16 @@ def test_findings_of_three_seeds():
 def test_findings_are_counted():
     told = Counter(VERDICT.match(row[5])[1] for row in claims())
     counted = (
-        r"(\d+) rows (\d+) are shown, (\d+) show no relevant difference and (\d+) are refuted; (\d+) are open, (\d+) "
-        r"of them for want of three seeds and (\d+) by what three or more say, and (\d+) were not tested"
+        r"(\d+) rows, (\d+) are shown, (\d+) show no relevant difference, (\d+) are refuted, (\d+) are open and (\d+) "
+        r"are not tested. Of the (\d+) open rows, (\d+) have fewer than three seeds and (\d+) have three or more"
     )
     printed = [int(figure) for figure in re.search(counted, " ".join(FINDINGS.read_text().split())).groups()]
     several = sum(bool(re.search(r", [3-9]\b[^,]*$", row[4])) for row in claims() if row[5].startswith("open"))
-    words = [told[word] for word in ("shown", "no relevant difference", "refuted", "open")]
-    assert printed == [told.total(), *words, told["open"] - several, several, told["not tested"]]
+    words = [told[word] for word in ("shown", "no relevant difference", "refuted", "open", "not tested", "open")]
+    assert printed == [told.total(), *words, told["open"] - several, several]
     for row in claims():  # a verdict needs an interval over three seeds
         if VERDICT.match(row[5])[1] in ("shown", "refuted", "no relevant difference"):
-            assert re.search(r"\(\S+ to \S+\), [3-9]$", row[4]), row
+            assert re.search(r"\(\S+ to \S+\), [3-9] seeds$", row[4]), row
 
 
 def test_findings_csv():
@@ -123,11 +128,12 @@ def test_findings_csv():
     rows = [*csv.DictReader((FINDINGS.parent / "findings.csv").read_text().splitlines())]
     assert len({row["id"] for row in rows}) == len(rows)
     claim = said = ""
-    for row, (paper, own_claim, own_said, here, figures, verdict, task) in zip(rows, claims(), strict=True):
+    for row, (paper, own_claim, own_said, here, figures, verdict, task, known) in zip(rows, claims(), strict=True):
         claim, said = (own_claim, own_said) if own_claim else (claim, said)
         cells = row["claim"], row["paper_says"], row["here"], row["figures"], row["laboratory"]
         assert cells == (claim, said, here, figures, task), row["id"]
         match = VERDICT.match(verdict)
+        assert row["id"] == known
         assert (row["verdict"], row["seeds_to_decide"] or None) == match.groups(), row["id"]
         assert paper.startswith(row["paper"]) and verdict[match.end() :].lstrip(": ,") == row["remark"]
     family, cells = [], []
@@ -148,6 +154,24 @@ def test_findings_csv():
         assert float(figures[3]) == pytest.approx(p, rel=0.06, abs=5.1e-5), row["id"]
         seeds = seeds_to_decide(gain, margin) if word == "open" and margin else None
         assert row["seeds_to_decide"] == str(seeds or ""), row["id"]
+
+
+def test_findings_answers():
+    """The answer of each paper has at most six rows, all that are shown, and says what the file and the plan say."""
+    known = {row["id"]: row for row in csv.DictReader((FINDINGS.parent / "findings.csv").read_text().splitlines())}
+    plan = (FINDINGS.parent / "captions" / "PLAN.md").read_text()
+    planned = dict(re.findall(r"^\| (\w+-\d+) \|.*\| [^|\d]*(\d+)[^|]* \| (?:yes|later|no) \|$", plan, re.M))
+    answers = [*findings(5)]
+    assert max(Counter(paper for paper, *_ in answers).values()) <= 6
+    assert {name for name, row in known.items() if row["verdict"] == "shown"} <= {answer[-1] for answer in answers}
+    for paper, claim, said, here, verdict, name in answers:
+        row = known[name]
+        assert paper.startswith(row["paper"]) and (claim, said) == (row["claim"], row["paper_says"]), name
+        figures, _, told = here.partition(row["figures"])
+        assert not figures and {*re.findall(r"\w+", row["text"] + " " + row["schedule"])} <= {*re.findall(r"\w+", told)}
+        assert VERDICT.match(verdict)[1] == row["verdict"], name
+        assert re.findall(r"\d+", verdict) in ([], [row["seeds_to_decide"]], [planned.get(name)]), name
+        assert ("seeds" in verdict) == (row["verdict"] == "open"), name
 
 
 SEEDED = [path for path in RECIPES if re.search(r"\| mean \|.* ± ", path.read_text())]

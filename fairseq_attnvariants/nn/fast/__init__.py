@@ -1,13 +1,13 @@
-"""What is there for speed alone; each is equal to the plain way, and says what it brings."""
+"""Replacements for speed or memory; each computes the same as the plain equations, and says what it gains."""
 
 import torch
 
 
 def compiling() -> bool:
-    """Whether ``torch.compile`` looks on, which there is in torch 2.3 and later."""
+    """Whether ``torch.compile`` is tracing, which torch 2.3 and later can tell."""
     return getattr(torch.compiler, "is_compiling", bool)()
 
 
 def transforming() -> bool:
-    """Whether a transform of ``torch.func`` looks on, such as its ``grad``, which knows PyTorch's operations alone."""
+    """Whether a transform of ``torch.func`` is active, such as ``grad``, which handles only PyTorch's operations."""
     return getattr(torch._C, "_are_functorch_transforms_active", bool)()

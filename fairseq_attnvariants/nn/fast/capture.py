@@ -1,6 +1,6 @@
-"""How work on a GPU is captured in a CUDA graph, so that what goes wrong leaves the process as it was.
+"""Captures work on a GPU in a CUDA graph, so that a failure leaves the process unharmed.
 
-A capture notes what is launched instead of running it.  It must not wait for the GPU, and it owns what it allocates.
+A capture records launches instead of running them.  It must not wait for the GPU, and it owns the memory it allocates.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from ..device import as_captured
 
 
 class CudaRecorder:
-    """Captures on a stream of its own, with memory that all its graphs share.
+    """Captures on a separate stream, with memory that all its graphs share.
 
     Args:
         device: the GPU.
@@ -25,14 +25,14 @@ class CudaRecorder:
         self.broken: List[Any] = []
 
     def random_state(self) -> Tensor:
-        """Where the device's random numbers are."""
+        """The state of the device's random numbers."""
         return torch.cuda.get_rng_state(self.device)
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
-        """For a first run of what is to be captured: to wait for the GPU, which breaks a capture, is an error here.
+        """Run the work once before its capture: waiting for the GPU, which breaks a capture, is an error here.
 
-        The run launches the kernels of the capture, and libraries set up what they keep for a stream and a thread, such
+        The run launches the kernels of the capture, and libraries create what they keep for a stream and a thread, such
         as the workspaces of cuBLAS.
         """
         mode = torch.cuda.get_sync_debug_mode()
@@ -44,23 +44,23 @@ class CudaRecorder:
             torch.cuda.set_sync_debug_mode(mode)
 
     def capture(self, launch: Callable[[], None]) -> Any:
-        """The graph of what a function launches, with ``replay()``; nothing of it runs yet."""
+        """The graph of a function's launches, with ``replay()``; none of them runs yet."""
         graph = torch.cuda.CUDAGraph()
-        torch.clear_autocast_cache()  # what was cast before would be no part of the graph
+        torch.clear_autocast_cache()  # earlier casts would not be in the graph
         try:
-            # other threads call CUDA meanwhile, such as the one that pins memory, and NCCL's: they break nothing
+            # other threads may call CUDA meanwhile, such as NCCL's or the one that pins memory
             with self._on_stream(), torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
                 launch()
         except Exception:
             self._mend(graph)
             raise
         finally:
-            torch.clear_autocast_cache()  # what was cast in it is in its memory
+            torch.clear_autocast_cache()  # its casts are in its memory
         return graph
 
     @contextlib.contextmanager
     def _on_stream(self) -> Iterator[None]:
-        """On the stream, after what was launched before; a capture that breaks would stay there by itself."""
+        """Use the stream, after earlier launches; a broken capture would not leave the stream by itself."""
         current = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
@@ -68,14 +68,14 @@ class CudaRecorder:
         current.wait_stream(self.stream)
 
     def _mend(self, graph: Any) -> None:
-        """After a capture that broke: torch before 2.12 does not tell the allocator and the generator that it ended."""
-        self.broken.append(graph)  # the allocator may ask it once more
+        """Clean up a broken capture: torch before 2.12 does not tell the allocator and the generator that it ended."""
+        self.broken.append(graph)  # the allocator may call it once more
         with contextlib.suppress(Exception):
             torch._C._cuda_endAllocateToPool(self.stream.device_index, self.pool)
         whole = torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self.stream, capture_error_mode="thread_local")
         with contextlib.suppress(Exception), self._on_stream(), whole:
-            torch.zeros(1, device=self.device)  # the end of this capture is the generator's, too
+            torch.zeros(1, device=self.device)  # the generator, too, sees the end of this capture
 
 
 RECORDERS: Dict[str, Callable[[torch.device], Any]] = {"cuda": CudaRecorder}
-"""The class that captures, by the type of a device."""
+"""The recorder's class, by the type of device."""

@@ -1,7 +1,7 @@
 """A step of a plain cell as one kernel of PyTorch on a GPU, and all its steps as one call of cuDNN.
 
-Its equation is the cell's.  A class names its kernel, and only that class has it: one that derives from it may compute
-in another way.
+The kernel has the cell's equation.  A class names its kernel, and only that class uses it, because a derived class may
+compute something else.
 """
 
 from typing import Any, Optional, Tuple
@@ -31,48 +31,48 @@ KERNELS = {"gru": gru, "lstm": lstm}
 
 
 def stepped(cell: Any, inputs: Tensor, recurrent: Any, previous: Tensor) -> Tensor:
-    """What the cell's own ``step`` gives.
+    """The next state, as the cell's ``step`` computes it.
 
     Args:
         cell: a :class:`~..cells.Cell`.
-        inputs, recurrent, previous: as :meth:`~..cells.Cell.step`'s, all of one number type.
+        inputs, recurrent, previous: as for :meth:`~..cells.Cell.step`, all of one number type.
     """
     name = kernel(cell, previous)
     if name is None or previous.dim() != 2:
         state: Tensor = cell.step(inputs, recurrent, previous)
         return state
-    with torch.autocast(previous.device.type, enabled=False):  # which would run it in float16
+    with torch.autocast(previous.device.type, enabled=False):  # autocast would run it in float16
         return KERNELS[name](inputs.expand_as(recurrent), recurrent, previous)
 
 
 def kernel(cell: Any, value: Tensor) -> Optional[str]:
-    """The kernel that a cell's class names, where it can be launched; else None."""
+    """The kernel that a cell's class names, if it can be launched here; else None."""
     launched = on_gpu(value) and not (compiling() or transforming())
     return vars(type(cell)).get("kernel") if launched else None
 
 
 def fits(cell: Any, inputs: nn.Module, value: Tensor) -> bool:
-    """Whether :func:`over_all` computes what the cell would."""
+    """Whether :func:`over_all` computes the same as the cell."""
     if kernel(cell, value) is None or not isinstance(cell.recurrent_norm, nn.Identity):
         return False
     return all(plain_linear(part) or isinstance(part, Deferred) for part in (inputs, cell.recurrent))
 
 
 def over_all(cell: Any, inputs: Any, values: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
-    """All steps of a plain cell.
+    """Run all steps of a plain cell.
 
     Args:
         cell: a GRU or an LSTM without layer normalisation.
         inputs: the linear map of its one input.
-        values: what it maps, ``T x N x width``.
-        state: before the first step, ``N x state width``.
+        values: the input, ``T x N x width``.
+        state: the state before the first step, ``N x state width``.
 
     Returns:
         the outputs ``T·N x n`` and the last state.
     """
     weight, bias = inputs.weight, inputs.bias
-    parts = [weight, cell.recurrent.weight, bias, torch.zeros_like(bias)]  # PyTorch's has a second bias
-    flat = torch.cat([part.flatten() for part in parts])  # one piece of memory, as cuDNN wants it
+    parts = [weight, cell.recurrent.weight, bias, torch.zeros_like(bias)]  # PyTorch's cell has a second bias
+    flat = torch.cat([part.flatten() for part in parts])  # one block of memory, as cuDNN needs it
     weights = [own.view_as(part) for own, part in zip(flat.split([part.numel() for part in parts]), parts)]
     start = [part.contiguous() for part in state.to(weight.dtype).unsqueeze(0).chunk(cell.vectors, dim=-1)]
     lstm = len(start) > 1

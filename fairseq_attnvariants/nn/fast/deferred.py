@@ -1,8 +1,7 @@
-"""Gradients of what all steps of a loop read, formed once after its backward pass.
+"""Gradients of matrices that all steps of a loop read, formed once after the loop's backward pass.
 
-Autograd forms the gradient of a matrix at every step, as a thin product, and adds it to the sum of the others; in
-bfloat16 that sum loses what is small beside it.  Here each step only notes the two factors, and one product of many
-notes is the gradient.
+Autograd forms the gradient of a matrix at every step, as a thin product, and adds it to a sum.  In bfloat16 that sum
+loses small terms.  Here each step only notes the two factors, and one product of many notes is the gradient.
 """
 
 from typing import Any, List, Optional, Tuple
@@ -15,14 +14,14 @@ from ..device import capturing, on_gpu
 from ..twins import plain_linear, twin
 from . import compiling, transforming
 
-AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later, which can also say which backward pass it is
-MANY = 32  # notes that are made a gradient of at once, which bounds the memory that they hold
+AVAILABLE = hasattr(torch, "get_autocast_dtype")  # torch 2.4 and later, which also numbers backward passes
+MANY = 32  # notes that become a gradient at once; this limits their memory
 
 
 class Notes:
-    """What the steps of a backward pass note of a constant: the factors of its gradient.
+    """The notes of a backward pass's steps: the factors of a constant's gradient.
 
-    What is left of a pass that did not come to its end is dropped when another one begins.
+    A new backward pass drops the notes of one that did not end.
     """
 
     def __init__(self) -> None:
@@ -48,14 +47,14 @@ class Notes:
         return product if self.total is None else product.add_(self.total)
 
     def gradient(self) -> Optional[Tensor]:
-        """The gradient of a finished backward pass; nothing stays noted."""
+        """The gradient of a finished backward pass; forgets the notes."""
         total = self.sum()
         self.noted, self.total = [], None
         return total
 
 
 class Constant(Function):
-    """Hands a tensor to all steps; its gradient is what they noted."""
+    """Hands a tensor to all steps; its gradient comes from their notes."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, notes: Notes) -> Tensor:
@@ -66,12 +65,12 @@ class Constant(Function):
     @staticmethod
     def backward(ctx: Any, further: Optional[Tensor]) -> Any:
         noted = ctx.notes.gradient()
-        # a pass of second derivatives comes here on other ways, too
+        # second derivatives arrive here on other ways, too
         return noted if further is None else further if noted is None else noted + further, None
 
 
 class _Product(Function):
-    """``W x``, which notes what the gradient of ``W`` needs."""
+    """``W x``, which notes the factors of the gradient of ``W``."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, matrix: Tensor, notes: Notes) -> Tensor:
@@ -94,11 +93,11 @@ class Deferred(nn.Module):
         self.notes = Notes()
         self.weight = weight
         self.bias = bias
-        self.out_features, self.in_features = weight.shape[-2:]  # of the nn.Linear that it stands for
-        self.constant: Optional[Tensor] = None  # made at the first step: not every matrix of a part is read in the loop
+        self.out_features, self.in_features = weight.shape[-2:]  # of the nn.Linear that it replaces
+        self.constant: Optional[Tensor] = None  # made at the first step, because the loop may not read it
 
     def forward(self, value: Tensor) -> Tensor:
-        """``... x out``, of ``... x in``."""
+        """``... x out``, from ``... x in``."""
         if self.constant is None:
             device = self.weight.device.type
             reduced = torch.is_autocast_enabled(device)
@@ -110,10 +109,10 @@ class Deferred(nn.Module):
 
 
 def deferred(module: Any) -> Any:
-    """The module, or where gradients are deferred a copy for one loop that shares the parameters.
+    """The module, or, if gradients are deferred, a copy for one loop that shares the parameters.
 
-    They are deferred on a CPU and in CUDA graphs, where only what is computed takes time.  Elsewhere on a GPU the
-    Python of it takes more than it saves.
+    They are deferred on a CPU and in CUDA graphs, where only computing takes time.  Elsewhere on a GPU the Python code
+    takes more time than it saves.
     """
     if not AVAILABLE or not torch.is_grad_enabled() or compiling() or transforming():
         return module

@@ -1,8 +1,8 @@
-"""Additive energies of which a step keeps the arguments alone.
+"""Additive energies for which a step keeps only the arguments.
 
-What there is between them and the energies would be the largest tensor of training, kept once a step; the backward pass
-computes it again, once, and it is made for a few sentences at a time.  On a CPU those are very few: what is large and
-comes and goes between small tensors that stay leaves holes in memory.
+The tensor between the arguments and the energies would be the largest of training, kept once per step.  The backward
+pass computes it again, for a few sentences at a time.  On a CPU these are very few, because large short-lived tensors
+between small lasting ones leave holes in memory.
 """
 
 from typing import Any, Iterable, List, Sequence, Tuple, cast
@@ -17,14 +17,14 @@ from ..device import on_gpu
 from . import compiling, transforming
 
 BLOCK = 2**18  # numbers in the largest tensor of a block of sentences
-LARGE = 2**26  # the same on a GPU, where a block more is a launch more: reached where all steps attend at once
+LARGE = 2**26  # the same on a GPU, where each block is a launch; reached if all steps attend at once
 
 
 def kept_small(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
-    """As :func:`~..additive.additive_energies`, of which only the arguments are kept."""
+    """As :func:`~..additive.additive_energies`, keeping only the arguments."""
     if transforming():
         return additive_energies(query, keys, vector, *features)
-    if compiling():  # which would keep what is between for some histories
+    if compiling():  # the compiler would keep the tensor between, for some histories
         energies = checkpoint(
             additive_energies, query, keys, vector, *features, use_reentrant=False, preserve_rng_state=False
         )
@@ -34,7 +34,7 @@ def kept_small(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatur
 
 
 def in_blocks(query: Tensor, keys: Tensor, vector: Tensor, *features: Tensor) -> Tensor:
-    """The energies, made for a few sentences at a time; ``features`` are values and matrices in turn."""
+    """The energies, computed for a few sentences at a time; ``features`` alternate values and matrices."""
     blocks = by_sentences(query, keys, *features[::2])
     return joined([additive_energies(own, k, vector, *zip(values, features[1::2])) for own, k, *values in blocks])
 
@@ -47,11 +47,11 @@ class _Energies(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        saved = ctx.saved_tensors  # once: --recompute-steps makes them when they are asked for
+        saved = ctx.saved_tensors  # read once: --recompute-steps computes them at each reading
         query, keys, vector, *features = saved
         values, matrices = features[::2], features[1::2]
-        if torch.is_grad_enabled():  # second derivatives are autograd's, of the plain equation
-            same = [part.view_as(part) for part in saved]  # none of which is made of another
+        if torch.is_grad_enabled():  # autograd forms second derivatives of the plain equation
+            same = [part.view_as(part) for part in saved]  # as independent leaves
             energies = additive_energies(*same[:3], *zip(same[3::2], same[4::2]))
             wanted = [part for part, needed in zip(same, ctx.needs_input_grad) if needed]
             found = iter(torch.autograd.grad(energies, wanted, grad, create_graph=True))
@@ -68,14 +68,14 @@ class _Energies(Function):
 def gradients(
     vector: Tensor, matrices: Sequence[Tensor], query: Tensor, keys: Tensor, grad: Tensor, *values: Tensor
 ) -> Tuple[List[Tensor], List[Tensor]]:
-    """The gradients of what each sentence has (query, keys, values), and of what all share (vector and matrices).
+    """The gradients of each sentence's tensors (query, keys, values), and of the shared ones (vector and matrices).
 
     Args:
         vector, matrices: as :func:`~..additive.additive_energies`'s.
         query, keys, values: the same, of some sentences.
         grad: of their energies, ``B x k x S``.
     """
-    tanh = tanh_(compared(query, keys, *zip(values, matrices)))  # B x k x S x A, as is the next
+    tanh = tanh_(compared(query, keys, *zip(values, matrices)))  # B x k x S x A, as the next
     inner = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * vector, tanh)
     of_keys = inner.squeeze(1) if inner.size(1) == 1 else inner.sum(1)
     rows = [inner.sum(2), of_keys, *(inner @ matrix.to(inner.dtype) for matrix in matrices)]
@@ -93,5 +93,5 @@ def by_sentences(query: Tensor, keys: Tensor, *others: Tensor) -> Iterable[Tuple
 
 
 def joined(blocks: Sequence[Tensor]) -> Tensor:
-    """Rows of blocks one after the other."""
+    """The rows of all blocks, one after the other."""
     return blocks[0] if len(blocks) == 1 else torch.cat(list(blocks))

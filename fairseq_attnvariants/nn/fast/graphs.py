@@ -1,8 +1,8 @@
 """The decoder's steps and their gradients as a pair of CUDA graphs, each launched as one.
 
-A graph replays kernels as they were launched once: for the same shapes, and at the same addresses.  So there is a pair
-for each set of shapes.  All pairs share memory: what a pair reads is copied there, and what it makes is copied out,
-before another one runs.  The equations are those of :mod:`..decoder`, unchanged.
+A graph replays kernels as they were launched once, for the same shapes and at the same addresses.  So there is a pair
+for each set of shapes.  All pairs share memory.  The inputs of a pair are copied there, and its outputs are copied out
+before another pair runs.  The equations are those of :mod:`..decoder`.
 """
 
 import logging
@@ -24,11 +24,11 @@ from .deferred import AVAILABLE
 logger = logging.getLogger(__name__)
 
 MOST = 64  # pairs that are kept
-ALIGNED = 512  # bytes, at whose multiples the tensors of a block begin
+ALIGNED = 512  # bytes; tensors of a block begin at multiples of it
 
 
 class Region:
-    """Tensors like some others, one after the other in a block of memory."""
+    """Tensors with given shapes and types, one after the other in a block of memory."""
 
     def __init__(self, block: Tensor, like: Iterable[Tensor]):
         self.block = block
@@ -37,7 +37,7 @@ class Region:
         for one in like:
             own: Any = torch.empty(0, dtype=one.dtype, device=block.device)
             strides = torch.empty(one.shape, device="meta").stride()
-            # no view of the block, because views have one version, by which autograd tells what was overwritten
+            # no view of the block: views share one version, by which autograd sees overwriting
             self.tensors.append(own.set_(block.untyped_storage(), start // one.element_size(), one.shape, strides))
             start += room(one)
 
@@ -47,12 +47,12 @@ class Region:
             own.zero_() if value is None else own.copy_(value)
 
     def copies(self) -> List[Tensor]:
-        """The tensors in memory of their own, by one copy."""
+        """Copies of the tensors in separate memory, by one copy."""
         return Region(self.block.clone(), self.tensors).tensors
 
 
 class Pair:
-    """The graphs of one set of shapes, forward and backward, and what they read and write.
+    """The graphs of one set of shapes, forward and backward, with their inputs and outputs.
 
     Raises:
         Exception: they cannot be captured.
@@ -60,12 +60,12 @@ class Pair:
 
     def __init__(self, graphs: "Graphs", entries: Any):
         recorder, given = graphs.recorder, tensors(entries)
-        # the parameters themselves would add up their gradients by hooks, and on streams, that are not the graph's
+        # the parameters would sum up gradients by hooks and on streams outside the graph
         aliases = {own: nn.Parameter(own.detach(), own.requires_grad) for own in graphs.parameters}
         self.network, self.parameters = aliased(graphs.network, aliases), [*aliases.values()]
         self.entries = each(lambda one: one.detach().requires_grad_(one.requires_grad), entries)
         self.wanted = [place for place, one in enumerate(self.read) if one.requires_grad]
-        with torch.random.fork_rng(recorder.devices):  # dropout draws as if nothing were tried and captured
+        with torch.random.fork_rng(recorder.devices):  # so that the trial and the capture draw no dropout
             with recorder.trial():
                 like = self.tried(recorder)
             self.inputs, self.outputs, self.seeds, *self.found = graphs.regions(like)
@@ -79,11 +79,11 @@ class Pair:
 
     @property
     def read(self) -> List[Tensor]:
-        """The leaves: what is given, and the parameters."""
+        """The leaves: the inputs and the parameters."""
         return [*tensors(self.entries), *self.parameters]
 
     def tried(self, recorder: Any) -> List[List[Tensor]]:
-        """Run once: what is given, made, differentiable of it, and found of both kinds of gradients, without values."""
+        """Run once: inputs, outputs, which are differentiable, and both kinds of gradients, without values."""
         before, made, given = recorder.random_state(), self.forward(), tensors(self.entries)
         if self.network.recompute_steps and not torch.equal(before, recorder.random_state()):
             raise RuntimeError("--recompute-steps would recompute steps with other dropout than they had")
@@ -93,7 +93,7 @@ class Pair:
         seeded = [one for one in made if one.requires_grad]
         found = dict(zip(self.wanted, self.backward([*map(torch.zeros_like, seeded)])))
         self.wanted = [place for place in self.wanted if found[place] is not None]
-        gradients: Tuple[List[Tensor], List[Tensor]] = [], []  # apart, since those of parameters are kept longer
+        gradients: Tuple[List[Tensor], List[Tensor]] = [], []  # separate, since those of parameters live longer
         for place in self.wanted:
             gradients[place >= len(given)].append(found[place])
         return [[torch.empty_like(one, device="meta") for one in kind] for kind in (given, made, seeded, *gradients)]
@@ -101,26 +101,26 @@ class Pair:
     def forward(self) -> List[Tensor]:
         """Run the steps."""
         with torch.enable_grad():
-            # views, because autocast would cast a leaf once for all steps, and add up its gradients in few bits
+            # views: autocast would cast a leaf once for all steps, and sum its gradients in few bits
             decoded = self.network(*each(lambda one: one.view_as(one), self.entries))
-        several = self.entries[0].size(1) > 1  # then training does not read what the last one carries on
+        several = self.entries[0].size(1) > 1  # then training does not read the last state
         self.decoded = decoded._replace(state=each(torch.detach, decoded.state)) if several else decoded
         return tensors(self.decoded)
 
     def backward(self, seeds: Sequence[Tensor]) -> Sequence[Any]:
-        """Form the gradients that are wanted from those of the outputs; the steps are forgotten."""
+        """Form the wanted gradients from those of the outputs, and forget the steps."""
         made, read = [one for one in tensors(self.decoded) if one.requires_grad], self.read
         self.decoded = None
-        with torch.autocast(made[0].device.type, enabled=False):  # which is over when an update comes to it
+        with torch.autocast(made[0].device.type, enabled=False):  # it has ended when an update runs the backward pass
             return torch.autograd.grad(made, [read[place] for place in self.wanted], seeds, allow_unused=True)
 
     def launch(self) -> None:
-        """Launch everything that the first graph holds."""
+        """Launch the kernels of the first graph."""
         with torch.no_grad():
             self.outputs.fill(self.forward())
 
     def launch_back(self) -> None:
-        """Launch everything that the second graph holds."""
+        """Launch the kernels of the second graph."""
         found = iter(self.backward(self.seeds.tensors))
         for region in self.found:
             region.fill([next(found) for _ in region.tensors])
@@ -154,10 +154,10 @@ class Replay(Function):
 
 
 class Graphs:
-    """Runs a decoder in training: as it is, or where the same shapes come again, by graphs.
+    """Runs a decoder in training: normally, or by graphs when the same shapes come again.
 
-    Without graphs go shapes that come for the first time, those after the first :data:`MOST` that were captured, those
-    after one that could not be, and a pass forward while another one's backward pass has still to come.
+    It runs normally for shapes that come for the first time, for shapes beyond the :data:`MOST` captured ones, after a
+    failed capture, and for a forward pass before the backward pass of another one.
     """
 
     def __init__(self, network: nn.Module, recorder: Any):
@@ -168,11 +168,11 @@ class Graphs:
         self.pairs: Dict[str, Pair] = {}
         self.failed = False
         self.waiting: Any = weakref.WeakSet()
-        """the pass forward that a backward pass may follow: until then the shared memory is its own"""
+        """the forward pass whose backward pass is still to come; until then it owns the shared memory"""
         self.block: Optional[Tensor] = None
 
     def __reduce__(self) -> Any:
-        """A copy of a model has none."""
+        """Copy a model without its graphs."""
         return type(None), ()
 
     def __call__(self, *entries: Any) -> Any:
@@ -185,7 +185,7 @@ class Graphs:
         return filled(pair.made, made)
 
     def pair(self, entries: Any) -> Optional[Pair]:
-        """The graphs for what is given, which are captured when such comes for the second time, or none."""
+        """The graphs for these inputs, captured when their shapes come for the second time, or None."""
         parameters = [*self.network.parameters()]
         addresses = [(one.data_ptr(), one.dtype, one.requires_grad) for one in parameters]
         if addresses != self.addresses:
@@ -204,7 +204,7 @@ class Graphs:
         return self.pairs.get(key)
 
     def regions(self, like: Sequence[Sequence[Tensor]]) -> List[Region]:
-        """Groups of tensors in the memory that all pairs share."""
+        """Groups of tensors in the shared memory of all pairs."""
         sizes = [sum(map(room, group)) for group in like]
         if self.block is None or len(self.block) < sum(sizes):  # earlier pairs keep the smaller one
             self.block = torch.empty(sum(sizes), dtype=torch.uint8, device=self.recorder.device)
@@ -212,7 +212,7 @@ class Graphs:
 
 
 def graphs_for(network: nn.Module, device: torch.device) -> Optional[Graphs]:
-    """Graphs of a decoder on a device; none, and a warning, where there can be none."""
+    """Graphs of a decoder on a device; None, and a warning, if there cannot be any."""
     if device.type in RECORDERS and AVAILABLE:
         return Graphs(network, RECORDERS[device.type](device))
     why = f"it needs torch 2.4, not {torch.__version__}" if device.type in RECORDERS else "there is no GPU here"
@@ -221,17 +221,17 @@ def graphs_for(network: nn.Module, device: torch.device) -> Optional[Graphs]:
 
 
 def aliased(module: Any, aliases: Mapping[nn.Parameter, nn.Parameter]) -> Any:
-    """A copy of a module, and of those in it, with aliases of the parameters."""
+    """A copy of a module and its submodules, with aliases of the parameters."""
     copied: Any = shallow(module)
     copied._parameters = {name: None if own is None else aliases[own] for name, own in module._parameters.items()}
     copied._modules = {name: None if part is None else aliased(part, aliases) for name, part in module._modules.items()}
     if isinstance(copied, nn.RNNBase):
-        copied.__dict__["flatten_parameters"] = lambda: None  # which would give the aliases memory of their own
+        copied.__dict__["flatten_parameters"] = lambda: None  # it would give the aliases separate memory
     return copied
 
 
 def filled(entries: Any, values: Iterable[Tensor]) -> Any:
-    """Tuples and dictionaries like these, with other tensors."""
+    """The same tuples and dictionaries, with other tensors."""
     rest = iter(values)
     return each(lambda _: next(rest), entries)
 
@@ -242,17 +242,17 @@ def kind(one: Tensor) -> Tuple[Any, ...]:
 
 
 def casting(device: torch.device) -> Optional[torch.dtype]:
-    """The number type of autocast, inside of it."""
+    """The number type of autocast; None outside of it."""
     return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
 
 
 def room(one: Tensor) -> int:
-    """How many bytes of a block a tensor takes."""
+    """The number of bytes that a tensor takes in a block."""
     return -(-one.numel() * one.element_size() // ALIGNED) * ALIGNED
 
 
 def leaves(made: Iterable[Tensor]) -> Set[Tensor]:
-    """All to which a backward pass from here would give a gradient, through operations."""
+    """The leaves to which a backward pass from here would give a gradient, through operations."""
     nodes: List[Any] = [one.grad_fn for one in made]
     seen, found = {None}, set()
     while nodes:
@@ -265,8 +265,8 @@ def leaves(made: Iterable[Tensor]) -> Set[Tensor]:
 
 
 def culprit(error: BaseException) -> str:
-    """The part of a model in which an error came up, to begin a sentence with; nothing if it was in none."""
-    while error.__context__ is not None:  # the end of a capture hides what broke it
+    """The module in which an error was raised, as the beginning of a sentence; empty if it was in none."""
+    while error.__context__ is not None:  # the end of a capture hides the cause
         error = error.__context__
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         part = frame.f_locals.get("self")

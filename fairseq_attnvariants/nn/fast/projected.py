@@ -1,9 +1,9 @@
 """Search that projects annotations instead of contexts.
 
-Usually all that is read of a context is projections of it, and ``W c_i = Σ_j w_ij (W s_j)``.  In beam search the many
-steps of many hypotheses share one sentence: there the annotations are projected once, for all readers of the context,
-and what attention sums up are the projections.  Two steps of a decoder, watched before its first search, tell which
-maps read contexts, and whether projecting gives the same; where it does not, search projects contexts.
+Usually a decoder reads only projections of a context, and ``W c_i = Σ_j w_ij (W s_j)``.  In beam search, many steps of
+many hypotheses share one sentence.  So search projects the annotations once, for all readers of the context, and
+attention sums up the projections.  Before a decoder's first search, two watched steps show which maps read contexts,
+and whether projecting gives the same result.  If it does not, search projects contexts.
 """
 
 from itertools import accumulate
@@ -23,7 +23,7 @@ _found: "WeakKeyDictionary[Decoder, Readers]" = WeakKeyDictionary()
 
 
 class Projected(nn.Module):
-    """Replaces a linear map of the context where that is ``[W_1 c; W_2 c; ...]`` already."""
+    """Replaces a linear map of the context, when the context is ``[W_1 c; W_2 c; ...]`` already."""
 
     def __init__(self, reader: nn.Linear, end: int):
         super().__init__()
@@ -32,7 +32,7 @@ class Projected(nn.Module):
         self.bias = reader.bias
 
     def forward(self, context: Tensor) -> Tensor:
-        """``W_k c + b``, ``... x out``, of all readers' ``... x Σ out``."""
+        """``W_k c + b``, ``... x out``, from all readers' ``... x Σ out``."""
         own = context[..., self.own]
         return own.clone() if self.bias is None else own + self.bias
 
@@ -48,15 +48,15 @@ class Watched(nn.Linear):
 
 
 def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -> Tuple[Decoder, Memory, State]:
-    """A decoder, a memory and a first state that give the same, where several hypotheses share a sentence.
+    """A faster decoder, memory and first state with the same results, for several hypotheses per sentence.
 
-    The decoder shares the parameters.  The three come back as they are where projecting takes more work, that is where
-    a sentence is longer than an annotation is wide, and where it gives something else, as with attention to two levels.
+    The decoder shares the parameters.  The three are returned unchanged if projecting takes more work, because a
+    sentence is longer than an annotation is wide, or if it gives another result, as with attention to two levels.
 
     Args:
         decoder: the decoder, in evaluation.
         memory, state: from its :meth:`~.decoder.Decoder.start`.
-        width: of target embeddings.
+        width: width of target embeddings.
     """
     if memory.values.size(1) >= memory.values.size(2):
         return decoder, memory, state
@@ -65,10 +65,10 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -
 
 
 def projecting(decoder: Decoder, memory: Memory, state: State, width: int) -> Tuple[Decoder, Readers]:
-    """A decoder of the same parameters whose contexts are what these readers make of one; itself, and none, where not.
+    """A decoder with the same parameters that reads projected contexts, and its readers; or itself, and no readers.
 
     Args:
-        decoder, memory, state, width: see :func:`for_hypotheses`; of sentences to try it with.
+        decoder, memory, state, width: see :func:`for_hypotheses`; sentences for a trial.
     """
     readers = () if decoder.training else _found.get(decoder)
     if readers is None:
@@ -79,7 +79,7 @@ def projecting(decoder: Decoder, memory: Memory, state: State, width: int) -> Tu
 
 
 def projected(readers: Readers, memory: Memory, state: State) -> Tuple[Memory, State]:
-    """The memory and the first state of a decoder that :func:`projecting` made."""
+    """The memory and the first state for a decoder from :func:`projecting`."""
     if not readers:
         return memory, state
     weight = torch.cat([reader.weight for reader in readers])
@@ -89,9 +89,9 @@ def projected(readers: Readers, memory: Memory, state: State) -> Tuple[Memory, S
 
 @torch.no_grad()
 def context_readers(decoder: Decoder, memory: Memory, state: State, width: int) -> Readers:
-    """Linear maps of a decoder by which alone it reads contexts; none where it reads them otherwise, too.
+    """The linear maps that read a decoder's contexts; none if something else reads contexts, too.
 
-    Two steps of two sentences are computed three times.  No random number of PyTorch's own generator is drawn.
+    Computes two steps of two sentences three times.  Draws no random number from PyTorch's global generator.
     """
     few = torch.arange(min(len(state.context), 2), device=state.context.device)
     random = torch.Generator().manual_seed(1)
@@ -115,7 +115,7 @@ def context_readers(decoder: Decoder, memory: Memory, state: State, width: int) 
         return ()
     try:
         quick = _two_steps(_reading(readers, decoder), *projected(readers, memory, state), words)
-    except (RuntimeError, AttributeError):  # something that is no reader met projections
+    except (RuntimeError, AttributeError):  # another module met projections
         return ()
     reduced = words.dtype != torch.float32 or torch.get_float32_matmul_precision() != "highest"
     tolerance = 0.05 if reduced and words.dtype != torch.float64 else 1e-3
@@ -136,7 +136,7 @@ def _two_steps(decoder: Any, memory: Memory, state: State, words: Tensor) -> Lis
 
 
 def _compared(steps: List[Any]) -> List[Tensor]:
-    """All tensors that steps made, except contexts, in float64."""
+    """All tensors of the steps except contexts, in float64."""
     made = tuple(decoded._replace(state=decoded.state._replace(context=None)) for decoded in steps)
     return [tensor.double() for tensor in tensors(made)]
 
