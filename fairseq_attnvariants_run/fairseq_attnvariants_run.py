@@ -167,7 +167,7 @@ class Files:
                 value = value.get(part, ...) if isinstance(value, dict) else ...
             value = ("kind", value["kind"]) if isinstance(value, dict) and "kind" in value else value
             if not (type(value) in allowed or value in allowed):
-                self.refuse("manifest.json", f"{name} is missing, or is nothing that is known here")
+                self.refuse("manifest.json", f"{name} is missing or unknown")
             if isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER:
                 self.refuse("manifest.json", f"{name} is too large")
 
@@ -871,7 +871,7 @@ def serve(translator: Translator, host: str, port: int) -> None:
     try:
         server = Server((host, port), Handler)
     except (OSError, OverflowError) as error:
-        raise SentenceError(f"port {port} of {host} cannot be had ({error})") from error
+        raise SentenceError(f"port {port} of {host} is not available ({error})") from error
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     print(f"http://{host}:{server.server_port}/translate takes POST", file=sys.stderr, flush=True)

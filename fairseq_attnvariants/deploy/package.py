@@ -122,7 +122,7 @@ def check_new(path: str) -> Path:
     """
     target = Path(os.path.abspath(path))
     if target.exists() or target.is_symlink():
-        raise ConfigurationError(f"--output {path} is there already: name another folder, or remove it")
+        raise ConfigurationError(f"--output {path} exists already: name another folder, or remove it")
     if not target.parent.is_dir():
         raise ConfigurationError(f"--output {path}: there is no folder {target.parent}")
     if not os.access(target.parent, os.W_OK | os.X_OK):

@@ -207,8 +207,8 @@ def proved(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes
     content, proof = compared(graph, model, batches)
     if not proof.holds:
         raise ConfigurationError(
-            f"exported, it translates otherwise, first at {proof.where}: {proof.equal} of {proof.lists} n-best lists "
-            f"are equal to fairseq's, and in these scores differ by up to {proof.score:.2g} and attention by "
+            f"the exported model translates differently, first at {proof.where}: {proof.equal} of {proof.lists} n-best "
+            f"lists are equal to fairseq's, and in these scores differ by up to {proof.score:.2g} and attention by "
             f"{proof.attention:.2g}"
         )
     return content, proof

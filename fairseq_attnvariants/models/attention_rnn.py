@@ -181,7 +181,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             self.decoder.graphs = graphs_for(self.decoder.network, device)
         if self.cost_terms and not with_cost_terms:
             logger.warning(
-                "this model is being trained without the costs that its paper adds; "
+                "this model is being trained without the losses that its paper adds; "
                 "--criterion label_smoothed_cross_entropy_with_costs adds them"
             )
         for sentence in unread(self.cfg):
@@ -344,7 +344,9 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             "coverage_penalty": penalty,
         }
         if taken := sorted({*entries, "bridged"} & terms.keys()):
-            raise ConfigurationError(f"a part's term {taken[0]!r} has the name of something else in the model's output")
+            raise ConfigurationError(
+                f"a component's term {taken[0]!r} has the name of something else in the model's output"
+            )
         extra: Dict[str, List[Optional[Tensor]]] = {
             name: [value] for name, value in {**entries, **terms}.items() if value is not None
         }
@@ -476,7 +478,7 @@ def symbols_copied(source, target) -> Tensor:
     numbers = [target.index(symbol) for symbol in source.symbols]
     words = numbers[source.nspecial :]
     there = len(words) - words.count(target.unk())
-    logger.info(f"--copying: {there} of {len(words)} source words are in the target dictionary; the others leave <unk>")
+    logger.info(f"--copying: {there} of {len(words)} source words are in the target dictionary; others become <unk>")
     return torch.tensor(numbers)
 
 

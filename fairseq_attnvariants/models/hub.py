@@ -112,9 +112,9 @@ class Hub(GeneratorHubInterface):
             )
             return one
         if beam < 1:
-            raise ValueError(f"beam={beam}: the width of a search is 1 or above")
+            raise ValueError(f"beam={beam}: the beam width is 1 or above")
         if nbest is not None and not 1 <= nbest <= beam:
-            raise ValueError(f"nbest={nbest}: give a number from 1 to the width of the search, which is beam={beam}")
+            raise ValueError(f"nbest={nbest}: give a number from 1 to the beam width, which is beam={beam}")
         if not isinstance(replace_unk, (bool, Mapping)):
             raise ValueError(f"replace_unk={replace_unk!r}: give True, or a dictionary of words")
         prefixes = [prefix] * len(sentences) if isinstance(prefix, str) else prefix
@@ -366,8 +366,8 @@ class Pretrained:
             ) from None
         if isinstance(loaded.task, TranslationMultiSimpleEpochTask):
             raise ValueError(
-                f"{checkpoint_file} in {folder} is of several pairs (--task translation_multi_simple_epoch), of which "
-                "fairseq's translation from Python knows nothing: use fairseq-generate or fairseq-interactive"
+                f"{checkpoint_file} in {folder} is of several pairs (--task translation_multi_simple_epoch), which "
+                "fairseq's translation from Python does not support: use fairseq-generate or fairseq-interactive"
             )
         return Hub(loaded.cfg, loaded.task, loaded.models)
 

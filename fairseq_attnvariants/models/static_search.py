@@ -95,7 +95,7 @@ class StaticSearch(SequenceGenerator):
                 if step:
                     beams.advance(self)
             except RuntimeError as error:
-                logger.warning(f"search goes on without CUDA graphs, which failed: {error}")
+                logger.warning(f"search continues without CUDA graphs, which failed: {error}")
                 _beams[decoders[0]] = None
                 return None
             if step % EVERY == EVERY - 1 or step == longest:
@@ -287,7 +287,7 @@ def write(fixed: Any, entries: Any) -> None:
     """
     old, new = tensors(fixed), tensors(entries)
     if [(tensor.shape, tensor.dtype) for tensor in old] != [(tensor.shape, tensor.dtype) for tensor in new]:
-        raise RuntimeError("what the decoder hands from step to step changes its shape")
+        raise RuntimeError("the decoder's carried state changes its shape")
     torch._foreach_copy_(old, new)
 
 

@@ -144,7 +144,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         else:
             other[name] = f"{_size(value)} in the checkpoint, {_size(parameter)} here"
     if not (matrices or grown):
-        raise ConfigurationError("no matrix of this model is there in the same size; give both the same widths")
+        raise ConfigurationError("it has no matrix of the same size as this model; give both the same widths")
     left = len(saved.keys() - model.state_dict().keys())
     return WarmStart(path, taken, grown, other, left)
 

@@ -138,7 +138,7 @@ class StringTransductionTask(TranslationTask):
                 raise ConfigurationError(
                     f"{option} {given!r}: {path} has other symbols, "
                     + (f"separated by {dictionary.separator!r}" if dictionary.separator else "which are characters")
-                    + ": leave the option out, or remove dict.*.txt there to make them anew"
+                    + ": leave the option out, or remove dict.*.txt there to make them again"
                 )
             return dictionary
         texts = [symbols(getattr(row, side), separator) for row in train().rows]
@@ -171,7 +171,7 @@ class StringTransductionTask(TranslationTask):
             if training and unknown:
                 raise ConfigurationError(
                     f"{table.place(unknown[0])}: the {side} has a symbol that {_path(folder, side)} lacks, which was "
-                    "made of another table: remove the folder's dict.*.txt to make them anew, or use another folder"
+                    "made of another table: remove the folder's dict.*.txt to make them again, or use another folder"
                 )
             if unknown:
                 logger.info(f"{table.path}: {len(unknown)} of {len(sources)} {side}s have symbols unseen in training")

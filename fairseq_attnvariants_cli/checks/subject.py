@@ -111,7 +111,7 @@ class Subject:
             folders = [os.path.basename(folder) for folder in user_dirs()]
             raise UserError(f"--arch {architecture}: {no_such(architecture, ARCH_MODEL_REGISTRY, folders)}")
         if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
-            raise UserError(f"--arch {architecture} is no encoder-decoder, which is what can be checked")
+            raise UserError(f"--arch {architecture} is no encoder-decoder, and check tests only those")
         self.architecture = architecture
         self.changed: List[str] = []
         """what parts from outside of the package have changed in place, and where"""
@@ -242,7 +242,7 @@ def _task(cfg: Any) -> Any:
     """
     kind = TASK_REGISTRY[cfg.task._name]
     if not issubclass(kind, TranslationTask):
-        raise UserError(f"--task {cfg.task._name}: check makes data for {', '.join(TASKS)} alone")
+        raise UserError(f"--task {cfg.task._name}: check makes data only for {', '.join(TASKS)}")
     joined = getattr(cfg.model, "share_all_embeddings", False)
     characters: Any = Dictionary
     if issubclass(kind, (CharTranslationTask, StringTransductionTask)):

@@ -20,7 +20,7 @@ class DarkOption:
     """The colours of a picture.
 
     Args:
-        dark: draw the picture in light colours on black
+        dark: draw in light colours on black
     """
 
     dark: bool = switch()
@@ -34,7 +34,7 @@ def check_drawn(options: Any, *others: str, plot: str = "plot") -> None:
     """
     for name in ("dark", *others):
         if getattr(options, name, None) and not getattr(options, plot):
-            raise UserError(f"{flag(name)} is of the picture that --{plot} names: give that, too")
+            raise UserError(f"{flag(name)} needs a picture: give --{plot}, too")
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ class JsonOption:
     """How tables are printed.
 
     Args:
-        json: print JSON: a list of one object a row, or of several tables an object of such lists
+        json: print JSON: a list with one object per row; with several tables, an object of such lists
     """
 
     json: bool = switch()
@@ -51,8 +51,8 @@ class TableOptions(JsonOption):
     """How a table is printed, and where it is written.
 
     Args:
-        table: write that table as well, as .csv, .json, .tex, .md; in .csv a ' stands before text that a spreadsheet
-            would take for a formula, such as -LRB-
+        table: also write the table, as .csv, .json, .tex or .md; in .csv a ' precedes text that a spreadsheet would
+            take for a formula, such as -LRB-
     """
 
     table: Optional[str] = option()

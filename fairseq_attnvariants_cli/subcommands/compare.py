@@ -26,23 +26,23 @@ LONGEST = 2000  # words of a sentence that is marked; the time grows with their 
 
 @dataclass
 class Options(GroupOptions, NameOptions, PiecesOptions):
-    """Write one HTML page, which needs no network: source, reference and each system's translation, with the words that
-    are not the reference's marked, and those that only it has, to be sorted by line, length or chrF; above them words
-    and sentences in groups: BLEU by length, sentences by difference in length and by BLEU, n-grams that one system has
-    and another lacks, and what --train-target, tags and --alignments add. SYSTEM is what fairseq-generate printed, or
-    bare text with --source and --reference. Where fairseq-generate ran with --print-alignment (hard or soft), pointing
-    at a word shows the source words it looked at.
+    """Write one HTML page with the translations of several systems side by side. It needs no network. The page marks
+    words that the reference lacks, and reference words that the translation lacks. You can sort it by line, length or
+    chrF. Above the sentences it shows groups: BLEU by length, sentences by difference in length and by BLEU, and
+    n-grams that one system has and another lacks; --train-target, tags and --alignments add more. SYSTEM is the output
+    of fairseq-generate, or plain text with --source and --reference. After fairseq-generate --print-alignment (hard or
+    soft), point at a word to see the attended source words.
 
     example: fairseq-attnvariants compare base.txt ours.txt --name base --name ours --remove-bpe --train-target train.de
     --output compare.html
 
     Args:
-        systems: output of fairseq-generate, or bare text
-        source: the source text (default: what fairseq-generate printed)
-        reference: the reference (default: what fairseq-generate printed)
-        tokenize: sacrebleu's, for BLEU (default: 13a)
+        systems: output of fairseq-generate, or plain text
+        source: the source text (default: that of the output of fairseq-generate)
+        reference: the reference (default: that of the output of fairseq-generate)
+        tokenize: sacrebleu's tokeniser for BLEU (default: 13a)
         ngrams: list N n-grams that one system has and another lacks (default: 20)
-        output: where the page goes (-: standard output)
+        output: file for the page (-: standard output)
     """
 
     source: Optional[str] = option()

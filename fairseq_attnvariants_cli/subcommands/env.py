@@ -21,7 +21,7 @@ STARTUP = "fairseq_attnvariants_startup"
 
 @dataclass
 class Options:
-    """Print what is installed and what it runs on: put it into a bug report."""
+    """Print the installed versions and the hardware, for a bug report."""
 
 
 def facts() -> Iterator[Tuple[str, str]]:

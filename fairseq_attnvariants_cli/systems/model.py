@@ -154,7 +154,7 @@ def import_user_dirs(folders: Sequence[str]) -> None:
         if os.path.isfile(folder):
             raise UserError(f"--user-dir {folder}: this is a file, give its folder {os.path.dirname(folder) or '.'}")
         if os.path.isdir(folder) and not any(os.path.exists(os.path.join(folder, name)) for name in ENTRIES):
-            raise UserError(f"--user-dir {folder} enters nothing: it has no __init__.py, which would be imported")
+            raise UserError(f"--user-dir {folder} registers nothing: it has no __init__.py to import")
         try:
             utils.import_user_module(argparse.Namespace(user_dir=folder))
         except Exception as error:  # whatever is written there
@@ -303,7 +303,7 @@ def read_subset(name: str, task, reference: bool = True) -> Text:
                 )
             if tokens is not None and not all(0 <= token < len(dictionary) for token in tokens.tolist()):
                 raise UserError(
-                    f"split {name!r}, line {number}: {side} symbols that the dictionary has not: the data is "
+                    f"split {name!r}, line {number}: {side} symbols that the dictionary lacks: the data is "
                     "damaged, or of another dictionary"
                 )
     return Text(f"split {name!r}", sentences, dataset.collater)

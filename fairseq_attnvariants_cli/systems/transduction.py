@@ -120,7 +120,7 @@ def find_columns(cells: Sequence[Sequence[str]], options: "Options") -> Columns:
     if width == 3 and features > 1 and 2 * count > len(cells):
         return Columns(1, 5 - features, features)
     raise UserError(
-        f"{options.train} has {width} columns, whose meaning cannot be told: give --source-column, --target-column "
+        f"{options.train} has {width} columns, whose meaning is unclear: give --source-column, --target-column "
         "and, if there are features, --features-column"
     )
 

@@ -158,9 +158,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
     if os.path.isfile(path):
         check_sums(path)
         if _is_tar(path):
-            raise ConfigurationError(
-                f"{path}: not loaded, it is an archive of tar's, as torch wrote them before 0.1.10"
-            )
+            raise ConfigurationError(f"{path}: not loaded: it is a tar archive, from a torch before 0.1.10")
     try:
         with allowed(ALLOWED):
             content = torch.load(file, map_location=map_location, weights_only=True)
@@ -242,19 +240,19 @@ def _check_size(tensor: torch.Tensor) -> None:
 def _reason(error: Exception) -> str:
     asked = GLOBAL.search(str(error))
     if asked is None:
-        return f"not loaded, it is damaged or no checkpoint ({type(error).__name__})"
+        return f"not loaded: it is damaged or no checkpoint ({type(error).__name__})"
     name = asked[1] or asked[2]
     if name in (f"{kind.__module__}.{kind.__qualname__}" for kind in ALLOWED):
-        return f"it holds {name}, which torch {torch.__version__} cannot be told to accept: use 2.4 or later"
-    return f"not loaded, it asks for {name}, and a checkpoint holds nothing but tensors and plain data"
+        return f"it holds {name}, which torch {torch.__version__} cannot load safely: use 2.4 or later"
+    return f"not loaded: it asks for {name}, and a checkpoint holds nothing but tensors and plain data"
 
 
 @functools.cache
 def _warn_of_holes() -> None:
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < WITHOUT_HOLES:
         logger.warning(
-            f"torch {torch.__version__} has known holes in its safe loading (CVE-2026-24747, and up to 2.5.1 "
-            "CVE-2025-32434), which 2.10 has mended: load only checkpoints that you trust"
+            f"torch {torch.__version__} has known security holes in its safe loading (CVE-2026-24747, and up to 2.5.1 "
+            "CVE-2025-32434), fixed in 2.10: load only checkpoints that you trust"
         )
 
 

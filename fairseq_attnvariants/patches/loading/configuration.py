@@ -68,7 +68,7 @@ def update_configuration(path: str, state: Mapping[str, Any]) -> None:
         options = vars(part) if isinstance(part, argparse.Namespace) else part
         if isinstance(options, dict) and options.get("search_dtype") == "int8":
             options["search_dtype"] = "auto"
-            logger.warning(f"{path} is to be searched in int8, which is no longer there: it is searched as by auto")
+            logger.warning(f"{path} asks for a search in int8, which was removed: auto is used instead")
 
 
 def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:

@@ -48,7 +48,7 @@ def load_state_dict(restore, self, state_dict) -> None:
     if done and (state_dict.get("batches", now) != now or done >= len(self)):
         logger.warning(
             f"the batches of epoch {state_dict['epoch']} are not those of the checkpoint, such as with another "
-            "--batch-size: the epoch begins anew, so that no sentence is left out"
+            "--batch-size: the epoch starts again, so that no sentence is left out"
         )
         state_dict = {**state_dict, "iterations_in_epoch": 0}
     restore(self, state_dict)

@@ -173,7 +173,7 @@ def without_optimizer(trainer) -> None:
     history = trainer._optim_history or [{}]
     updates = history[-1].get("num_updates", 0)
     if updates > trainer.get_num_updates():
-        logger.warning("checkpoint_last.pt holds no state of the optimizer, which starts anew")
+        logger.warning("checkpoint_last.pt has no optimizer state, so the optimizer starts again")
         trainer.set_num_updates(updates)
 
 
@@ -193,10 +193,10 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
     if not complete:
         raise ConfigurationError(
             f"{last} is damaged or cut off, and {folder} has no whole one of this model that a training saved: "
-            "remove it to start anew, or name another by --restore-file"
+            "remove it to start again, or name another by --restore-file"
         )
     newest = max(complete, key=lambda path: complete[path])
-    logger.warning(f"{last} is damaged or cut off: going on from {newest}, the newest complete checkpoint")
+    logger.warning(f"{last} is damaged or cut off: continuing from {newest}, the newest complete checkpoint")
     PathManager.copy(newest, last, overwrite=True)
 
 

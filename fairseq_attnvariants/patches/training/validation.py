@@ -71,7 +71,8 @@ def check_bleu(cfg: Any) -> None:
     tokenizers = REGISTRIES["tokenizer"]["registry"]
     if cfg.eval_bleu_detok not in tokenizers:
         raise ConfigurationError(
-            f"--eval-bleu-detok {cfg.eval_bleu_detok}: there is no such tokenizer, but {', '.join(sorted(tokenizers))}"
+            f"--eval-bleu-detok {cfg.eval_bleu_detok}: there is no such tokenizer; there are "
+            f"{', '.join(sorted(tokenizers))}"
         )
     try:
         post_process("", cfg.eval_bleu_remove_bpe)
