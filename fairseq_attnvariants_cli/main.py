@@ -195,5 +195,5 @@ def package_dir() -> Path:
     """
     spec = find_spec("fairseq_attnvariants")
     if spec is None or spec.origin is None:
-        raise ImportError("the package fairseq_attnvariants is not installed beside its command")
+        raise ImportError("the package fairseq_attnvariants is not installed with its command")
     return Path(spec.origin).resolve().parent

@@ -599,7 +599,7 @@ class Translator:
         return beam
 
     def symbols(self, line: str, beam: int) -> list[str]:
-        """What the model reads for a line, without EOS; nothing if the line is empty.
+        """Return the symbols that the model reads for a line, without EOS; nothing if the line is empty.
 
         Raises:
             SentenceError: it is too long, for this beam or for any.

@@ -57,7 +57,7 @@ class CostsConfig(Described, stock.LabelSmoothedCrossEntropyCriterionConfig):
 
 
 class Batch(NamedTuple):
-    """What a cost of a batch is made of."""
+    """The inputs of a loss of one batch."""
 
     term: Tensor
     """of the model's output, what the cost asks for"""
@@ -247,7 +247,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
 
 
 def _term(extra: Dict[str, Any], name: str) -> Optional[Tensor]:
-    """What a model returned by a name: in a list, or by itself, as some of fairseq's do."""
+    """Return a model's output by its name: from a list, or bare, as some of fairseq's models return it."""
     found = extra.get(name)
     return (found[0] if found else None) if isinstance(found, (list, tuple)) else found
 

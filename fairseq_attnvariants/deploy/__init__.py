@@ -9,7 +9,7 @@ TORCH = "2.9"  # the first whose exporter has ONNX's own operators, and loops
 
 
 def missing() -> str:
-    """What has to be installed before the modules of this folder can be imported; nothing if all is there."""
+    """Return the packages to install before the modules of this folder can be imported; nothing if all are there."""
     absent = [name for name in NEEDED if find_spec(name) is None]
     if absent:
         return f'{", ".join(absent)} missing: pip install "fairseq-attnvariants[export]" brings all it needs'

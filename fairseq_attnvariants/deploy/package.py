@@ -35,7 +35,7 @@ def operators(model: ir.Model) -> List[str]:
 
 
 def side(language: str, dictionary: Any, name: str) -> Dict[str, Any]:
-    """What the manifest says of the source or of the target."""
+    """Return the manifest's entry for the source or the target."""
     units = "characters" if hasattr(dictionary, "space") else "words"
     return {
         "language": language,
@@ -149,7 +149,7 @@ def new_folder(path: str) -> Iterator[Path]:
 
 
 def umask() -> int:
-    """What permissions new files of this process lack."""
+    """Return the permissions that new files of this process lack."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask

@@ -147,7 +147,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
 
     @property
     def cost_terms(self) -> List[str]:
-        """What a criterion can make a cost of: keys of the output."""
+        """Return the keys of the output from which a criterion can make a loss."""
         has = {"conditions": self.cfg.decoder_condition, "bridged": self.decoder.bridge is not None}
         return [term for term, there in has.items() if there]
 
@@ -353,7 +353,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         return output, extra
 
     def embed(self, previous: Tensor) -> Tensor:
-        """What the network reads of previous words ``B x T``, ``B x T x m``."""
+        """Embed previous words ``B x T`` for the network, ``B x T x m``."""
         embedded: Tensor = self.dropout_in(self.dropout_words(self.embed_tokens(previous)))
         if not self.zero_start:
             return embedded
@@ -423,7 +423,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
 
 class Run(NamedTuple):
-    """What decodes some sentences, and where it stands."""
+    """A network that decodes some sentences, and its state."""
 
     network: Decoder
     memory: Memory
@@ -437,7 +437,7 @@ class Run(NamedTuple):
         return self._replace(state=state, covered=covered)
 
     def penalised(self, weights: Tensor, strength: float) -> Tuple[Tensor, "Run"]:
-        """What a step adds to the coverage penalty, ``N x 1``, of its weights ``N x S``, and the run after it."""
+        """Return the step's coverage penalty, ``N x 1``, from its weights ``N x S``, and the run after it."""
         # a copy at first: fairseq's ensembles add up the weights that go out in place
         covered = weights.clone() if self.covered is None else self.covered + weights
         penalty = coverage_penalty(covered, self.memory)

@@ -67,7 +67,7 @@ class Score(NamedTuple):
 
 
 class Hub(GeneratorHubInterface):
-    """What ``from_pretrained`` returns: fairseq's interface for translation."""
+    """The object that ``from_pretrained`` returns: fairseq's interface for translation."""
 
     def translate(
         self,
@@ -129,7 +129,7 @@ class Hub(GeneratorHubInterface):
             forced["constraints"] = pack_constraints([self._phrases(phrases) for phrases in constraints])
             options["constraints"] = "ordered" if ordered else "unordered"
         found: Dict[int, List[Dict[str, Tensor]]] = {}
-        # fairseq lets a translation be empty as long as a prefix beside it goes on, so each length is searched alone
+        # fairseq lets a translation be empty as long as another prefix continues, so each length is searched alone
         texts = [torch.empty(0) if prefixes is None else self._forced(text, "prefix") for text in prefixes or sentences]
         for length in {len(tokens) for tokens in texts}:
             numbers = [number for number, tokens in enumerate(texts) if len(tokens) == length]

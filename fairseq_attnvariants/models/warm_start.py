@@ -41,7 +41,7 @@ PARTS: Dict[str, Tuple[str, ...]] = {
 
 
 class Meaning(NamedTuple):
-    """What else decides on the meaning of parameters, beyond the value of one option."""
+    """Return the settings, beyond the value of one option, on which the meaning of parameters depends."""
 
     option: str  # for the log
     read: Callable[[Any], Any]  # of a configuration
@@ -69,7 +69,7 @@ MEANINGS = [
 
 
 class WarmStart(NamedTuple):
-    """What became of every parameter, by name."""
+    """The names of taken, new and unused parameters."""
 
     path: str
     taken: int = 0

@@ -22,7 +22,7 @@ def edits(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 
 def counts(hypothesis: Sequence[Any], reference: Sequence[Any]) -> Dict[str, int]:
-    """What one string adds to :data:`COUNTS`."""
+    """Return the counts that one string adds to :data:`COUNTS`."""
     return dict(zip(COUNTS, (int([*hypothesis] == [*reference]), 1, edits(hypothesis, reference), len(reference))))
 
 

@@ -83,7 +83,7 @@ class Pairs(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a model makes of a batch."""
+    """A model's output for a batch."""
 
     scores: Tensor
     """log-probabilities, ``B x T x V``"""
@@ -96,11 +96,11 @@ class Output(NamedTuple):
 
 
 class Subject:
-    """A small model of an architecture and what it is tried on.
+    """A small model of an architecture and its test data.
 
     Args:
         architecture: what ``--arch`` says, registered already.
-        arguments: options of ``fairseq-train`` beside it, which win over the sizes chosen here.
+        arguments: further options of ``fairseq-train``, which win over the sizes chosen here.
 
     Raises:
         UserError: there is no such architecture, or no model can be built of it.
@@ -202,7 +202,7 @@ class Subject:
         return Pairs(inputs["src_tokens"], inputs["src_lengths"], inputs["prev_output_tokens"], sample)
 
     def forward(self, model: Any, pairs: Pairs) -> Output:
-        """What the model makes of a batch, at once."""
+        """Return the model's output for a batch, at once."""
         made = model(pairs.source, pairs.lengths, pairs.previous)
         return Output(model.get_normalized_probs(made, log_probs=True), attention(made))
 

@@ -61,9 +61,9 @@ def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None
 
 
 def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
-    """No borders above and at the right, a faint grid, and above it all a legend, if it has ``names``.
+    """Remove the borders above and at the right, draw a faint grid, and a legend above it, if it has ``names``.
 
-    They stand there as they are, whatever characters they have, and cover nothing, however long they are.
+    Names appear unchanged, whatever characters they have, and cover nothing, however long they are.
     """
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, alpha=0.3)

@@ -143,7 +143,7 @@ def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell
 
 
 def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], List[List[Cell]]]:
-    """The table with two columns, the second one headed by a further ``±``, in the place of one of intervals."""
+    """Return the table with two columns instead of one of intervals; the second one's header ends in ``±``."""
     columns: List[str] = []
     values: List[List[Cell]] = [[] for _ in rows]
     for header, cells in zip(headers, zip(*rows)):

@@ -35,7 +35,7 @@ class Options(PiecesOptions, TextOptions, OneModel):
 
 
 def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
-    """Attention between words, ``T' x S'``: EOS left out on both sides, the rest not renormalised, pieces joined."""
+    """Attention between words, ``T' x S'``: EOS left out on both sides, the rest not renormalised, subwords joined."""
     source, target = pair.source[:-1], pair.target[:-1]
     weights = pair.extra["attn"][: len(target), : len(source)]
     return join_attention(weights, word_numbers(source, style), word_numbers(target, style))

@@ -76,7 +76,7 @@ class InWords(NamedTuple):
 
 
 def in_words(found: "Attribution", style: Optional[str]) -> InWords:
-    """Attributions of pieces as those of words: sums on both sides, since log-probabilities add up."""
+    """Return words' attributions from subwords': sums on both sides, since log-probabilities add up."""
     source, columns = join_sentence(found.source, style)
     target, rows = join_sentence(found.target, style)
     values = summed(summed(found.values, columns).T, rows).T
@@ -125,7 +125,7 @@ def panels(name: str, sentence: InWords, method: str) -> List[Panel]:
 
 
 def record(name: str, sentence: InWords) -> Dict[str, Any]:
-    """What ``--values`` writes of a sentence."""
+    """Return the object that ``--values`` writes for a sentence."""
     numbers = dict(attribution=sentence.values, attention=sentence.attention)
     matrices = {key: None if value is None else np.round(value, 6).tolist() for key, value in numbers.items()}
     words = dict(system=name, line=sentence.line, source=sentence.source, target=sentence.target)

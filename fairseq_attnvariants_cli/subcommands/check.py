@@ -81,7 +81,7 @@ def conclusion(failed: List[str], count: int) -> str:
 
 
 def heading(subject: "Subject") -> str:
-    """What is tried: options that are not named here are as the architecture has them, or as they were given."""
+    """Describe the tested model: options without a mention have the architecture's values, or the given ones."""
     sizes = " ".join(f"{flag} {value}" for flag, value in subject.sizes.items()) or "at its own sizes"
     text = f"{subject.architecture} with {subject.parameters:,} parameters: {sizes}"
     if subject.refusal is not None:

@@ -52,14 +52,14 @@ class Options(GroupOptions, NameOptions, PiecesOptions):
 
 
 class Translation(NamedTuple):
-    """What one system made of a sentence, in words."""
+    """One system's translation of a sentence, in words."""
 
     words: List[str]
     attention: Optional[np.ndarray]  # T x S without EOS
 
 
 class Output(NamedTuple):
-    """What a file says about a sentence; bare text is but a translation."""
+    """A file's content for a sentence; plain text has only a translation."""
 
     source: Optional[List[str]]
     reference: Optional[List[str]]
@@ -67,7 +67,7 @@ class Output(NamedTuple):
 
 
 def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
-    """The sentences of a file, by their numbers from 0, with pieces joined as ``style`` says.
+    """The sentences of a file, by their numbers from 0, with subwords joined by ``style``.
 
     Raises:
         UserError: the file cannot be read, is empty, or is cut off.
@@ -88,9 +88,9 @@ def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
 
 
 def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool], List[bool]]:
-    """Which words stand in the reference too, in the same order, and which of the reference's among the words.
+    """Return which words are in the reference, in the same order, and which of the reference's are among the words.
 
-    They are difflib's longest matching blocks. Of long sentences all do.
+    They are difflib's longest matching blocks. In long sentences all count as matching.
     """
     if max(len(words), len(reference)) > LONGEST:
         return [True] * len(words), [True] * len(reference)

@@ -66,7 +66,7 @@ def startup() -> str:
 
 
 def on_torch() -> Iterator[Tuple[str, str]]:
-    """What torch computes on."""
+    """Yield the devices that torch computes on."""
     try:
         torch = importlib.import_module("torch")
     except Exception as error:  # a torch that is broken is what the report is about

@@ -180,7 +180,7 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
 
 
 def page_builder() -> Any:
-    """What makes the page of a package.
+    """Return the module that makes a package's page.
 
     Raises:
         UserError: it is not there.

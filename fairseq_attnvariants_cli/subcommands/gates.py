@@ -1,14 +1,14 @@
-"""``fairseq-attnvariants gates``: what the gates of the papers weigh, by word or by tag.
+"""``fairseq-attnvariants gates``: the values of the papers' gates, by word or by tag.
 
-Of adaptive weighting (Li et al.): an adaptive GRU has ``g_t`` (eq. 13): how much the history counts beside what it
-reads, which is the source word in the encoder, in each direction, and in the decoder the previous word before
-attention and the context after it. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each target
-word: how much the state, the previous word and the context count. A context gate (Tu et al. 2017) has ``z``: how much
-the context counts, or with ``--context-gate target`` the rest. All are averaged over dimensions.
+Adaptive weighting (Li et al.): an adaptive GRU has ``g_t`` (eq. 13), the weight of the history against the input. The
+input is the source word in the encoder, in each direction; in the decoder it is the previous word before attention and
+the context after it. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each target word: the
+weights of the state, the previous word and the context. A context gate (Tu et al. 2017) has ``z``: the weight of the
+context, or with ``--context-gate target`` that of the rest. All are averaged over dimensions.
 
-Of CondDec (Feng et al. §5): what its gates have left of the condition after each target word, ``||sd_i|| / ||sd_0||``.
+CondDec (Feng et al. §5): the share of the condition that remains after each target word, ``||sd_i|| / ||sd_0||``.
 
-All are averaged over the pieces of a word.
+All are averaged over the subwords of a word.
 """
 
 import json

@@ -11,7 +11,7 @@ from ..text.folders import new_folder
 
 
 def language(text: str) -> str:
-    """A name that stands in the name of a file."""
+    """Return a language's name that can be part of a file's name."""
     if not text or not text.replace("-", "").replace("_", "").isalnum():
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a language, such as en")
     return text

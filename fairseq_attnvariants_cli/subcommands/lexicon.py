@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants lexicon``: a word table made of word alignments of the training text.
+"""``fairseq-attnvariants lexicon``: a word table from word alignments of the training text.
 
 For each source word it holds the target word that is aligned with it most often (Feng et al. 2016, section 7), or the
 several that ``--shortlist`` searches among. Words are counted as they stand in the text, not in the cut vocabulary:

@@ -41,7 +41,7 @@ class Options(PiecesOptions):
 
 
 def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
-    """What a file of fairseq-generate says about each sentence, by its number from 0; ``style`` joins pieces.
+    """Read each sentence of fairseq-generate's output, by its number from 0; ``style`` joins subwords.
 
     Raises:
         UserError: there are no sentences, or one has no alignment of its tokens.

@@ -57,7 +57,7 @@ class Options:
 
 
 class Replacement(NamedTuple):
-    """What became of one UNK."""
+    """The replacement of one UNK."""
 
     position: int  # in the hypothesis
     source: Optional[int]  # position of the source word
@@ -94,7 +94,7 @@ def check_source(sample_id: int, sentence: Sentence, source: Sequence[str], path
 def replace_unks(
     words: Sequence[str], source: Sequence[str], alignment: Alignment, lexicon: Mapping[str, str], unk: str
 ) -> List[Replacement]:
-    """What each UNK among ``words`` becomes.
+    """Return the replacement of each UNK among ``words``.
 
     An UNK without an alignment takes the source word of the nearest word that has one, of two the left; if there is
     none, the UNK is left.

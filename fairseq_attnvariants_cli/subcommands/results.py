@@ -17,7 +17,7 @@ from ..shown.tables import Cell, Interval, Row, TableOptions, table_file, tables
 from ..text.files import UserError, optional, say
 
 LESS_IS_BETTER = ("TER",)
-DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline
+DIFFERENCES = ("difference", "p", "verdict")  # columns of each metric with a baseline
 
 
 def dial(text: str) -> Dial:
@@ -160,7 +160,7 @@ def every_seed(found: Dict[str, List[Run]], results: Scores, options: Options) -
 
 
 def _test_sets(options: Options) -> Tuple[List[str], List[List[str]]]:
-    """The header of the column that names test sets, and what stands there for each; of a single one nothing."""
+    """Return the header of the column that names test sets, and its cells; nothing for a single test set."""
     subsets = options.gen_subset or [""]
     if len(subsets) == 1:
         return [], [[]]

@@ -52,7 +52,7 @@ class Hypothesis(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a validation set is worth with a pair of penalties."""
+    """A pair of penalties and its scores on a validation set."""
 
     coverage_penalty: float
     lenpen: float
@@ -90,7 +90,7 @@ def _string(system: "System", tokens: Any, options: Options, reference: bool = F
 
 
 def reference(system: "System", sentence: "Sentence", options: Options) -> str:
-    """A sentence's reference: its text, with pieces joined, or of binarised data what fairseq writes of it."""
+    """Return a sentence's reference: its text, with subwords joined; for binarised data what fairseq writes."""
     if not sentence.target_line:
         return _string(system, sentence.item["target"], options, True)
     if hasattr(system.task.target_dictionary, "space"):  # of characters

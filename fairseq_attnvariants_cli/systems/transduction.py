@@ -41,7 +41,7 @@ OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-d
 
 
 class Job(NamedTuple):
-    """What is read, and how."""
+    """The tables to read, and how to read them."""
 
     folder: Path
     data: Path
@@ -212,7 +212,7 @@ def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str
 
 
 def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str]) -> List[Sentence]:
-    """What fairseq-generate finds for each row of a table."""
+    """Return fairseq-generate's predictions for each row of a table."""
     command = [
         *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
         *("--path", os.pathsep.join(checkpoints), "--gen-subset", name, "--scoring", "exact_match"),

@@ -51,12 +51,12 @@ GLOBAL = re.compile(r"GLOBAL ([\w.]+)|function <[^>]*?([\w.]+)( at \w+)?>")
 
 
 def can_allow() -> bool:
-    """Whether torch can be told what a file may hold beside tensors (2.4 and later)."""
+    """Whether torch accepts a list of further types that a file may hold (2.4 and later)."""
     return hasattr(torch.serialization, "add_safe_globals")
 
 
 class Stored:
-    """What numpy stores, before it is checked: nothing is computed while a file is being read."""
+    """A value stored by numpy, before it is checked: nothing is computed while a file is being read."""
 
     state: Any = None
     __hash__ = None  # type: ignore[assignment]
@@ -69,7 +69,7 @@ class Stored:
         self.state = state
 
     def value(self) -> Any:
-        """What is stored, as numpy has it.
+        """Return the stored value as numpy's.
 
         Raises:
             ValueError: it is anything else than plain numbers.
@@ -141,7 +141,7 @@ def allowed(kinds: Sequence[type]) -> Iterator[None]:
 
 
 def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
-    """The tensors and plain data of a file, in the place of ``torch.load``, whose other arguments have no effect.
+    """Load the tensors and plain data of a file instead of ``torch.load``, whose other arguments have no effect.
 
     Args:
         file: a path, or a stream; the path of the latter is its name.
@@ -207,7 +207,7 @@ def _is_checkpoint(state: Any) -> bool:
 
 
 def _checked(part: Any, seen: Dict[int, Any]) -> Any:
-    """The same with numpy's arrays in the place of what stands for them; containers are changed in place."""
+    """Replace placeholders by numpy's arrays; containers are changed in place."""
     if isinstance(part, Stored):
         return part.value()
     if isinstance(part, torch.Tensor):
@@ -269,9 +269,9 @@ class Torch(types.ModuleType):
 
 
 def load_broadcast(buffer: Any, map_location: Any = None, **ignored: Any) -> Any:
-    """What the first process sends to the others after it has loaded a checkpoint, itself with :func:`load`.
+    """Load the checkpoint that the first process sends to the others; it loads it with :func:`load`.
 
-    It holds no strings of a file that were not looked at, but, in the place of tensors, fairseq's own placeholders.
+    It holds only checked strings of a file and, instead of tensors, fairseq's own placeholders.
     """
     if not can_allow():
         return torch.load(buffer, map_location=map_location, weights_only=False)

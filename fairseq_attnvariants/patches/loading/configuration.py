@@ -27,7 +27,7 @@ MOST = 100_000  # values of a configuration
 TRAINING = ("criterion", "optimizer", "lr_scheduler")  # may be of a plugin that translation does not need
 INTERPOLATION = re.compile(r"""\$[\\'"\s]*\{""")  # also with the escapes that hydra takes away
 
-origins: Dict[str, str] = {}  # strings of the checkpoints read so far, and where they stand, for messages
+origins: Dict[str, str] = {}  # strings of the checkpoints read so far, and their places, for messages
 
 
 def check_configuration(path: str, state: Mapping[str, Any]) -> None:

@@ -48,7 +48,7 @@ def evaluate(text: Any) -> Any:
 
 
 def _value(node: Any) -> Any:
-    """Of a node of a syntax tree.
+    """Return the value of a node of a syntax tree.
 
     Raises:
         LookupError: it is neither a literal nor arithmetic.

@@ -42,7 +42,7 @@ def state_dict(save, self) -> Dict[str, Any]:
 
 @replaces(EpochBatchIterator, "load_state_dict")
 def load_state_dict(restore, self, state_dict) -> None:
-    """Begin the epoch anew where its batches are others."""
+    """Start the epoch again if its batches differ."""
     done = state_dict.get("iterations_in_epoch", 0)
     now = batches_of(self)
     if done and (state_dict.get("batches", now) != now or done >= len(self)):
@@ -55,7 +55,7 @@ def load_state_dict(restore, self, state_dict) -> None:
 
 
 def batches_of(iterator: EpochBatchIterator) -> Dict[str, Any]:
-    """What the order of an epoch's batches follows from: their sentences by a checksum, the seed, the processes."""
+    """Return what determines an epoch's batches: a checksum of their sentences, the seed, the processes."""
     batches = iterator.frozen_batches
     made = getattr(iterator, "_checksum", None)
     if made is None or made[0] is not batches:

@@ -1,4 +1,4 @@
-"""What a training starts from is there, and fits its options.
+"""The checkpoint that a training starts from exists and fits its options.
 
 Stock fairseq trains from scratch where the file of ``--restore-file`` is missing, ends in a ``KeyError`` where the
 checkpoint has another learning rate scheduler, and compares new scores with the best one of another metric.

@@ -1,4 +1,4 @@
-"""A training that was killed, or whose command is repeated: nothing is lost, and nothing is added.
+"""A training that was killed, or whose command is repeated, loses nothing and adds nothing.
 
 What a model or a criterion of this package refuses is refused before the first batch, and a training that ends early
 ends with its own message: the thread that loads batches is stopped first, which else may bring the interpreter down

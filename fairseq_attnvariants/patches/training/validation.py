@@ -1,4 +1,4 @@
-"""What validation will ask for is tried before the first batch, on one sentence of each text.
+"""Validation is tried before the first batch, on one sentence of each text.
 
 Stock fairseq validates for the first time when an epoch is over.  A metric that nothing logs, a sentence that is too
 long for ``--max-tokens``, or a wrong option of ``--eval-bleu`` ends the training there, and nothing is saved.  A metric
@@ -137,7 +137,7 @@ def check_validation(trainer: Any) -> None:
 
 
 def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
-    """What validation logs of the first sentence of a text; the trainer is afterwards as it was.
+    """Return what validation logs of a text's first sentence; the trainer is unchanged afterwards.
 
     Raises:
         ConfigurationError: the text does not make batches, or the sentence cannot be validated.
