@@ -183,7 +183,7 @@ class SeveralModels(NameOptions):
 
 @dataclass
 class DeviceOptions(UserDirOptions):
-    """Where a model runs.
+    """The device of a model.
 
     Args:
         cpu: do not use CUDA
@@ -233,7 +233,7 @@ class TextOptions(BatchOptions, DataOptions):
 
 @dataclass
 class BeamOptions:
-    """How wide a search is, and when it ends.
+    """The width and the end of a search.
 
     Args:
         beam: beam width (default: 5)
@@ -265,7 +265,7 @@ class SearchOptions(BeamOptions):
 
 @dataclass
 class TargetOptions(SearchOptions, TextOptions):
-    """Whether the target is known; what :func:`~.model.generate` reads.
+    """The choice between a given target and the model's translation; :func:`~.model.generate` reads it.
 
     Args:
         forced: forced decoding: read the given target (default with --reference)
@@ -276,7 +276,7 @@ class TargetOptions(SearchOptions, TextOptions):
     generate: bool = switch(group="target")
 
     def given(self) -> bool:
-        """Whether the target is given, and not generated; the options of the search are complete then.
+        """Return whether the target is given, not generated; the options of the search are complete then.
 
         Raises:
             UserError: both are asked for, or an option is of a search that there is none of.

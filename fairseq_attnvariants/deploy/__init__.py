@@ -1,4 +1,4 @@
-"""From a trained model to a package that translates without fairseq and torch; its format is FORMAT.md's."""
+"""Export of a trained model to a package that translates without fairseq and torch; FORMAT.md has its format."""
 
 from importlib.util import find_spec
 

@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 def plain(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
-    """As :func:`..nn.additive.additive_energies`, by operations that every runtime has."""
+    """Compute :func:`..nn.additive.additive_energies` by operations that every runtime has."""
     return compared(query, keys, *features).tanh() @ vector
 
 
@@ -84,10 +84,10 @@ class Searching(nn.Module):
 
 
 class First(Searching):
-    """From sources to the first step's end."""
+    """The graph from sources to the end of the first step."""
 
     def begin(self, source: Tensor) -> Run:
-        """The decoding network and its state before the first step."""
+        """Return the decoding network and its state before the first step."""
         return Run(self.network, *projected(self.readers, *started(self.model, source)))
 
     def forward(self, source: Tensor, hypotheses: Tensor, *limits: Tensor) -> Tuple[Step, Any]:
@@ -116,7 +116,7 @@ class First(Searching):
 
 
 class Following(Searching):
-    """From a step to the next one.
+    """The graph from a step to the next.
 
     Args:
         model: as above.

@@ -19,7 +19,7 @@ LARGEST = 127.0
 
 
 def reduce(model: ir.Model) -> ir.Model:
-    """The same model with small weights."""
+    """Return the model with smaller weights."""
     model = ir.from_proto(ir.to_proto(model))
     with quiet():
         fold(model, "Transpose")

@@ -360,7 +360,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         return embedded.masked_fill(previous.eq(self.dictionary.eos()).unsqueeze(2), 0)  # it begins every sentence
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
-        """As :meth:`forward`, but the readout's features instead of logits."""
+        """Return the readout's features instead of the logits of :meth:`forward`."""
         return self.forward(prev_output_tokens, encoder_out, features_only=True, **kwargs)
 
     def output_layer(self, features: Tensor, **kwargs) -> Tensor:
@@ -432,7 +432,7 @@ class Run(NamedTuple):
     """``Σ_{t≤i} w_tj`` of each source token, ``N x S``, float32; for the coverage penalty."""
 
     def reordered(self, order: Tensor) -> "Run":
-        """With rows ``order`` of what a step hands to the next."""
+        """Return the run with its carried state reordered by ``order``."""
         state, covered = reorder((self.state, self.covered), order)
         return self._replace(state=state, covered=covered)
 

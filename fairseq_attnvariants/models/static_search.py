@@ -124,7 +124,7 @@ class StaticSearch(SequenceGenerator):
 
 
 class StaticSearchWithAlignment(SequenceGeneratorWithAlignment, StaticSearch):
-    """The same with alignments, for ``--print-alignment``."""
+    """A static search with alignments, for ``--print-alignment``."""
 
 
 class Beams:

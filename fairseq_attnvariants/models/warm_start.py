@@ -41,7 +41,7 @@ PARTS: Dict[str, Tuple[str, ...]] = {
 
 
 class Meaning(NamedTuple):
-    """Return the settings, beyond the value of one option, on which the meaning of parameters depends."""
+    """A setting, beyond the value of one option, on which the meaning of parameters depends."""
 
     option: str  # for the log
     read: Callable[[Any], Any]  # of a configuration

@@ -63,7 +63,7 @@ class ExactMatchScorer:
         return accuracy(self.total)
 
     def result_string(self) -> str:
-        """For fairseq-generate."""
+        """Return the scores as a line for fairseq-generate."""
         right = accuracy(self.total)
         return (
             f"accuracy = {right:.2f}, WER = {100 - right:.2f}, SER = {symbol_error_rate(self.total):.2f} "

@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 class Shortlist:
-    """Which target words can come, for a batch of sources.
+    """The target words of the shortlist for a batch of sources.
 
     Args:
         rows: of the table; words that the dictionaries lack are passed over.

@@ -1,4 +1,4 @@
-"""From string to string: pronunciation, inflection, transliteration, spelling; tables in, tables out."""
+"""Translation of strings: pronunciation, inflection, transliteration, spelling; tables in, tables out."""
 
 import copy
 import logging

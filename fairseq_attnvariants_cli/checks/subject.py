@@ -212,7 +212,7 @@ class Subject:
         return self.forward(self.shared, pairs)
 
     def real(self, tokens: Tensor) -> Tensor:
-        """Where tokens are no padding."""
+        """Return a mask of the tokens that are not padding."""
         return tokens.ne(self.task.source_dictionary.pad())
 
 

@@ -55,7 +55,7 @@ class Gold(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How well links agree with gold ones; None where there is nothing to divide by."""
+    """The agreement of links with gold ones; None where there is nothing to divide by."""
 
     error: Optional[float]  # AER or SAER
     precision: Optional[float]  # |A∩P| / |A|

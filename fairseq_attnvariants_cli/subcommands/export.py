@@ -101,7 +101,7 @@ def check_subwords(task: Any, options: Options) -> None:
 
 
 def search_of(system: "System", options: Options) -> "Search":
-    """How the task translates, with these options."""
+    """Return the task's settings of the search, with these options."""
     from fairseq_attnvariants.deploy.proof import Search
 
     asked = argparse.Namespace(
@@ -149,7 +149,7 @@ def merges(path: str) -> bytes:
 
 
 def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
-    """How lines of two languages become words, as FORMAT.md has it, and the files that this needs.
+    """Return the preprocessing of both languages, as in FORMAT.md, and the files that it needs.
 
     Raises:
         UserError: a file cannot be read, or is not what it should be, or an option needs another.

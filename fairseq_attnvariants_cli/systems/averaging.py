@@ -108,7 +108,7 @@ def save(paths: Sequence[str], stream: BinaryIO) -> None:
 
 
 def updates(state: Checkpoint) -> int:
-    """How many updates a checkpoint has seen."""
+    """Return the number of a checkpoint's updates."""
     return state["optimizer_history"][-1]["num_updates"]
 
 

@@ -1,4 +1,4 @@
-"""How every subcommand reads a model and its data, and runs one on the other.
+"""Loading of models and data for every subcommand, and running one on the other.
 
 :func:`load` gives a :class:`System`, :func:`read_text` a :class:`Text` that its task can read. :func:`generate` is beam
 search; :func:`force` decodes known targets and returns the models' outputs other than the logits, sentence by sentence,
@@ -82,14 +82,14 @@ class Text(NamedTuple):
         return self._replace(sentences=[self.sentences[number]])
 
     def with_targets(self, targets: Sequence[Optional[Tensor]]) -> "Text":
-        """The same sources with other targets, or with none."""
+        """Return the sources with other targets, or with none."""
         pairs = zip(self.sentences, targets, strict=True)
         sentences = [Sentence({**one.item, "target": target}, one.source_line, "") for one, target in pairs]
         return self._replace(sentences=sentences)
 
 
 class Limits(NamedTuple):
-    """How large a batch may be."""
+    """Return the largest size of a batch."""
 
     sentences: int
     tokens: int  # of the longer side, padding included

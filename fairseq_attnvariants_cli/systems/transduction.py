@@ -54,7 +54,7 @@ class Job(NamedTuple):
 
 
 def default_updates(words: int) -> int:
-    """How many updates suit a training table of so many words."""
+    """Return the number of updates for a training table of so many words."""
     return max(LEAST_UPDATES, PASSES * words // BATCH)
 
 

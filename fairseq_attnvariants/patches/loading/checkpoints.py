@@ -78,7 +78,7 @@ class Stored:
 
 
 class DType(Stored):
-    """In the place of ``numpy.dtype``."""
+    """Replaces ``numpy.dtype``."""
 
     def value(self) -> numpy.dtype:
         """A plain numeric dtype, whose state says no more than the order of bytes."""
@@ -90,7 +90,7 @@ class DType(Stored):
 
 
 class Array(Stored):
-    """In the place of ``numpy.ndarray`` and of the function that makes an empty one."""
+    """Replaces ``numpy.ndarray`` and the function that makes an empty one."""
 
     def value(self) -> numpy.ndarray:
         """An array of its own memory, of as many numbers as its shape says."""
@@ -104,7 +104,7 @@ class Array(Stored):
 
 
 class Scalar(Stored):
-    """In the place of the function that makes one number."""
+    """Replaces the function that makes one number."""
 
     def value(self) -> numpy.generic:
         """The number."""

@@ -1,4 +1,4 @@
-"""No string out of a file is run.
+"""Strings from files are never run.
 
 Stock fairseq passes strings of a loaded configuration to ``eval``: ``--decoder-attention`` of its ``lstm``, the
 convolutions of ``fconv`` and wav2vec, ``left_pad_source`` of multilingual tasks, and others.  In fairseq's modules

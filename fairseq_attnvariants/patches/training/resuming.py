@@ -97,7 +97,7 @@ def load_checkpoint(load, cfg, trainer, **options):
 
 
 def start(load, cfg, trainer, **options):
-    """As :func:`load_checkpoint`, in a folder that is this training's own."""
+    """Do as :func:`load_checkpoint`, in this training's own folder."""
     first = trainer.data_parallel_rank == 0
     if first and cfg.restore_file == LAST:
         mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
