@@ -107,7 +107,7 @@ class StaticSearch(SequenceGenerator):
     def _beams_for(
         self, decoders: Sequence[IncrementalDecoder], runs: Sequence[Run], log_probs: Tensor, weights: Tensor
     ) -> "Beams":
-        """Return the tensors and the graph of an earlier batch of these shapes, or new ones."""
+        """Return the hypotheses of an earlier batch of these shapes, with their graph, or new ones."""
         # a graph has in it where tensors lie, their shapes, and whatever else a module computes with
         held = [tensor.data_ptr() for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
         others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]

@@ -63,7 +63,7 @@ def said(found: Any) -> str:
 
 
 def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features: Any) -> None:
-    """Return the shapes of several heads, one each."""
+    """Check the shape of energies; several heads have one set each."""
     heads = [None] * (isinstance(found, Tensor) and found.dim() == 4)
     shaped(found, "B x k x S", *heads, *query.shape[:2], keys.size(-2))
 
