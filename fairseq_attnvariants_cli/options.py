@@ -222,7 +222,7 @@ class TextOptions(BatchOptions, DataOptions):
 
     Args:
         source: source text, split into tokens as for fairseq-preprocess
-        gen_subset: or a split in DATA (default: %(default)s)
+        gen_subset: a split in DATA, instead of --source (default: %(default)s)
         reference: target text for --source, split into tokens likewise
     """
 
@@ -238,7 +238,7 @@ class BeamOptions:
     Args:
         beam: beam width (default: 5)
         max_len_a: a translation of x source tokens has at most Ax + B (default: 0; to characters 3, from subwords 12)
-        max_len_b: see A (default: 200)
+        max_len_b: see --max-len-a (default: 200)
     """
 
     beam: Optional[int] = numeric(type=positive)
