@@ -233,9 +233,7 @@ class Registry(Mapping[str, Entry]):
                 f"{self.noun} {name!a}: a name has letters from a to z, digits and underscores, a letter first"
             )
         if name.lower() in VALUES or keyword.iskeyword(name):
-            raise ConfigurationError(
-                f"{self.noun} {name!r}: Python or YAML has another meaning for it, give another one"
-            )
+            raise ConfigurationError(f"{self.noun} {name!r}: Python or YAML has another meaning for it: choose another")
 
         def enter(entry: Entry) -> Entry:
             if self.base is not None and not (isinstance(entry, type) and issubclass(entry, self.base)):
@@ -243,10 +241,10 @@ class Registry(Mapping[str, Entry]):
                     f"{self.noun} {name!r} must be a class that extends {self.base.__module__}.{self.base.__name__}"
                 )
             if name in self.taken:
-                raise ConfigurationError(f"{self.noun} {name!r}: this name has another meaning, give another one")
+                raise ConfigurationError(f"{self.noun} {name!r}: this name has another meaning: choose another")
             known = name in self.entries
             if known and origin(self.entries[name]) != origin(entry):
-                raise ConfigurationError(f"the {self.noun} {name!r} is there already: give the other one another name")
+                raise ConfigurationError(f"the {self.noun} {name!r} is there already: choose another name")
             if isinstance(entry, type) and issubclass(entry, Part):
                 entry.check_declaration(f"{self.noun} {name!r}")
             self.entries[name] = entry
@@ -273,7 +271,7 @@ class Registry(Mapping[str, Entry]):
             asked = f"{option}: " if option else ""
             raise UnknownName(
                 f"{asked}unknown {self.noun} {name!r}{nearest(name, self.entries)}; there are "
-                f"{', '.join(self.entries)}, and those that a folder given as --user-dir enters"
+                f"{', '.join(self.entries)}, and those that a --user-dir registers"
             )
         return self.entries[name]
 

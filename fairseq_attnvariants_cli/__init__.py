@@ -1,4 +1,5 @@
-"""The command ``fairseq-attnvariants``, beside the package that fairseq reads, as ``fairseq_cli`` is beside fairseq.
+"""The command ``fairseq-attnvariants``, a package of its own, as ``fairseq_cli`` is.
 
-Importing :mod:`fairseq_attnvariants` registers its models, and so imports fairseq and torch; those on text do without.
+Importing :mod:`fairseq_attnvariants` registers its models, and so imports fairseq and torch. Subcommands on text do not
+need them.
 """

@@ -1,4 +1,4 @@
-"""What is installed, by its metadata: nothing is imported for it."""
+"""Installed versions, from metadata alone: nothing is imported."""
 
 from importlib.metadata import PackageNotFoundError, version
 

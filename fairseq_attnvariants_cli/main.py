@@ -40,14 +40,14 @@ GROUPS = {
         "replace-unk": "replace the UNKs in the output of fairseq-generate",
         "export": "write a folder that translates without fairseq and torch",
     },
-    "look at attention": {
+    "analyse attention": {
         "attention": "draw the attention of one or several models on a sentence",
         "attribute": "show which source words each target word depends on, and whether attention agrees",
         "align": "write word alignments from attention, by forced decoding",
-        "aer": "compute alignment error rates of these alignments",
+        "aer": "compute alignment error rates against gold alignments",
         "eos": "count how often a translation's end is aligned to the end of its source",
         "similarity": "count source words that are similar to their translations, by attention via attention",
-        "gates": "show what adaptive weighting, context gates and CondDec weigh, by word or by tag",
+        "gates": "show the gates of adaptive weighting, context gates and CondDec, by word or by tag",
         "neighbours": "list the target words nearest to source words that the direct bridge mapped",
     },
     "compare": {
@@ -61,7 +61,7 @@ GROUPS = {
         "links": "extract text and word links from the output of fairseq-generate",
         "plain": "write a model as safetensors, JSON and text, without pickle",
         "import-nematus": "turn a model of Nematus or Marian into a checkpoint",
-        "env": "print what is installed and what it runs on, for a bug report",
+        "env": "print installed versions and hardware, for a bug report",
     },
 }
 LISTED = next(iter(GROUPS))  # what the list of subcommands begins with
@@ -102,7 +102,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
             raise
-        return refuse(arguments, f"{reason(error)}: make {', '.join(LARGE)} smaller, of those that this subcommand has")
+        return refuse(arguments, f"{reason(error)}: reduce {' or '.join(LARGE)}")
 
 
 def refuse(arguments: Sequence[str], why: str) -> int:
@@ -195,5 +195,5 @@ def package_dir() -> Path:
     """
     spec = find_spec("fairseq_attnvariants")
     if spec is None or spec.origin is None:
-        raise ImportError("the package fairseq_attnvariants is not installed beside its command")
+        raise ImportError("the package fairseq_attnvariants is not installed with its command")
     return Path(spec.origin).resolve().parent

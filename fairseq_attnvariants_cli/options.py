@@ -122,7 +122,8 @@ class UserDirOptions:
     """Code of the user's, which :func:`~.model.import_user_dirs` imports before a subcommand runs.
 
     Args:
-        user_dir: folder with parts or architectures of your own, as for fairseq-train; several times for several
+        user_dir: folder with your own components or architectures, as for fairseq-train; give it several times for
+            several folders
     """
 
     user_dir: Optional[List[str]] = option("FOLDER", action="append")
@@ -133,7 +134,7 @@ class NameOptions:
     """Names of systems.
 
     Args:
-        name: of each system (default: its path)
+        name: name of a system, once per system (default: its path)
     """
 
     name: Optional[List[str]] = option("TEXT", action="append", former="--title")
@@ -163,7 +164,7 @@ class OneModel:
     """A system.
 
     Args:
-        path: the model, or an ensemble a:b
+        path: the model; a:b is an ensemble
     """
 
     path: str = option("CHECKPOINT", required=True)
@@ -174,7 +175,7 @@ class SeveralModels(NameOptions):
     """Systems, each of which may have a name.
 
     Args:
-        path: the model, or an ensemble a:b; several times for several models
+        path: the model; a:b is an ensemble; give it several times for several systems
     """
 
     path: List[str] = option("CHECKPOINT", required=True, action="append")
@@ -182,7 +183,7 @@ class SeveralModels(NameOptions):
 
 @dataclass
 class DeviceOptions(UserDirOptions):
-    """Where a model runs.
+    """The device of a model.
 
     Args:
         cpu: do not use CUDA
@@ -196,7 +197,7 @@ class DataOptions(DeviceOptions):
     """The data that a system was trained on, for :func:`~.model.load`.
 
     Args:
-        data: folder of fairseq-preprocess, with the dictionaries
+        data: folder made by fairseq-preprocess, with the dictionaries
     """
 
     data: str = option("DATA", positional=True)
@@ -207,8 +208,8 @@ class BatchOptions:
     """The size of batches, for :func:`~.model.limits`.
 
     Args:
-        batch_size: sentences
-        max_tokens: tokens
+        batch_size: sentences in a batch
+        max_tokens: tokens in a batch
     """
 
     batch_size: int = numeric(64, type=positive)
@@ -220,9 +221,9 @@ class TextOptions(BatchOptions, DataOptions):
     """The text that a system reads, for :func:`~.model.read_text`.
 
     Args:
-        source: source text, cut into tokens as for fairseq-preprocess
-        gen_subset: or a split in DATA (default: %(default)s)
-        reference: target text of --source, cut into tokens as well
+        source: source text, split into tokens as for fairseq-preprocess
+        gen_subset: a split in DATA, instead of --source (default: %(default)s)
+        reference: target text for --source, split into tokens likewise
     """
 
     source: Optional[str] = option(group="text")
@@ -232,13 +233,12 @@ class TextOptions(BatchOptions, DataOptions):
 
 @dataclass
 class BeamOptions:
-    """How wide a search is, and when it ends.
+    """The width and the end of a search.
 
     Args:
-        beam: width (default: 5)
-        max_len_a: a translation of a source of x tokens has up to Ax + B (default: 0; to characters 3, from subwords
-            12)
-        max_len_b: see A (default: 200)
+        beam: beam width (default: 5)
+        max_len_a: a translation of x source tokens has at most Ax + B (default: 0; to characters 3, from subwords 12)
+        max_len_b: see --max-len-a (default: 200)
     """
 
     beam: Optional[int] = numeric(type=positive)
@@ -265,18 +265,18 @@ class SearchOptions(BeamOptions):
 
 @dataclass
 class TargetOptions(SearchOptions, TextOptions):
-    """Whether the target is known; what :func:`~.model.generate` reads.
+    """The choice between a given target and the model's translation; :func:`~.model.generate` reads it.
 
     Args:
-        forced: decode the target side (default with --reference)
-        generate: translate, and decode the translation (default)
+        forced: forced decoding: read the given target (default with --reference)
+        generate: read the model's own translation (default)
     """
 
     forced: bool = switch(group="target")
     generate: bool = switch(group="target")
 
     def given(self) -> bool:
-        """Whether the target is given, and not generated; the options of the search are complete then.
+        """Return whether the target is given, not generated; the options of the search are complete then.
 
         Raises:
             UserError: both are asked for, or an option is of a search that there is none of.
@@ -286,7 +286,7 @@ class TargetOptions(SearchOptions, TextOptions):
         given = self.forced or self.reference is not None
         for name in SEARCH:
             if given and getattr(self, name) is not None:
-                raise UserError(f"{flag(name)} is of a search, and the target is given: leave it out")
+                raise UserError(f"{flag(name)} is for a search, and the target is given: leave it out")
         self.settle()
         return given
 
@@ -296,8 +296,8 @@ class PiecesOptions:
     """``--remove-bpe``, under fairseq's name and with its meaning.
 
     Args:
-        remove_bpe: join pieces to words: 'subword_nmt', '@@ ', 'sentencepiece', 'wordpiece', 'letter', '_EOW' (default
-            where it is given bare: '@@ ')
+        remove_bpe: join subwords to words: 'subword_nmt', '@@ ', 'sentencepiece', 'wordpiece', 'letter', '_EOW'
+            (default without a value: '@@ ')
     """
 
     remove_bpe: Optional[str] = option("STYLE", nargs="?", const="@@ ", choices=STYLES)

@@ -167,7 +167,7 @@ class Files:
                 value = value.get(part, ...) if isinstance(value, dict) else ...
             value = ("kind", value["kind"]) if isinstance(value, dict) and "kind" in value else value
             if not (type(value) in allowed or value in allowed):
-                self.refuse("manifest.json", f"{name} is missing, or is nothing that is known here")
+                self.refuse("manifest.json", f"{name} is missing or unknown")
             if isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER:
                 self.refuse("manifest.json", f"{name} is too large")
 
@@ -599,7 +599,7 @@ class Translator:
         return beam
 
     def symbols(self, line: str, beam: int) -> list[str]:
-        """What the model reads for a line, without EOS; nothing if the line is empty.
+        """Return the symbols that the model reads for a line, without EOS; nothing if the line is empty.
 
         Raises:
             SentenceError: it is too long, for this beam or for any.
@@ -871,7 +871,7 @@ def serve(translator: Translator, host: str, port: int) -> None:
     try:
         server = Server((host, port), Handler)
     except (OSError, OverflowError) as error:
-        raise SentenceError(f"port {port} of {host} cannot be had ({error})") from error
+        raise SentenceError(f"port {port} of {host} is not available ({error})") from error
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     print(f"http://{host}:{server.server_port}/translate takes POST", file=sys.stderr, flush=True)
@@ -888,23 +888,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Translate lines, or serve; the exit status."""
     here = Path(__file__).resolve().parent
     inside = (here / "manifest.json").exists()
-    parser = argparse.ArgumentParser(description="Translate standard input, a sentence a line, to standard output.")
+    parser = argparse.ArgumentParser(description="Translate standard input, one sentence per line, to standard output.")
     add = parser.add_argument
     add("package", metavar="DIR", nargs="?" if inside else None, default=here, help="the folder that export wrote")
-    add("--beam", type=int, metavar="N", help="hypotheses that are followed at a time (default: what export was told)")
+    add("--beam", type=int, metavar="N", help="beam width (default: that of export)")
     add(
         "--n-best",
         type=int,
         default=1,
         metavar="N",
-        help="write N translations a sentence, as line number, score, text",
+        help="write N translations per sentence, as line number, score, text",
     )
     add("--attention", action="store_true", help="write JSON: n-best lists with symbols, scores and attention")
     add("--keep-unk", dest="replace_unk", action="store_false", help="leave <unk> instead of copying a source word")
-    add("--batch-size", type=int, default=40, metavar="N", help="sentences at a time (default: %(default)s)")
+    add("--batch-size", type=int, default=40, metavar="N", help="sentences in a batch (default: %(default)s)")
     add("--threads", type=int, default=1, metavar="N", help="threads of onnxruntime (default: %(default)s)")
     add("--serve", type=int, metavar="PORT", help="answer POST /translate at this port (0: a free one)")
-    add("--host", default="127.0.0.1", help="address to serve at (default: %(default)s, this machine alone)")
+    add("--host", default="127.0.0.1", help="address to serve at (default: %(default)s, only this machine)")
     options = parser.parse_args(arguments)
     if options.batch_size < 1 or options.threads < 1:
         parser.error("--batch-size and --threads must be at least 1")

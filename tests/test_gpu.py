@@ -217,7 +217,7 @@ def test_a_capture_that_fails_leaves_search_to_fairseq(monkeypatch, caplog):
         kind(models, Task().target_dictionary, beam_size=3, max_len_b=9) for kind in (StaticSearch, SequenceGenerator)
     ]
     same_hypotheses(*(generator.generate(models, sample) for generator in generators))
-    assert "search goes on without CUDA graphs" in caplog.text
+    assert "search continues without CUDA graphs" in caplog.text
     monkeypatch.setattr(Beams, "make_step", plain)
     searched([build("rnnsearch", scale=0.5).eval().cuda()], 3)
 
@@ -261,7 +261,7 @@ def test_what_cannot_be_captured_is_launched(caplog, monkeypatch):
         torch.cuda.empty_cache()
         assert model.decoder.graphs.failed and not model.decoder.graphs.pairs
         assert torch.cuda.current_stream() == torch.cuda.default_stream()
-    assert len([one for one in caplog.records if "--cuda-graphs: no more is captured" in one.getMessage()]) == 2
+    assert len([one for one in caplog.records if "--cuda-graphs: no further graphs" in one.getMessage()]) == 2
 
 
 def test_graphs_share_memory():

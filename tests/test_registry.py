@@ -142,14 +142,14 @@ def test_overrides_keep_the_trained_options(overrides, kept):
         (dict(encoder_cell="minimall"), "--encoder-cell: unknown cell 'minimall'.*minimal"),
         (dict(part_args="[" * 50_000), "^--part-args: JSON such as .{,300}$"),
         (dict(part_args='{"a": ' * 50_000), "^--part-args: JSON such as .{,300}$"),
-        (dict(part_args='{"dekay": {"rate": 0.9}}'), "--part-args: the model has no part 'dekay'.*decay"),
+        (dict(part_args='{"dekay": {"rate": 0.9}}'), "--part-args: the model has no component 'dekay'.*decay"),
         (dict(part_args='{"decay": {"rat": 0.9}}'), "--part-args: decay has no option 'rat'.*rate"),
         (dict(part_args='{"decay": {"rate": 1.5}}'), r"--part-args: decay's rate must lie in \[0, 1\), not 1.5"),
         (dict(part_args='{"decay": {"rate": "much"}}'), "--part-args: decay's rate must be of type float"),
         (dict(part_args='{"decay": 0.9}'), "--part-args: JSON such as"),
         (dict(part_args="decay=0.9"), "--part-args: JSON such as"),
         (dict(attention_window="diagonal", encoder_type="convolutional"), "--attention-window diagonal .* is segments"),
-        (dict(attention_score="additive", part_args='{"cosine": {}}'), "--part-args: the model has no part 'cosine'"),
+        (dict(attention_score="additive", part_args='{"cosine": {}}'), "the model has no component 'cosine'"),
     ],
 )
 def test_refuses(options, message):
@@ -186,7 +186,7 @@ def test_refuses_to_register():
         register_architecture("other", base="dl4m")
     with pytest.raises(ConfigurationError, match=r"no option 'atention_score' \(did you mean attention_score\?\)"):
         register_architecture("other", base="dl4mt", atention_score="dot")
-    with pytest.raises(ConfigurationError, match="'search_dtype' is of a training or a search .* --search-dtype"):
+    with pytest.raises(ConfigurationError, match="'search_dtype' belongs to training or search.* --search-dtype"):
         register_architecture("other", base="dl4mt", search_dtype="bfloat16")
     with pytest.raises(ConfigurationError, match="'keys': this name has another meaning"):
         histories.register_history("keys")(histories.CoverageHistory)
@@ -372,7 +372,7 @@ def test_a_training_that_goes_on_with_other_options_of_parts_says_so(trained, tm
     for given, warned in (['{"decay": {"rate": 0.9}}', False], [None, True]):
         shutil.copy(path, tmp_path / "checkpoint_last.pt")
         done = run("fairseq-train", *arguments, *(["--part-args", given] if given else []))
-        says = re.search(r"trained with --part-args '(.*)', and this training goes on with '(.*)'", done.stdout)
+        says = re.search(r"trained with --part-args '(.*)', and this training continues with '(.*)'", done.stdout)
         rates = [json.loads(one)["decay"]["rate"] for one in says.groups()] if says else []
         assert rates == ([0.9, 0.5] if warned else [])
 

@@ -38,7 +38,7 @@ COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
 SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
 
 RESIDUALS = Bound(
-    "be 0 (none), or the layer from which on there are some, 2 or above (the lowest reads words, and its input is no "
+    "be 0 (none), or the first layer with a residual, 2 or above (the lowest layer reads words, and its input is no "
     "state)",
     lambda value: value == 0 or value >= 2,
 )
@@ -159,142 +159,140 @@ class AttentionRNNConfig(Described):
     Args:
         encoder_embed_dim: width m of the source embeddings
         encoder_hidden_size: width n of each direction of the encoder
-        encoder_layers: number of encoder layers; of words, in the hierarchical encoder
+        encoder_layers: number of encoder layers; in the hierarchical encoder, of layers over words
         decoder_embed_dim: width m of the target embeddings
         decoder_hidden_size: width n of the decoder's state
-        decoder_layers: number of decoder layers; attention belongs to the first, or to all with --decoder-transition
-            stacked, or with late and no --context-to-layers
+        decoder_layers: number of decoder layers; attention belongs to the first, with --decoder-transition stacked to
+            all, and with late to all unless --context-to-layers is given
         decoder_out_embed_dim: width of the readout, which the vocabulary layer reads (default: the paper's rule, from
             the other widths)
-        attention_dim: width at which attention's score compares, except 'dot' and 'bilinear' (default: the paper's
+        attention_dim: width at which the attention score compares, except 'dot' and 'bilinear' (default: the paper's
             rule, from the other widths)
         encoder_char_hidden_size: width of the hierarchical encoder's character RNN
-        attention_via_dim: width of the lower level's score in attention via attention
-        encoder_type: 'bidirectional' over tokens; 'hierarchical': over characters, and over words above them (Zhao and
-            Zhang 2018; needs --task char_translation); 'convolutional': over segments of characters, the maxima of
+        attention_via_dim: width of the lower level's attention score in attention via attention
+        encoder_type: 'bidirectional' reads tokens; 'hierarchical' reads characters, and words above them (Zhao and
+            Zhang 2018; needs --task char_translation); 'convolutional' reads segments of characters, the maxima of
             convolutions (char2char)
         encoder_filters: numbers of filters of width 1, 2, 3, ... in the convolutional encoder, joined by '-'
         encoder_pooling: characters in a segment of the convolutional encoder
         encoder_highway_layers: highway layers of the convolutional encoder, above its segments
         encoder_char_cell: cell of the hierarchical encoder's character RNN
-        attention_via: attention via attention: attend to words (or the upper encoder layers) first, and then, guided by
-            them, to characters (or the lowest layer)
-        attention_via_unguided: ablation: leave the upper level's context out of the lower one's query, as the authors'
-            code does
-        attention_via_words_alone: ablation: attend to words only, not to characters (with --encoder-type hierarchical)
+        attention_via: attention via attention: attend to words, and guided by them to characters; with other encoders,
+            to the upper layers, and guided by them to the lowest layer
+        attention_via_unguided: ablation: the lower level's query lacks the upper level's context, as in the authors'
+            code
+        attention_via_words_alone: ablation: attend to words only, not to their characters (with --encoder-type
+            hierarchical)
         encoder_cell: cell of the encoder; 'adaptive_gru' weighs its input against its history
-        decoder_cell: cell of the decoder, as --encoder-cell
-        decoder_transition: order of a decoder step: 'simple' attends from the previous state and then steps one cell
-            (rnnsearch), 'conditional' steps a cell, attends from its state and steps a second cell (dl4mt), 'late'
-            steps all layers and then attends from the highest one's state (ava), or with --context-to-layers steps the
-            lowest one, attends from its state and hands the context to the layers above (gnmt_v2), 'stacked' attends
-            from the highest layer's previous state and then steps all layers (char2char; see --context-to-layers)
-        residuals: from this layer on, 2 or above, a layer's input is added to its output, in the encoder and the
-            decoder; 0 for none
-        encoder_bidirectional_layers: how many of the encoder's layers, the lowest, have both directions; 0 for all
-        encoder_reads: which directions of the layer below a direction of an upper bidirectional layer of the encoder
-            reads: 'both', its 'own' alone (Marian), or the 'other' one (Nematus's alternating layers); residuals add
-            the same
+        decoder_cell: cell of the decoder; see --encoder-cell
+        decoder_transition: order of a decoder step: 'simple' attends from the previous state, then steps one cell
+            (rnnsearch); 'conditional' steps a cell, attends from its state, then steps a second cell (dl4mt); 'late'
+            steps all layers, then attends from the highest one's state (ava), or with --context-to-layers steps the
+            lowest one, attends from its state, then gives the context to the layers above (gnmt_v2); 'stacked' attends
+            from the highest layer's previous state, then steps all layers (char2char; see --context-to-layers)
+        residuals: add a layer's input to its output from this layer on, 2 or above, in the encoder and the decoder; 0
+            for none
+        encoder_bidirectional_layers: number of encoder layers, the lowest, that have both directions; 0 for all
+        encoder_reads: directions of the layer below that each direction of an upper bidirectional encoder layer reads:
+            'both', its 'own' (Marian), or the 'other' one (Nematus's alternating layers); residuals add the same
         context_to_layers: give the context to every decoder layer, not only to the first
-        encoder_transition_depth: number of cells that an encoder layer steps for each token, one after another; all but
-            the first read only the state
-        decoder_transition_depth: number of cells that the decoder's lowest layer steps for each token: at least 2 with
+        encoder_transition_depth: cells that an encoder layer steps in a row for each token; the second and further
+            cells read only the state
+        decoder_transition_depth: the same for the decoder's lowest layer, all cells counted: at least 2 with
             --decoder-transition conditional
-        context_gate: a gate in the GRU that reads the context scales what it reads of the source ('source'), the word
-            and its state ('target'), or the ones up and the others down ('both'); with --context-to-layers every
-            layer's that steps with attention has one, and those above (--decoder-transition simple, conditional) read
-            it ungated
-        initial_state: the decoder starts from the backward state at the first word (where the top layer has none, from
-            the forward state at the last), through tanh ('first') or not ('linear'), from the mean annotation
-            ('mean'), or from zeros ('zero')
-        readout: readout: deep output with maxout, the sum of state, word and context ('linear') or its tanh, two
-            layers of relu, or none: the vocabulary layer reads the state alone ('state')
-        adaptive_gru_released: ablation: the decoder's second adaptive GRU as in the authors' released code: 1-g scales
-            the whole candidate, and biases are not weighed
+        context_gate: gate in the GRU that reads the context: it scales the source ('source'), the word and the state
+            ('target'), or one up and the other down ('both'); with --context-to-layers every layer that steps with
+            attention has a gate, and the layers above (--decoder-transition simple, conditional) read the context
+            without one
+        initial_state: start of the decoder: from the backward state at the first word (or the forward state at the
+            last, if the top layer has no backward state), through tanh ('first') or not ('linear'); from the mean
+            annotation ('mean'); or zeros ('zero')
+        readout: layers between state and vocabulary: deep output with maxout, the sum of state, word and context
+            ('linear') or its tanh, two layers of relu, or none, so the vocabulary layer reads the state alone ('state')
+        adaptive_gru_released: ablation: the decoder's second adaptive GRU of the authors' released code, where 1-g
+            scales the whole candidate and biases are not weighed
         adaptive_output: weigh the state, the word and the context in the readout's sum
-        adaptive_output_swapped: ablation: in these weights, swap the two sets of projections as the authors' code does
-        bridge_source: annotations carry the source embeddings (source-side bridging)
-        bridge_target: the cell that reads the context reads the embedding of the most attended source word, too
-            (target-side bridging)
-        bridge_direct: map source embeddings towards the target's, for --criterion
-            label_smoothed_cross_entropy_with_costs: of the most attended word ('hard'), of the mean weighted by
-            attention ('soft'), or 'none'
+        adaptive_output_swapped: ablation: swap the two sets of projections of these weights, as in the authors' code
+        bridge_source: add the source embeddings to the annotations (source-side bridge)
+        bridge_target: let the cell that reads the context also read the embedding of the most attended source word
+            (target-side bridge)
+        bridge_direct: map source embeddings towards target embeddings, for --criterion
+            label_smoothed_cross_entropy_with_costs: the most attended word's ('hard'), the mean weighted by attention
+            ('soft'), or 'none'
         bridge_direct_alone: allow --bridge-direct without --bridge-source
-        copying: a target word is generated, or it is the source word that is attended to (See et al. 2017): the same
-            symbol, or <unk> where the target dictionary lacks it
-        attention_reads_target: attention's query (with two levels, the upper one's) also reads the previous target word
+        copying: generate each target word or copy the attended source word (See et al. 2017): the same symbol, or <unk>
+            where the target dictionary lacks it
+        attention_reads_target: let attention's query also read the previous target word; with two levels, the upper
+            one's query (char2char)
+        readout_all_layers: let the readout read the states of all decoder layers, not only of the highest; needs layers
+            that step with attention, as with --decoder-transition late and stacked (char2char)
+        initial_state_per_layer: start every decoder layer from its own affine map, not all from the same state
             (char2char)
-        readout_all_layers: the readout reads the states of all decoder layers, not only of the highest one; needs
-            layers that step with attention, as in --decoder-transition late and stacked (char2char)
-        initial_state_per_layer: every decoder layer starts from a separate affine map, not all from the same state
-            (char2char)
-        zero_start: the decoder reads zeros before the first word, not the embedding of the sentence's end (Nematus,
+        zero_start: let the decoder read zeros before the first word, not the embedding of the sentence's end (Nematus,
             Marian)
         input_feed: feed the previous context to the decoder's first cell (InputFeed)
-        attention_score: how the state q and an annotation s are compared: v·tanh(W q + U s + b) ('additive'), with
-            g v/|v| instead of v ('additive_normed'), q·s ('dot', for equal widths), (W q)·(U s) / √width
-            ('scaled'), q·(W s) ('bilinear'), or as 'scaled' by --attention-heads, each with its part of
-            --attention-dim and separate values ('multihead')
-        attention_normalizer: how the score's energies become weights: 'softmax', or with exact zeros 'sparsemax' or
-            'entmax' (α = 1.5), which need the package entmax
-        attention_window: look at the whole sentence ('none'), only near position i at step i ('monotone', Luong's
-            local-m), or near a position that is predicted from the state, with weights that fall with the distance
-            ('predictive', local-p)
-        attention_history: what attention reads of earlier steps; join several by '+': 'context' (RecAtt), 'state'
+        attention_score: comparison of the state q and an annotation s: v·tanh(W q + U s + b) ('additive'), the same
+            with g v/|v| instead of v ('additive_normed'), q·s ('dot', for equal widths), (W q)·(U s) / √width
+            ('scaled'), q·(W s) ('bilinear'), or 'scaled' in each of --attention-heads, with a share of --attention-dim
+            and its own values ('multihead')
+        attention_normalizer: function that turns attention scores into weights: 'softmax', or with exact zeros
+            'sparsemax' or 'entmax' (α = 1.5), which need the package entmax
+        attention_window: source positions that attention may use: the whole sentence ('none'), only near position i at
+            step i ('monotone', Luong's local-m), or near a position predicted from the state, with less weight further
+            away ('predictive', local-p)
+        attention_history: what attention reads of earlier steps, several joined by '+': 'context' (RecAtt), 'state'
             (RNNAtt), 'distance' (HybridAtt1), 'convolution' (HybridAtt2), 'coverage' (the sum of all earlier weights),
-            'fertility' (that sum over a learned fertility), 'coverage_gru' (a GRU that reads them), or 'none'
-        part_args: options of components, as JSON: by the name of the component and the name of its option, such as
-            '{"decay": {"rate": 0.9}}'
+            'fertility' (that sum divided by a learned fertility), 'coverage_gru' (a GRU over the weights), or 'none'
+        part_args: options of components, as JSON by the name of a component and of its option, such as '{"decay":
+            {"rate": 0.9}}'
         decoder_condition: add CondDec's condition to the decoder's cell
-        features: features of a source (--task string_transduction --features-column) are a set of embeddings, to which
-            the decoder attends from its previous state and whose context its first cell reads ('attended'), or symbols
-            before those of the source ('prepended')
-        dropout: dropout at every place without a separate option below
+        features: use of source features (--task string_transduction --features-column): the decoder attends to their
+            embeddings from its previous state, and its first cell reads the result ('attended'); or they precede the
+            symbols of the source ('prepended')
+        dropout: dropout wherever no option below sets it
         encoder_dropout_in: dropout after the source embeddings
-        encoder_dropout_words: share of the source words whose whole embedding is dropped in training; not set by
-            --dropout
+        encoder_dropout_words: share of source words whose whole embedding is dropped in training; --dropout does not
+            set it
         encoder_dropout_out: dropout after the annotations, and between encoder layers
-        encoder_dropout_hidden: dropout of the previous state within the encoder's recurrences, with one mask per
-            sentence; not set by --dropout
+        encoder_dropout_hidden: dropout of the previous state within the encoder's recurrences, one mask per sentence;
+            --dropout does not set it
         decoder_dropout_in: dropout after the target embeddings
-        decoder_dropout_words: share of the previous target words whose whole embedding is dropped in training; not set
-            by --dropout
+        decoder_dropout_words: share of previous target words whose whole embedding is dropped in training; --dropout
+            does not set it
         decoder_dropout_out: dropout after the readout, and between decoder layers
-        decoder_dropout_hidden: dropout of the previous state within the decoder's recurrences, with one mask per
-            sentence; not set by --dropout
-        layer_norm: layer normalisation of nothing ('none'), of the cells of the 'encoder', or of 'all': the decoder's
-            cells, its initial state, attention's projected query and keys, and the readout's three maps, too
-        gate_bias: initial bias of the reset and the update gate of every GRU; 1 lets states last longer at the start
-        init: initial values of matrices that are not orthogonal: 'normal', with --init-std, or 'uniform' between ±√(6 /
+        decoder_dropout_hidden: the same as --encoder-dropout-hidden, within the decoder's recurrences
+        layer_norm: layer normalisation: 'none', in the cells of the 'encoder', or 'all': also in the decoder's cells,
+            its initial state, attention's projected query and keys, and the readout's three maps
+        gate_bias: initial bias of the reset and update gates of every GRU; 1 makes states last longer at the start
+        init: initial values of matrices that are not orthogonal: 'normal' with --init-std, or 'uniform' between ±√(6 /
             (in + out)), embeddings between ±0.01
-        init_std: standard deviation of the initial values of --init normal; the papers' 0.01 suits their widths,
-            smaller models learn sooner from 0.05
-        encoder_embed_path: file of pretrained source embeddings: each line has a word, as in the dictionary, and its
-            numbers (word2vec, fastText, GloVe)
-        decoder_embed_path: file of pretrained target embeddings, in the same form
+        init_std: standard deviation of --init normal; the papers' 0.01 suits their widths, small models learn sooner
+            with 0.05
+        encoder_embed_path: file of pretrained source embeddings: lines of a word, as in the dictionary, and its numbers
+            (word2vec, fastText, GloVe)
+        decoder_embed_path: file of pretrained target embeddings, likewise
         encoder_freeze_embed: do not train the source embeddings
         decoder_freeze_embed: do not train the target embeddings
         share_decoder_input_output_embed: tie the vocabulary layer to the target embeddings; the readout takes their
             width
-        share_all_embeddings: tie the source and target embeddings and the vocabulary layer (needs a joined dictionary)
-        warm_start: start from the parameters that are shared with this checkpoint, which may have another
-            architecture; a resumed training continues from its own checkpoint instead
+        share_all_embeddings: tie source embeddings, target embeddings and the vocabulary layer (needs a joined
+            dictionary)
+        warm_start: start from the parameters of this checkpoint that fit; it may have another architecture; a resumed
+            training still continues from its own checkpoint
         compute_dtype: number type of the matrix products in training; with 'bfloat16' parameters, states and softmax
-            stay float32; 'auto' times products of the model's sizes at the start and takes bfloat16 if it is at least
-            1.1 times as fast, but float32 on a GPU; a resumed training keeps the choice
+            stay float32; 'auto' measures products of the model's sizes at the start and takes bfloat16 if it is at
+            least 1.1 times as fast, but always float32 on a GPU; a resumed training keeps its type
         search_dtype: number type of the decoder's matrix products in search, for --model-overrides: 'float32',
-            'bfloat16' (on CUDA TF32), or bfloat16 if it is at least 1.1 times as fast ('auto')
-        coverage_penalty: strength of the coverage penalty in search, for --model-overrides: hypotheses that leave
-            source tokens unattended lose (Wu et al. 2016); 0.2 is usual there, tune it together with --lenpen
-        recompute_steps: keep only every n-th state of the decoder for the backward pass, and compute the others again:
-            less memory for long texts, and more time; 0 keeps all
-        compile: let torch.compile make fewer and larger kernels of a decoder step in training; needs torch 2.3 and a
-            compiler
-        cuda_graphs: in training on a GPU, launch the decoder's steps and their gradients as one pair of CUDA graphs for
-            each shape of a batch, from the second time it comes; shapes beyond the first 64, and steps that cannot be
-            captured, run as without it; it costs memory; --required-seq-len-multiple 4 makes fewer shapes, with more
-            padding; not with --compile. In beam search on a GPU, launch each step as one graph, also for
-            --model-overrides
+            'bfloat16' (TF32 on CUDA), or 'auto': bfloat16 if it is at least 1.1 times as fast
+        coverage_penalty: strength of the coverage penalty in search, for --model-overrides: it lowers hypotheses that
+            leave source tokens unattended (Wu et al. 2016, who use 0.2); tune it together with --lenpen
+        recompute_steps: keep only the decoder's states of every N-th step for the backward pass, and recompute the
+            others: less memory for long texts, more time; 0 keeps all
+        compile: let torch.compile fuse the kernels of a decoder step in training; needs torch 2.3 and a compiler
+        cuda_graphs: in training on a GPU, launch the decoder's steps and their gradients as one pair of CUDA graphs per
+            batch shape, from its second use; shapes beyond the first 64, and steps that cannot be captured, run as
+            without graphs. Graphs take memory; --required-seq-len-multiple 4 makes fewer shapes, with more padding. Not
+            with --compile. In beam search on a GPU, launch each step as one graph; there also for --model-overrides
     """
 
     def _get_help(self, attribute_name: str) -> Any:
@@ -302,8 +300,8 @@ class AttentionRNNConfig(Described):
         names = self._get_meta(attribute_name, "names")
         text = super()._get_help(attribute_name)
         if attribute_name == "part_args":
-            return f"{text}; there are {'; '.join(part_options()) or 'none here'}"
-        return text if names is None else f"{text}; there are {', '.join(names)}"
+            return f"{text}; available: {'; '.join(part_options()) or 'none here'}"
+        return text if names is None else f"{text}; choose from {', '.join(names)}"
 
     # sizes
     encoder_embed_dim: Optional[int] = size(rnnsearch=620)

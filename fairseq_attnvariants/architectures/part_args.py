@@ -22,10 +22,10 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
     for name in given:
         if name not in having:
             there = f"{nearest(name, having)}; those that have are {', '.join(having)}" if having else "; none has any"
-            raise ConfigurationError(f"--part-args: the model has no part {name!r} with options{there}")
+            raise ConfigurationError(f"--part-args: the model has no component {name!r} with options{there}")
     for name, parts in having.items():
         if len(parts) > 1:
-            raise ConfigurationError(f"--part-args: the model has several parts {name!r}: give one another name")
+            raise ConfigurationError(f"--part-args: the model has several components {name!r}: give one another name")
         options = custom_options(parts[0])
         for own in given.get(name, {}):
             if own not in options:
@@ -68,6 +68,6 @@ def _given(text: Any) -> Dict[str, Dict[str, Any]]:
     value = {} if value is None else value
     if not (isinstance(value, dict) and all(isinstance(options, dict) for options in value.values())):
         raise ConfigurationError(
-            f"""--part-args: JSON such as '{{"decay": {{"rate": 0.9}}}}' is wanted, not {str(text)[:200]}"""
+            f"""--part-args: JSON such as '{{"decay": {{"rate": 0.9}}}}' is needed, not {str(text)[:200]}"""
         )
     return value

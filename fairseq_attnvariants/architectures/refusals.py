@@ -42,8 +42,8 @@ def idle(o: AttentionRNNConfig) -> Iterator[str]:
         for option, names in readers.items():
             value = getattr(o, option)
             if option not in read and value not in usual(option):
-                alone = f"{flag(choice)} {' or '.join(names)} alone"
-                yield f"{flag(option)} {value} is of {alone}: add that, or leave it out"
+                needed = f"{flag(choice)} {' or '.join(names)}"
+                yield f"{flag(option)} {value} needs {needed}: add it, or leave {flag(option)} out"
 
 
 def embeddings(o: AttentionRNNConfig) -> Iterator[str]:
@@ -83,8 +83,8 @@ def units(o: AttentionRNNConfig) -> Iterator[str]:
         )
     if o.copying and not NORMALIZERS[o.attention_normalizer].adds_up:
         yield (
-            "--copying takes attention for probabilities, and the weights of --attention-normalizer "
-            f"{o.attention_normalizer} do not add up to 1: leave one of them out"
+            "--copying needs attention weights that add up to 1, and those of --attention-normalizer "
+            f"{o.attention_normalizer} do not: leave one of them out"
         )
     if attended and o.copying:
         yield f"--copying writes the source symbol that is attended to, and the source of {attended}: leave it out"
@@ -107,7 +107,7 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
     if several and o.context_gate != "none":
         yield (
             "--context-gate scales what a GRU reads and keeps (Tu et al. 2017) and is not defined for --decoder-cell "
-            f"{o.decoder_cell}, which has a memory beside its state; use --decoder-cell {one_state}"
+            f"{o.decoder_cell}, which has a memory next to its state; use --decoder-cell {one_state}"
         )
     for side in ("encoder", "decoder"):
         cell = getattr(o, f"{side}_cell")
@@ -117,7 +117,7 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
                 "leave it out"
             )
     if o.layer_norm_joint and o.layer_norm == "none":
-        yield "--layer-norm-joint says what --layer-norm normalises together, and that is none: add it"
+        yield "--layer-norm-joint needs --layer-norm: add it"
     if o.recurrent_bias and not issubclass(CELLS[o.decoder_cell], GRUCell) and not stepped(o):
         yield (
             "--recurrent-bias gives a GRU a second bias, and the encoder's has one anyway, as PyTorch's kernels want "
@@ -168,7 +168,7 @@ def layers(o: AttentionRNNConfig) -> Iterator[str]:
     """Numbers of layers, their directions, residuals and inputs."""
     if o.encoder_bidirectional_layers > o.encoder_layers:
         yield (
-            f"--encoder-bidirectional-layers {o.encoder_bidirectional_layers}: there are --encoder-layers "
+            f"--encoder-bidirectional-layers {o.encoder_bidirectional_layers}: the model has --encoder-layers "
             f"{o.encoder_layers}; use 0 for all"
         )
     lowest = bidirectional_layers(o) + 1  # layer of one direction
@@ -180,19 +180,19 @@ def layers(o: AttentionRNNConfig) -> Iterator[str]:
         )
     if o.residuals > max(o.encoder_layers, o.decoder_layers):
         yield (
-            f"--residuals {o.residuals} begins above the highest layer: there are --encoder-layers {o.encoder_layers} "
-            f"and --decoder-layers {o.decoder_layers}; use 0, or a layer that is there"
+            f"--residuals {o.residuals} begins above the highest layer: the model has --encoder-layers "
+            f"{o.encoder_layers} and --decoder-layers {o.decoder_layers}; use 0, or a lower layer"
         )
     if o.encoder_reads != "both" and bidirectional_layers(o) < 2:
         yield (
-            f"--encoder-reads {o.encoder_reads} is about bidirectional layers above another one, and with "
+            f"--encoder-reads {o.encoder_reads} needs a bidirectional layer above another one, and with "
             f"--encoder-layers {o.encoder_layers} and --encoder-bidirectional-layers {o.encoder_bidirectional_layers} "
             "there is none: leave it out"
         )
     upper = first_set(o, "context_to_layers", "readout_all_layers", "initial_state_per_layer")
     if upper and o.decoder_layers == 1:
         yield (
-            f"{upper} is about the decoder's layers above the first, and with --decoder-layers 1 there is none: use 2 "
+            f"{upper} needs decoder layers above the first, and --decoder-layers 1 has none: use 2 "
             "or more, or leave it out"
         )
     if o.readout_all_layers and layers_inside(o) < o.decoder_layers:
@@ -230,7 +230,7 @@ def bridges(o: AttentionRNNConfig) -> Iterator[str]:
         yield (
             "--bridge-direct without --bridge-source consistently worsened translation (Kuang et al. 2018, section "
             "2.3: a plain model's embeddings are too heterogeneous to be constrained); add --bridge-source, or "
-            "--bridge-direct-alone to do it nevertheless"
+            "--bridge-direct-alone to do it all the same"
         )
     if o.bridge_direct_alone and o.bridge_direct == "none":
         yield "--bridge-direct-alone allows --bridge-direct, which is not given: add it"
@@ -266,13 +266,12 @@ def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
     segments = "--attention-via-words-alone" if o.attention_via_words_alone else segments
     if hard and segments:
         yield (
-            f"--readout {o.readout} makes a word from one token, and {segments} leaves none to it: leave one of them "
-            "out"
+            f"--readout {o.readout} makes a word from one token, and {segments} has no tokens: leave one of them out"
         )
     if o.attention_score == "level" and not (monotone and unread):
         yield (
-            "--attention-score level looks at every position alike, for --readout hard_monotone in a decoder that "
-            "reads no context (--decoder-transition late without --input-feed): use another score"
+            "--attention-score level gives every position the same score, for --readout hard_monotone in a decoder "
+            "that reads no context (--decoder-transition late without --input-feed): use another score"
         )
     if not unread:
         return
@@ -285,7 +284,7 @@ def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
     if parts:
         yield (
             f"--readout {o.readout} reads no context, and with --decoder-transition late nothing else does, so that "
-            f"{parts} would learn nothing: leave it out (--arch {o.readout} has what suits it), or add --input-feed"
+            f"{parts} would learn nothing: leave it out (--arch {o.readout} sets suitable values), or add --input-feed"
         )
 
 
@@ -293,7 +292,7 @@ def kernels(o: AttentionRNNConfig) -> Iterator[str]:
     """Options on making and launching kernels."""
     if o.compile and o.cuda_graphs:
         yield (
-            "--cuda-graphs launches again what was launched once, and --compile may make other kernels at any batch: "
+            "--cuda-graphs replays recorded kernels, and --compile may make other kernels at any batch: "
             "leave one of them out"
         )
 
@@ -337,7 +336,7 @@ def check(o: AttentionRNNConfig) -> None:
         ConfigurationError: names the option and says what to do.
     """
     if str(o.search_dtype) == "int8":
-        raise ConfigurationError("--search-dtype int8 is no longer there: use float32 or bfloat16 here")
+        raise ConfigurationError("--search-dtype int8 was removed: use float32 or bfloat16")
     for field in dataclasses.fields(AttentionRNNConfig):
         value = getattr(o, field.name)
         if value is not None and (rest := mistaken(field.name, value)):
@@ -397,12 +396,12 @@ def check_data(cfg, task) -> None:
     of_task = getattr(task, "cfg", None) or getattr(task, "args", None)  # args: of tasks without a dataclass
     if str(getattr(of_task, "left_pad_target", False)) == "True":
         raise ConfigurationError(
-            "--left-pad-target puts padding before the words of a translation, and a recurrent decoder steps "
-            "through it as through words: leave it out"
+            "--left-pad-target puts padding before the words of a translation, and a recurrent decoder "
+            "reads it as words: leave it out"
         )
     if cfg.encoder_type == "hierarchical" and not of_characters[0]:
         raise ConfigurationError(
-            "--encoder-type hierarchical (--arch ava) reads characters and needs to know the space among them: use "
+            "--encoder-type hierarchical (--arch ava) reads characters and needs the space among them: use "
             "--task char_translation without --source-subwords, for fairseq-preprocess too"
         )
     if WINDOWS[window].same_units and of_characters == [False, True]:
@@ -418,8 +417,8 @@ def check_data(cfg, task) -> None:
         )
     if cfg.copying and of_characters[0] != of_characters[1]:
         raise ConfigurationError(
-            "--copying writes a source symbol into the target, and with --source-subwords a subword is none of its "
-            "characters: leave it out"
+            "--copying writes a source symbol into the target, and with --source-subwords the target has no "
+            "subwords: leave it out"
         )
 
 

@@ -68,7 +68,7 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
     for option in delta:
         if option in elsewhere:
             raise ConfigurationError(
-                f"architecture {name!r}: {option!r} is of a training or a search and no part of an architecture: give "
+                f"architecture {name!r}: {option!r} belongs to training or search, not to an architecture: give "
                 f"{flag(option)} to the command, or set it in the configuration"
             )
         if option not in known:
@@ -79,11 +79,11 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
     for part in merged_part_args(delta.get("part_args"), None):
         if part not in parts:
             raise ConfigurationError(
-                f"architecture {name!r}: part_args names {part!r}{nearest(part, parts)}, and no part with options that "
-                "was entered before is called so"
+                f"architecture {name!r}: part_args names {part!r}{nearest(part, parts)}, and no component "
+                "with options is registered under this name"
             )
     if not isinstance(criterion, str):
-        raise ConfigurationError(f"architecture {name!r}: criterion is the name of one, not {criterion!r}")
+        raise ConfigurationError(f"architecture {name!r}: criterion must be the name of a criterion, not {criterion!r}")
     VARIANTS.register(name)(Variant(paper, base, delta, sys._getframe(1).f_globals["__name__"], criterion))
 
 
@@ -112,7 +112,7 @@ def default_criterion(name: Optional[str]) -> str:
     if criterion and criterion not in CRITERION_REGISTRY:
         raise ConfigurationError(
             f"architecture {name!r} is trained by the criterion {criterion!r}{nearest(criterion, CRITERION_REGISTRY)}, "
-            "and nothing enters one of this name: correct it in register_architecture, or give --criterion"
+            "and no criterion of this name is registered: correct it in register_architecture, or give --criterion"
         )
     return criterion or default_criterion(variant.base)
 

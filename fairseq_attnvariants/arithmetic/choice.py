@@ -109,6 +109,6 @@ class SearchDtype:
         else:
             own = str(projection.weight.dtype).removeprefix("torch.")
             logger.warning(
-                f"--search-dtype {self.asked} cannot be had, and search is in {own}: the parameters are {own}, and not "
-                "float32"
+                f"--search-dtype {self.asked} is not available: search is in {own}, because the parameters are {own}, "
+                "not float32"
             )

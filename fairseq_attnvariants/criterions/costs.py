@@ -30,19 +30,19 @@ ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, fr
 
 @dataclass
 class CostsConfig(Described, stock.LabelSmoothedCrossEntropyCriterionConfig):
-    """The stock criterion's options, and a weight for each cost; None is 1 where the model has what it is made of.
+    """The stock criterion's options, and a weight for each loss; None is 1 if the model has the component, else 0.
 
     Args:
-        step_decay_weight: weight of the step-decay cost, 1/T Σ ||Δsd|| (default: 1 for CondDec)
-        step_decay_norm: sum these norms as in the paper, or their squares, with which equal steps cost least
-        left_over_weight: weight of the left-over cost, ||sd_T|| (default: 1 for CondDec)
+        step_decay_weight: weight of the step-decay loss, 1/T Σ ||Δsd|| (default: 1 for CondDec)
+        step_decay_norm: sum these norms as in the paper, or their squares, which favour equal steps
+        left_over_weight: weight of the left-over loss, ||sd_T|| (default: 1 for CondDec)
         bridging_weight: weight of the embedding loss, Σ ||W x - e(y)||² (default: 1 for models with a direct bridge)
         bridging_norm: sum the squared norms or the plain ones
-        bridging_unit_length: compare with target embeddings scaled to length 1: short ones do not lower the loss
+        bridging_unit_length: scale target embeddings to length 1 in the embedding loss: short ones do not lower it
         coverage_weight: weight of the coverage loss, Σ min(w, c) (See et al. 2017)
-        alignment_weight: weight of guided alignment, -Σ log w of the words that --load-alignments links
-        rdrop_weight: weight of R-Drop, ½ (KL(P‖Q) + KL(Q‖P)) between two passes with other dropout, for any
-            architecture (Liang et al. 2021)
+        alignment_weight: weight of guided alignment, -Σ log w of the words linked by --load-alignments
+        rdrop_weight: weight of R-Drop, ½ (KL(P‖Q) + KL(Q‖P)) between two passes with different dropout
+            (Liang et al. 2021)
     """
 
     step_decay_weight: Optional[float] = None
@@ -57,7 +57,7 @@ class CostsConfig(Described, stock.LabelSmoothedCrossEntropyCriterionConfig):
 
 
 class Batch(NamedTuple):
-    """What a cost of a batch is made of."""
+    """The inputs of a loss of one batch."""
 
     term: Tensor
     """of the model's output, what the cost asks for"""
@@ -247,7 +247,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
 
 
 def _term(extra: Dict[str, Any], name: str) -> Optional[Tensor]:
-    """What a model returned by a name: in a list, or by itself, as some of fairseq's do."""
+    """Return a model's output by its name: from a list, or bare, as some of fairseq's models return it."""
     found = extra.get(name)
     return (found[0] if found else None) if isinstance(found, (list, tuple)) else found
 

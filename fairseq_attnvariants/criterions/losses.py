@@ -23,7 +23,7 @@ def norms(vectors: Tensor, squared: bool = False) -> Tensor:
 def bridging(
     bridged: Tensor, target: Tensor, target_mask: Tensor, squared: bool = True, unit_length: bool = False
 ) -> Tensor:
-    """The direct bridge's cost, ``Σ_t ||W x_{t*} - e(y_t)||²`` over real target tokens, EOS included.
+    """The direct bridge's loss, ``Σ_t ||W x_{t*} - e(y_t)||²`` over real target tokens, EOS included.
 
     (Kuang et al. 2018 eq. 3.)
 
@@ -63,7 +63,7 @@ def left_over(conditions: Tensor, target_mask: Tensor) -> Tensor:
 
     Arguments as for :func:`step_decay`.
     """
-    # the last real column: where padding stands on the right it is the length
+    # the last real column: with padding on the right it is the length
     columns = torch.arange(1, target_mask.size(1) + 1, device=target_mask.device)
     last = (columns * target_mask).amax(1)
     final = conditions[torch.arange(conditions.size(0), device=conditions.device), last]  # B x 2n

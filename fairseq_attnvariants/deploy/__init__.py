@@ -1,4 +1,4 @@
-"""From a trained model to a package that translates without fairseq and torch; its format is FORMAT.md's."""
+"""Export of a trained model to a package that translates without fairseq and torch; FORMAT.md has its format."""
 
 from importlib.util import find_spec
 
@@ -9,7 +9,7 @@ TORCH = "2.9"  # the first whose exporter has ONNX's own operators, and loops
 
 
 def missing() -> str:
-    """What has to be installed before the modules of this folder can be imported; nothing if all is there."""
+    """Return the packages to install before the modules of this folder can be imported; nothing if all are there."""
     absent = [name for name in NEEDED if find_spec(name) is None]
     if absent:
         return f'{", ".join(absent)} missing: pip install "fairseq-attnvariants[export]" brings all it needs'

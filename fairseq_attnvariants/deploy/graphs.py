@@ -29,7 +29,7 @@ another thing, such as of the segments of so many symbols."""
 
 
 class Step(NamedTuple):
-    """What a step of a search leaves."""
+    """The result of a search step."""
 
     going: Tensor
     """whether a sentence is not finished"""
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 def plain(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
-    """As :func:`..nn.additive.additive_energies`, by operations that every runtime has."""
+    """Compute :func:`..nn.additive.additive_energies` by operations that every runtime has."""
     return compared(query, keys, *features).tanh() @ vector
 
 
@@ -59,7 +59,7 @@ def prepared(model: Any) -> Any:
 
 
 class Searching(nn.Module):
-    """What the two graphs share: a step of the model, and of the search.
+    """The code that both graphs share: a step of the model and of the search.
 
     Args:
         model: that :func:`prepared` made.
@@ -84,10 +84,10 @@ class Searching(nn.Module):
 
 
 class First(Searching):
-    """From sources to the first step's end."""
+    """The graph from sources to the end of the first step."""
 
     def begin(self, source: Tensor) -> Run:
-        """What decodes, and where it stands before the first step."""
+        """Return the decoding network and its state before the first step."""
         return Run(self.network, *projected(self.readers, *started(self.model, source)))
 
     def forward(self, source: Tensor, hypotheses: Tensor, *limits: Tensor) -> Tuple[Step, Any]:
@@ -116,7 +116,7 @@ class First(Searching):
 
 
 class Following(Searching):
-    """From a step to the next one.
+    """The graph from a step to the next.
 
     Args:
         model: as above.
@@ -157,7 +157,7 @@ class Following(Searching):
 
 
 def started(model: Any, source: Tensor) -> Tuple[Memory, State]:
-    """What the decoder starts from, with contexts."""
+    """Return the decoder's first state, with contexts."""
     entries = model.encoder(source, src_lengths=source.ne(model.encoder.dictionary.pad()).sum(1))
     encoded = Encoded(**{name: values[0] for name, values in entries.items() if values})
     start: Tuple[Memory, State] = model.decoder.network.start(encoded)
@@ -181,5 +181,5 @@ def example_sources(model: Any) -> Tensor:
 
 
 def end(dictionary: Any) -> List[int]:
-    """What every source ends in."""
+    """Return the symbols that end every source."""
     return [*([dictionary.space()] if hasattr(dictionary, "space") else []), dictionary.eos()]

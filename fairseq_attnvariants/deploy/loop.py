@@ -87,7 +87,7 @@ class Flat(nn.Module):
         self.inner = graph
 
     def forward(self, *inputs: Tensor) -> Tuple[Tensor, ...]:
-        """As they come."""
+        """Return the outputs as one tuple of tensors."""
         return tuple(tensors(self.inner(*inputs)))
 
 
@@ -187,7 +187,7 @@ def needed(outputs: Sequence[Any], following: Mapping[Any, Any]) -> Set[Any]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without what the exporters say of themselves."""
+    """Silence the exporters' own messages."""
     loggers = [logging.getLogger(name) for name in TALKATIVE]
     levels = [logger.level for logger in loggers]
     try:

@@ -20,7 +20,7 @@ def ranges(characters: Iterable[str]) -> str:
 
 
 def moses_tables(language: str) -> Dict[str, Any]:
-    """What the Moses tokeniser and detokeniser know of a language, from sacremoses.
+    """Return the Moses rules for a language, of tokeniser and detokeniser, from sacremoses.
 
     Raises:
         ConfigurationError: sacremoses is not installed, or has no rules for the language.

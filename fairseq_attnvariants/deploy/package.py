@@ -35,7 +35,7 @@ def operators(model: ir.Model) -> List[str]:
 
 
 def side(language: str, dictionary: Any, name: str) -> Dict[str, Any]:
-    """What the manifest says of the source or of the target."""
+    """Return the manifest's entry for the source or the target."""
     units = "characters" if hasattr(dictionary, "space") else "words"
     return {
         "language": language,
@@ -122,7 +122,7 @@ def check_new(path: str) -> Path:
     """
     target = Path(os.path.abspath(path))
     if target.exists() or target.is_symlink():
-        raise ConfigurationError(f"--output {path} is there already: name another folder, or remove it")
+        raise ConfigurationError(f"--output {path} exists already: name another folder, or remove it")
     if not target.parent.is_dir():
         raise ConfigurationError(f"--output {path}: there is no folder {target.parent}")
     if not os.access(target.parent, os.W_OK | os.X_OK):
@@ -149,7 +149,7 @@ def new_folder(path: str) -> Iterator[Path]:
 
 
 def umask() -> int:
-    """What permissions new files of this process lack."""
+    """Return the permissions that new files of this process lack."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask

@@ -37,7 +37,7 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
     if not dictionaries:
         raise ConfigurationError(f"there are no dictionaries, {DICTIONARIES}, in {data}")
     if not isinstance(state.get("cfg"), dict):
-        raise ConfigurationError("a checkpoint of before fairseq 0.12, which has no configuration but arguments")
+        raise ConfigurationError("a checkpoint of a fairseq before 0.12, with arguments instead of a configuration")
     kept: Dict[str, Tensor] = {}
     tied: Dict[str, str] = {}
     first: Dict[Any, str] = {}
@@ -92,7 +92,7 @@ def _loaded(path: str, config: str) -> Dict[str, Any]:
                 f"{os.path.join(folder, name)} is not the one that was written with {config}: it is damaged or changed"
             )
     if MODEL not in content["sha256"]:
-        raise ConfigurationError(f"{config} has no sum of {MODEL}")
+        raise ConfigurationError(f"{config} has no checksum of {MODEL}")
     try:
         parameters: Dict[str, Tensor] = _safetensors().load_file(path)
     except ConfigurationError:

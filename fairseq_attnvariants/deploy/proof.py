@@ -1,4 +1,4 @@
-"""Whether a graph translates as the model does: fairseq's search on the same sentences, list by list."""
+"""Comparison of a graph with fairseq's search on the same sentences, list by list."""
 
 import contextlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
@@ -21,7 +21,7 @@ MOST_TIES = 0.05
 
 
 class Search(NamedTuple):
-    """How a model translates."""
+    """The settings of a search."""
 
     beam: int = 5
     lenpen: float = 1.0
@@ -38,7 +38,7 @@ class Search(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """How far a graph and fairseq's search agree."""
+    """The agreement of a graph with fairseq's search."""
 
     sentences: int
     lists: int
@@ -207,8 +207,8 @@ def proved(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes
     content, proof = compared(graph, model, batches)
     if not proof.holds:
         raise ConfigurationError(
-            f"exported, it translates otherwise, first at {proof.where}: {proof.equal} of {proof.lists} n-best lists "
-            f"are equal to fairseq's, and in these scores differ by up to {proof.score:.2g} and attention by "
+            f"the exported model translates differently, first at {proof.where}: {proof.equal} of {proof.lists} n-best "
+            f"lists are equal to fairseq's, and in these scores differ by up to {proof.score:.2g} and attention by "
             f"{proof.attention:.2g}"
         )
     return content, proof

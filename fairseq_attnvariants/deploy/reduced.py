@@ -14,12 +14,12 @@ import onnx_ir as ir
 from .loop import TIDY, fold, quiet
 
 SMALLEST = 256  # numbers of a matrix that is worth it
-ZERO = 128  # what stands for 0
+ZERO = 128  # the code for 0
 LARGEST = 127.0
 
 
 def reduce(model: ir.Model) -> ir.Model:
-    """The same model with small weights."""
+    """Return the model with smaller weights."""
     model = ir.from_proto(ir.to_proto(model))
     with quiet():
         fold(model, "Transpose")
@@ -132,7 +132,7 @@ class Rewriter:
         return self.node("Cast", value, to=int(kind))
 
     def node(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
-        """What a new node gives."""
+        """Return the output of a new node."""
         made = ir.node(kind, inputs, attributes)
         self.count += 1
         made.outputs[0].name = f"small.{self.count}"

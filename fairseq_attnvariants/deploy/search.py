@@ -12,7 +12,7 @@ LOWEST = -float("inf")
 
 
 class Limits(NamedTuple):
-    """What a search may be told."""
+    """The options of a search."""
 
     max_len: Tensor
     """most symbols of each sentence's translation, ``B``"""

@@ -1,4 +1,4 @@
-"""What the C library does with the memory of tensors, between the updates of a training on a CPU."""
+"""The C library's handling of tensors' memory between the updates of a training on a CPU."""
 
 import ctypes
 import os

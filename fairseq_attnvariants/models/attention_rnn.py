@@ -147,7 +147,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
 
     @property
     def cost_terms(self) -> List[str]:
-        """What a criterion can make a cost of: keys of the output."""
+        """Return the keys of the output from which a criterion can make a loss."""
         has = {"conditions": self.cfg.decoder_condition, "bridged": self.decoder.bridge is not None}
         return [term for term, there in has.items() if there]
 
@@ -181,7 +181,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             self.decoder.graphs = graphs_for(self.decoder.network, device)
         if self.cost_terms and not with_cost_terms:
             logger.warning(
-                "this model is being trained without the costs that its paper adds; "
+                "this model is being trained without the losses that its paper adds; "
                 "--criterion label_smoothed_cross_entropy_with_costs adds them"
             )
         for sentence in unread(self.cfg):
@@ -344,21 +344,23 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             "coverage_penalty": penalty,
         }
         if taken := sorted({*entries, "bridged"} & terms.keys()):
-            raise ConfigurationError(f"a part's term {taken[0]!r} has the name of something else in the model's output")
+            raise ConfigurationError(
+                f"a component's term {taken[0]!r} has the name of something else in the model's output"
+            )
         extra: Dict[str, List[Optional[Tensor]]] = {
             name: [value] for name, value in {**entries, **terms}.items() if value is not None
         }
         return output, extra
 
     def embed(self, previous: Tensor) -> Tensor:
-        """What the network reads of previous words ``B x T``, ``B x T x m``."""
+        """Embed previous words ``B x T`` for the network, ``B x T x m``."""
         embedded: Tensor = self.dropout_in(self.dropout_words(self.embed_tokens(previous)))
         if not self.zero_start:
             return embedded
         return embedded.masked_fill(previous.eq(self.dictionary.eos()).unsqueeze(2), 0)  # it begins every sentence
 
     def extract_features(self, prev_output_tokens, encoder_out=None, **kwargs):
-        """As :meth:`forward`, but the readout's features instead of logits."""
+        """Return the readout's features instead of the logits of :meth:`forward`."""
         return self.forward(prev_output_tokens, encoder_out, features_only=True, **kwargs)
 
     def output_layer(self, features: Tensor, **kwargs) -> Tensor:
@@ -421,7 +423,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
 
 
 class Run(NamedTuple):
-    """What decodes some sentences, and where it stands."""
+    """A network that decodes some sentences, and its state."""
 
     network: Decoder
     memory: Memory
@@ -430,12 +432,12 @@ class Run(NamedTuple):
     """``Σ_{t≤i} w_tj`` of each source token, ``N x S``, float32; for the coverage penalty."""
 
     def reordered(self, order: Tensor) -> "Run":
-        """With rows ``order`` of what a step hands to the next."""
+        """Return the run with its carried state reordered by ``order``."""
         state, covered = reorder((self.state, self.covered), order)
         return self._replace(state=state, covered=covered)
 
     def penalised(self, weights: Tensor, strength: float) -> Tuple[Tensor, "Run"]:
-        """What a step adds to the coverage penalty, ``N x 1``, of its weights ``N x S``, and the run after it."""
+        """Return the step's coverage penalty, ``N x 1``, from its weights ``N x S``, and the run after it."""
         # a copy at first: fairseq's ensembles add up the weights that go out in place
         covered = weights.clone() if self.covered is None else self.covered + weights
         penalty = coverage_penalty(covered, self.memory)
@@ -476,7 +478,7 @@ def symbols_copied(source, target) -> Tensor:
     numbers = [target.index(symbol) for symbol in source.symbols]
     words = numbers[source.nspecial :]
     there = len(words) - words.count(target.unk())
-    logger.info(f"--copying: {there} of {len(words)} source words are in the target dictionary; the others leave <unk>")
+    logger.info(f"--copying: {there} of {len(words)} source words are in the target dictionary; others become <unk>")
     return torch.tensor(numbers)
 
 

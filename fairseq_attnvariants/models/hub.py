@@ -67,7 +67,7 @@ class Score(NamedTuple):
 
 
 class Hub(GeneratorHubInterface):
-    """What ``from_pretrained`` returns: fairseq's interface for translation."""
+    """The object that ``from_pretrained`` returns: fairseq's interface for translation."""
 
     def translate(
         self,
@@ -112,9 +112,9 @@ class Hub(GeneratorHubInterface):
             )
             return one
         if beam < 1:
-            raise ValueError(f"beam={beam}: the width of a search is 1 or above")
+            raise ValueError(f"beam={beam}: the beam width is 1 or above")
         if nbest is not None and not 1 <= nbest <= beam:
-            raise ValueError(f"nbest={nbest}: give a number from 1 to the width of the search, which is beam={beam}")
+            raise ValueError(f"nbest={nbest}: give a number from 1 to the beam width, which is beam={beam}")
         if not isinstance(replace_unk, (bool, Mapping)):
             raise ValueError(f"replace_unk={replace_unk!r}: give True, or a dictionary of words")
         prefixes = [prefix] * len(sentences) if isinstance(prefix, str) else prefix
@@ -129,7 +129,7 @@ class Hub(GeneratorHubInterface):
             forced["constraints"] = pack_constraints([self._phrases(phrases) for phrases in constraints])
             options["constraints"] = "ordered" if ordered else "unordered"
         found: Dict[int, List[Dict[str, Tensor]]] = {}
-        # fairseq lets a translation be empty as long as a prefix beside it goes on, so each length is searched alone
+        # fairseq lets a translation be empty as long as another prefix continues, so each length is searched alone
         texts = [torch.empty(0) if prefixes is None else self._forced(text, "prefix") for text in prefixes or sentences]
         for length in {len(tokens) for tokens in texts}:
             numbers = [number for number, tokens in enumerate(texts) if len(tokens) == length]
@@ -366,8 +366,8 @@ class Pretrained:
             ) from None
         if isinstance(loaded.task, TranslationMultiSimpleEpochTask):
             raise ValueError(
-                f"{checkpoint_file} in {folder} is of several pairs (--task translation_multi_simple_epoch), of which "
-                "fairseq's translation from Python knows nothing: use fairseq-generate or fairseq-interactive"
+                f"{checkpoint_file} in {folder} is of several pairs (--task translation_multi_simple_epoch), which "
+                "fairseq's translation from Python does not support: use fairseq-generate or fairseq-interactive"
             )
         return Hub(loaded.cfg, loaded.task, loaded.models)
 

@@ -22,7 +22,7 @@ RENAMED = [
 
 
 def renamed(name: str) -> str:
-    """What a parameter is called now."""
+    """Return the present name of a parameter."""
     for old, new in RENAMED:
         name = re.sub("^" + old, new, name)
     return name

@@ -95,7 +95,7 @@ class StaticSearch(SequenceGenerator):
                 if step:
                     beams.advance(self)
             except RuntimeError as error:
-                logger.warning(f"search goes on without CUDA graphs, which failed: {error}")
+                logger.warning(f"search continues without CUDA graphs, which failed: {error}")
                 _beams[decoders[0]] = None
                 return None
             if step % EVERY == EVERY - 1 or step == longest:
@@ -107,7 +107,7 @@ class StaticSearch(SequenceGenerator):
     def _beams_for(
         self, decoders: Sequence[IncrementalDecoder], runs: Sequence[Run], log_probs: Tensor, weights: Tensor
     ) -> "Beams":
-        """Those of an earlier batch of these shapes, with their graph, or new ones."""
+        """Return the hypotheses of an earlier batch of these shapes, with their graph, or new ones."""
         # a graph has in it where tensors lie, their shapes, and whatever else a module computes with
         held = [tensor.data_ptr() for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
         others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]
@@ -124,7 +124,7 @@ class StaticSearch(SequenceGenerator):
 
 
 class StaticSearchWithAlignment(SequenceGeneratorWithAlignment, StaticSearch):
-    """The same with alignments, for ``--print-alignment``."""
+    """A static search with alignments, for ``--print-alignment``."""
 
 
 class Beams:
@@ -195,7 +195,7 @@ class Beams:
     def choose(
         self, search: StaticSearch, runs: Sequence[Run], log_probs: Tensor, weights: Tensor, first: bool = False
     ) -> None:
-        """What fairseq's search does at a step once the models have been asked.
+        """Do what fairseq's search does at a step after the models have run.
 
         Args:
             search: whose step it is.
@@ -237,7 +237,7 @@ class Beams:
             write((run.state, run.covered), (changed.state, changed.covered))
 
     def hypotheses(self, search: StaticSearch, noted: Sequence[Sequence[Tensor]]) -> List[List[Dict[str, Tensor]]]:
-        """What was found, as fairseq has it, on the CPU: each sentence's hypotheses, the best first."""
+        """Return each sentence's hypotheses on the CPU, in fairseq's form, the best first."""
         origins, words, totals, weights = (torch.cat(parts) for parts in zip(*noted))
         origins, words, totals, count = origins.cpu(), words.cpu(), totals.cpu(), self.count.cpu()
         beam = search.beam_size
@@ -287,7 +287,7 @@ def write(fixed: Any, entries: Any) -> None:
     """
     old, new = tensors(fixed), tensors(entries)
     if [(tensor.shape, tensor.dtype) for tensor in old] != [(tensor.shape, tensor.dtype) for tensor in new]:
-        raise RuntimeError("what the decoder hands from step to step changes its shape")
+        raise RuntimeError("the decoder's carried state changes its shape")
     torch._foreach_copy_(old, new)
 
 
@@ -303,7 +303,7 @@ def captured(step: Callable[[], None], device: torch.device) -> Any:
 
 @cache
 def recorder(device: torch.device) -> Any:
-    """Of all graphs of a GPU, which share memory: each is done with it before another one begins."""
+    """Return the recorder of a GPU's graphs, which share memory: one ends before another begins."""
     return RECORDERS[device.type](device)
 
 

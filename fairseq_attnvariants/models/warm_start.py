@@ -41,7 +41,7 @@ PARTS: Dict[str, Tuple[str, ...]] = {
 
 
 class Meaning(NamedTuple):
-    """What else decides on the meaning of parameters, beyond the value of one option."""
+    """A setting, beyond the value of one option, on which the meaning of parameters depends."""
 
     option: str  # for the log
     read: Callable[[Any], Any]  # of a configuration
@@ -69,7 +69,7 @@ MEANINGS = [
 
 
 class WarmStart(NamedTuple):
-    """What became of every parameter, by name."""
+    """The names of taken, new and unused parameters."""
 
     path: str
     taken: int = 0
@@ -144,7 +144,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         else:
             other[name] = f"{_size(value)} in the checkpoint, {_size(parameter)} here"
     if not (matrices or grown):
-        raise ConfigurationError("no matrix of this model is there in the same size; give both the same widths")
+        raise ConfigurationError("it has no matrix of the same size as this model; give both the same widths")
     left = len(saved.keys() - model.state_dict().keys())
     return WarmStart(path, taken, grown, other, left)
 

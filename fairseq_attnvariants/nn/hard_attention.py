@@ -52,7 +52,7 @@ class HardAttention(TanhReadout):
 
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         if weighting is not None:
-            raise ConfigurationError("--adaptive-output weighs the context, which hard attention has none of")
+            raise ConfigurationError("--adaptive-output weighs the context, and hard attention has none")
         super().__init__(widths._replace(context=widths.annotation), norm=norm)
 
     def remember(self, encoded: Encoded) -> Dict[str, Tensor]:

@@ -127,7 +127,7 @@ def each(change: Callable[[Tensor], Any], entries: Any) -> Any:
         changed = [each(change, entry) for entry in entries]
         return type(entries)._make(changed) if hasattr(entries, "_make") else tuple(changed)
     if entries is not None:
-        raise TypeError(f"what a step hands on is tensors, tuples and dictionaries, not {type(entries).__name__}")
+        raise TypeError(f"a step must pass on tensors, tuples and dictionaries, not {type(entries).__name__}")
     return None
 
 

@@ -8,7 +8,7 @@ from .replaced import replaces
 
 @replaces(FairseqTask, "build_generator")
 def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, *more, **named):
-    """Where nobody names a class of search, and a model of this package has ``--cuda-graphs``, it is the static one."""
+    """The static search is the default for models of this package with ``--cuda-graphs``."""
     asked = any(getattr(getattr(model, "cfg", None), "cuda_graphs", False) for model in models)
     if seq_gen_cls is None and asked and all(map(searchable, models)):
         alignment = getattr(args, "print_alignment", None)

@@ -4,7 +4,7 @@ import torch
 
 from .replaced import replaces
 
-MASKS = 18  # how many arguments stand before the mask
+MASKS = 18  # the number of arguments before the mask
 
 if hasattr(torch, "_transformer_encoder_layer_fwd"):
 

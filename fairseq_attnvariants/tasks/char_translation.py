@@ -35,16 +35,10 @@ UNKNOWN_IN_REFERENCE, UNKNOWN_IN_HYPOTHESIS = "\ufffe", "\uffff"
 class CharTranslationConfig(TranslationConfig):
     """The stock translation task's options, with lengths in characters."""
 
-    max_source_positions: int = option(
-        "longest source that is accepted, in characters, plus 2 (a space and EOS)", 10000
-    )
-    max_target_positions: int = option(
-        "longest target that is accepted or generated, in characters, plus 1 (EOS)", 10000
-    )
-    max_train_characters: int = option(
-        "leave pairs with more characters on either side out of training; 0 keeps them all", 300
-    )
-    source_subwords: bool = option("the source is words or subwords, and only the target characters (bpe2char)", False)
+    max_source_positions: int = option("longest accepted source, in characters, plus 2 (a space and EOS)", 10000)
+    max_target_positions: int = option("longest accepted or generated target, in characters, plus 1 (EOS)", 10000)
+    max_train_characters: int = option("leave pairs with more characters on one side out of training; 0 keeps all", 300)
+    source_subwords: bool = option("read words or subwords, and write characters (bpe2char)", False)
     eval_bleu: bool = option("translate the validation set and log its BLEU and its chrF", False)
 
 

@@ -22,7 +22,7 @@ def edits(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 
 def counts(hypothesis: Sequence[Any], reference: Sequence[Any]) -> Dict[str, int]:
-    """What one string adds to :data:`COUNTS`."""
+    """Return the counts that one string adds to :data:`COUNTS`."""
     return dict(zip(COUNTS, (int([*hypothesis] == [*reference]), 1, edits(hypothesis, reference), len(reference))))
 
 
@@ -63,7 +63,7 @@ class ExactMatchScorer:
         return accuracy(self.total)
 
     def result_string(self) -> str:
-        """For fairseq-generate."""
+        """Return the scores as a line for fairseq-generate."""
         right = accuracy(self.total)
         return (
             f"accuracy = {right:.2f}, WER = {100 - right:.2f}, SER = {symbol_error_rate(self.total):.2f} "

@@ -33,7 +33,7 @@ class SummedScore:
 
 
 def bleu(tokenized: bool = False) -> SummedScore:
-    """BLEU with sacrebleu's own tokenisation, or of ``tokenized`` text as it stands."""
+    """BLEU with sacrebleu's own tokenisation, or of ``tokenized`` text as it is."""
     return SummedScore("bleu", BLEU(tokenize="none" if tokenized else "13a", force=True))
 
 

@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 class Shortlist:
-    """Which target words can come, for a batch of sources.
+    """The target words of the shortlist for a batch of sources.
 
     Args:
         rows: of the table; words that the dictionaries lack are passed over.
@@ -152,7 +152,7 @@ class ShortlistGenerator:
         if prefix_tokens is not None:
             forced.append(prefix_tokens)
         if constraints is not None:
-            forced.append(constraints[:, 1:])  # before them stands how many there are
+            forced.append(constraints[:, 1:])  # their number precedes them
         for model in whole.model.models:
             forced += [part.symbols[sources.unique()] for part in copying(model)]
         symbols = self.shortlist.symbols(sources, *forced, least=self.least)
@@ -222,7 +222,7 @@ def cut(model: Any, symbols: Tensor) -> Any:
 
 
 def copying(model: Any) -> List[Copying]:
-    """What copies source symbols into the target, if the model does."""
+    """Return the module that copies source symbols into the target, if the model has one."""
     return [part for part in model.decoder.modules() if isinstance(part, Copying)]
 
 

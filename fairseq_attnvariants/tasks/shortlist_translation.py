@@ -19,19 +19,21 @@ class ShortlistTranslationConfig(TranslationConfig):
     """The stock translation task's options, and those of the list."""
 
     shortlist: Optional[str] = option(
-        "translate with the words that this table has for the source's, as fairseq-attnvariants lexicon "
-        "--candidates writes it; without it, with the whole vocabulary"
+        "choose target words only from this table's entries for the source words; fairseq-attnvariants lexicon "
+        "--candidates writes it (default: the whole vocabulary)"
     )
-    shortlist_size: Optional[int] = option(f"translations of each source word in the list (default: {SIZE})")
-    shortlist_frequent: Optional[int] = option(f"most frequent words, which are in every list (default: {FREQUENT})")
+    shortlist_size: Optional[int] = option(f"translations per source word in the list (default: {SIZE})")
+    shortlist_frequent: Optional[int] = option(
+        f"number of most frequent words that are in every list (default: {FREQUENT})"
+    )
 
 
 @register_task("shortlist_translation", dataclass=ShortlistTranslationConfig)
 class ShortlistTranslationTask(TranslationTask):
-    """Stock translation; with ``--shortlist``, search is among the words that can come.
+    """Stock translation; ``--shortlist`` restricts search to a vocabulary shortlist.
 
-    For models of any task that reads the same dictionaries, so that what was trained with ``--task translation`` needs
-    nothing but this task's name when it translates.
+    It takes models of any task that reads the same dictionaries.  A model of ``--task translation`` needs only this
+    task's name to translate.
 
     Raises:
         ConfigurationError: the table is none of this data folder's words, or an option changes nothing.

@@ -109,7 +109,7 @@ class StringDictionary(CharacterDictionary):
         found = SEPARATED.fullmatch(lines[1].rstrip("\n")) if len(lines) > 1 else None
         if not found:
             raise ConfigurationError(
-                "this dictionary was not written by --task string_transduction: remove it, and training writes it anew"
+                "this dictionary was not written by --task string_transduction: remove it, and training writes it again"
             )
         self.separator = chr(int(found[1], 16)) if found[1] else ""
         return 1 + super()._load_meta(lines)

@@ -1,4 +1,4 @@
-"""From string to string: pronunciation, inflection, transliteration, spelling; tables in, tables out."""
+"""Translation of strings: pronunciation, inflection, transliteration, spelling; tables in, tables out."""
 
 import copy
 import logging
@@ -30,21 +30,21 @@ MAX_LEN_A, MAX_LEN_B = 3, 30  # at most so many symbols for each of the source's
 
 @dataclass
 class StringTransductionConfig(FairseqDataclass):
-    """Which columns of the tables are read, and what their symbols are."""
+    """The columns of the tables, and their symbols."""
 
     data: Optional[str] = option("folder with train.tsv, valid.tsv (or dev.tsv) and test.tsv")
-    source_column: Optional[int] = option("column of the sources in the tables, counted from 1 (default: 1)")
+    source_column: Optional[int] = option("column of the sources, counted from 1 (default: 1)")
     target_column: Optional[int] = option("column of the targets (default: 2)")
     features_column: Optional[int] = option(
-        "column of features, tags such as V;PST;NOM(3,SG), of each source; without it there are none"
+        "column of each source's features, tags such as V;PST;NOM(3,SG) (default: no features)"
     )
     source_separator: Optional[str] = option(
-        "what separates the symbols of a source: a character, or 'space'; 'none' if symbols are characters, that is "
-        "grapheme clusters (default: none)"
+        "separator of the symbols of a source: a character, or 'space'; 'none' if each grapheme cluster is a symbol "
+        "(default: none)"
     )
-    target_separator: Optional[str] = option("what separates the symbols of a target, likewise")
-    max_source_positions: int = option("longest source that is accepted, in symbols and features, plus 1 (EOS)", 1024)
-    max_target_positions: int = option("longest target that is accepted or generated, in symbols, plus 1 (EOS)", 1024)
+    target_separator: Optional[str] = option("separator of the symbols of a target, likewise")
+    max_source_positions: int = option("longest accepted source, in symbols and features, plus 1 (EOS)", 1024)
+    max_target_positions: int = option("longest accepted or generated target, in symbols, plus 1 (EOS)", 1024)
     train_subset: str = II("dataset.train_subset")
     required_seq_len_multiple: int = II("dataset.required_seq_len_multiple")
 
@@ -138,7 +138,7 @@ class StringTransductionTask(TranslationTask):
                 raise ConfigurationError(
                     f"{option} {given!r}: {path} has other symbols, "
                     + (f"separated by {dictionary.separator!r}" if dictionary.separator else "which are characters")
-                    + ": leave the option out, or remove dict.*.txt there to make them anew"
+                    + ": leave the option out, or remove dict.*.txt there to make them again"
                 )
             return dictionary
         texts = [symbols(getattr(row, side), separator) for row in train().rows]
@@ -171,7 +171,7 @@ class StringTransductionTask(TranslationTask):
             if training and unknown:
                 raise ConfigurationError(
                     f"{table.place(unknown[0])}: the {side} has a symbol that {_path(folder, side)} lacks, which was "
-                    "made of another table: remove the folder's dict.*.txt to make them anew, or use another folder"
+                    "made of another table: remove the folder's dict.*.txt to make them again, or use another folder"
                 )
             if unknown:
                 logger.info(f"{table.path}: {len(unknown)} of {len(sources)} {side}s have symbols unseen in training")

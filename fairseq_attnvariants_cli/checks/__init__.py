@@ -1,4 +1,4 @@
-"""What fairseq demands of an architecture, each demand as a small function over a model and a task made in memory.
+"""Tests of what fairseq demands of an architecture, each a small function of a model and a task made in memory.
 
 ``subject`` makes these; ``demand`` says what a demand is; the others hold the demands by what they look at.
 """

@@ -53,7 +53,7 @@ def on_tokens(subject: Subject, output: Output, pairs: Pairs, row: int) -> Optio
 
 
 def shift(subject: Subject, pairs: Pairs, output: Output) -> str:
-    """What to add of a batch whose weights of attention are those of each sentence alone, but in other columns."""
+    """Return the hint for a batch whose attention weights equal each sentence's own, but in other columns."""
     for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
         own = subject.evaluated(subject.pairs([source], [target])).attention
         if own is None or output.attention is None:
@@ -68,7 +68,7 @@ def shift(subject: Subject, pairs: Pairs, output: Output) -> str:
 def alone(subject: Subject) -> None:
     """Each sentence of a batch that is padded on the right, as no demand on the side is meant.
 
-    In training, where dropout draws for a whole batch, beside other sentences of the same lengths.
+    In training, where dropout draws for a whole batch, with other sentences of the same lengths.
 
     Demand: a sentence alone gives what it gives in a batch
     Otherwise: scores change with --batch-size and with what else is translated
@@ -84,7 +84,7 @@ def alone(subject: Subject) -> None:
             close(together.attention[row, :steps, :width], own.attention[0], "weights of attention")
     others = [SOURCES[0], "jag if hag", SOURCES[2]], [TARGETS[0], "TON SUN ROT NO ON US", TARGETS[2]]
     first, second = (trained(subject, pairs).scores for pairs in (batch, subject.pairs(*others, left=False)))
-    close(second[::2], first[::2], "log-probabilities in training, beside other sentences,")
+    close(second[::2], first[::2], "log-probabilities in training, with other sentences,")
 
 
 @demand
@@ -105,7 +105,7 @@ def future(subject: Subject) -> None:
 
 @torch.no_grad()
 def trained(subject: Subject, pairs: Pairs) -> Output:
-    """What a model makes of a batch in training, with the same dropout for every batch of the same shape."""
+    """Return a model's output for a batch in training, with the same dropout for every batch of the same shape."""
     model = subject.model().train()
     torch.manual_seed(1)
     return subject.forward(model, pairs)
@@ -142,7 +142,7 @@ def attention(subject: Subject) -> None:
 def short(subject: Subject) -> None:
     """Log-probabilities and gradients are finite, and the same alone and together.
 
-    Demand: empty sources and sources of one word work, alone and beside longer ones
+    Demand: empty sources and sources of one word work, alone and with longer ones
     Otherwise: an empty line stops fairseq-interactive, or spoils what else is in its batch
     """
     model, targets = subject.model(), ["NO POP", "QUA", ""]

@@ -17,7 +17,7 @@ SHIFTED = ": they are shifted by the padding"
 
 
 class Finding(NamedTuple):
-    """What a demand found."""
+    """The result of a demand."""
 
     holds: Optional[bool]
     """None where it does not apply"""

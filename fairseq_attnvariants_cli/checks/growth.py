@@ -1,6 +1,6 @@
 """Demands on time and memory: both grow no faster than in proportion to either length.
 
-What is counted is exact and the same on every machine: the numbers that operations read and write stand for time, and
+The counts are exact and the same on every machine: the numbers that operations read and write represent time, and
 the bytes that are alive at once for memory.
 """
 
@@ -21,7 +21,7 @@ from .demand import demand
 from .outcome import Broken, NotApplicable
 from .subject import LONG_SOURCE, LONG_TARGET, Pairs, Subject
 
-LENGTHS = (8, 17, 26)  # symbols beside EOS
+LENGTHS = (8, 17, 26)  # symbols without EOS
 MOST = 1.25  # what the last 9 symbols add, over what the 9 before them add: 1 in proportion
 
 
@@ -73,7 +73,7 @@ class Counter(TorchDispatchMode):
 
 
 class Cost(NamedTuple):
-    """What a pass over one pair took."""
+    """The time and memory of one pass over a pair."""
 
     time: int
     """numbers read and written"""

@@ -1,4 +1,4 @@
-"""How the trial of a demand ends, but for errors, and silence meanwhile."""
+"""The outcomes of a demand other than errors, and silence meanwhile."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""What the methods of parts from outside return, held against what the model goes on with, and what they change.
+"""Checks of custom components: the shapes that their methods return, and the tensors that they change.
 
 A wrong shape shows itself elsewhere, in PyTorch's words, and so does a change in place.  So :func:`watch` looks at what
 a method returns where it returns it.  Letters are those of :mod:`fairseq_attnvariants.nn.state`; sizes are read from
@@ -56,14 +56,14 @@ def rows(found: Any, letter: str, count: int) -> None:
 
 
 def said(found: Any) -> str:
-    """What something is, by its shape or its type."""
+    """Return a description of a value: its shape or its type."""
     if isinstance(found, Tensor):
         return " x ".join(map(str, found.shape)) or "a number"
     return "None" if found is None else f"a {type(found).__name__}"
 
 
 def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features: Any) -> None:
-    """Of several heads, each one's."""
+    """Check the shape of energies; several heads have one set each."""
     heads = [None] * (isinstance(found, Tensor) and found.dim() == 4)
     shaped(found, "B x k x S", *heads, *query.shape[:2], keys.size(-2))
 
@@ -154,7 +154,7 @@ RETURNS: Dict[Type[Part], Dict[str, Callable[..., None]]] = {
 
 
 def nothing_there(past: Past) -> str:
-    """What a history or a window finds None in what it reads, and why."""
+    """Return the inputs of a history or a window that are None, and why."""
     why = {
         "carried": "start returns nothing",
         "known": "remember returns nothing",
@@ -183,7 +183,7 @@ def tensors(value: Any, name: str) -> Iterator[Tuple[str, Tensor]]:
 
 
 def handed(names: Sequence[str], given: Sequence[Any], unshared: Sequence[int]) -> Dict[Tuple[str, int, int], Tensor]:
-    """What others read, too, of a method's arguments: the tensors by name, and by what a change in place changes."""
+    """Return a method's arguments that others read, too: the tensors by name, and by what a change in place changes."""
     shared = [pair for place, pair in enumerate(zip(names, given)) if place not in unshared]
     found = [pair for name, value in shared for pair in tensors(value, name)]
     return {(name, id(tensor), 0 if tensor.is_inference() else tensor._version): tensor for name, tensor in found}

@@ -39,7 +39,7 @@ def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, 
     """
     model = model or subject.shared
     if not isinstance(model.decoder, FairseqIncrementalDecoder):
-        raise NotApplicable("its decoder computes all steps anew, without incremental state")
+        raise NotApplicable("its decoder recomputes all steps, without incremental state")
     twice = torch.arange(len(SOURCES)).repeat_interleave(2)
     sentences, pairs = subject.pairs(), subject.pairs([line for line in SOURCES for _ in range(2)], LINES)
     with torch.no_grad():

@@ -83,7 +83,7 @@ class Pairs(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a model makes of a batch."""
+    """A model's output for a batch."""
 
     scores: Tensor
     """log-probabilities, ``B x T x V``"""
@@ -96,11 +96,11 @@ class Output(NamedTuple):
 
 
 class Subject:
-    """A small model of an architecture and what it is tried on.
+    """A small model of an architecture and its test data.
 
     Args:
         architecture: what ``--arch`` says, registered already.
-        arguments: options of ``fairseq-train`` beside it, which win over the sizes chosen here.
+        arguments: further options of ``fairseq-train``, which win over the sizes chosen here.
 
     Raises:
         UserError: there is no such architecture, or no model can be built of it.
@@ -111,7 +111,7 @@ class Subject:
             folders = [os.path.basename(folder) for folder in user_dirs()]
             raise UserError(f"--arch {architecture}: {no_such(architecture, ARCH_MODEL_REGISTRY, folders)}")
         if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
-            raise UserError(f"--arch {architecture} is no encoder-decoder, which is what can be checked")
+            raise UserError(f"--arch {architecture} is no encoder-decoder, and check tests only those")
         self.architecture = architecture
         self.changed: List[str] = []
         """what parts from outside of the package have changed in place, and where"""
@@ -202,7 +202,7 @@ class Subject:
         return Pairs(inputs["src_tokens"], inputs["src_lengths"], inputs["prev_output_tokens"], sample)
 
     def forward(self, model: Any, pairs: Pairs) -> Output:
-        """What the model makes of a batch, at once."""
+        """Return the model's output for a batch, at once."""
         made = model(pairs.source, pairs.lengths, pairs.previous)
         return Output(model.get_normalized_probs(made, log_probs=True), attention(made))
 
@@ -212,7 +212,7 @@ class Subject:
         return self.forward(self.shared, pairs)
 
     def real(self, tokens: Tensor) -> Tensor:
-        """Where tokens are no padding."""
+        """Return a mask of the tokens that are not padding."""
         return tokens.ne(self.task.source_dictionary.pad())
 
 
@@ -242,7 +242,7 @@ def _task(cfg: Any) -> Any:
     """
     kind = TASK_REGISTRY[cfg.task._name]
     if not issubclass(kind, TranslationTask):
-        raise UserError(f"--task {cfg.task._name}: check makes data for {', '.join(TASKS)} alone")
+        raise UserError(f"--task {cfg.task._name}: check makes data only for {', '.join(TASKS)}")
     joined = getattr(cfg.model, "share_all_embeddings", False)
     characters: Any = Dictionary
     if issubclass(kind, (CharTranslationTask, StringTransductionTask)):

@@ -21,7 +21,7 @@ STEPS = (1e-6, 1e-5, 1e-4, 1e-3)  # of finite differences; parts that stay float
 ENOUGH = 3  # parameters with a wrong gradient, to stop looking
 AGREEMENT = 3e-3
 SEEDS = (1, 2, 3)  # of values and of dropout, which at small widths may leave out all that a parameter does
-ATTENTION = "attn", "word_attn", "head_attn"  # what models of this package return beside terms of losses
+ATTENTION = "attn", "word_attn", "head_attn"  # outputs of this package's models other than loss terms
 EVEN = ["NO POP QUA", "ON SUN ROT", "US TON VOW"]  # targets without padding, in words or in letters
 
 

@@ -17,7 +17,7 @@ SHOWN, LONGEST = 5, 100  # names in a message, and characters of one
 
 
 class Options(NamedTuple):
-    """What a toolkit says of a model."""
+    """A toolkit's options of a model."""
 
     source: str
     """the file that says it, for messages"""
@@ -155,7 +155,7 @@ def read_arrays(path: str) -> Dict[str, np.ndarray]:
 
 
 def read_options(path: str, arrays: Dict[str, np.ndarray], given: Optional[str]) -> Options:
-    """The options of a model: Marian's are among the arrays, Nematus's in a file beside it, ``given`` or ``PATH.json``.
+    """Return the options of a model: Marian's are among the arrays, Nematus's in a file, ``given`` or ``PATH.json``.
 
     Raises:
         UserError: they cannot be read.

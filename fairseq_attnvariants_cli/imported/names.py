@@ -76,7 +76,7 @@ def nematus_names(path: str, names: Iterable[str], alternating: bool) -> Dict[st
 
 
 def how_many(names: Collection[str], pattern: str, start: int = 1) -> int:
-    """How many numbers, from ``start`` on, are in names of a pattern."""
+    """Count the numbers, from ``start`` on, in names of a pattern."""
     number = start
     while pattern.format(number) in names:
         number += 1

@@ -131,7 +131,7 @@ def dropped_out(arrays: Dict[str, np.ndarray], options: Options) -> Dict[str, np
 
 
 def rate(options: Options, name: str) -> float:
-    """How much is dropped out somewhere.
+    """Return the dropout at a place.
 
     Raises:
         UserError: the option is no such number.
@@ -214,7 +214,7 @@ class Filling:
         return Network(options, self)
 
     def encoder_options(self, upper: bool) -> Dict[str, Any]:
-        """How the encoder's layers read one another, and where residuals are."""
+        """Return what the encoder's layers read of each other, and the place of residuals."""
         deep, both = self.encoder_layers > 1, layer("encoder", 2, True) + "_U" in self.arrays
         skip = self.given.get("skip", default=False) if self.given.marian else deep or upper
         bidirectional = self.given.get("rnn_enc_depth_bidirectional", "enc_depth_bidirectional", default=None)

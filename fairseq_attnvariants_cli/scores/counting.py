@@ -1,4 +1,4 @@
-"""What systems did with a text, counted group by group, and the measures of it.
+"""Counts of systems' translations, group by group, and the metrics computed from them.
 
 A word of a translation matches the reference's if that has it, too: its k-th occurrence the k-th one there. Counts are
 an array, ``sentences x groups x counts``: sums of its rows give a measure, and sums of rows drawn with replacement its

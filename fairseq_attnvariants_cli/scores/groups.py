@@ -67,14 +67,14 @@ class GroupOptions(DarkOption):
 
     Args:
         tokenize: sacrebleu's tokeniser
-        train_target: training text: words by their frequency in it
-        reference_tags: a tag for each word of the reference: words by tag
-        system_tags: and of each system, in their order
-        alignments: i-j pairs, source-reference, people's or a model's: source words by their frequency in
+        train_target: training text: group words by their frequency in it
+        reference_tags: a tag for each word of the reference: group words by tag
+        system_tags: a tag for each word of a system's translations, once per system in their order
+        alignments: i-j pairs, source-reference, made by people or a model: group source words by their frequency in
             --train-source
         train_source: training text for --alignments
-        boundaries: of the groups by length (default: 10 20 ..50)
-        bootstrap: resamples for p and for intervals, such as 1000; 0 for none
+        boundaries: upper ends of the groups by length (default: 10 20 ..50)
+        bootstrap: resamples for p and intervals, such as 1000; 0 for none
         plot: draw the groups as .png, .svg or .pdf
     """
 
@@ -105,7 +105,7 @@ def check_group_options(options: GroupOptions, source: bool) -> None:
     if any(low >= high for low, high in zip(boundaries, boundaries[1:])):
         raise UserError("--boundaries must grow")
     if boundaries and not (source or options.sentence_groups):
-        raise UserError("--boundaries are of groups by length: give --source or --sentence-groups, too")
+        raise UserError("--boundaries need groups by length: give --source or --sentence-groups, too")
     if bool(options.reference_tags) != bool(options.system_tags):
         raise UserError("--reference-tags and --system-tags go together")
     if options.system_tags and len(options.system_tags) != len(options.systems):

@@ -63,7 +63,7 @@ class Accuracy(Metric):
 
 
 def seed() -> Optional[int]:
-    """Of sacrebleu's resamples: ``SACREBLEU_SEED`` of the environment; None, of chance, if that is ``none``.
+    """Return the seed of sacrebleu's resamples, ``SACREBLEU_SEED``; None, a random one, for ``none``.
 
     Raises:
         UserError: it is no number.
@@ -134,7 +134,7 @@ def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
 def scores(systems: Systems, references: References, measures: Measures, samples: int = 0) -> List[Score]:
     """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
 
-    1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU beside the
+    1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU next to the
     brevity penalty (Kuang et al. 2018, table 6); it is not resampled.
     """
     rows = []

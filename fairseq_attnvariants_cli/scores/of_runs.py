@@ -18,7 +18,7 @@ KNOWN = (*MEASURES, "1-gram BLEU", "accuracy")
 
 
 class Place(NamedTuple):
-    """Where something was measured."""
+    """The place of a measurement."""
 
     system: str
     subset: str

@@ -81,7 +81,7 @@ def find_files(folders: Sequence[str], name: str) -> List[Path]:
 
 
 def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
-    """What a checkpoint's content tells of its training.
+    """Read the settings of a training from its checkpoint's content.
 
     Raises:
         UserError: the content lacks something of that, or has something else in its place.

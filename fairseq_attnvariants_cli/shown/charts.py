@@ -20,7 +20,7 @@ NUMBER = re.compile(r"(\w+) (-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan|inf)(?= \||$)")
 
 
 class Dial(NamedTuple):
-    """What the test sets differ in."""
+    """The property in which the test sets differ."""
 
     name: str
     values: List[str]  # from the easiest to the hardest

@@ -31,7 +31,7 @@ class Panel(NamedTuple):
 
 
 def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Panel]:
-    """The heat maps of one model, with EOS; with a ``style`` pieces are joined to words.
+    """The heat maps of one model, with EOS; a ``style`` joins subwords to words.
 
     Where the model also returns ``word_attn`` (attention via attention), there is one of the higher level
     before it. Its columns are those of the source, or, above characters, one for each space and for EOS, which are the

@@ -1,4 +1,4 @@
-"""Pages for a browser, of Jinja's templates beside the subcommands."""
+"""Pages for a browser, from the subcommands' Jinja templates."""
 
 from typing import Any
 

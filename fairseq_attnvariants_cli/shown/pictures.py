@@ -20,7 +20,7 @@ class DarkOption:
     """The colours of a picture.
 
     Args:
-        dark: draw the picture in light colours on black
+        dark: draw in light colours on black
     """
 
     dark: bool = switch()
@@ -34,7 +34,7 @@ def check_drawn(options: Any, *others: str, plot: str = "plot") -> None:
     """
     for name in ("dark", *others):
         if getattr(options, name, None) and not getattr(options, plot):
-            raise UserError(f"{flag(name)} is of the picture that --{plot} names: give that, too")
+            raise UserError(f"{flag(name)} needs a picture: give --{plot}, too")
 
 
 @contextlib.contextmanager
@@ -61,9 +61,9 @@ def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None
 
 
 def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
-    """No borders above and at the right, a faint grid, and above it all a legend, if it has ``names``.
+    """Remove the borders above and at the right, draw a faint grid, and a legend above it, if it has ``names``.
 
-    They stand there as they are, whatever characters they have, and cover nothing, however long they are.
+    Names appear unchanged, whatever characters they have, and cover nothing, however long they are.
     """
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, alpha=0.3)

@@ -40,7 +40,7 @@ class JsonOption:
     """How tables are printed.
 
     Args:
-        json: print JSON: a list of one object a row, or of several tables an object of such lists
+        json: print JSON: a list with one object per row; with several tables, an object of such lists
     """
 
     json: bool = switch()
@@ -51,8 +51,8 @@ class TableOptions(JsonOption):
     """How a table is printed, and where it is written.
 
     Args:
-        table: write that table as well, as .csv, .json, .tex, .md; in .csv a ' stands before text that a spreadsheet
-            would take for a formula, such as -LRB-
+        table: also write the table, as .csv, .json, .tex or .md; in .csv a ' precedes text that a spreadsheet would
+            take for a formula, such as -LRB-
     """
 
     table: Optional[str] = option()
@@ -143,7 +143,7 @@ def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell
 
 
 def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], List[List[Cell]]]:
-    """The table with two columns, the second one headed by a further ``±``, in the place of one of intervals."""
+    """Return the table with two columns instead of one of intervals; the second one's header ends in ``±``."""
     columns: List[str] = []
     values: List[List[Cell]] = [[] for _ in rows]
     for header, cells in zip(headers, zip(*rows)):

@@ -25,18 +25,18 @@ HEADERS = ("measure", "error rate", "precision", "recall", "file")
 
 @dataclass
 class Options(TableOptions):
-    """Print AER, precision and recall of hard alignments, and SAER of soft ones, against GOLD: for each sentence pair a
-    line of links, i-j sure, i?j or ipj possible. Every sure link is possible, too.
+    """Compare alignments with GOLD. Print AER, precision and recall of hard alignments, and SAER of soft ones. GOLD has
+    a line of links for each sentence pair: i-j is sure, i?j or ipj is possible. Every sure link is also possible.
 
     example: fairseq-attnvariants aer test.gold --hard test.align --soft test.soft --text test.en test.de
 
     Args:
-        gold: the links that people made
+        gold: links made by people
         hard: i-j pairs, as align --output writes them
         soft: weights, as align --soft writes them
         first: number of the first word in GOLD: 0 or 1
         swap: GOLD has target-source links
-        text: the sentences, in words: links outside them are refused, and weights of other lengths
+        text: the sentences, in words; links outside them and weights of other lengths are refused
     """
 
     gold: str = option("GOLD", positional=True)
@@ -55,7 +55,7 @@ class Gold(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How well links agree with gold ones; None where there is nothing to divide by."""
+    """The agreement of links with gold ones; None where there is nothing to divide by."""
 
     error: Optional[float]  # AER or SAER
     precision: Optional[float]  # |A∩P| / |A|

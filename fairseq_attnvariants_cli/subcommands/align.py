@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Options(PiecesOptions, TextOptions, OneModel):
-    """Decode a given target with the model and link each target word to the source word with the highest attention
-    weight: one line of i-j pairs (source-target, from 0) for each sentence pair. EOS is left out on both sides, and the
-    other weights are not renormalised. Pieces are joined to words with --remove-bpe: the sum over the pieces of a
-    source word, the mean over those of a target word.
+    """Write word alignments by forced decoding. Each target word is linked to the source word with the highest
+    attention weight: one line of i-j pairs (source-target, from 0) for each sentence pair. EOS is left out on both
+    sides. The other weights are not renormalised. --remove-bpe joins subwords to words: a source word gets the sum of
+    its subwords' weights, a target word their mean.
 
     example: fairseq-attnvariants align data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
     --remove-bpe --output test.align --soft test.soft
 
     Args:
-        output: where the pairs go (default: standard output)
-        soft: write the weights as well: for each target word those of all source words, with commas between, and spaces
-            between the target words
+        output: file for the pairs (default: standard output)
+        soft: also write the weights: for each target word the weights of all source words, joined by commas, with
+            spaces between target words
     """
 
     output: Optional[str] = option()
@@ -35,7 +35,7 @@ class Options(PiecesOptions, TextOptions, OneModel):
 
 
 def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
-    """Attention between words, ``T' x S'``: EOS left out on both sides, the rest not renormalised, pieces joined."""
+    """Attention between words, ``T' x S'``: EOS left out on both sides, the rest not renormalised, subwords joined."""
     source, target = pair.source[:-1], pair.target[:-1]
     weights = pair.extra["attn"][: len(target), : len(source)]
     return join_attention(weights, word_numbers(source, style), word_numbers(target, style))

@@ -10,18 +10,18 @@ from ..shown.pictures import DarkOption, picture
 
 @dataclass
 class Options(DarkOption, PiecesOptions, TargetOptions, SeveralModels):
-    """Draw heat maps of the attention on one sentence, side by side for several models: source words above, target
-    words at the left, white for 0 and black for 1 (with --dark the other way round). The target is the reference, if
-    there is one, or each model's own translation. Models with attention on two levels get a heat map for each. Words of
-    more than 60 characters are cut.
+    """Draw heat maps of the attention on one sentence, side by side for several models. Source words are above, target
+    words at the left; white is 0 and black is 1 (--dark inverts this). The target is the reference, if you give one, or
+    each model's own translation. A model with two levels of attention gets two heat maps. Words of more than 60
+    characters are cut.
 
     example: fairseq-attnvariants attention data-bin --path base.pt --path ours.pt --name base --name ours --source
     bpe.test.en --line 17 --remove-bpe --output attention.pdf
 
     Args:
-        line: of the text, from 1 (default: %(default)s)
+        line: line of the text, from 1 (default: %(default)s)
         output: the picture: .png, .svg or .pdf
-        width: heat maps beyond go below
+        width: start a new row of heat maps beyond this width
         scale_rows: scale each target word's weights to the largest
     """
 

@@ -25,25 +25,25 @@ METHODS = {"integrated-gradients": "Integrated gradients", "input-x-gradient": "
 
 @dataclass
 class Options(TableOptions, DarkOption, PiecesOptions, TargetOptions, SeveralModels):
-    """Attribute the log-probability of each target word to the source words, by integrated gradients or by input times
-    gradient, and compare with attention: Kendall's tau between the sizes of the attributions and the attention weights,
-    of each target word without the ends of sentences, as a mean over the sentence, and over sentences with its 95%
-    interval. The target is the reference, if there is one, or each model's own translation. Any model of fairseq with
-    source embeddings will do; one without attention has no tau. The gap is what integrated gradients lack of being
-    complete, the mean over target tokens; more --steps close it.
+    """Attribute the log-probability of each target word to the source words, and compare with attention. The
+    attributions are integrated gradients or input times gradient. Kendall's tau compares their sizes with the attention
+    weights: for each target word without EOS, as a mean over the sentence, and over sentences with its 95% interval.
+    The target is the reference, if you give one, or each model's own translation. Every model of fairseq with source
+    embeddings works; one without attention has no tau. The gap is the mean, over target tokens, of what the integrated
+    gradients lack of the whole; more --steps reduce it.
 
     example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours --source
     bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --plot attributions.pdf --html attributions.html
 
     Args:
-        path: the model; several times for several models
-        line: of the text, from 1 (default: all)
-        method: of attribution (default: %(default)s)
-        steps: gradients on the way from 0 to the embeddings (default: 32)
-        values: write attributions and attention, a JSON object a sentence
-        html: write a page with the source's words shaded
+        path: the model; give it several times for several models
+        line: line of the text, from 1 (default: all)
+        method: attribution method (default: %(default)s)
+        steps: gradients between 0 and the embeddings (default: 32)
+        values: write attributions and attention, one JSON object per sentence
+        html: write a page with the source words shaded
         plot: draw the sentence of --line: .png, .svg or .pdf
-        width: heat maps beyond go below (default: 10)
+        width: start a new row of heat maps beyond this width (default: 10)
         scale_rows: scale each target word's row to the largest
     """
 
@@ -76,7 +76,7 @@ class InWords(NamedTuple):
 
 
 def in_words(found: "Attribution", style: Optional[str]) -> InWords:
-    """Attributions of pieces as those of words: sums on both sides, since log-probabilities add up."""
+    """Return words' attributions from subwords': sums on both sides, since log-probabilities add up."""
     source, columns = join_sentence(found.source, style)
     target, rows = join_sentence(found.target, style)
     values = summed(summed(found.values, columns).T, rows).T
@@ -125,7 +125,7 @@ def panels(name: str, sentence: InWords, method: str) -> List[Panel]:
 
 
 def record(name: str, sentence: InWords) -> Dict[str, Any]:
-    """What ``--values`` writes of a sentence."""
+    """Return the object that ``--values`` writes for a sentence."""
     numbers = dict(attribution=sentence.values, attention=sentence.attention)
     matrices = {key: None if value is None else np.round(value, 6).tolist() for key, value in numbers.items()}
     words = dict(system=name, line=sentence.line, source=sentence.source, target=sentence.target)
@@ -137,7 +137,7 @@ def run(options: Options) -> None:
     if options.plot and options.line is None:
         raise UserError("--plot draws one sentence: give its --line")
     if options.steps is not None and options.method != "integrated-gradients":
-        raise UserError("--steps is of --method integrated-gradients")
+        raise UserError("--steps needs --method integrated-gradients")
     check_drawn(options, "scale_rows", "width")
     given, shown = options.given(), options.names(options.path)
     complete = options.method == "integrated-gradients"

@@ -9,19 +9,19 @@ from ..text.files import UserError, say, write_bytes
 
 @dataclass
 class Options(UserDirOptions):
-    """Write a checkpoint with the mean parameters of several checkpoints of a run. fairseq-generate loads it as any
-    other; it holds no optimizer, so a training that goes on from it starts the optimizer anew. Checkpoints that differ
-    in architecture, dictionaries or parameters are refused.
+    """Write a checkpoint with the mean parameters of several checkpoints of one run. fairseq-generate loads it like any
+    other. It has no optimizer state, so a training that continues from it starts the optimizer again. Checkpoints with
+    different architectures, dictionaries or parameters are refused.
 
     example: fairseq-attnvariants average --folder checkpoints --last 5 --output checkpoints/average.pt
 
     Args:
         inputs: the checkpoints to average
-        folder: or where they are chosen from
-        last: the last N
-        best: the best N by the run's --best-checkpoint-metric
-        by: what --last counts (default: epochs)
-        output: where the mean goes
+        folder: or the folder to choose from
+        last: the last N checkpoints
+        best: the best N checkpoints by the run's --best-checkpoint-metric
+        by: unit of --last (default: epochs)
+        output: file for the averaged checkpoint
     """
 
     inputs: List[str] = option("CHECKPOINT", positional=True, nargs="*")
@@ -38,9 +38,9 @@ def run(options: Options) -> None:
         raise UserError("name the checkpoints, or give --folder and one of --last and --best")
     for path in options.inputs:
         if options.inputs.count(path) > 1:
-            raise UserError(f"{path} is given twice, and would count twice: leave one out")
+            raise UserError(f"{path} is given twice: leave one out")
     if options.by and not options.last:
-        raise UserError("--by says what --last counts: give that")
+        raise UserError("--by is the unit of --last: give --last, too")
     with write_bytes(options.output) as stream:
         from ..systems.averaging import best, last, save
 

@@ -17,16 +17,16 @@ INDENT = " " * (2 + max(map(len, VERDICTS.values())))
 
 @dataclass
 class Options(UserDirOptions):
-    """Build a small model of an architecture, with sentences made here, and try whether it keeps what fairseq takes for
-    granted. No data is needed, and no GPU. Options that are not listed here are the model's, as fairseq-train has them;
-    sizes that are not given are small. The exit status is 1 if a demand fails.
+    """Test in seconds that an architecture pads, batches and decodes as fairseq expects. A small model is built and
+    tested on generated sentences, without data or a GPU. Options that are not listed here go to the model, as in
+    fairseq-train; sizes that you do not give are small. The exit status is 1 if a test fails.
 
     example: fairseq-attnvariants check --user-dir mine --arch mine --json
 
     Args:
-        arch: of this package, of --user-dir or fairseq's own
+        arch: an architecture of this package, of --user-dir or of fairseq
         task: translation (default), char_translation, or string_transduction, whose sources have features here
-        demand: try these alone, of in-place, widths, same, future, padding, alone, attention, short, time, memory,
+        demand: run only these: in-place, widths, same, future, padding, alone, attention, short, time, memory,
             compiled, exported, contexts, incremental, reordering, leaving, beam, ensemble, parameters, gradients, half,
             saved, resumed (default: all)
         json: print JSON: an object with a list of the demands
@@ -81,7 +81,7 @@ def conclusion(failed: List[str], count: int) -> str:
 
 
 def heading(subject: "Subject") -> str:
-    """What is tried: options that are not named here are as the architecture has them, or as they were given."""
+    """Describe the tested model: options without a mention have the architecture's values, or the given ones."""
     sizes = " ".join(f"{flag} {value}" for flag, value in subject.sizes.items()) or "at its own sizes"
     text = f"{subject.architecture} with {subject.parameters:,} parameters: {sizes}"
     if subject.refusal is not None:

@@ -26,23 +26,23 @@ LONGEST = 2000  # words of a sentence that is marked; the time grows with their 
 
 @dataclass
 class Options(GroupOptions, NameOptions, PiecesOptions):
-    """Write one HTML page, which needs no network: source, reference and each system's translation, with the words that
-    are not the reference's marked, and those that only it has, to be sorted by line, length or chrF; above them words
-    and sentences in groups: BLEU by length, sentences by difference in length and by BLEU, n-grams that one system has
-    and another lacks, and what --train-target, tags and --alignments add. SYSTEM is what fairseq-generate printed, or
-    bare text with --source and --reference. Where fairseq-generate ran with --print-alignment (hard or soft), pointing
-    at a word shows the source words it looked at.
+    """Write one HTML page with the translations of several systems side by side. It needs no network. The page marks
+    words that the reference lacks, and reference words that the translation lacks. You can sort it by line, length or
+    chrF. Above the sentences it shows groups: BLEU by length, sentences by difference in length and by BLEU, and
+    n-grams that one system has and another lacks; --train-target, tags and --alignments add more. SYSTEM is the output
+    of fairseq-generate, or plain text with --source and --reference. After fairseq-generate --print-alignment (hard or
+    soft), point at a word to see the attended source words.
 
     example: fairseq-attnvariants compare base.txt ours.txt --name base --name ours --remove-bpe --train-target train.de
     --output compare.html
 
     Args:
-        systems: output of fairseq-generate, or bare text
-        source: the source text (default: what fairseq-generate printed)
-        reference: the reference (default: what fairseq-generate printed)
-        tokenize: sacrebleu's, for BLEU (default: 13a)
+        systems: output of fairseq-generate, or plain text
+        source: the source text (default: that of the output of fairseq-generate)
+        reference: the reference (default: that of the output of fairseq-generate)
+        tokenize: sacrebleu's tokeniser for BLEU (default: 13a)
         ngrams: list N n-grams that one system has and another lacks (default: 20)
-        output: where the page goes (-: standard output)
+        output: file for the page (-: standard output)
     """
 
     source: Optional[str] = option()
@@ -52,14 +52,14 @@ class Options(GroupOptions, NameOptions, PiecesOptions):
 
 
 class Translation(NamedTuple):
-    """What one system made of a sentence, in words."""
+    """One system's translation of a sentence, in words."""
 
     words: List[str]
     attention: Optional[np.ndarray]  # T x S without EOS
 
 
 class Output(NamedTuple):
-    """What a file says about a sentence; bare text is but a translation."""
+    """A file's content for a sentence; plain text has only a translation."""
 
     source: Optional[List[str]]
     reference: Optional[List[str]]
@@ -67,7 +67,7 @@ class Output(NamedTuple):
 
 
 def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
-    """The sentences of a file, by their numbers from 0, with pieces joined as ``style`` says.
+    """The sentences of a file, by their numbers from 0, with subwords joined by ``style``.
 
     Raises:
         UserError: the file cannot be read, is empty, or is cut off.
@@ -88,9 +88,9 @@ def read_system(path: str, style: Optional[str] = None) -> Dict[int, Output]:
 
 
 def matching(words: Sequence[str], reference: Sequence[str]) -> Tuple[List[bool], List[bool]]:
-    """Which words stand in the reference too, in the same order, and which of the reference's among the words.
+    """Return which words are in the reference, in the same order, and which of the reference's are among the words.
 
-    They are difflib's longest matching blocks. Of long sentences all do.
+    They are difflib's longest matching blocks. In long sentences all count as matching.
     """
     if max(len(words), len(reference)) > LONGEST:
         return [True] * len(words), [True] * len(reference)

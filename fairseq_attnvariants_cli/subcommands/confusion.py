@@ -12,9 +12,9 @@ from ..text.tagged import Aligned, AlignedOptions, read_aligned
 
 @dataclass
 class Options(TableOptions, AlignedOptions):
-    """Print, for each tag of target words, what share of their links goes to source words of each tag: the links of one
-    target tag are 100 %. Where the links are those of links or align, a target word has one, to its most attended
-    source word. Tag files have a tag for each word, one sentence a line.
+    """Print how the links of each target tag are distributed over source tags. The links of one target tag add up to
+    100 %. With links of links or align, each target word has one link, to its most attended source word. Tag files have
+    a tag for each word, one sentence per line.
 
     example: fairseq-attnvariants confusion out.en out.de --alignments out.align --source-tags out.pos.en --target-tags
     out.pos.de --table table3.csv
@@ -22,7 +22,7 @@ class Options(TableOptions, AlignedOptions):
     Args:
         source_tags: a tag for each source word
         target_tags: a tag for each target word
-        limit: tags of each side, the most frequent first (default: all)
+        limit: show N tags per side, the most frequent first (default: all)
     """
 
     source_tags: str = option(required=True)

@@ -21,7 +21,7 @@ STARTUP = "fairseq_attnvariants_startup"
 
 @dataclass
 class Options:
-    """Print what is installed and what it runs on: put it into a bug report."""
+    """Print the installed versions and the hardware, for a bug report."""
 
 
 def facts() -> Iterator[Tuple[str, str]]:
@@ -66,7 +66,7 @@ def startup() -> str:
 
 
 def on_torch() -> Iterator[Tuple[str, str]]:
-    """What torch computes on."""
+    """Yield the devices that torch computes on."""
     try:
         torch = importlib.import_module("torch")
     except Exception as error:  # a torch that is broken is what the report is about

@@ -14,8 +14,8 @@ HEADERS = ("system", "sentences", "source EOS", "%")
 
 @dataclass
 class Options(TableOptions, TargetOptions, SeveralModels):
-    """Print the share of target EOS whose highest attention weight is on the source EOS, over what the models
-    translate, or with --forced over the reference.
+    """Print the share of target EOS whose highest attention weight is on the source EOS. The target is each model's
+    translation; with --forced it is the reference.
 
     example: fairseq-attnvariants eos data-bin --path base.pt --path ours.pt --gen-subset valid --table table2.csv
     """

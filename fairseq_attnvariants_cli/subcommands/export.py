@@ -24,28 +24,28 @@ ABOUT = "title", "license", "trained", "score"  # for the manifest
 
 @dataclass
 class Options(SearchOptions, DataOptions, OneModel):
-    """Write a folder that translates without fairseq and torch, by ONNX Runtime: one graph with the source, the steps
-    and fairseq's beam search, the dictionaries, and a manifest. Before it is written, its n-best lists, scores and
-    attention are compared with those of fairseq's search, on sentences of DATA's test or validation set and on random
-    ones; the manifest says how far they agree. --beam, --lenpen and --max-len-a and -b become its defaults.
+    """Write a folder that translates without fairseq and torch, by ONNX Runtime. It has one graph with the encoder, the
+    decoder steps and fairseq's beam search, the dictionaries, and a manifest. The command first compares n-best lists,
+    scores and attention with fairseq's search, on sentences of DATA's test or validation set and on random ones. The
+    manifest says how far they agree. --beam, --lenpen, --max-len-a and --max-len-b become the folder's defaults.
 
     example: fairseq-attnvariants export data-bin --path checkpoint_best.pt --output package --bpe-codes codes
 
     Args:
         path: the model
-        output: where it goes; must not be there yet
-        bpe_codes: merges of subword-nmt by which the text was cut
-        lowercase: the text was lowercased
-        tokenizer: the text was cut into words by Moses' tokeniser
-        moses_no_dash_splits: which left words with hyphens whole
-        moses_no_escape: and wrote special characters as they are
-        truecase: the source had the case of words by this model of Moses
+        output: the new folder; it must not exist
+        bpe_codes: subword-nmt merges of the training text
+        lowercase: the training text was lowercased
+        tokenizer: the training text was tokenised by Moses
+        moses_no_dash_splits: Moses kept words with hyphens whole
+        moses_no_escape: Moses did not escape special characters
+        truecase: Moses' truecasing model of the source
         int8: weights of eight bits: a quarter as large; some translations differ
-        page: add a page for any browser, with all that it needs inside
-        title: what the model is called, for the manifest
-        license: its licence, for the manifest
-        trained: what it was trained on, for the manifest
-        score: its score, for the manifest
+        page: add a web page that works alone in any browser
+        title: name of the model, for the manifest
+        license: licence of the model, for the manifest
+        trained: training data, for the manifest
+        score: score of the model, for the manifest
     """
 
     output: str = option("FOLDER", required=True)
@@ -78,7 +78,7 @@ def check_system(system: "System") -> Any:
     if not isinstance(model, AttentionRNNModel):
         raise UserError(f"{system.path} is a {type(model).__name__}, and not a model of this package")
     if getattr(task, "shortlist", None) is not None:
-        raise UserError(f"{system.path} translates with --shortlist, which a package cannot hold: leave it out")
+        raise UserError(f"{system.path} translates with --shortlist, which a package does not support: leave it out")
     if type(task) not in (TranslationTask, CharTranslationTask, ShortlistTranslationTask):
         raise UserError(
             f"{system.path} is of --task {task.cfg._name}, and a package holds one pair of languages: --task "
@@ -95,13 +95,13 @@ def check_subwords(task: Any, options: Options) -> None:
     """
     words = task.source_dictionary.symbols
     if options.bpe_codes and hasattr(task.source_dictionary, "space"):
-        raise UserError("--bpe-codes: the source is characters, which no merges cut: leave it out")
+        raise UserError("--bpe-codes: the source is characters, which merges do not split: leave it out")
     if not options.bpe_codes and any(word.endswith("@@") for word in words):
-        say("the dictionary has subwords (@@) and no --bpe-codes say how: the package translates text that is cut")
+        say("the dictionary has subwords (@@) without --bpe-codes: the package translates text split into subwords")
 
 
 def search_of(system: "System", options: Options) -> "Search":
-    """How the task translates, with these options."""
+    """Return the task's settings of the search, with these options."""
     from fairseq_attnvariants.deploy.proof import Search
 
     asked = argparse.Namespace(
@@ -149,7 +149,7 @@ def merges(path: str) -> bytes:
 
 
 def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
-    """How lines of two languages become words, as FORMAT.md has it, and the files that this needs.
+    """Return the preprocessing of both languages, as in FORMAT.md, and the files that it needs.
 
     Raises:
         UserError: a file cannot be read, or is not what it should be, or an option needs another.
@@ -169,7 +169,7 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
         }
         files.update({f"moses.{each}.json": json.dumps(moses.moses_tables(each)).encode() for each in (source, target)})
     elif options.moses_no_dash_splits or options.moses_no_escape:
-        raise UserError("--moses-no-dash-splits and --moses-no-escape are of --tokenizer moses: add it")
+        raise UserError("--moses-no-dash-splits and --moses-no-escape need --tokenizer moses: add it")
     if options.truecase:
         text["truecase"] = {"source": f"truecase.{source}.json"}
         files[f"truecase.{source}.json"] = json.dumps(moses.truecase_table(options.truecase)).encode()
@@ -180,7 +180,7 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
 
 
 def page_builder() -> Any:
-    """What makes the page of a package.
+    """Return the module that makes a package's page.
 
     Raises:
         UserError: it is not there.

@@ -1,14 +1,14 @@
-"""``fairseq-attnvariants gates``: what the gates of the papers weigh, by word or by tag.
+"""``fairseq-attnvariants gates``: the values of the papers' gates, by word or by tag.
 
-Of adaptive weighting (Li et al.): an adaptive GRU has ``g_t`` (eq. 13): how much the history counts beside what it
-reads, which is the source word in the encoder, in each direction, and in the decoder the previous word before
-attention and the context after it. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each target
-word: how much the state, the previous word and the context count. A context gate (Tu et al. 2017) has ``z``: how much
-the context counts, or with ``--context-gate target`` the rest. All are averaged over dimensions.
+Adaptive weighting (Li et al.): an adaptive GRU has ``g_t`` (eq. 13), the weight of the history against the input. The
+input is the source word in the encoder, in each direction; in the decoder it is the previous word before attention and
+the context after it. The adaptive output has ``α_s``, ``α_y`` and ``α_c`` (eq. 18-21) for each target word: the
+weights of the state, the previous word and the context. A context gate (Tu et al. 2017) has ``z``: the weight of the
+context, or with ``--context-gate target`` that of the rest. All are averaged over dimensions.
 
-Of CondDec (Feng et al. §5): what its gates have left of the condition after each target word, ``||sd_i|| / ||sd_0||``.
+CondDec (Feng et al. §5): the share of the condition that remains after each target word, ``||sd_i|| / ||sd_0||``.
 
-All are averaged over the pieces of a word.
+All are averaged over the subwords of a word.
 """
 
 import json
@@ -40,27 +40,27 @@ ALL, EOS = "all words", "end of sentence"  # no word or tag has spaces
 
 @dataclass
 class Options(JsonOption, DarkOption, PiecesOptions, TargetOptions, OneModel):
-    """Print how much, in percent, a model with adaptive weighting lets the history count beside what a cell reads (g:
-    in the encoder each source word, forward and backward; in the decoder the previous word before attention, the
-    context after it), and the state, the previous word and the context for each target word (alpha_s, alpha_y and
-    alpha_c of the readout), and one with a context gate the context (z): means over dimensions, over all words, over
-    every end of a sentence, and by word or by tag, the most frequent first; of CondDec what of its condition, by norm,
-    is left after each target word. The target is the reference, if there is one, or the model's own translation.
+    """Print how a model's gates weigh their inputs, in percent. Adaptive GRU (g): the weight of the history against the
+    input; the encoder reads source words, forward and backward, and the decoder the previous word before attention and
+    the context after it. Adaptive readout: the weights of state, previous word and context (alpha_s, alpha_y, alpha_c).
+    Context gate (z): the weight of the context. CondDec: the share of the condition, by norm, that remains after each
+    target word. All are means over dimensions: over all words, over all ends of sentences, and by word or tag, the most
+    frequent first. The target is the reference, if you give one, or the model's own translation.
 
     example: fairseq-attnvariants gates data-bin --path checkpoint_best.pt --source bpe.test.en --reference bpe.test.de
     --remove-bpe --source-tags test.pos.en --source-table table4.csv --plot 17.pdf --line 17
 
     Args:
         path: the model
-        source_tags: a tag for each source word, EOS left out
-        target_tags: a tag for each target word, EOS left out
-        limit: words or tags in a table, 0 for all
-        source_table: write that table as well, as .csv, .json, .tex, .md; in .csv a ' stands before text that a
+        source_tags: a tag for each source word, without EOS
+        target_tags: a tag for each target word, without EOS
+        limit: words or tags in a table; 0 for all
+        source_table: also write the source table, as .csv, .json, .tex or .md; in .csv a ' precedes text that a
             spreadsheet would take for a formula, such as -LRB-
-        target_table: likewise
-        values: write each word's gates, a JSON object for each sentence
+        target_table: also write the target table, likewise
+        values: write each word's gates, one JSON object per sentence
         plot: draw the gates of one sentence as .png, .svg or .pdf
-        line: of the picture, from 1 (default: 1)
+        line: line to draw, from 1 (default: 1)
     """
 
     source_tags: Optional[str] = option()

@@ -11,7 +11,7 @@ from ..text.folders import new_folder
 
 
 def language(text: str) -> str:
-    """A name that stands in the name of a file."""
+    """Return a language's name that can be part of a file's name."""
     if not text or not text.replace("-", "").replace("_", "").isalnum():
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a language, such as en")
     return text
@@ -19,20 +19,20 @@ def language(text: str) -> str:
 
 @dataclass
 class Options:
-    """Write a folder with a checkpoint, model.pt, and its dictionaries, of a model that Nematus or Marian (--type
-    nematus, amun, s2s) has trained: fairseq-generate, fairseq-interactive and from_pretrained read it, and give the
-    same probabilities. What there are no equations for here is refused by its name.
+    """Turn a model of Nematus or Marian (--type nematus, amun, s2s) into a checkpoint, model.pt, with its dictionaries.
+    fairseq-generate, fairseq-interactive and from_pretrained read the folder and give the same probabilities. A model
+    with equations that this package lacks is refused by name.
 
     example: fairseq-attnvariants import-nematus model.npz --source-dict vocab.en.json --target-dict vocab.de.json
     --source-lang en --target-lang de --output en-de
 
     Args:
         model: the model, an .npz file
-        source_dict: the source dictionary, .json, .yml or .yaml: words and the numbers of their rows
+        source_dict: the source dictionary, .json, .yml or .yaml: words and their row numbers
         target_dict: the target dictionary, likewise
         source_lang: the source language
         target_lang: the target language
-        config: Nematus's options (default: MODEL.json, if it is there); Marian's are in the model
+        config: Nematus's options (default: MODEL.json, if it exists); a Marian model contains them
         output: the new folder
     """
 

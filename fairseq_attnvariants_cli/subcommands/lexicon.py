@@ -1,4 +1,4 @@
-"""``fairseq-attnvariants lexicon``: a word table made of word alignments of the training text.
+"""``fairseq-attnvariants lexicon``: a word table from word alignments of the training text.
 
 For each source word it holds the target word that is aligned with it most often (Feng et al. 2016, section 7), or the
 several that ``--shortlist`` searches among. Words are counted as they stand in the text, not in the cut vocabulary:
@@ -23,23 +23,23 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 @dataclass
 class Options:
-    """Write, for each source word, the target word aligned with it most often in the training text, as lines of source,
-    target, count and share (of the source word's links) with tabs between. The text must be cut into words as it was
-    for fairseq-preprocess. Without --alignments the words are aligned by eflomal (pip install "eflomal>=2"; it compiles
-    C) in both directions, symmetrised by grow-diag-final-and. eflomal cannot be given a seed: keep what it found with
-    --save-alignments, from which --alignments makes the same table again. With --candidates a source word has several
-    lines, the most frequent target first: a table for --task shortlist_translation --shortlist.
+    """Write a word table from the training text: for each source word, the target word most often aligned with it. The
+    lines have source, target, count and share (of the source word's links), with tabs between. Split the text into
+    words as for fairseq-preprocess. Without --alignments, eflomal (pip install "eflomal>=2"; it compiles C) aligns the
+    words in both directions, symmetrised by grow-diag-final-and. eflomal has no seed: --save-alignments keeps its
+    links, and --alignments makes the same table from them. With --candidates a source word has several lines, the most
+    frequent target first, for --task shortlist_translation --shortlist.
 
     example: fairseq-attnvariants lexicon train.en train.de --output lexicon.en-de.tsv --save-alignments
     train.en-de.align
 
     Args:
-        source: source side of the training text, one sentence a line
-        target: its target side
-        output: where the table goes (-: standard output)
-        candidates: how many target words of each source word, for --shortlist (default: %(default)s, for replace-unk)
-        alignments: alignments made elsewhere: i-j pairs, source-target
-        save_alignments: keep the alignments that were counted
+        source: source side of the training text, one sentence per line
+        target: target side of the training text
+        output: file for the table (-: standard output)
+        candidates: target words per source word, for --shortlist (default: %(default)s, for replace-unk)
+        alignments: your own alignments: i-j pairs, source-target
+        save_alignments: keep the counted alignments
     """
 
     source: str = option("SOURCE", positional=True)

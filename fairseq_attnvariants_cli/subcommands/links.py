@@ -17,11 +17,11 @@ SKIPPED: Pair = [], [], np.zeros((0, 0))
 
 @dataclass
 class Options(PiecesOptions):
-    """Write the word links of the best hypotheses that fairseq-generate --print-alignment (hard or soft) printed: one
-    line of i-j pairs (source-target, from 0) for each source line, in the order of the source text up to the last
-    sentence that it printed; one that fairseq skipped gives an empty line. With --save-source and --save-target also
-    the sentences themselves, to be tagged for confusion and overtranslation. As with align, the source EOS cannot be
-    chosen; pieces are joined to words with --remove-bpe, which fairseq-generate must not have done.
+    """Write the word links of the best hypotheses in the output of fairseq-generate --print-alignment (hard or soft).
+    Each source line gives one line of i-j pairs (source-target, from 0), in the order of the source text, up to the
+    last printed sentence; a skipped sentence gives an empty line. --save-source and --save-target also write the
+    sentences, for a tagger. Links to the source EOS are excluded, as in align. --remove-bpe joins subwords to words; do
+    not give it to fairseq-generate.
 
     example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt
     --print-alignment soft > generated.txt && fairseq-attnvariants links generated.txt --remove-bpe --output out.align
@@ -29,9 +29,9 @@ class Options(PiecesOptions):
 
     Args:
         generated: output of fairseq-generate (-: standard input)
-        output: where the pairs go (default: standard output)
-        save_source: write the source words as well
-        save_target: write the words of the hypotheses as well
+        output: file for the pairs (default: standard output)
+        save_source: also write the source words
+        save_target: also write the words of the hypotheses
     """
 
     generated: str = option("GENERATED", positional=True)
@@ -41,7 +41,7 @@ class Options(PiecesOptions):
 
 
 def read_pairs(path: str, style: Optional[str] = None) -> Dict[int, Pair]:
-    """What a file of fairseq-generate says about each sentence, by its number from 0; ``style`` joins pieces.
+    """Read each sentence of fairseq-generate's output, by its number from 0; ``style`` joins subwords.
 
     Raises:
         UserError: there are no sentences, or one has no alignment of its tokens.

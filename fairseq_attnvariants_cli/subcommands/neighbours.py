@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Options(TableOptions, DataOptions, OneModel):
-    """Print, for source words, the target words whose embeddings are nearest (Euclidean) to the source word's, mapped
-    by the direct bridge. The default are the most frequent source words by the counts of the dictionary, which with a
-    joined dictionary are those of both languages.
+    """Print the target words nearest to source words, by the Euclidean distance of embeddings. The direct bridge maps
+    the source embedding first. By default the source words are the most frequent ones in the dictionary; a joined
+    dictionary counts both languages.
 
     example: fairseq-attnvariants neighbours data-bin --path checkpoint_best.pt --top 3 --lexicon lexicon.en-de.tsv
     --table table7.csv
@@ -31,9 +31,9 @@ class Options(TableOptions, DataOptions, OneModel):
     Args:
         path: the model
         words: source words (default: the most frequent)
-        count: or how many
-        top: target words for each
-        lexicon: table made by lexicon, to stand beside them
+        count: or how many of the most frequent
+        top: target words for each source word
+        lexicon: table made by lexicon, shown next to the neighbours
     """
 
     words: Optional[List[str]] = option("WORD", nargs="+", group="which")

@@ -16,9 +16,8 @@ ALL = "all words"  # no tag has spaces
 
 @dataclass
 class Options(TableOptions, AlignedOptions):
-    """Print how often the target words that are aligned to one source word repeat each other, over the number of source
-    words: of all of them, and with --source-tags of those of each tag. A tag file has a tag for each word, one sentence
-    a line.
+    """Print how often target words aligned to one source word repeat each other, divided by the number of source words:
+    over all words, and with --source-tags by tag. A tag file has a tag for each word, one sentence per line.
 
     example: fairseq-attnvariants overtranslation out.en out.de --alignments out.align --source-tags out.pos.en --table
     table5.csv

@@ -10,13 +10,13 @@ from ..text.folders import new_folder
 
 @dataclass
 class Options:
-    """Write a model to a folder of plain files: model.safetensors, config.json and the dictionaries. Nothing in them is
-    pickled. from_pretrained reads the folder, and fairseq-generate --path DIR/model.safetensors.
+    """Write a model as a folder of plain files: model.safetensors, config.json and the dictionaries. No file contains a
+    pickle. from_pretrained reads the folder, and so does fairseq-generate --path DIR/model.safetensors.
 
     example: fairseq-attnvariants plain data-bin --path checkpoints/checkpoint_best.pt --output en-de
 
     Args:
-        data: folder of fairseq-preprocess, with the dictionaries
+        data: folder made by fairseq-preprocess, with the dictionaries
         path: the model
         output: the new folder
     """

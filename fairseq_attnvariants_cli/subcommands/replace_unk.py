@@ -24,10 +24,10 @@ TABLE, COPY, LEFT = "table", "copy", "left"
 
 @dataclass
 class Options:
-    """Replace each UNK by the table's translation of the source word with the highest attention weight, or by that
-    source word where the table has none. GENERATED is the output of fairseq-generate --print-alignment (hard or soft)
-    on word-level data. Writes the best hypothesis of each source line, in the order of the source text; a sentence that
-    fairseq skipped gives an empty line. What was replaced is reported on standard error.
+    """Replace each UNK by the translation of the source word with the highest attention weight. The table has the
+    translation; a source word that it lacks is copied. GENERATED is the output of fairseq-generate --print-alignment
+    (hard or soft) on word-level data. The command writes the best hypothesis of each source line, in the order of the
+    source text; a skipped sentence gives an empty line. It reports the replacements on standard error.
 
     example: fairseq-generate data-bin --user-dir "$(fairseq-attnvariants user-dir)" --path checkpoint_best.pt
     --print-alignment > generated.txt && fairseq-attnvariants replace-unk generated.txt --source test.en --lexicon
@@ -35,12 +35,12 @@ class Options:
 
     Args:
         generated: output of fairseq-generate (-: standard input)
-        source: the source text as given to fairseq-preprocess, not UNK-ised
-        lexicon: table made by lexicon; without it all UNKs are copies
-        copied: the target dictionary (dict.TARGET.txt in the data folder) of a model with --copying: each UNK takes the
-            word that was copied, which is the one with the highest weight among those that this dictionary lacks; needs
+        source: the source text as given to fairseq-preprocess, without UNKs
+        lexicon: table made by lexicon; without it every UNK is a copy
+        copied: target dictionary (dict.TARGET.txt in the data folder) of a model with --copying: each UNK becomes the
+            copied word, the one with the highest weight among the words that this dictionary lacks; needs
             --print-alignment soft
-        output: where the text goes (default: standard output)
+        output: file for the text (default: standard output)
         unk: how UNK is printed (default: %(default)s)
         nbest: write all hypotheses, as lines of id, score and text with tabs between
         detailed: list every UNK on standard error: id, rank, position, source position, source word, word, rule
@@ -57,7 +57,7 @@ class Options:
 
 
 class Replacement(NamedTuple):
-    """What became of one UNK."""
+    """The replacement of one UNK."""
 
     position: int  # in the hypothesis
     source: Optional[int]  # position of the source word
@@ -94,7 +94,7 @@ def check_source(sample_id: int, sentence: Sentence, source: Sequence[str], path
 def replace_unks(
     words: Sequence[str], source: Sequence[str], alignment: Alignment, lexicon: Mapping[str, str], unk: str
 ) -> List[Replacement]:
-    """What each UNK among ``words`` becomes.
+    """Return the replacement of each UNK among ``words``.
 
     An UNK without an alignment takes the source word of the nearest word that has one, of two the left; if there is
     none, the UNK is left.

@@ -17,7 +17,7 @@ from ..shown.tables import Cell, Interval, Row, TableOptions, table_file, tables
 from ..text.files import UserError, optional, say
 
 LESS_IS_BETTER = ("TER",)
-DIFFERENCES = ("difference", "p", "verdict")  # columns of each measure beside a baseline
+DIFFERENCES = ("difference", "p", "verdict")  # columns of each metric with a baseline
 
 
 def dial(text: str) -> Dial:
@@ -30,40 +30,40 @@ def dial(text: str) -> Dial:
 
 @dataclass
 class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, DeviceOptions):
-    """Find the runs in and under the folders, translate and score their test sets, and print one table: systems by
-    measures, as means over the seeds with half of the width of their 95 % interval by Student's t (±). Runs that differ
-    only in the seed are one system; systems are named after their architecture and the options in which those of one
-    architecture differ. Translations are kept in the runs' folders, and made again only for a new checkpoint, other
-    data or another search. With --baseline also the differences to it, paired by seed, with their intervals, p of the
-    paired t-test adjusted by Holm for all verdicts in the table, and a verdict, the first that fits: not tested
-    (nothing is measured), open (fewer than three seeds), no relevant difference (the interval lies within --margin to
-    both sides of 0), shown (better, p below 0.05), refuted (worse, p below 0.05), open.
+    """Find the runs in and under the folders, translate and score their test sets, and print one table. Its rows are
+    systems, its columns metrics: means over seeds, with half the width of their 95 % interval by Student's t (±). Runs
+    that differ only in the seed are one system. A system is named after its architecture and the options in which
+    systems of this architecture differ. Translations stay in the runs' folders; a new checkpoint, other data or another
+    search makes them again. --baseline adds differences, paired by seed, with intervals, p of the paired t-test
+    adjusted by Holm over the table, and a verdict. The verdict is the first that fits: not tested (no scores), open
+    (fewer than three seeds), no relevant difference (the interval lies within --margin on both sides of 0), shown
+    (better, p below 0.05), refuted (worse, p below 0.05), open.
 
     example: fairseq-attnvariants results sweep --remove-bpe --reference test.de --baseline rnnsearch --table
     results.tex --curves curves.pdf
 
     Args:
-        folders: of a sweep, or of single runs; or a pattern such as 'sweep/re*'
-        name: of the systems in each FOLDER (default: their architectures)
-        checkpoint: default: %(default)s
-        data: folder of fairseq-preprocess (default: that of each training)
-        gen_subset: splits (default: test); bare: no scores
-        dial: what the splits differ in, from the easiest to the hardest: --plot draws curves over it, and there is a
-            verdict at the hardest one, which is shown only if the gain is larger there than at the easiest that the
-            baseline has a score for
-        reference: of each split, in words (default: the split's, with <<unk>>)
+        folders: folder of a sweep or of a run; or a pattern such as 'sweep/re*'
+        name: name of the systems in each FOLDER (default: their architectures)
+        checkpoint: checkpoint in each run's folder (default: %(default)s)
+        data: folder made by fairseq-preprocess (default: that of each training)
+        gen_subset: splits (default: test); without a value: no scores
+        dial: property in which the splits differ, from the easiest to the hardest value: --plot draws curves over it,
+            and the verdict is that of the hardest value; it is shown only if the gain is larger there than at the
+            easiest value for which the baseline has a score
+        reference: reference of each split, in words (default: that of the split, with <<unk>>)
         tokenize: sacrebleu's tokeniser (default: none)
-        measure: one of BLEU, chrF2, TER, 1-gram BLEU, accuracy (default: BLEU, chrF2, TER); or the mean of one number a
-            sentence, 'nan' where there is nothing to measure, read from FILE, in which {folder} is the run's folder,
-            {subset} the split, and {translations} the path of the translations without .hypothesis.txt; several times
-            for several
-        less_is_better: of which measures, for the verdict; TER is one
+        measure: a metric: BLEU, chrF2, TER, 1-gram BLEU or accuracy (default: BLEU, chrF2, TER); or NAME=FILE, the mean
+            of one number per sentence, 'nan' where a sentence has none; in FILE {folder} is the run's folder, {subset}
+            the split, and {translations} the path of the translations without .hypothesis.txt; give it several times
+            for several metrics
+        less_is_better: metrics whose smaller values are better, besides TER
         baseline: the system to compare with, by its name in the table
-        margin: differences within ±X are not relevant, for the verdict
-        digits: after the point, of measures, in what is printed, .md and .tex (default: 2)
-        seed_table: write the scores of every seed, too, in one of the same formats
+        margin: differences within ±X are not relevant
+        digits: decimal places of metrics in printed, .md and .tex tables (default: 2)
+        seed_table: also write the scores of every seed, in one of the same formats
         curves: draw learning curves from fairseq's logs
-        curve_measure: as the log names it (default: ppl)
+        curve_measure: metric of the curves, as the log names it (default: ppl)
         plot: draw every seed's scores and their means on one test set, or curves over --dial
     """
 
@@ -160,7 +160,7 @@ def every_seed(found: Dict[str, List[Run]], results: Scores, options: Options) -
 
 
 def _test_sets(options: Options) -> Tuple[List[str], List[List[str]]]:
-    """The header of the column that names test sets, and what stands there for each; of a single one nothing."""
+    """Return the header of the column that names test sets, and its cells; nothing for a single test set."""
     subsets = options.gen_subset or [""]
     if len(subsets) == 1:
         return [], [[]]
@@ -184,7 +184,7 @@ def check(options: Options) -> None:
         if subsets.count(subset) > 1:
             raise UserError(f"--gen-subset {subset} is given twice: leave one out")
     if options.measure and not subsets:
-        raise UserError("--measure is of test sets: name a --gen-subset")
+        raise UserError("--measure needs a test set: name a --gen-subset")
     if options.reference and len(options.reference) != len(subsets):
         raise UserError(f"{len(options.reference)} --reference for {len(subsets)} --gen-subset")
     if options.plot and not subsets:
@@ -206,7 +206,7 @@ def check(options: Options) -> None:
     if not (subsets and translated(options.measure)):
         for name in ("data", "reference", "remove_bpe", "tokenize", *SEARCH):
             if getattr(options, name) is not None:
-                raise UserError(f"{flag(name)} is of translations, and no measure here reads any")
+                raise UserError(f"{flag(name)} needs a measure of translations, and none is given")
 
 
 def warn_of_missing(found: Dict[str, List[Run]], results: Scores) -> None:

@@ -17,29 +17,28 @@ WORDS = "train_target", "reference_tags", "alignments"  # options whose files th
 
 @dataclass
 class Options(TableOptions, GroupOptions, NameOptions):
-    """Print the scores of one or several systems, each with sacrebleu's signature: BLEU, chrF, TER, 1-gram precision
-    and 1-gram BLEU, which is that precision times the brevity penalty, and accuracy, the share of lines that are equal
-    to a reference. With --bootstrap also 95% intervals, and p of the paired bootstrap against the first system. With
-    --source also BLEU by the number of words in the source, with --sentence-groups by that of the reference, and how
-    many translations have how many words more, or which BLEU. In groups of words: F-measure by frequency in the
-    training text (--train-target) or by tag (--reference-tags, --system-tags), and the share of source words, by
-    frequency, whose links in the reference all come out (--alignments, --train-source); a word without links counts as
-    wrong.
+    """Print the scores of one or several systems, each with sacrebleu's signature. The metrics are BLEU, chrF, TER,
+    1-gram precision, 1-gram BLEU (that precision times the brevity penalty) and accuracy (the share of lines equal to a
+    reference). --bootstrap adds 95% intervals and p of the paired bootstrap against the first system. --source adds
+    BLEU by source length. --sentence-groups adds BLEU by reference length, and translations by difference in length and
+    by BLEU. Groups of words have F-measure by frequency in the training text (--train-target) or by tag
+    (--reference-tags, --system-tags). --alignments with --train-source adds the share of source words, by frequency,
+    whose links in the reference are all translated; a word without links counts as wrong.
 
     example: fairseq-attnvariants score base.de ours.de --reference test.de --tokenize none --bootstrap 1000 --source
     test.en --train-target train.de --ngrams 20 --plot groups.pdf
 
     Args:
-        systems: translations, one a line, in words
+        systems: translations, one per line, in words
         reference: one reference or several
         source: the source text in words: BLEU by its length
-        sentence_groups: sentences by length, by difference in length, by BLEU
+        sentence_groups: group sentences by length, by difference in length and by BLEU
         ngrams: list N n-grams that one system has and another lacks (default: 0)
-        tokenize: sacrebleu's tokeniser: 13a (default), none for text that is tokenised, intl, zh, char, ...
-        lowercase: case-insensitive (TER always is)
-        chrf_beta: weight of recall
-        group_table: write that table as well, likewise
-        ngram_table: write that table as well, likewise
+        tokenize: sacrebleu's tokeniser: 13a (default), none for tokenised text, intl, zh, char, ...
+        lowercase: ignore case (TER always does)
+        chrf_beta: weight of recall in chrF
+        group_table: also write the table of groups, likewise
+        ngram_table: also write the table of n-grams, likewise
     """
 
     reference: List[str] = option(nargs="+", required=True)

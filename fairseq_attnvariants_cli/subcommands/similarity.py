@@ -22,18 +22,18 @@ LEVELS = "word_attn", "attn"  # weights of words and of characters
 
 @dataclass
 class Options(TableOptions, TargetOptions, OneModel):
-    """Print the share of source words, counted as they occur, more than three of whose characters each get a
-    character-level attention weight over 0.5 at some target step, over what the model translates, or with --forced over
-    the reference; and the largest weight that a target step gives to a word, and to a character: the means over all
-    steps.
+    """Print the share of source words that are similar to their translations, counted as they occur. A word is similar
+    if more than three of its characters each get a character-level attention weight over 0.5 at some target step. The
+    target is the model's translation; with --forced it is the reference. The command also prints the largest weight of
+    a word and of a character at a target step, as means over all steps.
 
     example: fairseq-attnvariants similarity data-bin --path checkpoint_best.pt --gen-subset valid --words 20
 
     Args:
-        threshold: a character counts if it gets a weight over X
+        threshold: a character counts if its weight is over X
         characters: a word is similar if more than N characters count
-        words: list N similar words, those with the most such characters first, each with its translation
-        word_table: write that table as well, likewise
+        words: list N similar words and their translations, those with the most such characters first
+        word_table: also write the table of words, likewise
     """
 
     threshold: float = numeric(0.5, "X", amount)

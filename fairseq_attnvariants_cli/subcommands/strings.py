@@ -11,27 +11,27 @@ from ..text.files import UserError
 @dataclass
 class Options(TableOptions, DeviceOptions):
     """Train models of pronunciation, inflection, transliteration or spelling on a table of tab-separated words, and
-    print how many words of other tables they get right. Two columns are sources and targets, three those of the
-    SIGMORPHON shared tasks, with features. Options that are not listed here are those of fairseq-train. The same
-    command goes on where it was stopped.
+    print how many words of other tables they predict correctly. Two columns are sources and targets. Three are those of
+    the SIGMORPHON shared tasks, with features. Options that are not listed here go to fairseq-train. Run the same
+    command again to continue after a stop.
 
     example: fairseq-attnvariants strings train.tsv dev.tsv test.tsv --output g2p --seeds 1 2 3 --cpu
 
     Args:
         train: table of words to train on
-        dev: table by whose accuracy the checkpoint is chosen
-        test: tables to predict; scored where they have targets
-        output: for models and predictions, FOLDER/TEST.tsv
+        dev: table whose accuracy chooses the checkpoint
+        test: tables to predict; scored if they have targets
+        output: folder for models and predictions, FOLDER/TEST.tsv
         arch: architecture (default: %(default)s)
-        seeds: a model each, and their ensemble
-        updates: of training, with 32 words each (default: 20 epochs, and at least 2000)
-        source_column: its number, from 1 (default: found)
-        target_column: its number, from 1 (default: found)
-        features_column: its number, from 1 (default: found)
-        source_separator: what separates the symbols of a source: a character, or space; or none (default: found)
-        target_separator: what separates the symbols of a target: a character, or space; or none (default: found)
-        beam: width of the search
-        nbest: predictions of each word, which FOLDER/TEST.nbest.tsv then has
+        seeds: seeds: one model each, and their ensemble
+        updates: training updates of 32 words (default: 20 epochs, and at least 2000)
+        source_column: number of the source column, from 1 (default: found)
+        target_column: number of the target column, from 1 (default: found)
+        features_column: number of the features column, from 1 (default: found)
+        source_separator: separator of the symbols of a source: a character, space or none (default: found)
+        target_separator: separator of the symbols of a target: a character, space or none (default: found)
+        beam: beam width
+        nbest: predictions for each word, in FOLDER/TEST.nbest.tsv
     """
 
     train: str = option("TRAIN", positional=True)

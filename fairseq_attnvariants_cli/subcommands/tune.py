@@ -25,16 +25,16 @@ COVERAGE_PENALTIES = [0.0, 0.1, 0.2, 0.4]
 @dataclass
 class Options(TableOptions, PiecesOptions, BeamOptions, TextOptions, OneModel):
     """Print the BLEU of a validation set with each pair of a length penalty and a coverage penalty (Wu et al. 2016).
-    The text is translated once for each coverage penalty; length penalties rank what was found. Choose on a validation
-    set, and report another.
+    The command translates the text once per coverage penalty, and ranks the results by each length penalty. Choose on a
+    validation set, and report a test set.
 
     example: fairseq-attnvariants tune data-bin --path dl4mt/checkpoint_best.pt --gen-subset valid --remove-bpe
 
     Args:
-        gen_subset: or a split in DATA (default: %(default)s)
-        lenpen: (default: 0.6 0.8 1 1.2 1.4)
-        coverage_penalty: (default: 0 0.1 0.2 0.4)
-        tokenize: sacrebleu's (default: %(default)s, for tokenised text)
+        gen_subset: a split in DATA, instead of --source (default: %(default)s)
+        lenpen: length penalties (default: 0.6 0.8 1 1.2 1.4)
+        coverage_penalty: coverage penalties (default: 0 0.1 0.2 0.4)
+        tokenize: sacrebleu's tokeniser (default: %(default)s, for tokenised text)
     """
 
     gen_subset: str = option("NAME", group="text", default="valid")
@@ -52,7 +52,7 @@ class Hypothesis(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a validation set is worth with a pair of penalties."""
+    """A pair of penalties and its scores on a validation set."""
 
     coverage_penalty: float
     lenpen: float
@@ -90,7 +90,7 @@ def _string(system: "System", tokens: Any, options: Options, reference: bool = F
 
 
 def reference(system: "System", sentence: "Sentence", options: Options) -> str:
-    """A sentence's reference: its text, with pieces joined, or of binarised data what fairseq writes of it."""
+    """Return a sentence's reference: its text, with subwords joined; for binarised data what fairseq writes."""
     if not sentence.target_line:
         return _string(system, sentence.item["target"], options, True)
     if hasattr(system.task.target_dictionary, "space"):  # of characters

@@ -1,6 +1,6 @@
-"""What each source token adds to the log-probability of each target token, under forced decoding.
+"""Attributions: what each source token adds to the log-probability of each target token, under forced decoding.
 
-Both methods are of source embeddings ``x``, ``S x m``, without what is added to them, such as positions. Input times
+Both methods read source embeddings ``x``, ``S x m``, without added terms such as positions. Input times
 gradient (Denil et al. 2014) is ``a_ij = x_j · ∂ log p(y_i) / ∂ x_j``. Integrated gradients (Sundararajan et al. 2017,
 eq. 1) takes the mean gradient along the line from the baseline 0 to ``x`` instead. It is complete: the sum over the
 source is ``log p(y_i)`` less what it is where all source embeddings are 0.
@@ -32,7 +32,7 @@ def integrated(steps: int) -> Nodes:
 
 
 class Attribution(NamedTuple):
-    """What the source tokens of one sentence add to its target tokens."""
+    """The attributions of one sentence's target tokens to its source tokens."""
 
     number: int  # of the sentence, from 0
     source: List[str]  # S tokens, EOS last

@@ -32,7 +32,7 @@ PATTERNS = {"epochs": r"checkpoint(\d+)\.pt", "updates": r"checkpoint_\d+_(\d+)\
 
 
 def architecture(state: Checkpoint) -> Dict[str, Any]:
-    """What makes the model what it is: its options but for :data:`HOW`; one without a dataclass has its name alone."""
+    """Return the model's options except :data:`HOW`; a model without a dataclass has only its name."""
     model = state["cfg"]["model"]
     if isinstance(model, argparse.Namespace):
         return {"arch": getattr(model, "arch", None)}
@@ -108,7 +108,7 @@ def save(paths: Sequence[str], stream: BinaryIO) -> None:
 
 
 def updates(state: Checkpoint) -> int:
-    """How many updates a checkpoint has seen."""
+    """Return the number of a checkpoint's updates."""
     return state["optimizer_history"][-1]["num_updates"]
 
 

@@ -1,4 +1,4 @@
-"""What the gates of a model weigh while it decodes a text: those of Li et al., Tu et al. and Feng et al."""
+"""The values of a model's gates while it decodes a text: those of Li et al., Tu et al. and Feng et al."""
 
 import contextlib
 from collections import defaultdict
@@ -29,7 +29,7 @@ GIVEN_BY = {
 
 
 class Gates(NamedTuple):
-    """What a module gives for each token of a side, when it is called once for every step or for several at once."""
+    """A module's outputs for each token of a side, called once for every step or for several at once."""
 
     side: str
     names: Sequence[str]
@@ -58,7 +58,7 @@ def remainder(decoded: Decoded) -> Tensor:
 
 
 def cell_gates(side: str, layers: Sequence[Mapping[str, Any]]) -> Iterator[Gates]:
-    """Those of the cells of layers, which are counted from the lowest if there are several, by place."""
+    """Yield the gates of layers' cells by place; several layers are counted from the lowest."""
     for number, cells in enumerate(layers, start=1):
         for place, cell in cells.items():
             backward = place == "backward"
@@ -75,13 +75,13 @@ def cell_gates(side: str, layers: Sequence[Mapping[str, Any]]) -> Iterator[Gates
 
 
 def encoder_gates(encoder: nn.Module) -> Iterator[Gates]:
-    """Those of the encoder."""
+    """Yield the gates of the encoder."""
     layers = [module for module in encoder.modules() if isinstance(module, Layer)]
     yield from cell_gates("source", [dict(zip(("forward", "backward"), layer.cells)) for layer in layers])
 
 
 def decoder_gates(decoder: Decoder) -> Iterator[Gates]:
-    """Those of the decoder's cells, of its readout, and of its condition."""
+    """Yield the gates of the decoder's cells, its readout and its condition."""
     transition, above = decoder.transition, decoder.above
     both: Any = transition.before, transition.after
     before, after = (list(cell.cells) if isinstance(cell, StackedCell) else [cell] for cell in both)
@@ -114,7 +114,7 @@ def gates_of(system: System) -> List[Gates]:
 
 
 def gate_names(gates: Sequence[Gates]) -> Dict[str, List[str]]:
-    """What :func:`read_gates` gives of each side."""
+    """The gates of each side, as :func:`read_gates` returns them."""
     names: Dict[str, List[str]] = defaultdict(list)
     for one in gates:
         names[one.side] += one.names

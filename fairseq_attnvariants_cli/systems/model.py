@@ -1,7 +1,7 @@
-"""How every subcommand reads a model and its data, and runs one on the other.
+"""Loading of models and data for every subcommand, and running one on the other.
 
 :func:`load` gives a :class:`System`, :func:`read_text` a :class:`Text` that its task can read. :func:`generate` is beam
-search; :func:`force` decodes known targets and gives what the models return beside the logits, sentence by sentence,
+search; :func:`force` decodes known targets and returns the models' outputs other than the logits, sentence by sentence,
 and :func:`run_batches` the same before anything is cut out of the batch.
 
 The sources of a batch are equally long. So there is no padding among them, and what a model returns is in the columns
@@ -33,7 +33,7 @@ from ..options import BatchOptions, TextOptions
 from ..text.files import UserError, read_parallel, reason
 
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
-Extra = Dict[str, List[Optional[Tensor]]]  # what a model returns beside the logits
+Extra = Dict[str, List[Optional[Tensor]]]  # a model's outputs other than the logits
 
 
 class System(NamedTuple):
@@ -57,7 +57,7 @@ class System(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence, or a pair, as the task reads it and as it stands in the files."""
+    """A sentence, or a pair, as the task reads it and as the files have it."""
 
     item: Dict[str, Any]  # of the task's dataset: id (the number of the line, from 0), source and target, with EOS
     source_line: str  # empty for binarised data, from which unknown words are gone
@@ -82,31 +82,31 @@ class Text(NamedTuple):
         return self._replace(sentences=[self.sentences[number]])
 
     def with_targets(self, targets: Sequence[Optional[Tensor]]) -> "Text":
-        """The same sources with other targets, or with none."""
+        """Return the sources with other targets, or with none."""
         pairs = zip(self.sentences, targets, strict=True)
         sentences = [Sentence({**one.item, "target": target}, one.source_line, "") for one, target in pairs]
         return self._replace(sentences=sentences)
 
 
 class Limits(NamedTuple):
-    """How large a batch may be."""
+    """Return the largest size of a batch."""
 
     sentences: int
     tokens: int  # of the longer side, padding included
 
 
 class Batch(NamedTuple):
-    """What the models made of a batch."""
+    """The models' output for a batch."""
 
     sample: Dict[str, Any]  # as the task collates it; sample["id"] are the numbers of the sentences
     outputs: List[Tuple[Tensor, Extra]]  # of each model: logits B x T x V, and the rest
 
 
 class Forced(NamedTuple):
-    """What the models returned for one sentence pair."""
+    """The models' output for one sentence pair."""
 
     number: int  # of the sentence, from 0
-    source: List[str]  # S tokens, EOS last; an unknown word stands as it does in the text
+    source: List[str]  # S tokens, EOS last; an unknown word is as in the text
     target: List[str]  # T tokens, EOS last
     extra: Dict[str, np.ndarray]  # T x ..., float32, mean of the models; "attn" is T x S
 
@@ -154,7 +154,7 @@ def import_user_dirs(folders: Sequence[str]) -> None:
         if os.path.isfile(folder):
             raise UserError(f"--user-dir {folder}: this is a file, give its folder {os.path.dirname(folder) or '.'}")
         if os.path.isdir(folder) and not any(os.path.exists(os.path.join(folder, name)) for name in ENTRIES):
-            raise UserError(f"--user-dir {folder} enters nothing: it has no __init__.py, which would be imported")
+            raise UserError(f"--user-dir {folder} registers nothing: it has no __init__.py to import")
         try:
             utils.import_user_module(argparse.Namespace(user_dir=folder))
         except Exception as error:  # whatever is written there
@@ -258,7 +258,7 @@ def read_text(options: TextOptions, system: System, reference: bool = True) -> T
 
 
 def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, system: System, reference: bool) -> Text:
-    """What :func:`read_files` has read, or else ``--gen-subset``, as the system's task has it.
+    """Return the text of :func:`read_files`, or else ``--gen-subset``, as the system's task has it.
 
     Raises:
         UserError: the split cannot be loaded.
@@ -303,7 +303,7 @@ def read_subset(name: str, task, reference: bool = True) -> Text:
                 )
             if tokens is not None and not all(0 <= token < len(dictionary) for token in tokens.tolist()):
                 raise UserError(
-                    f"split {name!r}, line {number}: {side} symbols that the dictionary has not: the data is "
+                    f"split {name!r}, line {number}: {side} symbols that the dictionary lacks: the data is "
                     "damaged, or of another dictionary"
                 )
     return Text(f"split {name!r}", sentences, dataset.collater)
@@ -430,7 +430,7 @@ def force(
 ) -> Iterator[Forced]:
     """Forced decoding of the targets, sentence by sentence, in the order of :func:`run_batches`.
 
-    ``needed`` and ``welcome`` are keys of what the models return beside the logits, tensors ``B x T x ...``.
+    ``needed`` and ``welcome`` are keys of the models' outputs other than the logits, tensors ``B x T x ...``.
 
     Raises:
         UserError: a model does not return what is needed.
@@ -444,7 +444,7 @@ def force(
                 stacked = torch.stack([value.float() for value in values if value is not None])
                 means[name] = stacked.mean(0).cpu().numpy()
             elif name in needed:
-                raise UserError(f"{system.path}: the model returns no {name!r} beside the logits")
+                raise UserError(f"{system.path}: the model returns no {name!r} with the logits")
         for row, number in enumerate(sample["id"].tolist()):
             item, source_line, target_line = sentences[number]
             yield Forced(

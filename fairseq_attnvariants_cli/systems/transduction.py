@@ -41,7 +41,7 @@ OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-d
 
 
 class Job(NamedTuple):
-    """What is read, and how."""
+    """The tables to read, and how to read them."""
 
     folder: Path
     data: Path
@@ -54,7 +54,7 @@ class Job(NamedTuple):
 
 
 def default_updates(words: int) -> int:
-    """How many updates suit a training table of so many words."""
+    """Return the number of updates for a training table of so many words."""
     return max(LEAST_UPDATES, PASSES * words // BATCH)
 
 
@@ -120,7 +120,7 @@ def find_columns(cells: Sequence[Sequence[str]], options: "Options") -> Columns:
     if width == 3 and features > 1 and 2 * count > len(cells):
         return Columns(1, 5 - features, features)
     raise UserError(
-        f"{options.train} has {width} columns, whose meaning cannot be told: give --source-column, --target-column "
+        f"{options.train} has {width} columns, whose meaning is unclear: give --source-column, --target-column "
         "and, if there are features, --features-column"
     )
 
@@ -212,7 +212,7 @@ def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str
 
 
 def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str]) -> List[Sentence]:
-    """What fairseq-generate finds for each row of a table."""
+    """Return fairseq-generate's predictions for each row of a table."""
     command = [
         *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
         *("--path", os.pathsep.join(checkpoints), "--gen-subset", name, "--scoring", "exact_match"),

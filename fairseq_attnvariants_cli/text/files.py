@@ -21,7 +21,7 @@ UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 
 
 class UserError(Exception):
-    """What the user can mend, told in one sentence."""
+    """An error that the user can correct, described in one sentence."""
 
 
 def visible(text: str) -> str:
@@ -108,7 +108,7 @@ def optional(write: Callable[..., ContextManager[T]], path: Optional[str], *more
 def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[BinaryIO]:
     """A binary stream whose content arrives at ``path`` whole, once the block ends, or not at all.
 
-    That ``path`` can be written is found out at the start of the block. None and ``-`` stand for standard output.
+    That ``path`` can be written is found out at the start of the block. None and ``-`` mean standard output.
 
     Args:
         path: the file.
@@ -131,7 +131,7 @@ def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[Bina
     opened = OPEN.fullmatch(os.path.abspath(path))
     if links and (opened or os.path.exists(path) and not os.path.isfile(path)):  # such as /dev/null or a pipe
         with _writing(path):
-            # what is open is written to where it stands
+            # an open stream is written at its position
             stream = open(os.dup(int(opened[1] or 2)) if opened else path, "wb")  # noqa: SIM115
             os.write(stream.fileno(), b"")
         with stream:

@@ -18,7 +18,7 @@ def new_folder(path: str) -> Iterator[str]:
     """
     target = os.path.abspath(path)
     if os.path.lexists(target):
-        raise UserError(f"{path} is there already: name a new folder, or remove it")
+        raise UserError(f"{path} exists already: name a new folder, or remove it")
     try:
         scratch = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=f"{os.path.basename(target)}.", suffix=".tmp")
     except OSError as error:

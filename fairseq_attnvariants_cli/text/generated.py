@@ -1,4 +1,4 @@
-"""What ``fairseq-generate`` and ``fairseq-interactive`` print: S-, T-, H-, P- and A- lines of numbered sentences."""
+"""The output of ``fairseq-generate`` and ``fairseq-interactive``: S-, T-, H-, P- and A- lines of numbered sentences."""
 
 import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
@@ -51,9 +51,9 @@ def is_generated(lines: Iterable[str]) -> bool:
 def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Dict[int, Sentence]:
     """The sentences by their numbers from 0, which are those of the lines of the source text.
 
-    Other lines are passed over. The lines of a sentence may stand anywhere, but hypotheses, and what belongs to them,
+    Other lines are passed over. The lines of a sentence may be anywhere, but hypotheses, and what belongs to them,
     are in one order. A hypothesis with more scores than words and EOS has no attention: ``--remove-bpe`` has joined its
-    pieces, or it holds a ``<s>``, which is not printed. Where an alignment leaves its sentence, too, it was
+    subwords, or it holds a ``<s>``, which is not printed. Where an alignment leaves its sentence, too, it was
     ``--remove-bpe``, which joins the sources as well, and no hypothesis has any.
 
     Args:
@@ -92,7 +92,7 @@ def _fits(labels: Dict[str, List[Line]], k: int) -> bool:
 
 
 def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined: bool = False) -> Sentence:
-    """A sentence of its lines; where pieces are ``joined`` without its attention."""
+    """Return a sentence from its lines; if subwords are ``joined``, without its attention."""
     sources, references, hypotheses, scores, alignments = labels.values()
     for line in hypotheses[len(alignments) :] if aligned else ():
         raise UserError(f"{line.place}: H-{number} has no A- line: run fairseq-generate with --print-alignment")
@@ -120,7 +120,7 @@ def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined:
 
 
 def best_in_words(sentence: Sentence, style: Optional[str]) -> Tuple[List[str], List[str], Optional[np.ndarray]]:
-    """The words of a sentence and of its best hypothesis, and the attention between them; ``style`` joins pieces."""
+    """The words of a sentence and of its best hypothesis, and the attention between them; ``style`` joins subwords."""
     best = sentence.hypotheses[0]
     source, target, attention = sentence.source.split(), best.text.split(), best.attention
     if attention is not None:

@@ -1,4 +1,4 @@
-"""Words made of subword pieces, and attention between them."""
+"""Words joined from subwords, and attention between words."""
 
 from typing import List, Optional, Sequence, Tuple
 
@@ -11,7 +11,7 @@ IN_FRONT = ("sentencepiece", "wordpiece")  # styles whose boundary begins a word
 
 
 def piece_text(token: str, style: str) -> str:
-    """What a piece adds to a sentence, spaces included: the words are those that fairseq's ``--remove-bpe`` prints."""
+    """Return a subword's text, spaces included; the words are those that fairseq's ``--remove-bpe`` prints."""
     if style in BOUNDARIES:
         return token.replace(BOUNDARIES[style], " ")
     return f"{token} ".replace("@@ ", "")
@@ -48,21 +48,21 @@ def join_sentence(tokens: Sequence[str], style: Optional[str]) -> Tuple[List[str
 
 
 def summed(values: np.ndarray, words: Sequence[int]) -> np.ndarray:
-    """Columns, one a piece, summed to one a word; ``words`` are their numbers."""
+    """Sum the columns of subwords to columns of words; ``words`` are their numbers."""
     sums = np.zeros((max(words, default=-1) + 1, len(values)))
     np.add.at(sums, np.array(words, dtype=int), values.T)
     return sums.T
 
 
 def join_values(values: np.ndarray, words: Sequence[int]) -> np.ndarray:
-    """``k`` values of each piece, ``k x T``, as means over the pieces of a word, whose numbers are ``words``.
+    """Average ``k`` values of each subword, ``k x T``, over the subwords of a word; ``words`` are the words' numbers.
 
-    A word without a piece, because it shares its only one with the word before, has zeros.
+    A word without a subword, because it shares its only one with the word before, has zeros.
     """
     return summed(values, words) / np.maximum(np.bincount(words), 1) if words else summed(values, words)
 
 
 def join_attention(weights: np.ndarray, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-    """Attention ``T x S`` between pieces as attention between words: the sum over the pieces of a source word, the
+    """Join attention ``T x S`` between subwords to words: the sum over the subwords of a source word, the
     mean over those of a target word. ``source`` and ``target`` are the word numbers of columns and rows."""
     return join_values(summed(weights, source).T, target).T

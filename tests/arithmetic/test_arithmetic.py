@@ -32,7 +32,7 @@ def test_parameters_of_another_kind_are_decided_anew(dtype, sample, caplog):
     expected = search(build("dl4mt", scale=0.5).eval().half(), sample)
     assert model.decoder.search_dtype.dtype == "float32"
     assert [h["tokens"].tolist() for h in found[0]] == [h["tokens"].tolist() for h in expected[0]]
-    assert f"--search-dtype {dtype} cannot be had, and search is in float16" in caplog.text
+    assert f"--search-dtype {dtype} is not available: search is in float16" in caplog.text
 
 
 def test_a_number_type_is_of_parameters_in_float32():
@@ -163,7 +163,7 @@ def test_a_training_goes_on_as_it_began(runs, tmp_path):
     assert "as this training has computed so far" in again.stdout + again.stderr
 
 
-SAID = "--search-dtype int8 is no longer there: use float32 or bfloat16 here"
+SAID = "--search-dtype int8 was removed: use float32 or bfloat16"
 
 
 def test_int8_is_refused(runs):
@@ -192,6 +192,6 @@ def test_a_checkpoint_that_is_to_be_searched_in_int8_is_searched_as_by_auto(form
     result = run("fairseq-generate", *generate)
     said = result.stdout + result.stderr
     assert "--search-dtype auto: " in said
-    assert f"{path} is to be searched in int8, which is no longer there: it is searched as by auto" in said
+    assert f"{path} asks for a search in int8, which was removed: auto is used instead" in said
     (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], {"data": str(runs.data)})
     assert str(loaded.cfg.search_dtype) == "auto"

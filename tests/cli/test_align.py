@@ -251,7 +251,7 @@ class TestBadInput:
         forward = AttentionRNNModel.forward
         monkeypatch.setattr(AttentionRNNModel, "forward", lambda *args, **more: (forward(*args, **more)[0], {}))
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")
-        assert "the model returns no 'attn' beside the logits" in self.refused(line, capfd)
+        assert "the model returns no 'attn' with the logits" in self.refused(line, capfd)
 
     def test_a_reference_alone(self, runs, tmp_path, capfd):
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt")

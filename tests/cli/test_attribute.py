@@ -234,7 +234,7 @@ def test_own_translations_are_attributed(command, capsys):
 
 @pytest.mark.parametrize("more, message", [
     (["--plot", "a.png"], "--plot draws one sentence: give its --line"),
-    (["--method", "input-x-gradient", "--steps", "3"], "--steps is of --method integrated-gradients"),
+    (["--method", "input-x-gradient", "--steps", "3"], "--steps needs --method integrated-gradients"),
     (["--steps", "0"], "argument --steps: 0 is not at least 1"),
     (["--line", "1000"], "and no line 1000"),
 ])  # fmt: skip

@@ -158,7 +158,7 @@ def test_what_is_no_plain_data_is_not_loaded(runs, tmp_path):
     [
         ([], "name the checkpoints, or give --folder and one of --last and --best"),
         (["--folder", "nowhere", "--last", "2"], "nowhere has 0 checkpoints saved by epochs, and 2 are asked for"),
-        (["--folder", "nowhere", "--best", "2", "--by", "updates"], "--by says what --last counts: give that"),
+        (["--folder", "nowhere", "--best", "2", "--by", "updates"], "--by is the unit of --last: give --last, too"),
         (["--folder", "nowhere"], "name the checkpoints, or give --folder"),
         (["nowhere.pt"], "nowhere.pt cannot be loaded"),
     ],

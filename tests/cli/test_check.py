@@ -470,7 +470,7 @@ def test_an_unknown_architecture_after_a_folder(mine, capsys):
 def test_a_folder_without_init_enters_nothing(mine, capsys):
     folder = mine(parts=PART)
     assert main(["check", "--user-dir", folder, "--arch", "mine"]) == 2
-    assert f"--user-dir {folder} enters nothing: it has no __init__.py" in capsys.readouterr().err
+    assert f"--user-dir {folder} registers nothing: it has no __init__.py" in capsys.readouterr().err
 
 
 def test_help_lists_the_demands(capsys):

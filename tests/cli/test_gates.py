@@ -292,7 +292,7 @@ def test_the_picture_is_of_the_line(runs, gated, tmp_path):
 @pytest.mark.parametrize(
     "more, message",
     [
-        (["--line", "2"], "--line is of the picture that --plot names: give that, too"),
+        (["--line", "2"], "--line needs a picture: give --plot, too"),
         (["--line", "13", "--plot", "x.png"], "test.xx has lines 1 to 12, and no line 13"),
         (["--limit", "-1"], "argument --limit: -1 is not at least 0"),
         (["--generate"], "give --reference or --generate, not both"),

@@ -252,8 +252,8 @@ def test_every_subcommand_with_a_table_has_json(capsys):
     ("eos data --path x --beam 0", "argument --beam: 0 is not at least 1"),
     ("eos data --path x --lenpen 400", "argument --lenpen: 400 is more than 100"),
     ("tune data --path x --lenpen 400", "argument --lenpen: 400 is more than 100"),
-    ("eos data --path x --forced --beam 3", "--beam is of a search, and the target is given: leave it out"),
-    ("average a.pt b.pt a.pt --output c.pt", "a.pt is given twice, and would count twice: leave one out"),
+    ("eos data --path x --forced --beam 3", "--beam is for a search, and the target is given: leave it out"),
+    ("average a.pt b.pt a.pt --output c.pt", "a.pt is given twice: leave one out"),
     ("compare a --output p.html --ngrams 5", "--ngrams needs two systems"),
     ("eos data --path x --beam few", "argument --beam: invalid int value: 'few'"),
     ("eos data --path x --max-len-b 0", "argument --max-len-b: 0 is not at least 1"),
@@ -292,7 +292,7 @@ def fails_otherwise(*_):
 ])  # fmt: skip
 def test_options_of_a_picture_that_is_not_drawn(here, capfd, line):
     assert main(line.split()) == 2
-    assert "is of the picture that --plot names: give that, too" in capfd.readouterr().err
+    assert "needs a picture: give --plot, too" in capfd.readouterr().err
 
 
 @pytest.mark.commands

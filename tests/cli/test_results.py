@@ -498,9 +498,9 @@ def test_pictures_are_of_what_every_system_has(sweep):
     (["--table", "results.txt"], "must end in .csv or .json, .tex or .md"),
     (["--curve-measure", "bleu", "--curves", "c.png"], "has 'bleu' of a validation"),
     (["--gen-subset", "test", "test"], "--gen-subset test is given twice"),
-    (["--gen-subset", "--measure", "accuracy"], "--measure is of test sets: name a --gen-subset"),
-    (["--data", "bin", "--gen-subset"], "--data is of translations, and no measure here reads any"),
-    (["--gen-subset", "--beam", "2"], "--beam is of translations, and no measure here reads any"),
+    (["--gen-subset", "--measure", "accuracy"], "--measure needs a test set: name a --gen-subset"),
+    (["--data", "bin", "--gen-subset"], "--data needs a measure of translations, and none is given"),
+    (["--gen-subset", "--beam", "2"], "--beam needs a measure of translations, and none is given"),
     (["--measure", "x=scores", "--tokenize", "13a"], "--tokenize is of translations"),
     (["--tokenize", "13a"], "--tokenize 13a would cut the reference's <<unk>>: give the text, with --reference"),
 ])  # fmt: skip

@@ -151,7 +151,7 @@ def test_a_plot_needs_the_source_and_matplotlib(command, tmp_path, capfd, monkey
     assert 'pip install "fairseq-attnvariants[plot]"' in capfd.readouterr().err
     del arguments[5:7]
     assert main(arguments) == 2
-    assert "--boundaries are of groups by length: give --source or --sentence-groups" in capfd.readouterr().err
+    assert "--boundaries need groups by length: give --source or --sentence-groups" in capfd.readouterr().err
     del arguments[5:7]
     assert main([*arguments, "--plot", str(tmp_path / "lengths.png")]) == 2
     assert "need groups: give --source" in capfd.readouterr().err

@@ -84,6 +84,6 @@ def test_without_a_gpu(data, tmp_path):
 
 
 def test_not_with_compile(data, tmp_path):
-    with pytest.raises(ConfigurationError, match="--cuda-graphs launches again .* leave one of them out"):
+    with pytest.raises(ConfigurationError, match="--cuda-graphs replays recorded kernels.* leave one of them out"):
         train_here(*train_arguments(data, tmp_path, "--max-epoch", "1", "--cuda-graphs", "--compile"))
     assert not (tmp_path / "checkpoint_last.pt").exists()

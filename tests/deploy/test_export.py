@@ -132,7 +132,7 @@ def test_refusals(runs, tmp_path, capsys):
     def why(path, output, *options):
         return refused(capsys, tmp_path, runs.data, path, output, *options)
 
-    assert why(checkpoint, tmp_path / "there").endswith("there is there already: name another folder, or remove it")
+    assert why(checkpoint, tmp_path / "there").endswith("there exists already: name another folder, or remove it")
     assert "there is no folder" in why(checkpoint, tmp_path / "no" / "package")
     assert why(f"{checkpoint}:{checkpoint}", output).endswith("is an ensemble: give one checkpoint")
     assert why(runs.lstm / "checkpoint_best.pt", output).endswith("is a LSTMModel, and not a model of this package")
@@ -152,7 +152,7 @@ def test_other_tasks_and_stock_models(runs, tmp_path, capsys):
             subcommand.check_system(system._replace(task=task))
     shortlist = object.__new__(ShortlistTranslationTask)
     shortlist.shortlist = object()
-    with pytest.raises(UserError, match="translates with --shortlist, which a package cannot hold: leave it out"):
+    with pytest.raises(UserError, match="translates with --shortlist, which a package does not support: leave it out"):
         subcommand.check_system(system._replace(task=shortlist))
 
 
@@ -170,7 +170,7 @@ def untraceable(source):
 def test_what_translates_otherwise_is_refused(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(graphs, "plain", lambda query, keys, vector: graphs.compared(query, keys).tanh() @ vector * 9)
     why = refused(capsys, tmp_path, runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package")
-    assert re.search(r"exported, it translates otherwise, first at step \d+ of", why)
+    assert re.search(r"the exported model translates differently, first at step \d+ of", why)
 
 
 def test_a_full_disk_and_a_kill_leave_nothing(runs, tmp_path, monkeypatch):

@@ -63,7 +63,7 @@ def test_with_other_batches_an_epoch_begins_anew(train, tmp_path, caplog, more):
     done = train(tmp_path, "--max-update", "6")
     batches = train(tmp_path, "--max-epoch", "1", *more)
     assert done and sorted(sum(batches, [])) == [*range(120)]
-    assert "the epoch begins anew" in caplog.text
+    assert "the epoch starts again" in caplog.text
 
 
 @pytest.mark.parametrize("more", [[], ["--skip-remainder-batch"]], ids=["all", "skip"])

@@ -258,5 +258,5 @@ def test_torch_that_cannot_be_told_what_is_safe(runs, monkeypatch):
     """Before 2.4, what holds a Namespace, as all of the stock lstm's do, is refused; the rest loads."""
     monkeypatch.delattr(torch.serialization, "add_safe_globals", raising=False)
     assert read_checkpoint(str(runs.rnnsearch / "checkpoint1.pt"))
-    with pytest.raises(UserError, match="holds argparse.Namespace, which torch .* cannot be told to accept: use 2.4"):
+    with pytest.raises(UserError, match="holds argparse.Namespace, which torch .* cannot load safely: use 2.4"):
         load(str(runs.lstm / "checkpoint1.pt"), str(runs.data), cpu=True)

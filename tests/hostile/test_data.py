@@ -121,7 +121,7 @@ DAMAGE = {
     "text missing": (lambda d: (d / f"{FIRST}.bin").unlink(), "yy.idx is there, and .*yy.bin is not"),
     "source missing": (
         lambda d: [(d / f"train.xx-yy.xx.{end}").unlink() for end in ("idx", "bin")],
-        "no split 'train' of xx-yy, but test, valid: mend --train-subset",
+        "no split 'train' of xx-yy, but test, valid: correct --train-subset",
     ),
 }
 
@@ -278,7 +278,7 @@ def test_translations_of_lines_that_are_too_long(runs, refused):
 def test_language_models(runs, refused):
     path = runs.rnnsearch / "checkpoint1.pt"
     common = (runs.data, "--user-dir", corpus.USER_DIR, "--path", path, "--lm-path", path)
-    refused("is read by fairseq-generate alone", "fairseq-interactive", *common, stdin="ant\n")
+    refused("is read only by fairseq-generate", "fairseq-interactive", *common, stdin="ant\n")
     refused("is no language model, but a AttentionRNNModel", "fairseq-generate", *common, "--batch-size", "8")
 
 

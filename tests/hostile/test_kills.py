@@ -171,7 +171,7 @@ def test_a_cut_off_last_checkpoint_is_replaced_by_the_newest_complete_one(data, 
     newest.write_bytes(newest.read_bytes()[:5000])
     os.utime(folder / "checkpoint_best.pt", (0, 0))
     assert_same(finished(train(data, folder), folder), torch.load(whole / "checkpoint_last.pt", weights_only=True))
-    assert "checkpoint_last.pt is damaged or cut off: going on from" in (folder / "log").read_text()
+    assert "checkpoint_last.pt is damaged or cut off: continuing from" in (folder / "log").read_text()
 
 
 def test_without_a_complete_checkpoint_the_reason_is_said(data, tmp_path):

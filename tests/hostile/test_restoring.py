@@ -81,7 +81,7 @@ def test_a_cut_off_checkpoint_without_the_optimizer_is_replaced(runs, tmp_path, 
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes(last.read_bytes()[:1000])
     assert train(runs, tmp_path, *more)["optimizer_history"][-1]["num_updates"] == 2 * updates
-    assert "damaged or cut off: going on from" in caplog.text
+    assert "damaged or cut off: continuing from" in caplog.text
 
 
 def test_the_newest_checkpoint_is_that_of_the_most_updates(runs, tmp_path, caplog):
@@ -92,4 +92,4 @@ def test_the_newest_checkpoint_is_that_of_the_most_updates(runs, tmp_path, caplo
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK")
     state = train(runs, tmp_path, "--max-epoch", "2")
     assert state["extra_state"]["train_iterator"]["epoch"] == 3
-    assert f"going on from {tmp_path / 'checkpoint2.pt'}, the newest complete checkpoint" in caplog.text
+    assert f"continuing from {tmp_path / 'checkpoint2.pt'}, the newest complete checkpoint" in caplog.text

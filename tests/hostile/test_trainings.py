@@ -31,7 +31,7 @@ def test_without_the_optimizer_a_training_counts_on(runs, tmp_path, caplog):
         caplog.clear()
         state = train(runs, tmp_path, "--max-update", updates, "--no-save-optimizer-state")
         assert state["optimizer_history"][-1]["num_updates"] == updates
-    assert "holds no state of the optimizer, which starts anew" in caplog.text
+    assert "has no optimizer state, so the optimizer starts again" in caplog.text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

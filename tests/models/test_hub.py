@@ -181,8 +181,8 @@ def test_what_generate_takes_translate_takes(hub):
 
 
 @pytest.mark.parametrize("given,message", [
-    (dict(beam=0), "beam=0: the width of a search is 1 or above"),
-    (dict(nbest=6), "nbest=6: give a number from 1 to the width of the search, which is beam=5"),
+    (dict(beam=0), "beam=0: the beam width is 1 or above"),
+    (dict(nbest=6), "nbest=6: give a number from 1 to the beam width, which is beam=5"),
     (dict(prefix=["ant"]), "prefix has 1 entries for 3 sentences"),
     (dict(prefix="zebra"), "prefix: the target dictionary lacks a word of 'zebra'"),
     (dict(prefix="ant bee cat", max_len_b=2), "prefix: 3 tokens, where max_len_a and max_len_b allow 2"),

@@ -861,11 +861,11 @@ def test_every_refusal_is_tried(monkeypatch):
 REFUSED = [
     (dict(attention_history="memory"), "unknown attention history 'memory'"),
     (dict(attention_coverage_dim=0), "--attention-coverage-dim"),
-    (dict(attention_coverage_dim=3), "--attention-coverage-dim 3 is of --attention-history coverage_gru alone"),
-    (dict(attention_heads=4), "--attention-heads 4 is of --attention-score multihead alone: add that"),
+    (dict(attention_coverage_dim=3), "--attention-coverage-dim 3 needs --attention-history coverage_gru: add it"),
+    (dict(attention_heads=4), "--attention-heads 4 needs --attention-score multihead: add it, or leave"),
     (
         dict(attention_window_width=3),
-        "--attention-window-width 3 is of --attention-window monotone or predictive alone: add",
+        "--attention-window-width 3 needs --attention-window monotone or predictive: add",
     ),
     (dict(attention_history="none+context"), "'none'"),
     (dict(attention_filter_width=4), "--attention-filter-width"),
@@ -914,7 +914,7 @@ REFUSED = [
     (dict(residuals=1), "--residuals"),
     (dict(dropout=1.5), r"--dropout must lie in \[0, 1\), not 1.5"),
     (dict(gate_bias=float("nan")), "--gate-bias must be a finite number"),
-    (dict(encoder_bidirectional_layers=5), "--encoder-bidirectional-layers 5: there are --encoder-layers 1"),
+    (dict(encoder_bidirectional_layers=5), "--encoder-bidirectional-layers 5: the model has --encoder-layers 1"),
     (dict(residuals=3, encoder_layers=2, decoder_layers=2), "--residuals 3 begins above the highest layer"),
     (dict(context_to_layers=True), "--context-to-layers.*--decoder-layers 1.*use 2"),
     (dict(readout_all_layers=True, decoder_transition="late"), "--readout-all-layers.*--decoder-layers 1"),
@@ -946,7 +946,10 @@ REFUSED = [
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
     (dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"), "--recurrent-bias True is of .* gru"),
     (dict(recurrent_bias=True, decoder_cell="lstm"), "--recurrent-bias .* encoder's has one anyway"),
-    (dict(encoder_reads="own"), "--encoder-reads own is about .* --encoder-layers 1 .* leave it out"),
+    (
+        dict(encoder_reads="own"),
+        "--encoder-reads own needs a bidirectional layer .* --encoder-layers 1 .* leave it out",
+    ),
     (dict(layer_norm_joint=True), "--layer-norm-joint says what --layer-norm normalises"),
     (dict(readout_biases=True, layer_norm="encoder"), "--readout-biases .* without --layer-norm all"),
 ]

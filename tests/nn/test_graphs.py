@@ -242,7 +242,7 @@ def test_what_waits_for_the_gpu_is_launched(tmp_path, caplog):
         replayed, plain = models("waits", **DROPPED)
         assert_the_same(replayed, plain)
     [warning] = [record.getMessage() for record in caplog.records if "--cuda-graphs" in record.getMessage()]
-    assert "training goes on without: Waiting (" in warning and "__init__.py, line 9): called a synch" in warning
+    assert "training continues without: Waiting (" in warning and "__init__.py, line 9): called a synch" in warning
     assert not Graph.replayed
 
 

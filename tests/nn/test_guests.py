@@ -287,7 +287,7 @@ def test_terms_of_attention(guests):
         made = two(source, lengths, previous)[1]
         assert made["word_largest"][0].equal(made["word_attn"][0].max(2).values) and "largest" in made
         Telling.name = "attn"
-        with pytest.raises(ConfigurationError, match="a part's term 'attn' has the name of something else"):
+        with pytest.raises(ConfigurationError, match="a component's term 'attn' has the name of something else"):
             plain(source, lengths, previous)
 
 

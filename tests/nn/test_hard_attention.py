@@ -165,10 +165,10 @@ def test_what_hard_attention_has_no_part_in():
         (
             "hard_attention",
             dict(encoder_type="convolutional"),
-            "one token, and --encoder-type convolutional leaves none",
+            "one token, and --encoder-type convolutional has no tokens",
         ),
-        ("dl4mt", dict(attention_score="level"), "--attention-score level looks at every position alike"),
-        ("hard_monotone", dict(input_feed=True), "--attention-score level looks at every position alike"),
+        ("dl4mt", dict(attention_score="level"), "--attention-score level gives every position the same score"),
+        ("hard_monotone", dict(input_feed=True), "--attention-score level gives every position the same score"),
         ("hard_monotone", dict(attention_score="additive"), "--attention-score additive would learn nothing"),
         ("hard_monotone", dict(attention_history="coverage"), "--attention-history would learn nothing"),
         ("hard_attention", dict(attention_score="multihead", attention_heads=2), "multihead would learn nothing"),

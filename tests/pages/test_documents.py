@@ -79,6 +79,13 @@ def test_navigation():
     assert not missing
 
 
+def test_every_picture_is_in_the_gallery():
+    shown = (ROOT / "docs" / "gallery.md").read_text()
+    pictures = [path for folder in ("docs", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.png")]
+    names = [os.path.relpath(path, ROOT / "docs") for path in pictures]
+    assert names and not [name for name in names if f"]({name})" not in shown]
+
+
 def test_quickstart(quickstart):
     assert (quickstart / "attention.png").stat().st_size > 1000
     assert "BLEU4" in (quickstart / "generated.txt").read_text().splitlines()[-1]

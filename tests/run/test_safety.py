@@ -54,7 +54,7 @@ def change(folder, **fields):
     [
         (dict(format=2), "its format is 2, and this program reads 1"),
         (dict(format=...), "its format is None"),
-        (dict(search__beam=...), "search.beam is missing, or is nothing that is known here"),
+        (dict(search__beam=...), "search.beam is missing or unknown"),
         (dict(search__beam="5"), "search.beam is missing"),
         (dict(search__beam=True), "search.beam is missing"),
         (dict(search__lenpen=None), "search.lenpen is missing"),

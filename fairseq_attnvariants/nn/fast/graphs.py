@@ -198,7 +198,10 @@ class Graphs:
                 self.pairs[key] = Pair(self, entries)
         except Exception as error:  # noqa: BLE001
             self.failed = True
-            logger.warning(f"--cuda-graphs: no more is captured, and training goes on without: {culprit(error)}{error}")
+            logger.warning(
+                f"--cuda-graphs: no further graphs are captured, and training continues without: "
+                f"{culprit(error)}{error}"
+            )
             return None
         self.seen.add(key)
         return self.pairs.get(key)

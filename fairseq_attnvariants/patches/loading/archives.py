@@ -1,4 +1,4 @@
-"""Archives of models: what they hold is unpacked beside nothing else, and they stay where they are.
+"""Archives of models are unpacked into an empty folder, and stay where they are.
 
 Stock ``from_pretrained("model.tar.gz")`` unpacks whatever path a member names, deletes the archive and puts a folder in
 its place.
@@ -18,7 +18,7 @@ from fairseq import file_utils
 from ...registry import ConfigurationError
 from ..replaced import replaces
 
-_folders: Dict[Tuple[str, int, int], str] = {}  # of the archives unpacked so far, which may be written anew
+_folders: Dict[Tuple[str, int, int], str] = {}  # of the archives unpacked so far, which may be written again
 
 
 def unpack(path: str) -> str:

@@ -51,12 +51,12 @@ GLOBAL = re.compile(r"GLOBAL ([\w.]+)|function <[^>]*?([\w.]+)( at \w+)?>")
 
 
 def can_allow() -> bool:
-    """Whether torch can be told what a file may hold beside tensors (2.4 and later)."""
+    """Whether torch accepts a list of further types that a file may hold (2.4 and later)."""
     return hasattr(torch.serialization, "add_safe_globals")
 
 
 class Stored:
-    """What numpy stores, before it is checked: nothing is computed while a file is being read."""
+    """A value stored by numpy, before it is checked: nothing is computed while a file is being read."""
 
     state: Any = None
     __hash__ = None  # type: ignore[assignment]
@@ -69,7 +69,7 @@ class Stored:
         self.state = state
 
     def value(self) -> Any:
-        """What is stored, as numpy has it.
+        """Return the stored value as numpy's.
 
         Raises:
             ValueError: it is anything else than plain numbers.
@@ -78,7 +78,7 @@ class Stored:
 
 
 class DType(Stored):
-    """In the place of ``numpy.dtype``."""
+    """Replaces ``numpy.dtype``."""
 
     def value(self) -> numpy.dtype:
         """A plain numeric dtype, whose state says no more than the order of bytes."""
@@ -90,7 +90,7 @@ class DType(Stored):
 
 
 class Array(Stored):
-    """In the place of ``numpy.ndarray`` and of the function that makes an empty one."""
+    """Replaces ``numpy.ndarray`` and the function that makes an empty one."""
 
     def value(self) -> numpy.ndarray:
         """An array of its own memory, of as many numbers as its shape says."""
@@ -104,7 +104,7 @@ class Array(Stored):
 
 
 class Scalar(Stored):
-    """In the place of the function that makes one number."""
+    """Replaces the function that makes one number."""
 
     def value(self) -> numpy.generic:
         """The number."""
@@ -141,7 +141,7 @@ def allowed(kinds: Sequence[type]) -> Iterator[None]:
 
 
 def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
-    """The tensors and plain data of a file, in the place of ``torch.load``, whose other arguments have no effect.
+    """Load the tensors and plain data of a file instead of ``torch.load``, whose other arguments have no effect.
 
     Args:
         file: a path, or a stream; the path of the latter is its name.
@@ -158,9 +158,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
     if os.path.isfile(path):
         check_sums(path)
         if _is_tar(path):
-            raise ConfigurationError(
-                f"{path}: not loaded, it is an archive of tar's, as torch wrote them before 0.1.10"
-            )
+            raise ConfigurationError(f"{path}: not loaded: it is a tar archive, from a torch before 0.1.10")
     try:
         with allowed(ALLOWED):
             content = torch.load(file, map_location=map_location, weights_only=True)
@@ -209,7 +207,7 @@ def _is_checkpoint(state: Any) -> bool:
 
 
 def _checked(part: Any, seen: Dict[int, Any]) -> Any:
-    """The same with numpy's arrays in the place of what stands for them; containers are changed in place."""
+    """Replace placeholders by numpy's arrays; containers are changed in place."""
     if isinstance(part, Stored):
         return part.value()
     if isinstance(part, torch.Tensor):
@@ -242,19 +240,19 @@ def _check_size(tensor: torch.Tensor) -> None:
 def _reason(error: Exception) -> str:
     asked = GLOBAL.search(str(error))
     if asked is None:
-        return f"not loaded, it is damaged or no checkpoint ({type(error).__name__})"
+        return f"not loaded: it is damaged or no checkpoint ({type(error).__name__})"
     name = asked[1] or asked[2]
     if name in (f"{kind.__module__}.{kind.__qualname__}" for kind in ALLOWED):
-        return f"it holds {name}, which torch {torch.__version__} cannot be told to accept: use 2.4 or later"
-    return f"not loaded, it asks for {name}, and a checkpoint holds nothing but tensors and plain data"
+        return f"it holds {name}, which torch {torch.__version__} cannot load safely: use 2.4 or later"
+    return f"not loaded: it asks for {name}, and a checkpoint holds nothing but tensors and plain data"
 
 
 @functools.cache
 def _warn_of_holes() -> None:
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < WITHOUT_HOLES:
         logger.warning(
-            f"torch {torch.__version__} has known holes in its safe loading (CVE-2026-24747, and up to 2.5.1 "
-            "CVE-2025-32434), which 2.10 has mended: load only checkpoints that you trust"
+            f"torch {torch.__version__} has known security holes in its safe loading (CVE-2026-24747, and up to 2.5.1 "
+            "CVE-2025-32434), fixed in 2.10: load only checkpoints that you trust"
         )
 
 
@@ -271,9 +269,9 @@ class Torch(types.ModuleType):
 
 
 def load_broadcast(buffer: Any, map_location: Any = None, **ignored: Any) -> Any:
-    """What the first process sends to the others after it has loaded a checkpoint, itself with :func:`load`.
+    """Load the checkpoint that the first process sends to the others; it loads it with :func:`load`.
 
-    It holds no strings of a file that were not looked at, but, in the place of tensors, fairseq's own placeholders.
+    It holds only checked strings of a file and, instead of tensors, fairseq's own placeholders.
     """
     if not can_allow():
         return torch.load(buffer, map_location=map_location, weights_only=False)

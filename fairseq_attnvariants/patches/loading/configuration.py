@@ -27,7 +27,7 @@ MOST = 100_000  # values of a configuration
 TRAINING = ("criterion", "optimizer", "lr_scheduler")  # may be of a plugin that translation does not need
 INTERPOLATION = re.compile(r"""\$[\\'"\s]*\{""")  # also with the escapes that hydra takes away
 
-origins: Dict[str, str] = {}  # strings of the checkpoints read so far, and where they stand, for messages
+origins: Dict[str, str] = {}  # strings of the checkpoints read so far, and their places, for messages
 
 
 def check_configuration(path: str, state: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ def update_configuration(path: str, state: Mapping[str, Any]) -> None:
         options = vars(part) if isinstance(part, argparse.Namespace) else part
         if isinstance(options, dict) and options.get("search_dtype") == "int8":
             options["search_dtype"] = "auto"
-            logger.warning(f"{path} is to be searched in int8, which is no longer there: it is searched as by auto")
+            logger.warning(f"{path} asks for a search in int8, which was removed: auto is used instead")
 
 
 def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""No string out of a file is run.
+"""Strings from files are never run.
 
 Stock fairseq passes strings of a loaded configuration to ``eval``: ``--decoder-attention`` of its ``lstm``, the
 convolutions of ``fconv`` and wav2vec, ``left_pad_source`` of multilingual tasks, and others.  In fairseq's modules
@@ -48,7 +48,7 @@ def evaluate(text: Any) -> Any:
 
 
 def _value(node: Any) -> Any:
-    """Of a node of a syntax tree.
+    """Return the value of a node of a syntax tree.
 
     Raises:
         LookupError: it is neither a literal nor arithmetic.

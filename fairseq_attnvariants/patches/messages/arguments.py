@@ -1,6 +1,6 @@
-"""What a command line lacks is found, or asked for by name; and a refusal is a sentence, without a traceback.
+"""Missing arguments are found or named, and a refusal is a sentence without a traceback.
 
-Stock fairseq gives what is not there to hydra, which ends in a traceback of the configuration's.
+Stock fairseq passes missing arguments to hydra, which ends in a traceback of its configuration.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def choose_criterion(parser: argparse.ArgumentParser, line: Optional[Sequence[st
 
 
 def about_switches(message: str) -> str:
-    """What to add to argparse's message about an option that was given a truth value."""
+    """Return the addition to argparse's message about an option that was given a truth value."""
     if not SWITCHED.search(message):
         return ""
     return (

@@ -92,9 +92,7 @@ def find_languages(folder: str, source: Optional[str], target: Optional[str]) ->
         pairs |= {(other, one) for one, other in pairs}
     found = [pair for pair in pairs if source in (None, pair[0]) and target in (None, pair[1])]
     if len(found) != 1:
-        raise ConfigurationError(
-            f"which languages of {folder} are meant is not clear, {there}: give both, as -s and -t"
-        )
+        raise ConfigurationError(f"which languages of {folder} are meant is unclear, {there}: give both, as -s and -t")
     return found[0]
 
 
@@ -130,7 +128,7 @@ def check_split(folder: str, split: str, source: str, target: str, kind: Optiona
     sources = {f"{pair}.{source}{end}" for pair in pairs for end in ("", ".idx")}
     splits = sorted({split for split, _, rest in names if rest in sources})
     raise ConfigurationError(
-        f"{folder} has no split {split!r} of {pairs[0]}, but {', '.join(splits) or 'none at all'}: mend "
+        f"{folder} has no split {split!r} of {pairs[0]}, but {', '.join(splits) or 'none at all'}: correct "
         "--train-subset, --valid-subset or --gen-subset, whose names have commas and no spaces between"
     )
 

@@ -68,7 +68,7 @@ def architecture(name: str) -> str:
 
 
 def no_such(name: str, known, folders: Sequence[str] = ()) -> str:
-    """What to say of an architecture's name that is not ``known``, after ``folders`` of ``--user-dir``."""
+    """Return the message about an architecture's name that is not ``known``, after ``folders`` of ``--user-dir``."""
     more = "if it is your own, or another plugin's, give its --user-dir"
     if folders:
         more = f"what the --user-dir {' and '.join(folders)} imports enters none of this name"

@@ -27,7 +27,7 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
     if path:
         language_model = (extra_gen_cls_kwargs or {}).get("lm_model")
         if language_model is None:
-            raise ConfigurationError(f"--lm-path {path} is read by fairseq-generate alone: use that, or leave it out")
+            raise ConfigurationError(f"--lm-path {path} is read only by fairseq-generate: use that, or leave it out")
         if not isinstance(language_model, FairseqLanguageModel):
             raise ConfigurationError(f"--lm-path {path} is no language model, but a {type(language_model).__name__}")
     return plain(self, models, args, seq_gen_cls, extra_gen_cls_kwargs, *more, **named)

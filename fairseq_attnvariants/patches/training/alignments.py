@@ -47,7 +47,7 @@ def load_langpair_dataset(load, data_path, split, src, src_dict, tgt, *args, **o
 
 
 def advice(split: str) -> str:
-    """What to do about alignments that do not fit."""
+    """Return the advice about alignments that do not fit."""
     return (
         f"give fairseq-preprocess --align-suffix a file of links for {split} with a line for each sentence (an empty "
         "line where there are none), or leave --load-alignments out"

@@ -42,20 +42,20 @@ def state_dict(save, self) -> Dict[str, Any]:
 
 @replaces(EpochBatchIterator, "load_state_dict")
 def load_state_dict(restore, self, state_dict) -> None:
-    """Begin the epoch anew where its batches are others."""
+    """Start the epoch again if its batches differ."""
     done = state_dict.get("iterations_in_epoch", 0)
     now = batches_of(self)
     if done and (state_dict.get("batches", now) != now or done >= len(self)):
         logger.warning(
             f"the batches of epoch {state_dict['epoch']} are not those of the checkpoint, such as with another "
-            "--batch-size: the epoch begins anew, so that no sentence is left out"
+            "--batch-size: the epoch starts again, so that no sentence is left out"
         )
         state_dict = {**state_dict, "iterations_in_epoch": 0}
     restore(self, state_dict)
 
 
 def batches_of(iterator: EpochBatchIterator) -> Dict[str, Any]:
-    """What the order of an epoch's batches follows from: their sentences by a checksum, the seed, the processes."""
+    """Return what determines an epoch's batches: a checksum of their sentences, the seed, the processes."""
     batches = iterator.frozen_batches
     made = getattr(iterator, "_checksum", None)
     if made is None or made[0] is not batches:

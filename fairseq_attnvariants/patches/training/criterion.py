@@ -1,6 +1,6 @@
-"""In a configuration of hydra's, no name of a criterion means the architecture's own.
+"""A hydra configuration without a criterion's name gets the architecture's own criterion.
 
-On the command line :mod:`..messages.arguments` chooses it.  Stock fairseq asks neither: there a name always stands.
+On the command line :mod:`..messages.arguments` chooses it.  In stock fairseq both always have a name.
 """
 
 import dataclasses

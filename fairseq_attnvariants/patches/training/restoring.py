@@ -1,4 +1,4 @@
-"""What a training starts from is there, and fits its options.
+"""The checkpoint that a training starts from exists and fits its options.
 
 Stock fairseq trains from scratch where the file of ``--restore-file`` is missing, ends in a ``KeyError`` where the
 checkpoint has another learning rate scheduler, and compares new scores with the best one of another metric.
@@ -59,7 +59,7 @@ def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
         return None
     return (
         f"the checkpoint has the state of another --lr-scheduler than {trainer.cfg.lr_scheduler._name}: give the "
-        "former, or --reset-lr-scheduler to start this one anew"
+        "former, or --reset-lr-scheduler to start this one again"
     )
 
 
@@ -71,15 +71,15 @@ def compare_options(cfg: Any, model: Any, path: str, stored: Mapping[str, Any]) 
     now, before = getattr(getattr(model, "cfg", None), "part_args", None), section(stored, "model").get("part_args")
     if None not in (now, before) and before != now:
         logger.warning(
-            f"{path} was trained with --part-args {before!r}, and this training goes on with {now!r}: give the former "
-            "to go on as before"
+            f"{path} was trained with --part-args {before!r}, and this training continues with {now!r}: give the "
+            "former to continue as before"
         )
     metric, best = section(stored, "checkpoint").get("best_checkpoint_metric"), vars(checkpoint_utils.save_checkpoint)
     if "best" in best and metric not in (None, cfg.best_checkpoint_metric):
         del best["best"]
         logger.warning(
             f"{path} has the best {metric}, and here --best-checkpoint-metric is {cfg.best_checkpoint_metric}: the "
-            "best checkpoint is chosen anew"
+            "best checkpoint is chosen again"
         )
 
 

@@ -1,4 +1,4 @@
-"""A training that was killed, or whose command is repeated: nothing is lost, and nothing is added.
+"""A training that was killed, or whose command is repeated, loses nothing and adds nothing.
 
 What a model or a criterion of this package refuses is refused before the first batch, and a training that ends early
 ends with its own message: the thread that loads batches is stopped first, which else may bring the interpreter down
@@ -97,7 +97,7 @@ def load_checkpoint(load, cfg, trainer, **options):
 
 
 def start(load, cfg, trainer, **options):
-    """As :func:`load_checkpoint`, in a folder that is this training's own."""
+    """Do as :func:`load_checkpoint`, in this training's own folder."""
     first = trainer.data_parallel_rank == 0
     if first and cfg.restore_file == LAST:
         mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
@@ -173,7 +173,7 @@ def without_optimizer(trainer) -> None:
     history = trainer._optim_history or [{}]
     updates = history[-1].get("num_updates", 0)
     if updates > trainer.get_num_updates():
-        logger.warning("checkpoint_last.pt holds no state of the optimizer, which starts anew")
+        logger.warning("checkpoint_last.pt has no optimizer state, so the optimizer starts again")
         trainer.set_num_updates(updates)
 
 
@@ -193,10 +193,10 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
     if not complete:
         raise ConfigurationError(
             f"{last} is damaged or cut off, and {folder} has no whole one of this model that a training saved: "
-            "remove it to start anew, or name another by --restore-file"
+            "remove it to start again, or name another by --restore-file"
         )
     newest = max(complete, key=lambda path: complete[path])
-    logger.warning(f"{last} is damaged or cut off: going on from {newest}, the newest complete checkpoint")
+    logger.warning(f"{last} is damaged or cut off: continuing from {newest}, the newest complete checkpoint")
     PathManager.copy(newest, last, overwrite=True)
 
 

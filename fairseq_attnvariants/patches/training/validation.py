@@ -1,4 +1,4 @@
-"""What validation will ask for is tried before the first batch, on one sentence of each text.
+"""Validation is tried before the first batch, on one sentence of each text.
 
 Stock fairseq validates for the first time when an epoch is over.  A metric that nothing logs, a sentence that is too
 long for ``--max-tokens``, or a wrong option of ``--eval-bleu`` ends the training there, and nothing is saved.  A metric
@@ -71,7 +71,8 @@ def check_bleu(cfg: Any) -> None:
     tokenizers = REGISTRIES["tokenizer"]["registry"]
     if cfg.eval_bleu_detok not in tokenizers:
         raise ConfigurationError(
-            f"--eval-bleu-detok {cfg.eval_bleu_detok}: there is no such tokenizer, but {', '.join(sorted(tokenizers))}"
+            f"--eval-bleu-detok {cfg.eval_bleu_detok}: there is no such tokenizer; there are "
+            f"{', '.join(sorted(tokenizers))}"
         )
     try:
         post_process("", cfg.eval_bleu_remove_bpe)
@@ -136,7 +137,7 @@ def check_validation(trainer: Any) -> None:
 
 
 def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
-    """What validation logs of the first sentence of a text; the trainer is afterwards as it was.
+    """Return what validation logs of a text's first sentence; the trainer is unchanged afterwards.
 
     Raises:
         ConfigurationError: the text does not make batches, or the sentence cannot be validated.
