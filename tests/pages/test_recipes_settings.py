@@ -357,5 +357,6 @@ def test_sentences_are_padded_to_few_lengths_on_a_gpu(gpu, recipe, tmp_path):
         (tmp_path / "corpus" / name).write_text("a\n")
     _, calls = went(recipe("own_text/sweep.sh", "corpus", "out", "xx", "yy", TOKENISE="no"))
     assert bool(re.search(padded, calls)) == gpu
+    (tmp_path / "laboratory" / "order" / "corpus").mkdir(parents=True)
     _, calls = went(recipe("laboratory/run.sh", "order", SEEDS="1"))
     assert bool(re.search(padded, calls)) == gpu
