@@ -6,6 +6,7 @@ import posixpath
 import re
 from pathlib import Path
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
@@ -22,6 +23,8 @@ OUTSIDE = (
     "*_run/*.md",
 )
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
+FLAG = re.compile(r"(?<=`)--[a-z-]+(?=`)")
+FLAGS = re.compile(r"^`--[a-z-]+`(?:,\s+`--[a-z-]+`)*$", re.MULTILINE)  # a paragraph of flags alone
 ROLE = re.compile(r":(?:class|func|mod|attr|data|meth):<code>~?\.*([^<]*)</code>")
 
 
@@ -67,12 +70,14 @@ def on_page_markdown(markdown, page, config, files):
         ["| module | |", "|---|---|", *(f"| [`{name}`]({page_of(name)}) | {line} |" for name, line in modules())]
     )
     markdown = LINK.sub(moved, markdown)
-    return markdown.replace("<!-- options -->", options_table()).replace("<!-- modules -->", listed)
+    if page.file.src_uri == "options.md":
+        markdown = options_tables(markdown)
+    return markdown.replace("<!-- modules -->", listed)
 
 
-def options_table():
-    """The help of every option, with the names that it takes."""
-    rows, described = ["| option | `rnnsearch` | |", "|---|---|---|"], AttentionRNNConfig()
+def options_tables(markdown):
+    """The page of options, with a table of help in the place of each list of flags, and an anchor for each option."""
+    rows, described = {}, AttentionRNNConfig()
     for one in dataclasses.fields(AttentionRNNConfig):
         text = described._get_help(one.name)
         if text is None:  # fairseq's own
@@ -80,8 +85,17 @@ def options_table():
         text = text.replace("|", "\\|") + (f" (default: {one.default})" if one.default not in (None, "") else "")
         own = one.metadata.get("rnnsearch")
         shown = "by other options" if callable(own) else "" if own is None else f"`{own}`"
-        rows.append(f"| `{flag(one.name)}` | {shown} | {text} |")
-    return "\n".join(rows)
+        name = flag(one.name)
+        anchor = name.removeprefix("--")
+        rows[name] = f"| [`{name}`](#{anchor}){{#{anchor}}} | {shown} | {text} |"
+
+    def table(match):
+        return "\n".join(["| option | `rnnsearch` | |", "|---|---|---|", *map(rows.pop, FLAG.findall(match[0]))])
+
+    markdown = FLAGS.sub(table, markdown)
+    if rows:
+        raise PluginError(f"docs/options.md has no group for {', '.join(rows)}")
+    return markdown
 
 
 def on_page_content(html, **_):

@@ -8,7 +8,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, read_write
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,14 @@ class FailedRuns:
     folder = None
 
     def on_multirun_start(self, config, **_):
-        """Decide where this sweep's runs leave their messages."""
+        """Decide where this sweep's runs leave their messages, and how many run at a time on a GPU."""
+        import torch  # here, since hydra imports this module for every program
+
         self.folder = Path(config.hydra.sweep.dir).absolute() / ".failed" / uuid.uuid4().hex
+        if config.hydra.launcher.get("n_jobs") == -1 and torch.cuda.is_available() and not config.common.cpu:
+            with read_write(config.hydra):
+                config.hydra.launcher.n_jobs = 1
+            logger.warning("one run at a time on a GPU; hydra.launcher.n_jobs=2 starts two")
 
     def on_job_end(self, config, job_return, **_):
         """Log the error of a run of a sweep, leave its message, and let the sweep go on to its end."""

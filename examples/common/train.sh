@@ -2,7 +2,8 @@
 # fairseq-train with what all recipes have in common. Started again, it goes on where it stopped; once it has ended, the
 # same command changes nothing (fairseq forgets --patience, and adds an update after --stop-time-hours).
 #   train.sh BIN OUT ARCH [fairseq-train options]
-# The criterion is the label smoothed cross entropy, with the costs that ARCH was published with.
+# The criterion is the label smoothed cross entropy, with the costs that ARCH was published with. On a GPU sentences are
+# padded to multiples of 4 words, so that --cuda-graphs has few shapes to capture.
 set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: train.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2 arch=$3
@@ -24,7 +25,10 @@ if [ "$(cat "$out/finished" 2>/dev/null)" = "$command" ]; then
   exit 0
 fi
 rm -f "$out/finished" # of other options
+padding=()
+case " $* " in *" --cpu "*) ;; *) ! command -v nvidia-smi > /dev/null || padding=(--required-seq-len-multiple 4) ;; esac
 fairseq-train "$data" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --clip-norm 1.0 --seed 1 \
-  --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 "$@" 2>&1 |
+  --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 \
+  "${padding[@]}" "$@" 2>&1 |
   tee -a "$out/train.log"
 echo "$command" > "$out/finished"

@@ -151,7 +151,7 @@ training=(criterion.label_smoothing=0 dataset.batch_size=40 "optimization.lr=[0.
   lr_scheduler._name=polynomial_decay +lr_scheduler.total_num_update="$updates"
   checkpoint.no_epoch_checkpoints=true dataset.disable_validation=true)
 if [ "${JOBS:-1}" -gt 1 ]; then training+=(hydra/launcher=joblib hydra.launcher.n_jobs="$JOBS"); fi
-command -v nvidia-smi > /dev/null || training+=(common.cpu=true)
+if command -v nvidia-smi > /dev/null; then training+=(dataset.required_seq_len_multiple=4); else training+=(common.cpu=true); fi
 
 folders=() names=()
 for system in "${chosen[@]}"; do

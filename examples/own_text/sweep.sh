@@ -44,6 +44,8 @@ if [ ! -e "$out/words" ]; then
 fi
 TRAIN='' VALID='' TEST='' "$common/prepare_bpe.sh" small "$out/words" "$out/bpe" "$source" "$target"
 
+# sentences of few lengths, for --cuda-graphs
+if command -v nvidia-smi > /dev/null; then padding=(dataset.required_seq_len_multiple=4); else padding=(); fi
 # the criterion with costs gives each model those of its own paper
 list() { local IFS=,; echo "$*"; }
 fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
@@ -52,6 +54,6 @@ fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --confi
   model._name="$(list "${archs[@]}")" common.seed="$(list "${seeds[@]}")" \
   criterion._name=label_smoothed_cross_entropy_with_costs checkpoint.no_epoch_checkpoints=true \
   model.encoder_embed_dim=128 model.decoder_embed_dim=128 model.encoder_hidden_size=256 model.decoder_hidden_size=256 \
-  model.init_std=0.1 model.dropout=0.3 optimization.max_epoch=8 "$@"
+  model.init_std=0.1 model.dropout=0.3 optimization.max_epoch=8 "${padding[@]}" "$@"
 fairseq-attnvariants results "$out/sweep" --user-dir "$user_dir" --remove-bpe --max-len-a 2 --max-len-b 10 --reference "$out/bpe/test.$target" \
   --baseline "${archs[0]}" --table "$out/table.md" --plot "$out/scores.png" --curves "$out/curves.png"

@@ -13,6 +13,7 @@ from fairseq.dataclass.initialize import hydra_init
 from hydra.core.global_hydra import GlobalHydra
 
 from fairseq_attnvariants.patches.training.resuming import stop_loading
+from hydra_plugins.fairseq_attnvariants import FailedRuns
 
 pytestmark = pytest.mark.commands
 
@@ -127,3 +128,19 @@ def test_composition(launcher):
     name = {"basic": "Basic", "joblib": "Joblib", "submitit_local": "Local", "submitit_slurm": "Slurm"}[launcher]
     assert cfg.hydra.launcher._target_.endswith(f".{name}Launcher") and cfg.hydra.sweep.dir == "sweep"
     assert cfg.common.seed == 3 and cfg.dataset.num_workers == 0
+
+
+@pytest.mark.parametrize(
+    ("gpu", "more", "jobs"),
+    [(True, [], 1), (True, ["common.cpu=true"], -1), (True, ["hydra.launcher.n_jobs=3"], 3), (False, [], -1)],
+)
+def test_runs_at_a_time_on_a_gpu(gpu, more, jobs, monkeypatch):
+    """Without a number joblib starts as many as there are cores, which one GPU does not hold."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    GlobalHydra.instance().clear()
+    hydra_init("sweep")
+    with hydra.initialize_config_dir(f"{USER_DIR}/config", version_base="1.1"):
+        cfg = hydra.compose("sweep", ["hydra/launcher=joblib", *more], return_hydra_config=True)
+    FailedRuns().on_multirun_start(config=cfg)
+    assert cfg.hydra.launcher.n_jobs == jobs

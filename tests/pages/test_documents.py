@@ -1,6 +1,7 @@
 """The shell and Python blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates and
 translations of ten words."""
 
+import dataclasses
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ import pytest
 import yaml
 from corpus import ROOT
 
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
+
 pytestmark = pytest.mark.docs
 
 BLOCK = re.compile(
@@ -22,6 +25,7 @@ SHORT = {
     "fairseq-hydra-train": 'exec "$WARM/fairseq-hydra-train" "$@" optimization.max_update=2',
     **corpus.SHORT,
 }
+CPU = re.compile(r"^\w+=.*?  # on a CPU: (.*)$", re.MULTILINE)  # a line for a GPU, and what it is without one
 # what a page takes from elsewhere
 BEFORE = {
     "strings": """
@@ -29,13 +33,17 @@ BEFORE = {
         for table in train valid test; do
             printf 'abc\\taː b t͡s\\nba\\tb aː\\ncab\\tt͡s aː b\\n' > words/$table.tsv
         done""",
+    "your-data-on-a-gpu": """
+        for k in $(seq 2400); do echo "File $k: no '%s' found."; done > all.en
+        for k in $(seq 2400); do echo "Datei $k: kein »%s« gefunden."; done > all.de
+        cat all.en > new.en""",
 }
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 def blocks(page):
     """The shell blocks of a page that are not marked otherwise; of Python blocks one is made."""
-    found = [match for match in BLOCK.finditer(page.read_text()) if not match["skip"]]
+    found = [match for match in BLOCK.finditer(CPU.sub(r"\1", page.read_text())) if not match["skip"]]
     python = "".join(match["text"] for match in found if match["language"] == "python")
     shell = [match["text"] for match in found if match["language"] == "bash"]
     return [*shell, f"python - <<'END'\n{python}END\n"] if python else shell
@@ -84,6 +92,16 @@ def test_every_picture_is_in_the_gallery():
     pictures = [path for folder in ("docs", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.png")]
     names = [os.path.relpath(path, ROOT / "docs") for path in pictures]
     assert names and not [name for name in names if f"]({name})" not in shown]
+
+
+def test_options_are_each_in_one_group():
+    """On the site each has its help and an anchor there."""
+    paragraphs = (ROOT / "docs" / "options.md").read_text().split("\n\n")
+    groups = [text for text in paragraphs if re.fullmatch(r"(`--[a-z-]+`,?\s*)+", text)]
+    listed = [name for text in groups for name in re.findall("`(--.*?)`", text)]
+    described = AttentionRNNConfig()
+    fields = [one.name for one in dataclasses.fields(described) if described._get_help(one.name) is not None]
+    assert sorted(listed) == sorted(map(flag, fields))
 
 
 def test_quickstart(quickstart):

@@ -200,6 +200,50 @@ def test_a_line_feed_alone_ends_a_line(text, tmp_path):
     assert refused.returncode == 1 and refused.stderr == "clean.py: --join 0 is not at least 1\n"
 
 
+def split(folder, *options):
+    command = [sys.executable, str(EXAMPLES / "common" / "split.py"), "all", "text", "xx", "yy", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_a_split_shares_no_sentence(tmp_path):
+    """Whatever its case, and in neither language; repeated pairs are kept once, those without a side not at all."""
+    pairs = [(f"{'aA'[k % 2]} {k // 2 % 40}", f"b {k % 33}") for k in range(200)] + [("", "b"), ("a", " ")]
+    for side, name in enumerate(("all.xx", "all.yy")):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    done = split(tmp_path, "--valid", "5", "--test", "6")
+    texts = {}
+    for name in ("train", "valid", "test"):
+        sides = [(tmp_path / "text" / f"{name}.{side}").read_text().splitlines() for side in ("xx", "yy")]
+        texts[name] = [*zip(*sides, strict=True)]
+    assert [len(texts["valid"]), len(texts["test"])] == [5, 6] and texts["train"]
+    kept = [pair for text in texts.values() for pair in text]
+    assert len(kept) == len({*kept}) and {*kept} <= {*pairs} and all(side.strip() for pair in kept for side in pair)
+    for name, other in (("test", "valid"), ("test", "train"), ("valid", "train")):
+        for side in (0, 1):
+            assert {pair[side].lower() for pair in texts[name]}.isdisjoint(p[side].lower() for p in texts[other])
+    different = len({pair for pair in pairs if all(side.strip() for side in pair)})
+    left = different - len(kept)
+    counts = f"{different} different pairs: {len(texts['train'])} train, 5 valid, 6 test"
+    assert left > 0 and done.stdout == f"{counts}; {left} left out, with a sentence of valid or test\n"
+    first = (tmp_path / "text" / "test.xx").read_text()
+    assert split(tmp_path, "--valid", "5", "--test", "6").returncode == 0
+    assert (tmp_path / "text" / "test.xx").read_text() == first
+    assert split(tmp_path, "--valid", "5", "--test", "6", "--seed", "2").returncode == 0
+    assert (tmp_path / "text" / "test.xx").read_text() != first
+
+
+def test_a_split_refuses_what_it_cannot_divide(tmp_path):
+    (tmp_path / "all.xx").write_text("a\nb\n")
+    assert split(tmp_path).stderr.startswith("split.py: [Errno 2] No such file or directory: 'all.yy'")
+    (tmp_path / "all.yy").write_text("a\n")
+    assert split(tmp_path).stderr == "split.py: all.xx has 2 lines, and all.yy has 1\n"
+    (tmp_path / "all.yy").write_text("a\nb\n")
+    reason = "split.py: 2 different pairs leave none to train: give smaller --valid and --test\n"
+    assert split(tmp_path).stderr == reason
+    assert split(tmp_path, "--test", "0").stderr == "split.py: --valid and --test are numbers from 1 on\n"
+    assert not (tmp_path / "text").exists()
+
+
 def test_mixed_texts_are_the_same_ones(script, text, characters, tmp_path):
     """With their further references; a training text that one of the two has cut is refused."""
     bpe, out = tmp_path / "bpe", tmp_path / "mixed"

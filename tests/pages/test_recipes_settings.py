@@ -4,6 +4,7 @@ Nothing is trained or translated here: in the place of commands stand such as on
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -340,3 +341,22 @@ def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
     assert refused(sweep("model.dropout=0.1"), "has runs with the overrides ''", "give another OUT")
     (tmp_path / "out/settings").unlink()  # from before
     went(sweep(MERGES="8"))
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_sentences_are_padded_to_few_lengths_on_a_gpu(gpu, recipe, tmp_path):
+    if gpu:
+        put(tmp_path / "commands" / "nvidia-smi", "")
+    padded = "required[-_]seq[-_]len[-_]multiple[ =]4"
+    _, calls = went(recipe("common/train.sh", "data", "one", "dl4mt"))
+    assert bool(re.search(padded, calls)) == gpu
+    _, calls = went(recipe("common/train.sh", "data", "two", "dl4mt", "--cpu"))
+    assert not re.search(padded, calls)
+    (tmp_path / "corpus").mkdir()
+    for name in ("train.xx", "train.yy", "val.xx", "val.yy", "test.xx", "test.yy"):
+        (tmp_path / "corpus" / name).write_text("a\n")
+    _, calls = went(recipe("own_text/sweep.sh", "corpus", "out", "xx", "yy", TOKENISE="no"))
+    assert bool(re.search(padded, calls)) == gpu
+    (tmp_path / "laboratory" / "order" / "corpus").mkdir(parents=True)
+    _, calls = went(recipe("laboratory/run.sh", "order", SEEDS="1"))
+    assert bool(re.search(padded, calls)) == gpu

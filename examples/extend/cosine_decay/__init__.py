@@ -1,4 +1,4 @@
-"""A score and a history of one's own, and an architecture that has both."""
+"""A custom score, a custom history, and an architecture that has both."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""A cost of one's own: label smoothed cross entropy, and the entropy of attention."""
+"""A custom loss: label smoothed cross entropy, and the entropy of attention."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ import fairseq_attnvariants  # noqa: F401 - for its architectures
 
 @dataclass
 class SharpAttentionConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    """Its options, beside those of the base."""
+    """The options of the base, and the weight of the entropy."""
 
     entropy_weight: float = field(
         default=0.01, metadata={"help": "weight of the entropy of each target word's attention"}

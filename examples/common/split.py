@@ -1,0 +1,68 @@
+"""Divides parallel text into training, validation and test text: ``split.py [options] IN OUT LANGUAGE LANGUAGE``.
+
+``IN.LANGUAGE`` are read, a sentence a line. ``OUT/train.LANGUAGE``, ``OUT/valid.LANGUAGE`` and ``OUT/test.LANGUAGE``
+are written. A pair that comes twice is kept once. No sentence of the validation and test text, in either language, is
+in another text, whatever its case.
+"""
+
+import argparse
+import random
+import sys
+from pathlib import Path
+
+
+def read_pairs(prefix: str, languages: list[str]) -> list[tuple[str, str]]:
+    """The pairs that have two sides, each once, in the order of the text."""
+    paths = [f"{prefix}.{language}" for language in languages]
+    try:
+        # only line feeds end a line
+        sides = [Path(path).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n") for path in paths]
+    except (OSError, UnicodeError) as error:
+        sys.exit(f"split.py: {error}")
+    if len(sides[0]) != len(sides[1]):
+        sys.exit(f"split.py: {paths[0]} has {len(sides[0])} lines, and {paths[1]} has {len(sides[1])}")
+    return [pair for pair in dict.fromkeys(zip(*sides)) if all(side.strip() for side in pair)]
+
+
+def split(pairs: list[tuple[str, str]], sizes: dict[str, int], seed: int) -> dict[str, list[tuple[str, str]]]:
+    """Texts of the ``sizes``, drawn at random, and ``train``, the pairs that share no sentence with them."""
+    drawn, texts = random.Random(seed).sample(range(len(pairs)), len(pairs)), {}
+    for name, size in sizes.items():
+        texts[name], taken = [pairs[number] for number in drawn[:size]], set()
+        for pair in texts[name]:
+            taken.update(enumerate(side.casefold() for side in pair))
+        free = (number for number in drawn[size:] if taken.isdisjoint(enumerate(map(str.casefold, pairs[number]))))
+        drawn = list(free)
+    return {**texts, "train": [pairs[number] for number in sorted(drawn)]}
+
+
+def main() -> None:
+    """Write the three texts, and print how many pairs each has."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("in", "out"):
+        parser.add_argument(name)
+    parser.add_argument("languages", nargs=2)
+    for name in ("valid", "test"):
+        parser.add_argument(f"--{name}", type=int, default=1000, help="pairs of this text (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw (default: %(default)s)")
+    options = vars(parser.parse_args())
+    pairs = read_pairs(options["in"], options["languages"])
+    sizes = {name: options[name] for name in ("test", "valid")}
+    if min(sizes.values()) < 1:
+        sys.exit("split.py: --valid and --test are numbers from 1 on")
+    texts = split(pairs, sizes, options["seed"])
+    if not texts["train"]:
+        sys.exit(f"split.py: {len(pairs)} different pairs leave none to train: give smaller --valid and --test")
+    out = Path(options["out"])
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        for side, language in enumerate(options["languages"]):
+            lines = "".join(f"{pair[side]}\n" for pair in text)
+            (out / f"{name}.{language}").write_text(lines, encoding="utf-8", newline="\n")
+    counts = ", ".join(f"{len(texts[name])} {name}" for name in ("train", "valid", "test"))
+    left = len(pairs) - sum(map(len, texts.values()))
+    print(f"{len(pairs)} different pairs: {counts}; {left} left out, with a sentence of valid or test")
+
+
+if __name__ == "__main__":
+    main()
