@@ -2,7 +2,8 @@
 # make demo      two systems on real text: seven minutes on two idle cores, and six to compare (LANGUAGE=de, cs, fr or zh)
 # make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
 # make quick     the quick tests: a minute on one core
-# make test      all tests
+# make test      the tests: ten minutes on two cores
+# make test-all  those of every option and seed, too
 # make test-gpu  those that need a GPU
 # make check     lint, format and types
 # make docs      the site, in site/
@@ -13,10 +14,10 @@ TORCH ?= torch==2.13.0
 FAIRSEQ ?= fairseq==0.12.2
 # not ?=, because gettext has an environment variable of this name
 LANGUAGE = de
-QUICK = not slow and not commands and not docs and not hostile
+QUICK = not slow and not commands and not docs and not hostile and not exhaustive
 PIP = .venv/bin/python -m pip install -q
 
-.PHONY: install demo demo-char quick test test-gpu check docs clean
+.PHONY: install demo demo-char quick test test-all test-gpu check docs clean
 
 install: .venv/.installed
 
@@ -47,8 +48,9 @@ quick: install
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m "$(QUICK)"
 
 # two processes of one thread each: more threads than cores wait for one another; who is done first takes of the other's
-test: install
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist worksteal
+test: TESTS = -m "not exhaustive"
+test test-all: install
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(TESTS) -n 2 --dist worksteal
 
 test-gpu: install
 	TEST_GPU=yes .venv/bin/python -m pytest tests/test_gpu.py

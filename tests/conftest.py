@@ -1,6 +1,7 @@
 """Shared pieces: small models of any architecture, dictionaries and padded batches."""
 
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+import composing
 import corpus
 import hypothesis
 import pytest
@@ -37,7 +39,10 @@ from fairseq_attnvariants_cli.checks import Subject
 
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
-MARKERS = {"slow", "commands", "docs", "hostile"}  # `make quick` runs what has none of them
+composing.remember()
+gc.freeze()  # what is imported stays: nothing looks through it again for garbage
+
+MARKERS = {"slow", "commands", "docs", "hostile", "exhaustive"}  # `make quick` runs what has none of them
 STARTS = {"corpus.command", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"}
 quick = False  # whether the test that runs has none of them
 ASKED = {"lscpu", "fc-list"}  # which numpy and matplotlib start when they are first used
@@ -127,7 +132,8 @@ def outside(folder):
             stack.enter_context(mock.patch.dict(table))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.syspath_prepend(folder.parent)
-        patch.delitem(sys.modules, folder.name, raising=False)  # another test's, of the same name
+        patch.setitem(sys.modules, folder.name, None)  # afterwards as before: another test's, of the same name, or none
+        del sys.modules[folder.name]
         yield importlib.import_module(folder.name)
 
 

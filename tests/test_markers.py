@@ -4,12 +4,13 @@ import multiprocessing
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import corpus
 import pytest
-from conftest import MARKERS
+from conftest import MARKERS, outside
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,3 +50,11 @@ def test_every_marker_is_declared_and_left_out():
     quick = re.search(r"^QUICK = (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     assert set(re.findall(r'"(\w+):', declared)) == MARKERS
     assert set(re.findall(r"not (\w+)", quick)) == MARKERS
+
+
+def test_a_folder_of_parts_leaves_no_module():
+    """Else another test's folder of the same name is taken for imported."""
+    before = sys.modules.get("mine")
+    with outside(Path(__file__).with_name("mine")) as package:
+        assert sys.modules["mine"] is package is not before
+    assert sys.modules.get("mine") is before

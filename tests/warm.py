@@ -10,6 +10,7 @@ import atexit
 import gc
 import logging
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -28,6 +29,13 @@ COMMANDS = {
     "sacrebleu": "sacrebleu.sacrebleu:main",
     "subword-nmt": "subword_nmt.subword_nmt:main",
 }
+# the interpreter, for commands that start others: with a module of fairseq's it is one of those above
+PYTHON = r"""#!/bin/sh
+case "$1 $2" in
+  "-m fairseq_cli."*) name=${{2#fairseq_cli.}}; shift 2; exec "${{0%/*}}/fairseq-$name" "$@" ;;
+esac
+exec {executable} "$@"
+"""
 MOST = 1 << 20  # bytes of a request
 # what most trainings choose, for hydra
 SMOOTHED = "--criterion label_smoothed_cross_entropy"
@@ -64,6 +72,10 @@ def serve(folder):
     os.symlink(package, os.path.join(folder, "package"))
     for name in COMMANDS:
         os.symlink(os.path.join(os.path.dirname(os.path.abspath(__file__)), "ask.py"), os.path.join(folder, name))
+    python = os.path.join(folder, "python.warm")
+    with open(python, "w", opener=lambda path, flags: os.open(path, flags, 0o700)) as script:
+        script.write(PYTHON.format(executable=shlex.quote(sys.executable)))
+    sys.executable = python
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the forks' statuses here
     started_by, first = os.getppid(), os.getpid()
     if os.fork():

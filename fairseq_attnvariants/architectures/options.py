@@ -11,7 +11,8 @@ import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial, wraps
+from functools import cache, partial, wraps
+from types import NoneType
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, get_args, get_type_hints
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -408,6 +409,7 @@ def flag(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
+@cache
 def described(key: str) -> Dict[str, Any]:
     """The entries under ``rnnsearch``, ``bound`` or ``names``, of the options that have one."""
     said = {one.name: one.metadata.get(key) for one in dataclasses.fields(AttentionRNNConfig)}
@@ -431,10 +433,18 @@ def custom_options(component: Type[Part]) -> Dict[str, Option]:
     return {name: option for name, option in component.own_options().items() if name not in flags}
 
 
+@cache
+def kinds() -> Dict[str, Any]:
+    """The type of each option, without the ``None`` of an optional one."""
+    hints = get_type_hints(AttentionRNNConfig)
+    return {
+        name: next(kind for kind in get_args(hint) or (hint,) if kind is not NoneType) for name, hint in hints.items()
+    }
+
+
 def mistaken(name: str, value: Any) -> str:
     """The rest of a sentence on an option's allowed values; empty if ``value`` is allowed."""
-    hint = get_type_hints(AttentionRNNConfig)[name]
-    [kind] = {*(get_args(hint) or (hint,))} - {type(None)}
+    kind = kinds()[name]
     if isinstance(kind, type) and issubclass(kind, Enum):
         names = [str(choice.value) for choice in kind]
         return "" if str(value) in names else f": it is one of {', '.join(names)}"

@@ -1,6 +1,5 @@
 """One graph of a model: n-best lists, scores and attention are those of fairseq's search."""
 
-import os
 from functools import cache
 
 import numpy as np
@@ -17,9 +16,8 @@ from fairseq_attnvariants.deploy import proof, reduced  # noqa: E402
 pytestmark = pytest.mark.slow
 
 # between them two levels, copying, segments, cells that ONNX has not, histories, and layers above
-SAMPLE = ["ava_deep", "char2char", "adaptive_both", "pointer_generator"]
-# all of them take a quarter of an hour of one core
-NAMES = sorted([*VARIANTS, *COMPOSED]) if "TEST_EXPORTS" in os.environ else SAMPLE
+SAMPLE = {"ava_deep", "char2char", "adaptive_both", "pointer_generator"}
+NAMES = [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.exhaustive) for name in [*VARIANTS, *COMPOSED]]
 SEARCHES = [proof.Search(beam=4, max_len_b=12), proof.Search(beam=1, max_len_b=5, lenpen=0.6, unkpen=0.5, min_len=3)]
 
 

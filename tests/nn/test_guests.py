@@ -25,7 +25,7 @@ from fairseq_attnvariants.nn.readout import Prediction, Steps, TanhReadout
 from fairseq_attnvariants.nn.state import grouped
 from fairseq_attnvariants.nn.windows import Window
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants_cli.checks import Subject
+from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.checks.batches import attention
 from fairseq_attnvariants_cli.checks.demand import Broken
 from fairseq_attnvariants_cli.systems.gated import cell_gates
@@ -60,10 +60,16 @@ def trained(data, tmp_path_factory):
     return train
 
 
+SLOWEST = pytest.param(["exported"], id="exported", marks=pytest.mark.exhaustive)  # ten seconds a model
+OTHERS = pytest.param([name for name in DEMANDS if name != "exported"], id="others")
+
+
+@pytest.mark.parametrize("demands", [SLOWEST, OTHERS])
 @pytest.mark.parametrize("name", GUESTS)
-def test_check(name):
+def test_check(name, demands):
     assert len([line for line in (EXTEND / name / "__init__.py").read_text().splitlines() if line]) <= 60
-    done = corpus.run("fairseq-attnvariants", "check", "--user-dir", EXTEND / name, "--arch", name)
+    demands = ["--demand", *demands]
+    done = corpus.run("fairseq-attnvariants", "check", "--user-dir", EXTEND / name, "--arch", name, *demands)
     assert done.stdout.endswith("all hold\n")
 
 

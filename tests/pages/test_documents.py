@@ -14,20 +14,30 @@ import yaml
 from corpus import ROOT
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
+from fairseq_attnvariants_cli.checks import DEMANDS
 
 pytestmark = pytest.mark.docs
 
 BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^\n]+ -->\n)?^```(?P<language>bash|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+# of check, but for what takes ten seconds a model, which test_extend.py tries
+QUICK_DEMANDS = " ".join(name for name in DEMANDS if name != "exported")
 SHORT = {
     "fairseq-train": 'exec "$WARM/fairseq-train" "$@" --max-update 2',
     "fairseq-hydra-train": 'exec "$WARM/fairseq-hydra-train" "$@" optimization.max_update=2',
     **corpus.SHORT,
+    "fairseq-attnvariants": f"""
+        case "$*" in
+          *" --demand "*) ;;
+          check*) set -- "$@" --demand {QUICK_DEMANDS} ;;
+        esac
+        {corpus.SHORT["fairseq-attnvariants"]}""",
 }
 CPU = re.compile(r"^\w+=.*?  # on a CPU: (.*)$", re.MULTILINE)  # a line for a GPU, and what it is without one
 # what a page takes from elsewhere
 BEFORE = {
+    "own-text": 'export ARCHS="rnnsearch recatt" SEEDS="1 2"',
     "strings": """
         mkdir words
         for table in train valid test; do

@@ -48,6 +48,13 @@ def test_check():
 CONTROLS = "--encoder-cell", "doubled_gru", "--decoder-cell", "doubled_carry_gru"
 
 
+@pytest.mark.exhaustive
+def test_the_controls_are_exported():
+    """The one demand that the page's own test leaves out."""
+    check = "check", "--user-dir", DOUBLED, "--arch", "dl4mt", *CONTROLS, "--demand", "exported"
+    assert corpus.run("fairseq-attnvariants", *check).stdout.endswith("all hold\n")
+
+
 def test_the_controls():
     """What is weighed starts doubled, with the same draws, and at g = 1/2 a step is the plain GRU's."""
     with outside(DOUBLED) as package:

@@ -400,6 +400,10 @@ def test_a_task_of_tables_here(tmp_path):
     )
 
 
+# of which features change nothing, and what is for parts from outside alone
+ELSEWHERE = ("compiled", "widths", "saved", "resumed", "in-place")
+
+
 @cache
 def described(arch):
     """A small model of sources with features, as ``fairseq-attnvariants check`` builds it."""
@@ -407,7 +411,7 @@ def described(arch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("demand", [name for name in DEMANDS if name not in ("compiled", "widths", "saved", "resumed")])
+@pytest.mark.parametrize("demand", [name for name in DEMANDS if name not in ELSEWHERE])
 @pytest.mark.parametrize("arch", ["dl4mt", "ava", "char2char", "pointer_generator", "hard_attention", "hard_monotone"])
 def test_contract(arch, demand):
     """What fairseq demands, of models whose sources have features."""
