@@ -21,7 +21,7 @@ from ..architectures.options import option
 from ..registry import ConfigurationError
 from . import exact_match
 from .string_dictionary import StringDictionary, write
-from .tsv import Columns, Table, check_symbols, find_split, read_separator, read_table, symbols
+from .tsv import Columns, Table, check_symbols, described_symbols, find_split, read_separator, read_table, symbols
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class StringTransductionConfig(FairseqDataclass):
     )
     source_separator: Optional[str] = option(
         "what separates the symbols of a source: a character, or 'space'; 'none' if symbols are characters, that is "
-        "grapheme clusters (default: none)"
+        "grapheme clusters; 'decomposed' if they are the letters and marks of these, and Hangul's jamo (default: none)"
     )
     target_separator: Optional[str] = option("what separates the symbols of a target, likewise")
     max_source_positions: int = option("longest source that is accepted, in symbols and features, plus 1 (EOS)", 1024)
@@ -136,9 +136,8 @@ class StringTransductionTask(TranslationTask):
             dictionary = cls.load_dictionary(path)
             if given is not None and separator != dictionary.separator:
                 raise ConfigurationError(
-                    f"{option} {given!r}: {path} has other symbols, "
-                    + (f"separated by {dictionary.separator!r}" if dictionary.separator else "which are characters")
-                    + ": leave the option out, or remove dict.*.txt there to make them anew"
+                    f"{option} {given!r}: the symbols of {path} are {described_symbols(dictionary.separator)}: "
+                    "leave the option out, or remove dict.*.txt there to make them anew"
                 )
             return dictionary
         texts = [symbols(getattr(row, side), separator) for row in train().rows]

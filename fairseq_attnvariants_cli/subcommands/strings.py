@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from ..options import DeviceOptions, numeric, option, positive
+from ..options import ColumnOptions, DeviceOptions, numeric, option, positive
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 
 
 @dataclass
-class Options(TableOptions, DeviceOptions):
+class Options(TableOptions, ColumnOptions, DeviceOptions):
     """Train models of pronunciation, inflection, transliteration or spelling on a table of tab-separated words, and
     print how many words of other tables they get right. Two columns are sources and targets, three those of the
     SIGMORPHON shared tasks, with features. Options that are not listed here are those of fairseq-train. The same
@@ -24,12 +24,10 @@ class Options(TableOptions, DeviceOptions):
         output: for models and predictions, FOLDER/TEST.tsv
         arch: architecture (default: %(default)s)
         seeds: a model each, and their ensemble
-        updates: of training, with 32 words each (default: 20 epochs, and at least 2000)
-        source_column: its number, from 1 (default: found)
-        target_column: its number, from 1 (default: found)
-        features_column: its number, from 1 (default: found)
-        source_separator: what separates the symbols of a source: a character, or space; or none (default: found)
-        target_separator: what separates the symbols of a target: a character, or space; or none (default: found)
+        updates: of training, with 32 words each (default: 20 epochs, and at least 1000)
+        source_separator: what separates the symbols of a source: a character, or space; none if they are characters;
+            decomposed if they are letters, marks and jamo (default: found)
+        target_separator: the same of a target (default: found)
         beam: width of the search
         nbest: predictions of each word, which FOLDER/TEST.nbest.tsv then has
     """
@@ -41,9 +39,6 @@ class Options(TableOptions, DeviceOptions):
     arch: str = option("NAME", default="dl4mt")
     seeds: List[int] = numeric([1], type=positive, nargs="+")
     updates: Optional[int] = numeric(type=positive)
-    source_column: Optional[int] = numeric(type=positive)
-    target_column: Optional[int] = numeric(type=positive)
-    features_column: Optional[int] = numeric(type=positive)
     source_separator: Optional[str] = option("X")
     target_separator: Optional[str] = option("X")
     beam: int = numeric(5, type=positive)
