@@ -147,8 +147,7 @@ def find_columns(cells: Sequence[Sequence[str]], options: "Tabular") -> Columns:
 
 
 def find_separator(table: Table, side: str, options: "Options") -> str:
-    """The separator that the option names, or else a space, if most texts have some and hardly more than letters between.
-
+    """The separator that the option names, or else a space, if most texts have some and about a letter between them.
 
     Without spaces, symbols are characters, or decomposed if more than :data:`UNSEEN` of the characters of other words
     will be unseen. By Good and Turing this share is that of the characters which occur once.
