@@ -32,6 +32,7 @@ GROUPS = {
     "train and check": {
         "check": "test in seconds that an architecture pads, batches and decodes correctly",
         "strings": "train on tables of words, such as pronunciations, and score the predictions",
+        "hallucinate": "make more words to train inflection on, with random letters in their stems",
         "average": "average the parameters of several checkpoints",
         "tune": "choose the length penalty and the coverage penalty on a validation set",
     },

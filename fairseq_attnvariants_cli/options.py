@@ -193,6 +193,21 @@ class DeviceOptions(UserDirOptions):
 
 
 @dataclass
+class ColumnOptions:
+    """Which columns of a table of words are read, for :func:`~.transduction.find_columns`.
+
+    Args:
+        source_column: its number, from 1 (default: found)
+        target_column: its number, from 1 (default: found)
+        features_column: its number, from 1 (default: found)
+    """
+
+    source_column: Optional[int] = numeric(type=positive)
+    target_column: Optional[int] = numeric(type=positive)
+    features_column: Optional[int] = numeric(type=positive)
+
+
+@dataclass
 class DataOptions(DeviceOptions):
     """The data that a system was trained on, for :func:`~.model.load`.
 

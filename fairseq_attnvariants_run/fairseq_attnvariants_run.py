@@ -18,6 +18,7 @@ import stat
 import sys
 import threading
 import time
+import unicodedata
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
@@ -129,7 +130,7 @@ def operators(data: memoryview, message: str = "model", depth: int = 0) -> Itera
 
 
 FIELDS: dict[str, tuple] = {  # of manifest.json: what is read here, its types or values
-    **{f"{side}.units": ("words", "characters") for side in ("source", "target")},
+    **{f"{side}.units": ("words", "characters", "graphemes", "decomposed") for side in ("source", "target")},
     **{f"{side}.{name}": (str,) for side in ("source", "target") for name in ("symbols", "fingerprint")},
     "source.end": (list,),
     **{f"special.{name}": (int,) for name in ("pad", "eos", "unk")},
@@ -453,6 +454,11 @@ class Text:
             flags = bool(moses.get("hyphens")), bool(moses.get("escape"))
             self.moses = {side: Moses(files.json(moses.get(side), dict), *flags) for side in ("source", "target")}
         self.cases = None if case is None else files.json(case.get("source"), dict)
+        self.clusters: frozenset[str] = frozenset()
+        if self.manifest["source"]["units"] == "graphemes":
+            known = files.symbols("source")[self.manifest["special"]["unk"] + 1 :]
+            self.clusters = frozenset(symbol for symbol in known if len(symbol) > 1)
+        self.longest = max(map(len, self.clusters), default=1)
         self.separator, self.subwords = "", None
         if bpe is not None:
             self.separator = str(bpe.get("separator"))
@@ -467,14 +473,29 @@ class Text:
             line = " ".join(self.moses["source"].tokenise(line))
         if self.cases is not None:
             line = " ".join(true_case(line.split(), self.cases))
-        if self.manifest["source"]["units"] == "characters":
+        units = self.manifest["source"]["units"]
+        if units == "characters":
             return list(single_spaced(line))
+        if units == "decomposed":
+            return list(unicodedata.normalize("NFD", line.strip()))
+        if units == "graphemes":
+            return list(self.graphemes(unicodedata.normalize("NFC", line.strip())))
         return self.subwords(line.split()) if self.subwords else line.split()
+
+    def graphemes(self, line: str) -> Iterator[str]:
+        """The symbols of a line, each the longest one that the dictionary has, or else a character."""
+        while line:
+            known = (line[:length] for length in range(self.longest, 1, -1) if line[:length] in self.clusters)
+            yield (symbol := next(known, line[0]))
+            line = line[len(symbol) :]
 
     def line(self, symbols: Sequence[str]) -> str:
         """The raw text that symbols make, which have no EOS."""
-        if self.manifest["target"]["units"] == "characters":
+        units = self.manifest["target"]["units"]
+        if units == "characters":
             line = single_spaced("".join(symbols))
+        elif units != "words":
+            line = unicodedata.normalize("NFC", "".join(symbols))
         else:
             line = " ".join(symbols)
             line = (line + " ").replace(self.separator + " ", "").rstrip() if self.subwords else line

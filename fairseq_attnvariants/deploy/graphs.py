@@ -182,4 +182,4 @@ def example_sources(model: Any) -> Tensor:
 
 def end(dictionary: Any) -> List[int]:
     """Return the symbols that end every source."""
-    return [*([dictionary.space()] if hasattr(dictionary, "space") else []), dictionary.eos()]
+    return [*([dictionary.space()] if getattr(dictionary, "units", "") == "characters" else []), dictionary.eos()]

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import onnx_ir as ir
 
@@ -36,14 +36,18 @@ def operators(model: ir.Model) -> List[str]:
 
 def side(language: str, dictionary: Any, name: str) -> Dict[str, Any]:
     """Return the manifest's entry for the source or the target."""
-    units = "characters" if hasattr(dictionary, "space") else "words"
     return {
         "language": language,
-        "units": units,
+        "units": getattr(dictionary, "units", "words"),
         "symbols": f"{name}.json",
         "size": len(dictionary),
         "fingerprint": digest(dictionary).hex(),
     }
+
+
+def languages_of(task: Any) -> Tuple[str, str]:
+    """The languages of a task; tables of strings name none."""
+    return getattr(task.cfg, "source_lang", None) or "source", getattr(task.cfg, "target_lang", None) or "target"
 
 
 def manifest(
@@ -66,6 +70,7 @@ def manifest(
         int8: whether weights are.
     """
     source, target, cfg = task.source_dictionary, task.target_dictionary, model.cfg
+    languages = languages_of(task)
     names = [field.name for field in dataclasses.fields(AttentionRNNConfig) if field.name != "_name"]
     values = {name: getattr(cfg, name, None) for name in names}
     return {
@@ -75,8 +80,8 @@ def manifest(
             name: value if isinstance(value, (bool, int, float, type(None))) else str(value)
             for name, value in values.items()
         },
-        "source": {**side(task.cfg.source_lang, source, "source"), "end": end(source)},
-        "target": side(task.cfg.target_lang, target, "target"),
+        "source": {**side(languages[0], source, "source"), "end": end(source)},
+        "target": side(languages[1], target, "target"),
         "special": dict(bos=source.bos(), pad=source.pad(), eos=source.eos(), unk=source.unk()),
         "text": dict(text),
         "search": {

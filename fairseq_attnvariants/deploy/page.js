@@ -181,6 +181,8 @@ class Translator {
     this.index = new Map();
     this.source.forEach((symbol, i) => { if (i > unk && !this.index.has(symbol)) this.index.set(symbol, i); });
     this.index.set(this.source[unk], unk);
+    this.readable = new Set(this.source.slice(unk + 1));
+    this.longest = this.source.reduce((most, symbol) => Math.max(most, [...symbol].length), 1);
     this.known = new Set(this.target.slice(unk + 1));
     const side = name => new Moses(files[tokenizer[name]], tokenizer.hyphens, tokenizer.escape);
     this.moses = tokenizer && tokenizer !== "none" ? {source: side("source"), target: side("target")} : null;
@@ -196,6 +198,8 @@ class Translator {
     if (this.cases) line = trueCase(split(line), this.cases).join(" ");
     let symbols = split(line);
     if (this.manifest.source.units === "characters") symbols = [...singleSpaced(line)];
+    else if (this.manifest.source.units === "decomposed") symbols = [...strip(line).normalize("NFD")];
+    else if (this.manifest.source.units === "graphemes") symbols = this.graphemes([...strip(line).normalize("NFC")]);
     else if (this.subwords) symbols = symbols.flatMap(word => this.subwords.word(word));
     const largest = this.search.largest_source - this.end.length;
     if (symbols.length > largest)
@@ -203,9 +207,21 @@ class Translator {
     return symbols;
   }
 
+  // the longest symbols that the dictionary has, or else characters
+  graphemes(points) {
+    const found = [];
+    for (let i = 0, n; i < points.length; i += n) {
+      for (n = Math.min(this.longest, points.length - i); n > 1 && !this.readable.has(points.slice(i, i + n).join("")); n--);
+      found.push(points.slice(i, i + n).join(""));
+    }
+    return found;
+  }
+
   line(symbols) {
-    let line = symbols.join(this.manifest.target.units === "characters" ? "" : " ");
-    if (this.manifest.target.units === "characters") line = singleSpaced(line);
+    const {units} = this.manifest.target;
+    let line = symbols.join(units === "words" ? " " : "");
+    if (units === "characters") line = singleSpaced(line);
+    else if (units !== "words") line = line.normalize("NFC");
     else if (this.subwords) line = strip(`|${(line + " ").replaceAll(this.subwords.separator + " ", "")}`).slice(1);
     if (this.cases) line = sentenceCase(split(line)).join(" ");
     return this.moses ? this.moses.target.detokenise(split(line)) : line;

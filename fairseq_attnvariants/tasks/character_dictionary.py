@@ -20,6 +20,11 @@ class CharacterDictionary(Dictionary):
     def __init__(self):
         super().__init__(extra_special_symbols=[SPACE])
 
+    @property
+    def units(self) -> str:
+        """What an exported package calls the symbols."""
+        return "characters"
+
     def space(self) -> int:
         """The index of the space."""
         return self.indices[SPACE]

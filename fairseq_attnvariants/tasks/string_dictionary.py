@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from collections import Counter
 from typing import Any, Callable, Iterable, List, Optional, Tuple
 
@@ -10,14 +11,14 @@ from fairseq.data import Dictionary
 
 from ..registry import ConfigurationError
 from .character_dictionary import CharacterDictionary
-from .tsv import symbols, tags
+from .tsv import DECOMPOSED, symbols, tags
 
-SEPARATED = re.compile(r"<separator:(?:U\+([0-9A-F]+))?> 0")
-"""Second line of a dictionary's file: by what symbols are separated, nothing for characters."""
+SEPARATED = re.compile(r"<separator:(?:U\+([0-9A-F]+)|(NFD))?> 0")
+"""Second line of a dictionary's file: by what symbols are separated; nothing for characters, NFD if decomposed."""
 
 
 class StringDictionary(CharacterDictionary):
-    """Symbols between separators, or characters, which are grapheme clusters in NFC; and features.
+    """Symbols between separators, or grapheme clusters in NFC, or code points in NFD; and features.
 
     A source with features is read and written as its symbols, a tab and the features.  They are a set: encoded, they
     come before the symbols and in the order of their numbers, from :attr:`first_feature` on.  Features that are not in
@@ -29,6 +30,11 @@ class StringDictionary(CharacterDictionary):
         self.separator = separator
         self.first_feature: Optional[int] = None
         """number of the first one; None if sources have none"""
+
+    @property
+    def units(self) -> str:
+        """What an exported package calls the symbols: where they are separated by anything but spaces, nothing."""
+        return {" ": "words", "": "graphemes", DECOMPOSED: "decomposed"}.get(self.separator, "")
 
     @classmethod
     def of(cls, texts: Iterable[List[str]], separator: str) -> "StringDictionary":
@@ -96,13 +102,15 @@ class StringDictionary(CharacterDictionary):
         numbers = [int(number) for number in tensor]
         first = len(self) if self.first_feature is None else self.first_feature
         letters = [number for number in numbers if number < first]
-        text = Dictionary.string(self, letters, None, *options, separator=self.separator)
+        decomposed = self.separator == DECOMPOSED
+        text = Dictionary.string(self, letters, None, *options, separator="" if decomposed else self.separator)
+        text = unicodedata.normalize("NFC", text) if decomposed else text
         features = [self[number][1:-1] for number in numbers if number >= first]
         return f"{text}\t{';'.join(features)}" if features else text
 
     def _get_meta(self) -> Tuple[List[str], List[int]]:
         names, counts = super()._get_meta()
-        of_separator = f"U+{ord(self.separator):04X}" if self.separator else ""
+        of_separator = f"U+{ord(self.separator):04X}" if len(self.separator) == 1 else self.separator
         return [*names, f"<separator:{of_separator}>"], [*counts, 0]
 
     def _load_meta(self, lines: List[str]) -> int:
@@ -111,7 +119,7 @@ class StringDictionary(CharacterDictionary):
             raise ConfigurationError(
                 "this dictionary was not written by --task string_transduction: remove it, and training writes it again"
             )
-        self.separator = chr(int(found[1], 16)) if found[1] else ""
+        self.separator = chr(int(found[1], 16)) if found[1] else found[2] or ""
         return 1 + super()._load_meta(lines)
 
 

@@ -21,7 +21,7 @@ from ..architectures.options import option
 from ..registry import ConfigurationError
 from . import exact_match
 from .string_dictionary import StringDictionary, write
-from .tsv import Columns, Table, check_symbols, find_split, read_separator, read_table, symbols
+from .tsv import Columns, Table, check_symbols, described_symbols, find_split, read_separator, read_table, symbols
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ class StringTransductionConfig(FairseqDataclass):
         "column of each source's features, tags such as V;PST;NOM(3,SG) (default: no features)"
     )
     source_separator: Optional[str] = option(
-        "separator of the symbols of a source: a character, or 'space'; 'none' if each grapheme cluster is a symbol "
-        "(default: none)"
+        "separator of the symbols of a source: a character, or 'space'; 'none' if each grapheme cluster is a symbol; "
+        "'decomposed' if each letter, mark or jamo of the clusters is one (default: none)"
     )
     target_separator: Optional[str] = option("separator of the symbols of a target, likewise")
     max_source_positions: int = option("longest accepted source, in symbols and features, plus 1 (EOS)", 1024)
@@ -136,9 +136,8 @@ class StringTransductionTask(TranslationTask):
             dictionary = cls.load_dictionary(path)
             if given is not None and separator != dictionary.separator:
                 raise ConfigurationError(
-                    f"{option} {given!r}: {path} has other symbols, "
-                    + (f"separated by {dictionary.separator!r}" if dictionary.separator else "which are characters")
-                    + ": leave the option out, or remove dict.*.txt there to make them again"
+                    f"{option} {given!r}: the symbols of {path} are {described_symbols(dictionary.separator)}: "
+                    "leave the option out, or remove dict.*.txt there to make them again"
                 )
             return dictionary
         texts = [symbols(getattr(row, side), separator) for row in train().rows]

@@ -10,7 +10,9 @@ import regex
 
 from ..registry import ConfigurationError
 
-SEPARATORS = {"": "", "none": "", "space": " "}
+DECOMPOSED = "NFD"
+"""in place of a separator: symbols are the code points of the canonical decomposition"""
+SEPARATORS = {"": "", "none": "", "space": " ", "decomposed": DECOMPOSED}
 """names of separators of symbols"""
 SPECIAL = frozenset(["<s>", "<pad>", "</s>", "<unk>"])  # fairseq's own symbols
 
@@ -46,15 +48,29 @@ class Table(NamedTuple):
 
 
 def read_separator(text: str, option: str) -> str:
-    """The separator that an option names: one character, ``space``, or ``none``, which is the empty text.
+    """The separator that an option names: one character, ``space``, ``none`` (the empty text) or ``decomposed``.
 
     Raises:
         ConfigurationError: it is longer, or is a tab, which separates columns.
     """
-    separator = SEPARATORS.get(text, text)
-    if len(separator) > 1 or separator == "\t":
-        raise ConfigurationError(f"{option} {text!r}: a separator is one character and no tab, or 'space', or 'none'")
-    return separator
+    if text in SEPARATORS:
+        return SEPARATORS[text]
+    if len(text) > 1 or text == "\t":
+        raise ConfigurationError(
+            f"{option} {text!r}: a separator is one character and no tab, or 'space', 'none' or 'decomposed'"
+        )
+    return text
+
+
+def separator_name(separator: str) -> str:
+    """What an option calls a separator."""
+    return {"": "none", " ": "space", DECOMPOSED: "decomposed"}.get(separator, separator)
+
+
+def described_symbols(separator: str) -> str:
+    """What the symbols are, for messages."""
+    kinds = {"": "characters", DECOMPOSED: "letters, marks and Hangul's jamo, decomposed"}
+    return kinds.get(separator, f"separated by {separator!r}")
 
 
 def read_cells(path: str) -> List[List[str]]:
@@ -127,7 +143,9 @@ def read_table(path: str, columns: Columns, with_targets: bool = True) -> Table:
 
 
 def symbols(text: str, separator: str = "") -> List[str]:
-    """The symbols of a text: what is between separators, or without one grapheme clusters; in NFC."""
+    """The symbols of a text: what is between separators, or grapheme clusters, in NFC; or code points in NFD."""
+    if separator == DECOMPOSED:
+        return [*unicodedata.normalize("NFD", text)]
     text = unicodedata.normalize("NFC", text)
     return [symbol for symbol in text.split(separator) if symbol] if separator else regex.findall(r"\X", text)
 

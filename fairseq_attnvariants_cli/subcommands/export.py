@@ -72,18 +72,26 @@ def check_system(system: "System") -> Any:
     from fairseq.tasks.translation import TranslationTask
 
     from fairseq_attnvariants.models import AttentionRNNModel
-    from fairseq_attnvariants.tasks import CharTranslationTask, ShortlistTranslationTask
+    from fairseq_attnvariants.tasks import CharTranslationTask, ShortlistTranslationTask, StringTransductionTask
 
     model, task = system.model, system.task
     if not isinstance(model, AttentionRNNModel):
         raise UserError(f"{system.path} is a {type(model).__name__}, and not a model of this package")
     if getattr(task, "shortlist", None) is not None:
         raise UserError(f"{system.path} translates with --shortlist, which a package does not support: leave it out")
-    if type(task) not in (TranslationTask, CharTranslationTask, ShortlistTranslationTask):
+    if type(task) not in (TranslationTask, CharTranslationTask, ShortlistTranslationTask, StringTransductionTask):
         raise UserError(
             f"{system.path} is of --task {task.cfg._name}, and a package holds one pair of languages: --task "
-            "translation or char_translation"
+            "translation, char_translation or string_transduction"
         )
+    if getattr(task.source_dictionary, "first_feature", None) is not None:
+        raise UserError(f"{system.path} reads features besides a source, for which a package has no place")
+    for dictionary in (task.source_dictionary, task.target_dictionary):
+        if getattr(dictionary, "units", "words") == "":
+            raise UserError(
+                f"{system.path} has symbols separated by {dictionary.separator!r}, and in a package they are separated "
+                "by spaces, or not at all: train it on such a table"
+            )
     return model
 
 
@@ -94,7 +102,7 @@ def check_subwords(task: Any, options: Options) -> None:
         UserError: the source is characters.
     """
     words = task.source_dictionary.symbols
-    if options.bpe_codes and hasattr(task.source_dictionary, "space"):
+    if options.bpe_codes and getattr(task.source_dictionary, "units", "words") != "words":
         raise UserError("--bpe-codes: the source is characters, which merges do not split: leave it out")
     if not options.bpe_codes and any(word.endswith("@@") for word in words):
         say("the dictionary has subwords (@@) without --bpe-codes: the package translates text split into subwords")
@@ -216,7 +224,7 @@ def run(options: Options) -> None:
             merges(options.bpe_codes)  # before the model is read
         system = load(options.path, options.data, cpu=True)
         model, task = check_system(system), system.task
-        text, files = prepared(options, task.cfg.source_lang, task.cfg.target_lang)
+        text, files = prepared(options, *package.languages_of(task))
         check_subwords(task, options)
         search = search_of(system, options)
         short = search._replace(max_len_a=0.0, max_len_b=STEPS)

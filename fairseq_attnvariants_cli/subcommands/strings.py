@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from ..options import DeviceOptions, numeric, option, positive
+from ..options import ColumnOptions, DeviceOptions, numeric, option, positive
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 
 
 @dataclass
-class Options(TableOptions, DeviceOptions):
+class Options(TableOptions, ColumnOptions, DeviceOptions):
     """Train models of pronunciation, inflection, transliteration or spelling on a table of tab-separated words, and
     print how many words of other tables they predict correctly. Two columns are sources and targets. Three are those of
     the SIGMORPHON shared tasks, with features. Options that are not listed here go to fairseq-train. Run the same
@@ -24,12 +24,13 @@ class Options(TableOptions, DeviceOptions):
         output: folder for models and predictions, FOLDER/TEST.tsv
         arch: architecture (default: %(default)s)
         seeds: seeds: one model each, and their ensemble
-        updates: training updates of 32 words (default: 20 epochs, and at least 2000)
+        updates: training updates of 32 words (default: 20 epochs, and at least 1000)
         source_column: number of the source column, from 1 (default: found)
         target_column: number of the target column, from 1 (default: found)
         features_column: number of the features column, from 1 (default: found)
-        source_separator: separator of the symbols of a source: a character, space or none (default: found)
-        target_separator: separator of the symbols of a target: a character, space or none (default: found)
+        source_separator: separator of the symbols of a source: a character, or space; none if each
+            grapheme cluster is a symbol; decomposed if each letter, mark or jamo is one (default: found)
+        target_separator: the same for the symbols of a target (default: found)
         beam: beam width
         nbest: predictions for each word, in FOLDER/TEST.nbest.tsv
     """
@@ -41,9 +42,6 @@ class Options(TableOptions, DeviceOptions):
     arch: str = option("NAME", default="dl4mt")
     seeds: List[int] = numeric([1], type=positive, nargs="+")
     updates: Optional[int] = numeric(type=positive)
-    source_column: Optional[int] = numeric(type=positive)
-    target_column: Optional[int] = numeric(type=positive)
-    features_column: Optional[int] = numeric(type=positive)
     source_separator: Optional[str] = option("X")
     target_separator: Optional[str] = option("X")
     beam: int = numeric(5, type=positive)

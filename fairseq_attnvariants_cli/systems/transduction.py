@@ -12,13 +12,24 @@ import sys
 from collections import Counter
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from tqdm import tqdm
 
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks import exact_match
-from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_cells, read_separator, read_table, symbols
+from fairseq_attnvariants.tasks.tsv import (
+    DECOMPOSED,
+    Columns,
+    Row,
+    Table,
+    described_symbols,
+    read_cells,
+    read_separator,
+    read_table,
+    separator_name,
+    symbols,
+)
 
 from ..text.files import UserError, say, write_whole
 from ..text.generated import Sentence, read_generated
@@ -27,8 +38,9 @@ if TYPE_CHECKING:
     from ..subcommands.strings import Options
 
 BATCH = 32
-PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables more
+PASSES, LEAST_UPDATES = 20, 1000  # over the training words; of small tables more
 VALIDATIONS = 40  # in a training
+UNSEEN = 0.01  # share of characters, from which on they are decomposed
 # not tuned; docs/strings.md says what they reach
 TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --lr 4e-3 --clip-norm 1 "
@@ -38,6 +50,15 @@ TRAINING = shlex.split(
     "--log-interval 20"
 )
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
+
+
+class Tabular(Protocol):
+    """Options that name columns of a table."""
+
+    train: str
+    source_column: Optional[int]
+    target_column: Optional[int]
+    features_column: Optional[int]
 
 
 class Job(NamedTuple):
@@ -96,13 +117,13 @@ def prepare(options: "Options") -> Tuple[Job, Table]:
         with write_whole(str(data / f"{name}.tsv")) as stream:
             stream.write(text)
     shown = [f"{name} {column}" for name, column in columns._asdict().items() if column]
-    kinds = ["characters" if not separator else f"separated by {separator!r}" for separator in separators]
+    kinds = [described_symbols(separator) for separator in separators]
     say(f"columns: {', '.join(shown)}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
     return Job(folder, data, columns, separators, {name: Path(path) for name, path in tests.items()}, user_dir), train
 
 
-def find_columns(cells: Sequence[Sequence[str]], options: "Options") -> Columns:
+def find_columns(cells: Sequence[Sequence[str]], options: "Tabular") -> Columns:
     """The columns that the options name, or else those of the shared tasks.
 
     Raises:
@@ -126,14 +147,22 @@ def find_columns(cells: Sequence[Sequence[str]], options: "Options") -> Columns:
 
 
 def find_separator(table: Table, side: str, options: "Options") -> str:
-    """The separator that the option names; or a space, if most have some and so little is between them as of sounds."""
+    """The separator that the option names, or else a space, if most texts have some and about a letter between them.
+
+    Without spaces, symbols are characters, or decomposed if more than :data:`UNSEEN` of the characters of other words
+    will be unseen. By Good and Turing this share is that of the characters which occur once.
+    """
     given = getattr(options, f"{side}_separator")
     if given is not None:
         return read_separator(given, f"--{side}-separator")
     texts = [getattr(row, side).split() for row in table.rows]
     spaced = sum(len(text) > 1 for text in texts)
     lengths = [len(symbols(word)) for text in texts for word in text]
-    return " " if 2 * spaced > len(texts) and mean(lengths) < 2 else ""
+    if 2 * spaced > len(texts) and mean(lengths) < 2:
+        return " "
+    found = Counter(symbol for row in table.rows for symbol in symbols(getattr(row, side)))
+    once = sum(count == 1 for count in found.values())
+    return DECOMPOSED if once > UNSEEN * sum(found.values()) else ""
 
 
 def train_seed(job: Job, options: "Options", seed: int, updates: int, words: int) -> str:
@@ -145,7 +174,7 @@ def train_seed(job: Job, options: "Options", seed: int, updates: int, words: int
         part for name, column in job.columns._asdict().items() if column for part in (f"--{name}-column", str(column))
     ]
     for side, separator in zip(("source", "target"), job.separators):
-        named += [f"--{side}-separator", {"": "none", " ": "space"}.get(separator, separator)]
+        named += [f"--{side}-separator", separator_name(separator)]
     command = [
         *("fairseq_cli.train", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction", *named),
         *("--arch", options.arch, *TRAINING, "--batch-size", str(BATCH), "--seed", str(seed)),

@@ -28,6 +28,7 @@ ON_MODELS = [
     "eos",
     "export",
     "gates",
+    "hallucinate",
     "import-nematus",
     "neighbours",
     "plain",
@@ -153,7 +154,8 @@ def test_the_former_name_of_an_option_does_the_same_and_says_the_new_one(capsys,
 def test_a_missing_fairseq_is_one_line(tmp_path, subcommand):
     line = f"{subcommand} data --path x.pt" + (" --output p.png" if subcommand in ("attention", "export") else "")
     others = {"average": "average x.pt --output y.pt", "results": "results .", "check": "check --arch dl4mt"}
-    others |= {"strings": "strings a b c --output d", "plain": "plain data --path x.pt --output d"}
+    others |= {"strings": "strings a b c --output d", "hallucinate": "hallucinate a"}
+    others |= {"plain": "plain data --path x.pt --output d"}
     others["import-nematus"] = "import-nematus m.npz --source-dict a --target-dict b -s x -t y --output d"
     line = others.get(subcommand, line)
     found = python(f"""if True:

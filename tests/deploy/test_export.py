@@ -1,7 +1,9 @@
 """``fairseq-attnvariants export``: a package translates as fairseq-generate does; what is refused leaves nothing."""
 
+import importlib.util
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import torch
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_attnvariants.tasks import ShortlistTranslationTask
+from fairseq_attnvariants.tasks.tsv import symbols
 from fairseq_attnvariants_cli import main as command
 from fairseq_attnvariants_cli.subcommands import export as subcommand
 from fairseq_attnvariants_cli.systems.model import load
@@ -113,6 +116,67 @@ def test_characters(characters, runs, tmp_path):
     assert package.manifest["source"]["end"] == [4, 2]
     assert package.manifest["graph"]["outputs"][-1] == "word_attention"
     compare(tmp_path / "package", characters.data, (runs.text / "test.xx").read_text().splitlines(), checkpoint, *more)
+
+
+@pytest.fixture(scope="module")
+def strings(tmp_path_factory):
+    """A folder of tables: letters doubled, Hangul, and the sounds of both."""
+    folder = tmp_path_factory.mktemp("strings")
+    for name in ("train", "valid", "test"):
+        words = ["ab", "e\u0331b", "한b", "éa", "bé", "가"]
+        sounds = {letter: f"{letter}ː" for letter in "abé한가"} | {"e\u0331": "ɘ"}
+        rows = [f"{word}\t{' '.join(sounds.get(one, one) for one in symbols(word))}\n" for word in words]
+        (folder / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("separator, units", [("none", "graphemes"), ("decomposed", "decomposed")])
+def test_strings(strings, tmp_path, separator, units):
+    """Words in, sounds out, as fairseq-generate makes them; the runtime splits them as training did."""
+    data = tmp_path / "data"
+    shutil.copytree(strings, data)
+    task = "--task", "string_transduction", "--source-separator", separator, "--target-separator", "space"
+    save = tmp_path / "model"
+    corpus.run("fairseq-train", *corpus.train_arguments(data, save, *task, "--max-update", 60, arch="dl4mt"))
+    assert export(data, save / "checkpoint_last.pt", tmp_path / "package", "--max-len-a", 0, "--max-len-b", 9) == 0
+    about = json.loads((tmp_path / "package" / "manifest.json").read_text())
+    found = [about[side][name] for side in ("source", "target") for name in ("units", "language")]
+    assert found == [units, "source", "words", "target"] and about["source"]["end"] == [2]
+    lines = [row.partition("\t")[0] for row in (data / "test.tsv").read_text(encoding="utf-8").splitlines()]
+    options = [*USER_DIR, "--task", "string_transduction", "--cpu", "--max-len-a", "0", "--max-len-b", "9"]
+    generated = corpus.run("fairseq-generate", data, *options, "--path", save / "checkpoint_last.pt")
+    translated = subprocess.run(
+        [sys.executable, tmp_path / "package" / "translate.py", tmp_path / "package"],
+        input="\n".join(lines),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert translated.stdout.splitlines() == [hypothesis for _, hypothesis in best(generated.stdout, "H")]
+    dictionary = load(str(save / "checkpoint_last.pt"), str(data), cpu=True).task.source_dictionary
+    spec = importlib.util.spec_from_file_location("translate", tmp_path / "package" / "translate.py")
+    sys.modules["translate"] = runtime = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runtime)
+    translator = runtime.Translator(tmp_path / "package")
+    assert [translator.symbols(line, 1) for line in lines] == [dictionary.split(line) for line in lines]
+
+
+def test_what_a_package_of_strings_cannot_hold(strings, tmp_path, capsys):
+    data = tmp_path / "data"
+    shutil.copytree(strings, data)
+    (data / "train.tsv").write_text("ab\tN;PL\ta_b\n", encoding="utf-8")
+    (data / "valid.tsv").write_text("ab\tN;PL\ta_b\n", encoding="utf-8")
+    columns = "--task", "string_transduction", "--target-column", "3"
+    for more, said in (
+        (["--features-column", "2"], "reads features besides a source"),
+        (["--target-separator", "_"], "has symbols separated by '_', and in a package they are separated by spaces"),
+    ):
+        for path in data.glob("dict*"):
+            path.unlink()
+        save = tmp_path / more[0]
+        train = corpus.train_arguments(data, save, *columns, *more, "--max-update", 1, arch="dl4mt")
+        corpus.run("fairseq-train", *train)
+        assert said in refused(capsys, tmp_path, data, save / "checkpoint_last.pt", tmp_path / "package")
 
 
 def refused(capsys, folder, *arguments):

@@ -13,6 +13,20 @@ ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "fairseq_attnvariants_run" / "fairseq_attnvariants_run.py"
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 WORDS = ["the", "red", "dogs", "saw", "th@@", "is", "tree", ".", "&apos;s", "dog"]
+# symbols of strings by the units of the manifest, and lines that have them and others
+STRINGS = {
+    "graphemes": ["a", "e", "é", "e\u0331", "\U0001f469", "\U0001f469\u200d\U0001f467", "한"],
+    "decomposed": ["a", "e", "\u0301", "\u0331", "\u1112", "\u1161", "\u11ab"],
+}
+STRING_LINES = [
+    "ae\u0301a",
+    " a ee\u0331 \n",
+    "\U0001f469\u200d\U0001f467\U0001f469",
+    "<unk>a",
+    "한하a",
+    "b\u0331é",
+    "",
+]
 
 spec = importlib.util.spec_from_file_location("fairseq_attnvariants_run", MODULE)
 runtime = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

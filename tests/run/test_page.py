@@ -115,6 +115,11 @@ def test_javascript_translates_the_same(tmp_path, web, beam):
     about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
     package = packages.write(tmp_path / "characters", source=symbols, target=symbols, **about)
     same(package, web, [" ab \t\u3000é  zc ", "a\U0001f600b", "abc"], beam)
+    for units, symbols in packages.STRINGS.items():
+        known = [*SPECIAL, " ", *symbols]
+        about = dict(source__units=units, target__units=units)
+        package = packages.write(tmp_path / units, source=known, target=known, **about)
+        same(package, web, packages.STRING_LINES, beam)
 
 
 @pytest.mark.commands

@@ -1,6 +1,7 @@
 """The runtime's library: n-best lists, batches, unknown words, two levels."""
 
 import json
+import unicodedata
 
 import numpy as np
 import packages
@@ -94,6 +95,24 @@ def test_characters_are_read_and_written(tmp_path):
     assert found.source == [*"ab \u3000é zc", " ", "</s>"]
     assert found.text == "ab \u3000é zc"
     assert found.n_best[0].replaced == [6]
+
+
+@pytest.mark.parametrize(
+    "units, expected",
+    [
+        ("graphemes", ["a|é|a", "a| |e|e\u0331", "\U0001f469\u200d\U0001f467|\U0001f469", "<|u|n|k|>|a", "한|하|a"]),
+        ("decomposed", ["a|e|\u0301|a", "a| |e|e|\u0331"]),
+    ],
+)
+def test_strings_are_split_by_their_dictionary(tmp_path, units, expected):
+    """What is unknown is a symbol, too, and is copied; a translation is composed."""
+    symbols = [*SPECIAL, " ", *packages.STRINGS[units]]
+    about = dict(source__units=units, target__units=units)
+    translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
+    lines = packages.STRING_LINES[: len(expected)]
+    for line, known, found in zip(lines, expected, translator.translate(lines)):
+        assert "|".join(found.source[:-1]) == known
+        assert found.text == unicodedata.normalize("NFC", line.strip())
 
 
 def test_two_levels_have_attention_over_words_too(tmp_path):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import unicodedata
+from argparse import Namespace
 from functools import cache
 
 import pytest
@@ -22,8 +23,9 @@ from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks import StringDictionary, StringTransductionTask
 from fairseq_attnvariants.tasks.exact_match import ExactMatchScorer, counts, edits
 from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
-from fairseq_attnvariants.tasks.tsv import Columns, read_table, symbols, tags
+from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_table, symbols, tags
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
+from fairseq_attnvariants_cli.systems.transduction import find_separator
 
 commands = pytest.mark.commands
 PLAIN = Columns()
@@ -83,6 +85,7 @@ class TestTables:
         assert symbols(f"e\u0301{FAMILY}{FLAG}") == ["é", FAMILY, FLAG]
         assert symbols("t͡s  a e\u0301", " ") == ["t͡s", "a", "é"]
         assert symbols("Abu Dabi") == list("Abu Dabi") and symbols("a|b c", "|") == ["a", "b c"]
+        assert symbols("é한", "NFD") == ["e", "\u0301", *"\u1112\u1161\u11ab"]
 
     @pytest.mark.parametrize(
         "text, expected",
@@ -105,8 +108,8 @@ class TestTables:
 
 
 class TestDictionary:
-    @pytest.mark.parametrize("separator", ["", " ", "|"])
-    @given(texts=st.lists(st.text(st.sampled_from("ab e\u0301\u00a0\u2028|🇮🇸" + FAMILY), min_size=1), min_size=1))
+    @pytest.mark.parametrize("separator", ["", " ", "|", "NFD"])
+    @given(texts=st.lists(st.text(st.sampled_from("ab e\u0301한កា\u00a0\u2028|🇮🇸" + FAMILY), min_size=1), min_size=1))
     def test_text_to_numbers_to_text(self, separator, texts, tmp_path_factory):
         found = [symbols(text.strip(), separator) for text in texts]
         saved, file = StringDictionary.of(found, separator), str(tmp_path_factory.getbasetemp() / "dict.source.txt")
@@ -114,7 +117,7 @@ class TestDictionary:
         loaded = StringDictionary.load(file)
         assert (loaded.symbols, loaded.separator) == (saved.symbols, separator)
         for text in found:
-            line = separator.join(text)
+            line = unicodedata.normalize("NFC", "".join(text)) if separator == "NFD" else separator.join(text)
             if symbols(line.strip(), separator) == text:
                 assert loaded.string(loaded.encode_line(line)) == line
 
@@ -279,7 +282,7 @@ class TestCommands:
             (tmp_path / "nowhere", SPACED, "there is no data folder"),
             (tmp_path, SPACED, "has no train.tsv"),
             (other, SPACED, "train.tsv, line 1: the source has a symbol that .*dict.source.txt lacks"),
-            (data, ["--target-separator", "none"], "dict.target.txt has other symbols, separated by ' '"),
+            (data, ["--target-separator", "none"], "the symbols of .*dict.target.txt are separated by ' '"),
             (data, ["--target-column", "1"], "name the same column twice"),
             (data, ["--source-column", "0"], "--source-column 0: columns are counted from 1"),
             (data, ["--source-separator", "ab"], "--source-separator 'ab': a separator is one character"),
@@ -289,6 +292,21 @@ class TestCommands:
         assert not [*(tmp_path / "run").glob("*")] and not [*broken.glob("dict*")]
         done = run("fairseq-generate", data, *GENERATE, "--path", checkpoint, "--gen-subset", "dev", check=False)
         assert done.returncode and re.search("has no dev.tsv, but .*test.tsv, train.tsv, valid.tsv", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["abcé", "bcéa", "ééab", "cabé"], ""),
+        (["한국", "국어", "말씀", "나라"], "NFD"),  # most syllables are there once
+        (["kana", "naka", "anka", "nana"] * 30 + ["é"], ""),  # one rare letter in 500
+        (["a b", "b a", "a a"], " "),
+    ],
+)
+def test_characters_that_will_be_unseen_are_decomposed(words, expected):
+    table = Table("train.tsv", [Row(word, word) for word in words])
+    found = [find_separator(table, side, Namespace(**{f"{side}_separator": None})) for side in ("source", "target")]
+    assert found == [expected] * 2
 
 
 def strings(folder, *more, **options):
@@ -343,6 +361,21 @@ class TestStrings:
         (data / "train.tsv").write_text("ab\taa bb\n")
         done = strings(data, "--output", tmp_path / "out", check=False)
         assert "was trained on another" in done.stderr
+
+    def test_decomposed(self, tmp_path):
+        """Syllables that training has not seen are made of jamo that it has; what is predicted is composed."""
+        folder = tmp_path / "words"
+        folder.mkdir()
+        syllables = [chr(0xAC00 + 31 * k) for k in range(40)]
+        for name, words in (("train", syllables[:30]), ("valid", syllables[30:35]), ("test", syllables[35:])):
+            (folder / f"{name}.tsv").write_text("".join(f"{word}\t{word}\n" for word in words), encoding="utf-8")
+        done = strings(folder, "--output", tmp_path / "out", "--updates", "2", *QUICK)
+        assert "symbols of sources: letters, marks and Hangul's jamo, decomposed, of targets: letters" in done.stderr
+        data = tmp_path / "out" / "data"
+        assert "<separator:NFD> 0" in (data / "dict.source.txt").read_text()
+        assert not any(char in (data / "dict.source.txt").read_text() for char in syllables)
+        predicted = (tmp_path / "out" / "test.tsv").read_text()
+        assert predicted == unicodedata.normalize("NFC", predicted)
 
     @pytest.mark.slow
     def test_interrupted(self, tmp_path):

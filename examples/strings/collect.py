@@ -1,0 +1,61 @@
+"""The table of the runs, in Markdown: ``collect.py runs.csv``.
+
+WER on the test sets, of each group of languages: of single models the mean and the standard deviation over seeds, of
+ensembles the figure; the macro average is the mean over the languages that are there, if all are.
+"""
+
+import csv
+import statistics
+import sys
+
+from systems import ENSEMBLES, LANGUAGES, SYSTEMS
+
+
+def spread(values):
+    """Such as ``21.3 ± 1.2``, or one value."""
+    if not values:
+        return ""
+    mean = f"{statistics.mean(values):.1f}"
+    return f"{mean} ± {statistics.stdev(values):.1f}" if len(values) > 1 else mean
+
+
+def rows(runs, languages):
+    """The lines of a group's table."""
+    for system in SYSTEMS:
+        single = [run for run in runs if run["system"] == system and " " not in run["seeds"]]
+        cells = [[float(run["WER"]) for run in single if run["language"] == language] for language in languages]
+        if any(cells):
+            # by seed, the mean over languages
+            seeds = sorted({run["seeds"] for run in single})
+            found = [[float(run["WER"]) for run in single if run["seeds"] == seed] for seed in seeds]
+            macro = [statistics.mean(values) for values in found if len(values) == len(languages)]
+            minutes = [float(run["minutes"]) for run in single if run["language"] in languages]
+            counts = {len(cell) for cell in cells}
+            number = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+            yield [f"`{system}`", number, *map(spread, cells), spread(macro), f"{statistics.mean(minutes):.1f}"]
+    for name, parts in ENSEMBLES.items():
+        together = {run["language"]: run for run in runs if run["system"] == name and " " in run["seeds"]}
+        cells = [[float(together[one]["WER"])] if one in together else [] for one in languages]
+        if any(cells):
+            members = max(len(run["seeds"].split()) for run in together.values()) * len(parts)
+            macro = [statistics.mean(cell[0] for cell in cells)] if all(cells) else []
+            shown = " + ".join(f"`{part}`" for part in parts)
+            yield [f"ensemble of {members}: {shown}", "", *map(spread, cells), spread(macro), ""]
+
+
+def main():
+    """Read the rows, print the tables."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: collect.py runs.csv")
+    with open(sys.argv[1], newline="") as file:
+        runs = [*csv.DictReader(file)]
+    for group, languages in LANGUAGES.items():
+        own = [run for run in runs if run["language"] in languages]
+        lines = [*rows(own, languages)]
+        if lines:
+            head = [f"{group}: WER", "seeds", *languages, "macro average", "minutes a run"]
+            print(*(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines)), sep="\n", end="\n\n")
+
+
+if __name__ == "__main__":
+    main()

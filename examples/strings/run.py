@@ -1,0 +1,145 @@
+"""All runs of the strings' table: ``run.py DATA OUT``.
+
+DATA is of fetch.sh. Every finished run adds its row to ``OUT/runs.csv``, and a run that has a row there is not
+repeated: started again after a stop, it goes on. Started twice with one OUT it goes on in two lanes, and no run is done
+twice. ``--languages``, ``--systems``, ``--seeds`` choose. A run that fails leaves what it said in
+``OUT/LANGUAGE/SYSTEM.log``, and the others go on.
+"""
+
+import argparse
+import contextlib
+import csv
+import fcntl
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from systems import ALL, ENSEMBLES, ORDER, SEEDS, SYSTEMS
+
+COLUMNS = "language", "system", "seeds", "words", "accuracy", "WER", "SER", "minutes"
+SCORES = re.compile(r"accuracy = ([\d.]+), WER = ([\d.]+), SER = ([\d.]+) \(\d+ of (\d+) right\)")
+
+
+@contextlib.contextmanager
+def locked(path, wait=False):
+    """Whether nobody else has the lock of this name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def finished(out):
+    """The language, the system and the seeds of the runs that have a row."""
+    path = out / "runs.csv"
+    rows = csv.DictReader(path.read_text().splitlines()) if path.exists() else []
+    return {(row["language"], row["system"], row["seeds"]) for row in rows}
+
+
+def add(out, row):
+    """Write a row."""
+    with locked(out / "runs.lock", wait=True), open(out / "runs.csv", "a") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if not file.tell():
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def said_by(command, log):
+    """What a command printed; the rest goes into its log.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    with open(log, "w") as errors:
+        environment = {"OMP_NUM_THREADS": "1", **os.environ}
+        return subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, stderr=errors, env=environment
+        ).stdout.decode()
+
+
+def train(data, out, language, system, seed, more):
+    """Train one seed, and score the test set."""
+    tables = [str(data / f"{language}_{split}.tsv") for split in ("train", "dev", "test")]
+    folder = out / language / system
+    command = ["fairseq-attnvariants", "strings", *tables, "--output", str(folder), "--seeds", str(seed), "--cpu"]
+    rows = json.loads(said_by([*command, "--json", *SYSTEMS[system], *more], f"{folder}.log"))
+    return {name: rows[0][name] for name in ("words", "accuracy", "WER", "SER")}
+
+
+def ensemble(out, language, systems, seeds):
+    """Score the test set by all seeds of some systems together."""
+    paths = [out / language / system / f"seed{seed}" / "checkpoint_best.pt" for system in systems for seed in seeds]
+    user_dir = subprocess.run(
+        ["fairseq-attnvariants", "user-dir"], stdout=subprocess.PIPE, check=True, text=True
+    ).stdout
+    command = ["fairseq-generate", str(out / language / systems[0] / "data"), "--user-dir", user_dir.strip()]
+    command += ["--task", "string_transduction", "--gen-subset", f"{language}_test", "--scoring", "exact_match"]
+    command += ["--path", os.pathsep.join(map(str, paths)), "--batch-size", "128", "--num-workers", "0", "--cpu"]
+    found = SCORES.search(said_by(command, out / language / f"{'+'.join(systems)}.log"))
+    return dict(zip(("accuracy", "WER", "SER", "words"), found.groups()))
+
+
+def jobs(options):
+    """All runs in their order: ensembles as soon as their parts are there."""
+    seeds = options.seeds
+    for languages, systems in ORDER:
+        for seed in seeds:
+            for language in languages:
+                yield from ((language, system, [seed], [system]) for system in systems)
+        for language in languages if len(seeds) > 1 else ():
+            for name, parts in ENSEMBLES.items():
+                if parts[-1] in systems:
+                    yield language, name, seeds, parts
+
+
+def main():
+    """Read the command line, go through the runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, metavar="DATA")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("--languages", nargs="+", choices=ALL, default=ALL, metavar="LANGUAGE")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="SYSTEM")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, metavar="SEED")
+    parser.epilog = "other options, such as --updates 100, are for fairseq-attnvariants strings"
+    options, more = parser.parse_known_args()
+    failed = False
+    for language, system, seeds, parts in jobs(options):
+        if language not in options.languages or not {*parts} <= {*options.systems}:
+            continue
+        run = language, system, " ".join(map(str, seeds))
+        singles = {(language, part, str(seed)) for part in parts for seed in seeds}
+        with locked(options.out / language / f"{system}.lock") as mine:
+            there = finished(options.out)
+            if not mine or run in there or (len(singles) > 1 and not singles <= there):
+                continue
+            print(time.strftime("%F %T"), *run, flush=True)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            try:
+                if len(singles) > 1:
+                    scores = ensemble(options.out, language, parts, seeds)
+                else:
+                    scores = train(options.data, options.out, language, system, seeds[0], more)
+            except subprocess.CalledProcessError as error:
+                failed = True
+                print(f"{' '.join(run)} failed: see the log in {options.out / language}: {error}", file=sys.stderr)
+                continue
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            scores = {**scores, **{name: f"{float(scores[name]):.2f}" for name in ("accuracy", "WER", "SER")}}
+            keys = dict(zip(COLUMNS, run))
+            add(options.out, {**keys, **scores, "minutes": f"{seconds / 60:.2f}"})
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

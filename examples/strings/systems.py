@@ -1,0 +1,31 @@
+"""What is trained: languages in groups, systems, and in what order."""
+
+import shlex
+from pathlib import Path
+
+SEEDS = (1, 2, 3)
+LANGUAGES: dict[str, list[str]] = {}
+for line in (Path(__file__).parent / "languages.txt").read_text().splitlines():
+    LANGUAGES.setdefault(line.split()[0], []).append(line.split()[1])
+ALL = [language for languages in LANGUAGES.values() for language in languages]
+
+SYSTEMS = {  # options of `fairseq-attnvariants strings`
+    "dl4mt": ["--arch", "dl4mt"],
+    "hard_monotone": ["--arch", "hard_monotone"],
+    "pointer_generator": ["--arch", "pointer_generator"],
+    # its two levels are two layers of the encoder, since a string has no words
+    "ava": shlex.split(
+        "--arch ava --encoder-type bidirectional --encoder-layers 2 --attention-dim 128 --attention-via-dim 128 "
+        "--decoder-out-embed-dim 128"
+    ),
+}
+ENSEMBLES = {**{name: [name] for name in SYSTEMS}, "dl4mt + hard_monotone": ["dl4mt", "hard_monotone"]}
+"""all seeds of these systems together"""
+ORDER = [  # group by group, and in each a seed of everything before the next seed
+    (LANGUAGES["low"], ["dl4mt", "hard_monotone"]),
+    (LANGUAGES["low"], ["pointer_generator", "ava"]),
+    (LANGUAGES["medium"], ["dl4mt", "hard_monotone"]),
+    (LANGUAGES["inflection"], ["dl4mt", "hard_monotone", "pointer_generator"]),
+    (LANGUAGES["medium"], ["pointer_generator", "ava"]),
+    (LANGUAGES["inflection"], ["ava"]),
+]

@@ -1,0 +1,94 @@
+"""``fairseq-attnvariants hallucinate``: more words to train inflection on (Anastasopoulos and Neubig 2019)."""
+
+import random
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Iterator, List, Sequence, Tuple
+
+from ..options import ColumnOptions, numeric, option, positive
+from ..text.files import UserError, say, standard_output
+
+SHORTEST = 3  # letters of a stem
+WHOLE = 5  # letters of a stem whose ends are replaced, too
+SHARE = 0.5  # of the letters are replaced
+
+
+@dataclass
+class Options(ColumnOptions):
+    """Print new rows for a table of inflected words, to train on them together. Of a word and its form, the letters
+    that both have in a row, at least 3, are the stem: half of its letters become random ones of the alphabet, in both
+    alike, and the features stay (Anastasopoulos and Neubig 2019). In a stem of more than 5 letters the first and the
+    last stay.
+
+    example: fairseq-attnvariants hallucinate train.tsv --words 10000 --seed 1 > more.tsv
+
+    Args:
+        train: table of words to train on
+        words: how many rows are printed
+        seed: of the random numbers
+    """
+
+    train: str = option("TRAIN", positional=True)
+    words: int = numeric(10000, type=positive)
+    seed: int = numeric(1)
+
+
+def stems(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int, int]]:
+    """The runs of at least :data:`SHORTEST` symbols that both words have: where each begins in both, and its length."""
+    blocks = SequenceMatcher(None, source, target, autojunk=False).get_matching_blocks()
+    return [(i, j, length) for i, j, length in blocks if length >= SHORTEST]
+
+
+def hallucinated(
+    source: Sequence[str], target: Sequence[str], alphabet: Sequence[str], rng: random.Random
+) -> Tuple[List[str], List[str]]:
+    """Both words with random letters in their stems, the same in both."""
+    pair = [*source], [*target]
+    for i, j, length in stems(source, target):
+        ends = int(length > WHOLE)
+        for k in range(ends, length - ends):
+            if source[i + k][0].isalpha() and rng.random() < SHARE:
+                pair[0][i + k] = pair[1][j + k] = rng.choice(alphabet)
+    return pair
+
+
+def rows(options: Options) -> Iterator[List[str]]:
+    """The cells of the new rows.
+
+    Raises:
+        UserError: no word shares a stem with its form, or the alphabet has but one letter.
+    """
+    from fairseq_attnvariants.tasks.tsv import read_cells, read_table, symbols
+
+    from ..systems.transduction import find_columns, refused
+
+    with refused():
+        cells = read_cells(options.train)
+        columns = find_columns(cells, options)
+        table = read_table(options.train, columns)
+    pairs = [(symbols(row.source), symbols(row.target or "")) for row in table.rows]
+    alphabet = sorted({symbol for pair in pairs for word in pair for symbol in word if symbol[0].isalpha()})
+    usable = [number for number, pair in enumerate(pairs) if stems(*pair)]
+    if not usable or len(alphabet) < 2:
+        raise UserError(
+            f"{options.train} has no word that shares {SHORTEST} letters in a row with its target, or has one letter "
+            "alone: there is no stem to change"
+        )
+    rng, made = random.Random(options.seed), 0
+    while made < options.words:
+        number = rng.choice(usable)
+        pair = hallucinated(*pairs[number], alphabet, rng)
+        if pair != pairs[number]:
+            made += 1
+            found = [*cells[number]]
+            found[columns.source - 1], found[columns.target - 1] = map("".join, pair)
+            yield found
+    say(f"{len(usable)} of the {len(pairs)} rows of {options.train} have a stem")
+
+
+def run(options: Options) -> None:
+    """Read the table, print the rows."""
+    made = rows(options)
+    lines = [next(made), *made]  # nothing is printed of a table that is refused
+    with standard_output() as output:
+        output.writelines("\t".join(line) + "\n" for line in lines)

@@ -1,0 +1,81 @@
+"""The subcommand hallucinate: stems by hand, rows that keep what is no stem, and what is refused."""
+
+import random
+
+import pytest
+
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.subcommands.hallucinate import hallucinated, stems
+
+ROWS = ["talo\tN;INE(SG)\ttalossa", "juokseminen\tN;ESS(PL)\tjuoksemisina", "yö\tN;INE(SG)\työssä"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """The path of a table of inflected words."""
+    path = tmp_path / "train.tsv"
+    path.write_text("".join(f"{row}\n" for row in ROWS), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "source, target, expected",
+    [
+        ("talo", "talossa", [(0, 0, 4)]),
+        ("yö", "yössä", []),
+        ("abuda", "nisiabudia", [(0, 4, 4)]),  # what comes before a stem is no part of it
+        ("katibu", "watikatibxibu", [(0, 4, 5)]),
+        ("abcxdef", "abcydef", [(0, 0, 3), (4, 4, 3)]),
+    ],
+)
+def test_stems(source, target, expected):
+    assert stems(source, target) == expected
+
+
+def test_letters_are_replaced_alike_and_in_stems_alone():
+    """In a stem of more than five letters the first and the last stay; what is no letter stays anywhere."""
+    rng, seen = random.Random(1), set()
+    for _ in range(100):
+        one, other = hallucinated("ab-dexyz", "ab-defgqq", "XY", rng)
+        assert one[:5] == other[:5] and one[5:] == list("xyz") and other[5:] == list("fgqq") and one[2] == "-"
+        seen |= {"".join(one[:5])}
+    assert {word[0] for word in seen} == {"a", "X", "Y"}
+    longer = ["".join(hallucinated("abcdefz", "abcdefg", "X", rng)[0]) for _ in range(100)]
+    assert {word[0] + word[5:] for word in longer} == {"afz"} and {word[1] for word in longer} == {"b", "X"}
+
+
+def test_rows_keep_their_features_and_their_order_of_columns(table, capsys):
+    assert main(["hallucinate", str(table), "--words", "50", "--seed", "3"]) == 0
+    shown = capsys.readouterr()
+    found = [line.split("\t") for line in shown.out.splitlines()]
+    assert len(found) == 50 and not {*ROWS} & {"\t".join(cells) for cells in found}
+    assert f"2 of the 3 rows of {table} have a stem" in shown.err
+    for lemma, features, form in found:
+        original = ROWS[features == "N;ESS(PL)"].split("\t")
+        assert [features, len(lemma), len(form)] == [original[1], len(original[0]), len(original[2])]
+        assert (
+            (lemma + "ssa" == form) if features == "N;INE(SG)" else (lemma[:8] == form[:8] and form[8:] == "isina"[1:])
+        )
+    assert main(["hallucinate", str(table), "--words", "50", "--seed", "3"]) == 0
+    assert capsys.readouterr().out == shown.out
+    assert main(["hallucinate", str(table), "--words", "50", "--seed", "4"]) == 0
+    assert capsys.readouterr().out != shown.out
+
+
+@pytest.mark.parametrize(
+    "text, more, said",
+    [
+        ("yö\työssä\n", [], "no word that shares 3 letters in a row with its target"),
+        ("aaa\taaaa\n", [], "no word that shares"),  # there is no other letter
+        ("a\tb\nc\n", [], "train.tsv, line 2: 1 columns"),
+        ("a\tb\tc\td\n", [], "4 columns, whose meaning cannot be told: give --source-column"),
+        ("talo\ttalossa\n", ["--target-column", "3"], "2 columns, and --target-column is 3"),
+        ("talo\ttalossa\n", ["--words", "0"], "0 is not at least 1"),
+    ],
+)
+def test_what_is_refused(tmp_path, capsys, text, more, said):
+    """In one sentence, before a row is printed."""
+    (tmp_path / "train.tsv").write_text(text, encoding="utf-8")
+    assert main(["hallucinate", str(tmp_path / "train.tsv"), *more]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err and shown.err.count("\n") == 1 and not shown.out

@@ -1,0 +1,136 @@
+"""The queue of the strings' table on tiny tables, and what it does when it is started again."""
+
+import csv
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+
+import corpus
+import pytest
+from corpus import ROOT
+from test_recipes_shell import STUBS, put
+
+from fairseq_attnvariants_cli.checks import Subject
+
+sys.path.insert(0, str(ROOT / "examples" / "strings"))
+
+import systems  # noqa: E402
+
+pytestmark = pytest.mark.docs
+
+STRINGS = ROOT / "examples" / "strings"
+LANGUAGES = [line.split() for line in (STRINGS / "languages.txt").read_text().splitlines()]
+
+
+def write_public(folder):
+    """Files as the public repositories have them, of words of a few letters."""
+    rng = random.Random(1)
+    for group, language in LANGUAGES:
+        (folder / group).mkdir(parents=True, exist_ok=True)
+        for split, short, count in (("train", "trn", 24), ("dev", "dev", 6), ("test", "tst", 6)):
+            words = ["".join(rng.choices("abcd", k=rng.randint(1, 4))) for _ in range(count)]
+            if group == "inflection":
+                name, rows = f"{language}.{short}", [f"{word}\tN;PL\t{word}s" for word in words]
+            else:
+                name, rows = f"{language}_{split}.tsv", [f"{word}\t{' '.join(word)}" for word in words]
+            (folder / group / name).write_text("".join(f"{row}\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """Runs a command in a copy of the recipe's folder, with tiny models and the tables in ``data``."""
+    folder, commands = tmp_path_factory.mktemp("strings") / "strings", tmp_path_factory.mktemp("commands")
+    shutil.copytree(STRINGS, folder)
+    for name in ("fairseq-generate", "fairseq-attnvariants"):
+        put(commands / name, STUBS[name])
+    put(commands / "python", f'exec {sys.executable} "$@"')
+    path = os.pathsep.join(map(str, (commands, corpus.warm(), corpus.SCRIPTS, os.environ["PATH"])))
+
+    def run(command):
+        arguments = ["bash", "-euo", "pipefail", "-c", command]
+        environment = {**os.environ, "PATH": path, "WARM": str(corpus.warm())}
+        return subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
+
+    run.folder = folder
+    write_public(folder / "public")
+    done = run("./fetch.sh data public")
+    assert done.returncode == 0, done.stderr
+    return run
+
+
+SMALL = " ".join(corpus.SIZES) + " --attention-dim 16 --attention-via-dim 16 --decoder-out-embed-dim 16"
+
+
+def rows(recipe, out):
+    """The rows of the runs that are finished."""
+    return [*csv.DictReader((recipe.folder / out / "runs.csv").open())]
+
+
+def test_the_page_s_commands(recipe):
+    shell = re.findall(r"^```bash\n(.*?)^```", (STRINGS / "README.md").read_text(), re.M | re.S)[1]
+    done = recipe(shell)
+    assert done.returncode == 0, done.stderr + (recipe.folder / "out/ice/dl4mt.log").read_text()[-2000:]
+    [row] = rows(recipe, "out")
+    assert [row["language"], row["system"], row["seeds"], row["words"]] == ["ice", "dl4mt", "1", "6"]
+    assert float(row["WER"]) == 100 - float(row["accuracy"]) and float(row["minutes"]) >= 0
+    assert "| low: WER | seeds | ady | gre | ice | ita | khm | macro average | minutes a run |" in done.stdout
+    assert re.search(r"^\| `dl4mt` \| 0 to 1 \|  \|  \| [\d.]+ \|  \|  \|  \| 0.\d \|$", done.stdout, re.M), done.stdout
+
+
+def test_the_queue(recipe):
+    """Two seeds, ensembles of seeds and of architectures; a run that fails is told; started again, only it is tried."""
+    (recipe.folder / "data" / "gre_train.tsv").write_text("a\n")
+    command = f"python run.py data all --languages gre fin --systems dl4mt hard_monotone --seeds 1 2 {SMALL}"
+    done = recipe(command)
+    logs = "".join(path.read_text()[-2000:] for path in (recipe.folder / "all/fin").glob("*.log"))
+    assert done.returncode == 1, done.stderr + logs
+    assert [line.split(" failed: ")[0] for line in done.stderr.splitlines()] == [
+        *("gre dl4mt 1", "gre hard_monotone 1", "gre dl4mt 2", "gre hard_monotone 2")
+    ]
+    assert "whose meaning cannot be told" in (recipe.folder / "all/gre/dl4mt.log").read_text()
+    found = [(row["language"], row["system"], row["seeds"]) for row in rows(recipe, "all")]
+    singles = [("fin", system, seed) for seed in "12" for system in ("dl4mt", "hard_monotone")]
+    together = [("fin", name, "1 2") for name in ("dl4mt", "hard_monotone", "dl4mt + hard_monotone")]
+    assert found == singles + together
+    for row in rows(recipe, "all"):
+        assert 0 <= float(row["WER"]) <= 100 and row["words"] == "6"
+    again = recipe(command)
+    assert [line.split()[2] for line in again.stdout.splitlines()] == ["gre"] * 4
+    assert len(rows(recipe, "all")) == len(found)
+    table = recipe("python collect.py all/runs.csv").stdout
+    assert "| ensemble of 4: `dl4mt` + `hard_monotone` |" in table and table.count("ensemble of 2") == 2
+
+
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_every_system_is_built(system):
+    arch, *more = systems.SYSTEMS[system][1:]
+    assert Subject(arch, ["--task", "string_transduction", *more]).model
+
+
+def test_the_plan_has_every_run_once():
+    ordered = [(language, name) for languages, names in systems.ORDER for language in languages for name in names]
+    assert sorted(ordered) == sorted((language, name) for language in systems.ALL for name in systems.SYSTEMS)
+    page = (STRINGS / "README.md").read_text()
+    runs = len(ordered) * len(systems.SEEDS)
+    assert f"makes all {runs} runs and {len(systems.ALL) * len(systems.ENSEMBLES)} ensembles" in page
+    counted = [int(line.split("|")[4]) for line in page.splitlines() if re.match(r"\|.*\| \d+ \|.*\| \d+ \|$", line)]
+    assert counted[-1] == sum(counted[:-1]) == runs
+
+
+def test_a_run_that_is_taken_is_left_to_its_lane(recipe):
+    held = "exec {held}> taken/khm/dl4mt.lock; flock $held; "
+    done = recipe(
+        f"mkdir -p taken/khm; {held}python run.py data taken --languages khm --systems dl4mt --seeds 1 {SMALL}"
+    )
+    assert (done.returncode, done.stdout) == (0, "") and not (recipe.folder / "taken/runs.csv").exists()
+
+
+def test_fetch_refuses_a_folder_without_a_table(recipe):
+    (recipe.folder / "public/low/khm_dev.tsv").unlink()
+    done = recipe("./fetch.sh other public")
+    assert (
+        done.returncode == 1 and done.stderr == "fetch.sh: public has 0 files khm_dev.tsv below it, and one is needed\n"
+    )
