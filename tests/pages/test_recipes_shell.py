@@ -16,7 +16,7 @@ pytestmark = pytest.mark.docs
 
 EXAMPLES = ROOT / "examples"
 RECIPES = ["baselines", "alignment", "attribution", "distortion_fertility", "adaptive_weighting"]
-RECIPES += ["bridging", "attention_via_attention", "scan", "copying"]
+RECIPES += ["bridging", "attention_via_attention", "scan", "copying", "models"]
 CORPORA = ["TEXT", "ENJA", "NIST", "NEWS", "wmt15", "wmt17"]
 SETS = ["val", "dev", "test", "test_2016_flickr", "czenali", *(f"nist0{year}" for year in (2, 3, 4, 5, 6, 8)), "liu"]
 SETS += ["newstest2013", "newstest2014", *(f"newstest{year}.tc" for year in (2014, 2015, 2016))]
@@ -105,6 +105,7 @@ def examples(tmp_path_factory):
         for task in ("simple", "length"):
             (folder / "scan" / "SCAN" / f"tasks_{split}_{task}.txt").write_text("\n".join([*lines, ""]))
     put(folder / "common" / "fetch_multi30k.sh", "")
+    put(folder / "models" / "fetch.sh", "")
     put(folder / "adaptive_weighting" / "download.sh", "")
     put(folder / "attention_via_attention" / "download.sh", "")
     return folder
@@ -121,6 +122,7 @@ def test_readme(recipe, warm, examples, tmp_path):
         .replace("tail -n 2501", "tail -n 12")
         .replace("--best 5", "--best 1")
         .replace("./multi30k.sh", "UPDATES=24 ./multi30k.sh")
+        .replace("./train.sh ENJA", "UPDATES=24 ./train.sh ENJA")
         .replace("./distil.sh", "UPDATES=24 ./distil.sh")
         .replace("../bridging/apart.sh", "SEEDS=1 SYSTEMS='control alone soft unit' ../bridging/apart.sh")
     )
