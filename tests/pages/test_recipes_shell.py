@@ -148,6 +148,19 @@ def test_fetch_multi30k_refuses(tmp_path):
         assert not [path.name for path in (tmp_path / "text").iterdir() if path.suffix != ".part"]
 
 
+def test_fetch_of_another_corpus_leaves_nothing(tmp_path):
+    (tmp_path / "site").mkdir()
+    for name in ("train", "dev", "test"):
+        for language in ("en", "ja"):
+            (tmp_path / "site" / f"{name}.{language}").write_text("a dog\n")
+    for site, reason in (("site", "checksum differs"), ("nowhere", "")):
+        environment = {**os.environ, "ENJA": f"file://{tmp_path}/{site}"}
+        command = ["bash", str(EXAMPLES / "models" / "fetch.sh"), str(tmp_path / "text")]
+        process = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert process.returncode != 0 and reason in process.stderr
+        assert not list((tmp_path / "text").iterdir())
+
+
 def test_fetch_multi30k_fetches_what_there_is(tmp_path):
     """Test sets of 2017 as well, which Czech does not have."""
     names = ("train", "val", "test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
