@@ -40,9 +40,11 @@ GROUPS = {
         "lexicon": "make a word table from the training text, for replace-unk or for shortlists",
         "replace-unk": "replace the UNKs in the output of fairseq-generate",
         "export": "write a folder that translates without fairseq and torch",
+        "get-model": "get one of the models that ship with the repository",
     },
     "analyse attention": {
         "attention": "draw the attention of one or several models on a sentence",
+        "draw": "draw the attention of an exported model, in the terminal or as a picture",
         "attribute": "show which source words each target word depends on, and whether attention agrees",
         "align": "write word alignments from attention, by forced decoding",
         "aer": "compute alignment error rates against gold alignments",

@@ -61,8 +61,8 @@ def switch(**more: Any) -> Any:
 
 
 def flag(name: str) -> str:
-    """A field's name as it is given on the command line."""
-    return "--" + name.replace("_", "-")
+    """A field's name as it is given on the command line; ``from_`` is ``--from``."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 class FormerName(argparse.Action):

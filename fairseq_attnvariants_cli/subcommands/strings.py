@@ -25,11 +25,8 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
         arch: architecture (default: %(default)s)
         seeds: seeds: one model each, and their ensemble
         updates: training updates of 32 words (default: 20 epochs, and at least 1000)
-        source_column: number of the source column, from 1 (default: found)
-        target_column: number of the target column, from 1 (default: found)
-        features_column: number of the features column, from 1 (default: found)
-        source_separator: separator of the symbols of a source: a character, or space; none if each
-            grapheme cluster is a symbol; decomposed if each letter, mark or jamo is one (default: found)
+        source_separator: separator of the symbols of a source: a character, or space; none if each grapheme
+            cluster is a symbol; decomposed if each letter, mark or jamo is one (default: found)
         target_separator: the same for the symbols of a target (default: found)
         beam: beam width
         nbest: predictions for each word, in FOLDER/TEST.nbest.tsv

@@ -37,6 +37,8 @@ ON_MODELS = [
     "strings",
     "tune",
 ]
+ELSEWHERE = ["get-model"]  # it needs a model: tests/cli/test_get_model.py
+SHOWN = '{"text": "x y", "source": ["a", "</s>"], "n_best": [{"text": "x", "symbols": ["x"], "attention": [[1, 0]]}]}\n'
 GENERATED = "S-0\ta b\nT-0\tx y\nH-0\t-1\tx <unk>\nP-0\t-1 -1 -1\nA-0\t0-0 1-1\n"
 
 # the files of test_texts below
@@ -49,6 +51,7 @@ ON_TEXT = {
     "overtranslation": "overtranslation source target --alignments align",
     "score": "score target --reference target --source source --bootstrap 5",
     "compare": "compare generated --remove-bpe --output -",
+    "draw": "draw shown",
     "env": "env",
 }
 
@@ -70,6 +73,7 @@ def run(line, cwd=None, without=()):
 def texts(tmp_path):
     """A folder of small files."""
     files = dict(source="a b\n", target="x y\n", align="0-0 1-1\n", soft="1.0,0 0,1.0\n", generated=GENERATED)
+    files["shown"] = SHOWN
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -79,7 +83,7 @@ def texts(tmp_path):
 
 
 def test_every_subcommand_is_tried():
-    assert {*ON_TEXT, *ON_MODELS} == set(SUBCOMMANDS)
+    assert {*ON_TEXT, *ON_MODELS, *ELSEWHERE} == set(SUBCOMMANDS)
 
 
 @pytest.mark.commands

@@ -55,6 +55,8 @@ def sources(tmp_path_factory):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     (folder / "tests").mkdir()
     (folder / "tests" / "test_nothing.py").write_text("")
+    (folder / "models" / "ja-en").mkdir(parents=True)
+    (folder / "models" / "ja-en" / "model.onnx").write_text("")
     return folder
 
 
@@ -94,6 +96,7 @@ def test_source_archive_builds_the_same_wheel(sources, wheels, tmp_path):
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert inside >= {*SOURCES, *package_files(sources)}
+    assert not any(name.startswith("models") for name in inside)  # get-model gets them
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path]
     run(sys.executable, "-m", "pip", "wheel", *options, next(tmp_path.glob("*.tar.gz")), cwd=tmp_path)
     names = [sorted(ZipFile(path).namelist()) for path in (next(tmp_path.glob("*.whl")), wheels["plain"])]

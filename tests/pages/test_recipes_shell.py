@@ -17,7 +17,7 @@ pytestmark = pytest.mark.docs
 
 EXAMPLES = ROOT / "examples"
 RECIPES = ["baselines", "alignment", "attribution", "distortion_fertility", "adaptive_weighting"]
-RECIPES += ["bridging", "attention_via_attention", "scan", "copying"]
+RECIPES += ["bridging", "attention_via_attention", "scan", "copying", "models"]
 CORPORA = ["TEXT", "ENJA", "NIST", "NEWS", "wmt15", "wmt17"]
 # of a loop over many architectures, those that are read later, or differ in how they are trained
 SOME = {"baselines": "rnnsearch lstm", "scan": "rnnsearch recatt"}
@@ -109,6 +109,7 @@ def examples(tmp_path_factory):
         for task in ("simple", "length"):
             (folder / "scan" / "SCAN" / f"tasks_{split}_{task}.txt").write_text("\n".join([*lines, ""]))
     put(folder / "common" / "fetch_multi30k.sh", "")
+    put(folder / "models" / "fetch.sh", "")
     put(folder / "adaptive_weighting" / "download.sh", "")
     put(folder / "attention_via_attention" / "download.sh", "")
     return folder
@@ -131,6 +132,7 @@ def test_readme(recipe, warm, examples, tmp_path):
         .replace("tail -n 2501", "tail -n 12")
         .replace("--best 5", "--best 1")
         .replace("./multi30k.sh", "UPDATES=24 ./multi30k.sh")
+        .replace("./train.sh ENJA", "UPDATES=24 ./train.sh ENJA")
         .replace("./distil.sh", "UPDATES=24 ./distil.sh")
         .replace("../bridging/apart.sh", "SEEDS=1 SYSTEMS='control alone soft unit' ../bridging/apart.sh")
         .replace("for seed in 1 2 3;", "for seed in 1 2;")
@@ -157,6 +159,19 @@ def test_fetch_multi30k_refuses(tmp_path):
         process = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert process.returncode != 0 and reason in process.stderr
         assert not [path.name for path in (tmp_path / "text").iterdir() if path.suffix != ".part"]
+
+
+def test_fetch_of_another_corpus_leaves_nothing(tmp_path):
+    (tmp_path / "site").mkdir()
+    for name in ("train", "dev", "test"):
+        for language in ("en", "ja"):
+            (tmp_path / "site" / f"{name}.{language}").write_text("a dog\n")
+    for site, reason in (("site", "checksum differs"), ("nowhere", "")):
+        environment = {**os.environ, "ENJA": f"file://{tmp_path}/{site}"}
+        command = ["bash", str(EXAMPLES / "models" / "fetch.sh"), str(tmp_path / "text")]
+        process = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert process.returncode != 0 and reason in process.stderr
+        assert not list((tmp_path / "text").iterdir())
 
 
 def test_fetch_multi30k_fetches_what_there_is(tmp_path):

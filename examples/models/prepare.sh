@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Japanese and English text -> OUT/bin for fairseq: English in subwords of 4,000 merges, Japanese in characters without spaces.
+#   prepare.sh CORPUS OUT SOURCE TARGET
+# CORPUS  of fetch.sh. OUT is made in one go: codes, train.*, valid.* and test.* as text, bpe.* in symbols, and bin/.
+# Japanese as a source is one word a clause, which the merges of English leave in characters: 猫@@ が@@ 好@@ き. So the runtime of
+# an exported model cuts raw text in the same way. As a target it has symbols of its own (--task char_translation).
+set -euo pipefail
+if [ $# -ne 4 ]; then echo "usage: prepare.sh CORPUS OUT SOURCE TARGET" >&2; exit 2; fi
+corpus=$1 out=${2%/} source=$3 target=$4 here=$(cd "$(dirname "$0")" && pwd)
+source "$here/../common/lock.sh"
+lock "$(dirname "$out")"
+if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
+rm -rf "$out.part"
+mkdir -p "$out.part"
+python "$here/text.py" "$corpus" "$out.part" "$source" "$target"
+cd "$out.part"
+subword-nmt learn-bpe -s 4000 < train.en > codes
+for split in train valid test; do
+  subword-nmt apply-bpe -c codes < $split.en > bpe.$split.en # which the corpus has in Moses' words
+  if [ "$target" = ja ]; then
+    cp $split.ja bpe.$split.ja
+  else
+    python "$here/../common/tokenise.py" ja < $split.ja | subword-nmt apply-bpe -c codes > bpe.$split.ja
+  fi
+done
+options=(--source-lang "$source" --target-lang "$target" --trainpref bpe.train)
+if [ "$target" = ja ]; then
+  fairseq-preprocess "${options[@]}" --destdir subwords --only-source --dict-only
+  options+=(--srcdict subwords/dict.en.txt --task char_translation --user-dir "$(fairseq-attnvariants user-dir)")
+  options+=(--nwordstgt 2000)
+fi
+fairseq-preprocess "${options[@]}" --validpref bpe.valid --testpref bpe.test --destdir bin
+cd - > /dev/null
+mv "$out.part" "$out"

@@ -1,0 +1,97 @@
+"""Score an exported model on raw text: ``score.py CORPUS PACKAGE SOURCE TARGET``.
+
+The test set goes in and comes out as a user has it. English is scored in the corpus's words, lowercased. Japanese is
+scored in characters, and in words that a bigram model of the training text restores: the reference keeps the corpus's
+own words, so words that are split otherwise count as wrong, and the first row says how many these are. Rows: all
+sentences, and those of which training has seen neither side.
+"""
+
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Dict, List, Sequence, Tuple
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacremoses import MosesDetokenizer, MosesTokenizer
+
+LONGEST = 12  # characters of a Japanese word
+
+
+def read(path: Path) -> List[str]:
+    """The lines of a file of UTF-8 text."""
+    return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+
+
+class Segmenter:
+    """The words of Japanese text by a bigram model of text that is split already."""
+
+    def __init__(self, lines: Sequence[str]):
+        sentences = [["", *line.split()] for line in lines]
+        self.words = Counter(word for words in sentences for word in words)
+        self.pairs = Counter(pair for words in sentences for pair in zip(words, words[1:]))
+        self.total = sum(self.words.values())
+
+    def log_probability(self, before: str, word: str) -> float:
+        """Of a word after another one; an unknown word is one character."""
+        single = self.words[word] or (0.01 if len(word) == 1 else 0)
+        paired = self.pairs[before, word] / max(1, self.words[before])
+        return math.log(0.9 * paired + 0.1 * single / self.total) if single else -math.inf
+
+    def __call__(self, text: str) -> str:
+        """The most probable words, with spaces between them."""
+        best: List[Dict[str, Tuple[float, List[str]]]] = [{"": (0.0, [])}]  # by the last word, at each position
+        for end in range(1, len(text) + 1):
+            ends = {}
+            for word in (text[begin:end] for begin in range(max(0, end - LONGEST), end)):
+                found = (
+                    (score + self.log_probability(before, word), [*words, word])
+                    for before, (score, words) in best[end - len(word)].items()
+                )
+                ends[word] = max(found, key=lambda one: one[0], default=(-math.inf, []))
+            best.append({word: one for word, one in ends.items() if one[0] > -math.inf})
+        return " ".join(max(best[-1].values(), key=lambda one: one[0])[1])
+
+
+def row(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> str:
+    """A line of the table: sentences, BLEU, chrF2 and TER of lowercased symbols between spaces."""
+    metrics = BLEU(tokenize="none", force=True), CHRF(), TER()
+    values = [metric.corpus_score(list(hypotheses), [list(references)]).score for metric in metrics]
+    return f"{name:<24} {len(references):>4} " + " ".join(f"{value:6.2f}" for value in values)
+
+
+def main() -> None:
+    """Translate the test set with the package's own program, and print the table."""
+    if len(sys.argv) != 5 or {*sys.argv[3:]} != {"ja", "en"}:
+        sys.exit("usage: score.py CORPUS PACKAGE SOURCE TARGET, with ja and en as SOURCE and TARGET")
+    corpus, package, target = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[4]
+    train, test = ({side: read(corpus / f"{name}.{side}") for side in ("ja", "en")} for name in ("train", "test"))
+    english = MosesDetokenizer("en")
+    raw = {
+        "ja": ["".join(line.split()) for line in test["ja"]],
+        "en": [english.detokenize(line.split()) for line in test["en"]],
+    }
+    source = "\n".join(raw[sys.argv[3]]) + "\n"
+    command = [sys.executable, str(package / "translate.py")]
+    made = subprocess.run(command, input=source.encode(), stdout=subprocess.PIPE, check=True)
+    found = made.stdout.decode().rstrip("\n").split("\n")
+    seen = {side: set(train[side]) for side in train}
+    new = [k for k in range(len(found)) if not any(test[side][k] in seen[side] for side in seen)]
+    if target == "en":
+        tokenise = MosesTokenizer("en").tokenize
+        scored = {"words": ([tokenise(line, return_str=True, escape=False) for line in found], test["en"])}
+    else:
+        split = Segmenter(train["ja"])
+        characters = [[" ".join(line) for line in lines] for lines in (found, raw["ja"])]
+        scored = {"words": ([split(line) for line in found], test["ja"]), "characters": characters}
+    print(f"{'':<24} {'':>4} {'BLEU':>6} {'chrF2':>6} {'TER':>6}")
+    if target == "ja":
+        print(row("the reference's words", [split(line) for line in raw["ja"]], test["ja"]))
+    for name, (hypotheses, references) in scored.items():
+        print(row(f"{name}, all", hypotheses, references))
+        print(row(f"{name}, new to training", [hypotheses[k] for k in new], [references[k] for k in new]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The corpus as a user writes: ``text.py CORPUS OUT SOURCE TARGET``.
+
+CORPUS has train, dev and test in Japanese (.ja) and English (.en), in words that are split by spaces. Japanese loses
+the spaces. Where both sides of a training pair end in a full stop, every tenth pair loses it, because users forget
+it. If Japanese is the source, another tenth has its digits and signs in ASCII (NFKC), as many keyboards write them.
+"""
+
+import sys
+import unicodedata
+from pathlib import Path
+from typing import List, Tuple
+
+SPLITS = {"train": "train", "dev": "valid", "test": "test"}
+
+
+def read(path: Path) -> List[str]:
+    """The lines of a file of UTF-8 text."""
+    return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+
+
+def varied(number: int, japanese: str, english: str, source: str) -> Tuple[str, str]:
+    """A training pair, changed if its number says so."""
+    if number % 10 == 1 and japanese.endswith("。") and english.endswith(" ."):
+        return japanese[:-1], english[:-2]
+    if number % 10 == 6 and source == "ja":
+        return unicodedata.normalize("NFKC", japanese), english
+    return japanese, english
+
+
+def main() -> None:
+    """Write OUT/{train,valid,test}.{ja,en}."""
+    if len(sys.argv) != 5 or {*sys.argv[3:]} != {"ja", "en"}:
+        sys.exit("usage: text.py CORPUS OUT SOURCE TARGET, with ja and en as SOURCE and TARGET")
+    corpus, out, source = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    for split, name in SPLITS.items():
+        japanese, english = (read(corpus / f"{split}.{language}") for language in ("ja", "en"))
+        if len(japanese) != len(english):
+            sys.exit(f"text.py: {corpus}/{split} has {len(japanese)} lines of ja and {len(english)} of en")
+        pairs = [("".join(ja.split()), " ".join(en.split())) for ja, en in zip(japanese, english)]
+        if name == "train":
+            pairs = [varied(number, *pair, source) for number, pair in enumerate(pairs)]
+        for language, lines in zip(("ja", "en"), zip(*pairs)):
+            (out / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""``fairseq-attnvariants draw``: the attention of an exported model, in the terminal or as a picture."""
+
+import json
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, List, Optional
+
+import numpy as np
+
+from ..options import option, positive
+from ..shown.heatmaps import Panel, draw, panels
+from ..shown.pictures import DarkOption, check_drawn, picture
+from ..shown.terminal import heat_maps
+from ..text.files import UserError, read_lines, visible, write_whole
+
+SEPARATOR = "@@"  # of subword-nmt
+
+
+@dataclass
+class Options(DarkOption):
+    """Draw the attention of a translation that an exported model wrote with --attention: source symbols above, target
+    symbols at the left. It goes to the terminal, in shades from blank for 0 to solid for 1, or with --plot into a
+    picture. Subwords lose their @@.
+
+    example: fairseq-attnvariants draw translations --line 2 --plot attention.png
+
+    Args:
+        translations: what translate.py --attention wrote (-: standard input)
+        line: of the text, from 1 (default: %(default)s)
+        plot: the picture instead: .png, .svg or .pdf
+    """
+
+    translations: str = option("TRANSLATIONS", positional=True)
+    line: int = option("N", type=positive, default=1)
+    plot: Optional[str] = option()
+
+
+def symbols(found: Any) -> List[str]:
+    """Symbols as they are shown."""
+    return [visible(str(symbol)).removesuffix(SEPARATOR) for symbol in found]
+
+
+def read_panels(line: str, where: str) -> List[Panel]:
+    """The heat maps of the best translation of a sentence, whose title is the translation.
+
+    Raises:
+        UserError: the line is not what --attention writes, or says why there is no translation.
+    """
+    try:
+        found = json.loads(line)
+        if "error" in found:
+            raise UserError(f"{where} has no translation: {found['error']}")
+        best = found["n_best"][0]
+        weights = {"attn": np.array(best["attention"], float)}
+        if "word_attention" in best:
+            weights["word_attn"] = np.array(best["word_attention"], float)
+        pair: Any = SimpleNamespace(source=symbols(found["source"]), target=symbols(best["symbols"]), extra=weights)
+        if weights["attn"].shape != (len(pair.target), len(pair.source)) or not weights["attn"].size:
+            raise ValueError
+        if not all(np.isfinite(each).all() for each in weights.values()):
+            raise ValueError
+        return panels(visible(str(best["text"])), pair)
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise UserError(f"{where} is not what translate.py --attention writes: give it that option") from error
+
+
+def run(options: Options) -> None:
+    """Read one line, draw it."""
+    check_drawn(options)
+    line = next((text for n, text in enumerate(read_lines(options.translations), 1) if n == options.line), None)
+    if line is None:
+        raise UserError(f"{options.translations} has no line {options.line}: --line is too large")
+    found = read_panels(line, f"{options.translations}, line {options.line},")
+    if options.plot:
+        with picture(options.plot, options.dark) as save:
+            save(draw(found))
+    else:
+        with write_whole() as output:
+            output.write(heat_maps(found) + "\n")

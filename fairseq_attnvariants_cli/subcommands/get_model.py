@@ -1,0 +1,79 @@
+"""``fairseq-attnvariants get-model``: one of the models that ship with the repository."""
+
+import hashlib
+import http.client
+import json
+import os
+import urllib.request
+from dataclasses import dataclass
+from typing import Optional
+
+from ..installed import installed
+from ..options import option
+from ..text.files import UserError, reason, say
+from ..text.folders import new_folder
+
+# SHA-256 of the files that vouch for the others: the manifest has the hashes of all but the program
+MODELS = {
+    "ja-en": {"manifest.json": "", "translate.py": ""},
+    "en-ja": {"manifest.json": "", "translate.py": ""},
+}
+LARGEST = 2**20  # bytes of these
+PATIENCE = 60  # seconds without an answer
+
+
+@dataclass
+class Options:
+    """Get one of the models that ship with the repository, and check that it is the one that this version knows.
+
+    example: fairseq-attnvariants get-model ja-en --from checkout/models
+
+    Args:
+        model: ja-en (Japanese to English) or en-ja
+        from_: the folder models of a checkout, or its address (https://...)
+        output: the new folder (default: the model's name)
+    """
+
+    model: str = option("MODEL", positional=True, choices=list(MODELS))
+    from_: str = option("URL_OR_FOLDER", dest="from_", required=True)
+    output: Optional[str] = option("FOLDER")
+
+
+def fetch(place: str, name: str, sha256: str, largest: int) -> bytes:
+    """A file of a model.
+
+    Raises:
+        UserError: it cannot be had, or it is another one.
+    """
+    address = f"{place.rstrip('/')}/{name}"
+    try:
+        with urllib.request.urlopen(address, timeout=PATIENCE) if "://" in place else open(address, "rb") as stream:
+            data = stream.read(largest + 1)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        why = getattr(error, "strerror", None) or reason(error)
+        raise UserError(f"--from: {address} cannot be read ({why})") from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        version = installed("fairseq-attnvariants")
+        raise UserError(f"--from: {address} is not the file of version {version} (other SHA-256): take that version's")
+    return data
+
+
+def run(options: Options) -> None:
+    """Fetch the files, each of which is checked."""
+    output, place = options.output or options.model, f"{options.from_.rstrip('/')}/{options.model}"
+    size = 0
+    with new_folder(output) as folder:
+
+        def keep(name: str, sha256: str, largest: int) -> bytes:
+            data = fetch(place, name, sha256, largest)
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(data)
+            return data
+
+        for name, sha256 in MODELS[options.model].items():
+            data = keep(name, sha256, LARGEST)
+            size += len(data)
+            if name == "manifest.json":
+                for other, about in json.loads(data)["files"].items():
+                    size += len(keep(other, about["sha256"], about["bytes"]))
+    say(f"{output}: {size / 2**20:.1f} MB; python {output}/translate.py < text translates with it")

@@ -1,0 +1,77 @@
+"""The attention of exported models, drawn."""
+
+import json
+
+import pytest
+
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.subcommands.draw import read_panels
+
+ONE = {"text": "i like cats", "symbols": ["i", "l@@", "ike", "cats", "</s>"]}
+ONE["attention"] = [[0, 0.04, 0], [0.2, 0.8, 0], [0.4, 0.6, 0], [1, 0, 0], [0, 0, 1.2]]
+FOUND = {"text": "i like cats", "source": ["猫@@", "好き", "</s>"], "n_best": [ONE]}
+DRAWN = """i like cats
+
+     猫 好き </s>
+i
+l    ░░ ▓▓▓▓
+ike  ▒▒ ▒▒▒▒
+cats ██
+</s>         ████
+"""
+
+
+@pytest.fixture
+def translations(tmp_path):
+    path = tmp_path / "translations"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (FOUND, {"error": "it is too long"})), encoding="utf-8")
+    return path
+
+
+def test_the_terminal_shows_wide_characters_above_their_columns(translations, capsys):
+    assert main(["draw", str(translations)]) == 0
+    assert capsys.readouterr().out == DRAWN
+
+
+def test_a_picture(tmp_path):
+    text, picture = tmp_path / "translations", tmp_path / "picture.svg"
+    text.write_text(json.dumps({**FOUND, "source": ["cat", "dog", "</s>"]}))
+    assert main(["draw", str(text), "--plot", str(picture), "--dark"]) == 0
+    assert "<svg" in picture.read_text()
+
+
+def test_two_levels_are_two_heat_maps():
+    levels = {**ONE, "word_attention": [[1, 0]] * 5}
+    words, characters = read_panels(json.dumps({**FOUND, "source": ["a", " ", "</s>"], "n_best": [levels]}), "")
+    assert (words.source, words.weights.shape) == (["a", "</s>"], (5, 2))
+    assert (characters.source, characters.weights.shape) == (["a", "\u2423", "</s>"], (5, 3))
+
+
+@pytest.mark.parametrize("line", [
+    "i like cats",
+    "[]",
+    "{}",
+    json.dumps({**FOUND, "source": ["猫"]}),
+    json.dumps({**FOUND, "source": 3}),
+    json.dumps({**FOUND, "n_best": []}),
+    json.dumps({**FOUND, "n_best": [{"text": "", "symbols": [], "attention": []}]}),
+    json.dumps({**FOUND, "n_best": [{**ONE, "attention": [["a"] * 3] * 5}]}),
+    json.dumps({**FOUND, "n_best": [{**ONE, "attention": [[float("nan")] * 3] * 5}]}),
+    json.dumps({**FOUND, "n_best": [{**ONE, "word_attention": [1]}]}),
+    "[" * 100_000,
+])  # fmt: skip
+def test_other_text_is_refused_in_a_sentence(tmp_path, capsys, line):
+    path = tmp_path / "text"
+    path.write_text(f"{line}\n")
+    assert main(["draw", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"fairseq-attnvariants draw: {path}, line 1, is not what translate.py --attention writes: give it that option\n"
+    )
+
+
+def test_a_line_without_a_translation(translations, tmp_path, capsys):
+    for line, why in ((2, "line 2, has no translation: it is too long"), (3, "has no line 3: --line is too large")):
+        picture = tmp_path / "picture.png"
+        assert main(["draw", str(translations), "--line", str(line), "--plot", str(picture)]) == 2
+        error = capsys.readouterr().err
+        assert why in error and error.count("\n") == 1 and not picture.exists()
