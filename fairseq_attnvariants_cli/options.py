@@ -194,12 +194,12 @@ class DeviceOptions(UserDirOptions):
 
 @dataclass
 class ColumnOptions:
-    """Which columns of a table of words are read, for :func:`~.transduction.find_columns`.
+    """Columns of a table of words, for :func:`~.transduction.find_columns`.
 
     Args:
-        source_column: its number, from 1 (default: found)
-        target_column: its number, from 1 (default: found)
-        features_column: its number, from 1 (default: found)
+        source_column: number of the source column, from 1 (default: found)
+        target_column: number of the target column, from 1 (default: found)
+        features_column: number of the features column, from 1 (default: found)
     """
 
     source_column: Optional[int] = numeric(type=positive)
