@@ -24,7 +24,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
         output: for models and predictions, FOLDER/TEST.tsv
         arch: architecture (default: %(default)s)
         seeds: a model each, and their ensemble
-        updates: of training, with 32 words each (default: 20 epochs, and at least 1000)
+        updates: of training, with 16 words each (default: 20 epochs, and at least 2000)
         source_separator: what separates the symbols of a source: a character, or space; none if they are characters;
             decomposed if they are letters, marks and jamo (default: found)
         target_separator: the same of a target (default: found)
