@@ -24,7 +24,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
         output: folder for models and predictions, FOLDER/TEST.tsv
         arch: architecture (default: %(default)s)
         seeds: seeds: one model each, and their ensemble
-        updates: training updates of 32 words (default: 20 epochs, and at least 1000)
+        updates: training updates of 16 words (default: 20 epochs, and at least 2000)
         source_separator: separator of the symbols of a source: a character, or space; none if each grapheme
             cluster is a symbol; decomposed if each letter, mark or jamo is one (default: found)
         target_separator: the same for the symbols of a target (default: found)

@@ -126,7 +126,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
     """
     # what these name may have moved since the training, and nothing here needs it
     unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
-    overrides = {"data": data, "eval_bleu": False, **unneeded}
+    overrides = {"data": data, **unneeded}
     task = None
     models: List[Any] = []
     device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
@@ -135,6 +135,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
         try:
             state = checkpoint_utils.load_checkpoint_to_cpu(name, overrides)
             _check(name, state)
+            _without_bleu(state)
             loaded, _, task = checkpoint_utils.load_model_ensemble_and_task([name], overrides, task, state=state)
         except UserError:
             raise
@@ -142,6 +143,13 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
             raise _refusal(name, f" with the data folder {data}", error) from error
         models += [model.to(device).eval() for model in loaded]
     return System(os.pathsep.join(paths), task, models, device)
+
+
+def _without_bleu(state: Dict[str, Any]) -> None:
+    """Let the task of a checkpoint, if it has this option, build nothing that validation translates with."""
+    stored = state["cfg"]["task"] if state.get("cfg") is not None else state["args"]
+    if hasattr(stored, "eval_bleu"):
+        stored.eval_bleu = False
 
 
 def import_user_dirs(folders: Sequence[str]) -> None:

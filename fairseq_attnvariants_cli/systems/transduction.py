@@ -37,8 +37,8 @@ from ..text.generated import Sentence, read_generated
 if TYPE_CHECKING:
     from ..subcommands.strings import Options
 
-BATCH = 32
-PASSES, LEAST_UPDATES = 20, 1000  # over the training words; of small tables more
+BATCH = 16
+PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables more
 VALIDATIONS = 40  # in a training
 UNSEEN = 0.01  # share of characters, from which on they are decomposed
 # not tuned; docs/strings.md says what they reach

@@ -131,7 +131,7 @@ def strings(tmp_path_factory):
 
 
 @pytest.mark.parametrize("separator, units", [("none", "graphemes"), ("decomposed", "decomposed")])
-def test_strings(strings, tmp_path, separator, units):
+def test_strings(strings, tmp_path, caplog, separator, units):
     """Words in, sounds out, as fairseq-generate makes them; the runtime splits them as training did."""
     data = tmp_path / "data"
     shutil.copytree(strings, data)
@@ -139,6 +139,7 @@ def test_strings(strings, tmp_path, separator, units):
     save = tmp_path / "model"
     corpus.run("fairseq-train", *corpus.train_arguments(data, save, *task, "--max-update", 60, arch="dl4mt"))
     assert export(data, save / "checkpoint_last.pt", tmp_path / "package", "--max-len-a", 0, "--max-len-b", 9) == 0
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
     about = json.loads((tmp_path / "package" / "manifest.json").read_text())
     found = [about[side][name] for side in ("source", "target") for name in ("units", "language")]
     assert found == [units, "source", "words", "target"] and about["source"]["end"] == [2]
