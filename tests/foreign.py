@@ -23,7 +23,7 @@ PLAIN = dict(
     later=False,  # Nematus's TensorFlow version
     transposed=False,  # Marian's output matrix
 )
-M, N, K, A = 5, 4, 6, 8  # widths of words, states and readout (K = M where it is tied), and attention: 2 N
+M, N, K, A = 5, 4, 6, 8  # widths of words, states and readout (M in Marian, and where it is tied), and attention: 2 N
 
 
 def network(**parts):
@@ -75,6 +75,13 @@ def map_name(net, which, root):
     return f"ff_logit_{which}_{root}"
 
 
+def embeddings(net):
+    """Names of the source and the target embedding."""
+    if net["one"]:
+        return "Wemb", "Wemb"
+    return ("encoder_Wemb", "decoder_Wemb") if s2s(net) else ("Wemb", "Wemb_dec")
+
+
 def write(net, words, seed=0):
     """Random arrays of a network with so many source and target words."""
     chance, arrays = np.random.default_rng(seed), {}
@@ -113,12 +120,9 @@ def write(net, words, seed=0):
         if net["norm"] == "marian":
             add(map_name(net, which, "gamma"), out, gain=True)
 
-    out = M if net["tied"] else K
-    if net["one"]:
-        add("Wemb", words[0], M)
-    else:
-        add("encoder_Wemb" if s2s(net) else "Wemb", words[0], M)
-        add("decoder_Wemb" if s2s(net) else "Wemb_dec", words[1], M)
+    out = M if net["tied"] or marian_file else K
+    for name, count in dict(zip(embeddings(net), words, strict=True)).items():
+        add(name, count, M)
     for level in range(1, net["enc_depth"] + 1):
         both = net["stacks"] == "both" and level > 1
         for backward in (False,) if both else (False, True):
@@ -162,12 +166,15 @@ def annotation_width(net):
     return N if net["stacks"] == "both" and net["enc_depth"] > 1 else 2 * N
 
 
-def marian_options(net):
-    """What Marian keeps of a network."""
+def marian_options(net, words):
+    """What Marian keeps of a network with so many source and target words."""
     types = {"other": "alternating", "own": "bidirectional", "both": "bi-unidirectional"}
     cell = "gru-nematus" if net["kind"] == "marian-nematus" else "gru"
     return {
         "type": net["kind"].removeprefix("marian-"),
+        "dim-vocabs": [*words],
+        "dim-emb": M,
+        "dim-rnn": N,
         "enc-type": types[net["stacks"]] if net["enc_depth"] > 1 else "bidirectional",
         "enc-cell": cell,
         "dec-cell": cell,
@@ -176,7 +183,7 @@ def marian_options(net):
         "dec-depth": net["dec_depth"],
         "dec-cell-base-depth": net["dec_cells"],
         "dec-cell-high-depth": 1,
-        "skip": net["skip"],
+        "skip": net["skip"] and max(net["enc_depth"], net["dec_depth"]) > 1,
         "layer-normalization": net["norm"] != "none",
         "right-left": False,
         "input-types": [],
@@ -205,7 +212,8 @@ def save(net, arrays, path):
         with open(f"{path}.json", "w") as stream:
             json.dump(nematus_options(net), stream)
         return path
-    said = json.dumps(marian_options(net)).encode()
+    words = [len(arrays[name]) for name in embeddings(net)]
+    said = json.dumps(marian_options(net, words)).encode()
     special = {"special:model.yml": np.frombuffer(said + bytes(256 - len(said) % 256), dtype=np.int8)}
     dummy = {} if s2s(net) else {"decoder_c_tt": np.zeros((1, 0), "float32")}
     np.savez(path, **arrays, **special, **dummy)
@@ -285,7 +293,7 @@ class Reference:
 
     def encode(self, words):
         net, depth = self.net, self.net["enc_depth"]
-        x = [self("Wemb" if net["one"] or not s2s(net) else "encoder_Wemb")[word] for word in words]
+        x = [self(embeddings(net)[0])[word] for word in words]
         skip = lambda level: net["skip"] and level > 1  # noqa: E731
         if net["kind"] == "nematus":
             ahead, back = self.run(1, False, x, False), self.run(1, True, x, True)
@@ -315,7 +323,7 @@ class Reference:
         s = self.encode(words)
         h = np.tanh(self.mapped("state", sum(s) / len(s)))
         above = [h] * (net["dec_depth"] - 1)
-        embeddings = self("Wemb" if net["one"] else "decoder_Wemb" if s2s(net) else "Wemb_dec")
+        embedding = self(embeddings(net)[1])
         keys = [a @ self("decoder_Wc_att") for a in s]
         if net["norm"] == "marian":
             keys = [self.normed(key, self("decoder_att_gamma1"), self("decoder_b_att")) for key in keys]
@@ -325,7 +333,7 @@ class Reference:
                 keys = [self.normed(key, self("decoder_Wc_att_lns"), self("decoder_Wc_att_lnb")) for key in keys]
         found = []
         for word in [None, *previous]:
-            y = np.zeros(M) if word is None else embeddings[word]
+            y = np.zeros(M) if word is None else embedding[word]
             h = self.step(lambda root, norm="": decoder_name(net, 1, 0, root, norm), y, h, False)
             query = h @ self("decoder_W_comb_att")
             if net["norm"] == "marian":
@@ -346,7 +354,7 @@ class Reference:
                 top = above[level - 2] + (top if net["skip"] else 0)
             t = np.tanh(self.mapped("lstm", top) + self.mapped("prev", y) + self.mapped("ctx", c))
             if net["tied"]:
-                matrix = embeddings.T
+                matrix = embedding.T
             elif net["transposed"]:
                 matrix = self(map_name(net, "output", "Wt")).T
             else:

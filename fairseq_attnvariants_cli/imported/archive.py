@@ -124,6 +124,8 @@ def read_arrays(path: str) -> Dict[str, np.ndarray]:
     Raises:
         UserError: the file cannot be read, is damaged, or has arrays of anything but plain numbers.
     """
+    if path.endswith(".bin"):
+        raise UserError(f"{path} is a binary of Marian: make an .npz of it with marian convert -f {path} -t MODEL.npz")
     found: Dict[str, np.ndarray] = {}
     try:
         with zipfile.ZipFile(path) as members:

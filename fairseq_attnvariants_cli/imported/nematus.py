@@ -54,6 +54,7 @@ MARIAN: Dict[Tuple[str, ...], Sequence[Any]] = {
     ("special-vocab",): ([],),
     ("ulr",): (False,),
     ("lemma-dim-emb",): (0,),
+    ("dec-cell-base-depth",): range(2, 1000),
 }
 
 
@@ -98,6 +99,8 @@ def refuse(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]]) -> Non
         if not any(type(value) is type(one) and value == one for one in values):
             name = next(name for name in names if options.values.get(name) is not None)
             fitting = " or ".join(str(one) for one in values if one != [])
+            if isinstance(values, range):
+                fitting = f"{values[0]} or more"
             raise UserError(
                 f"{options.source}: {name} is {str(value)[:100]}, which no model here has"
                 + (f" (what is read is {fitting})" if fitting else "")

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import corpus
@@ -17,6 +19,7 @@ from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants_cli.imported.vocabulary import read_vocabulary
 from fairseq_attnvariants_cli.main import main
 
+MARIAN = shutil.which("marian") or shutil.which("pymarian")
 SOURCE = ["eos", "UNK", "ant", "bee", "cat", "dog", "elk"]
 TARGET = ["</s>", "<unk>", "fox", "gnu", "hen", "jay"]
 DEEP = dict(enc_cells=3, dec_cells=4)
@@ -69,6 +72,21 @@ def imported(folder, net, seed=0):
     path = save(net, arrays, folder / "model")
     assert main(command(path, dictionaries(folder, net["one"]), folder / "made")) == 0
     return arrays, folder / "made"
+
+
+def read_by_marian(net):
+    """All of its own, and of Nematus's what is not stacked, in which the two differ."""
+    stacked = max(net["enc_depth"], net["dec_depth"]) > 1
+    return net["kind"] != "nematus" or not (stacked or net["one"] or net["later"])
+
+
+def marian(command, model, *arguments):
+    """The fields of each line that it prints."""
+    words = ["-v", model.with_name("source.json"), model.with_name("target.yml")]
+    line = [MARIAN, command, "-m", model, *words, *arguments, "--word-scores", "--cpu-threads", "1", "-w", "100"]
+    found = subprocess.run([*map(str, line)], capture_output=True, text=True, timeout=100)
+    assert found.returncode == 0, found.stderr[-2000:]
+    return [[field.strip() for field in line.split("|||")] for line in found.stdout.splitlines()]
 
 
 def symbol(row):
@@ -137,6 +155,38 @@ def test_a_real_search(name, tmp_path):
         logs = Reference(net, arrays).score(rows, target)
         expected = [step[word] / np.log(2) for step, word in zip(logs, [*target, 0])]
         np.testing.assert_allclose([float(one) for one in scores[str(number)].split()], expected, atol=2e-4)
+
+
+@pytest.mark.commands
+@pytest.mark.skipif(not MARIAN, reason="there is no Marian on PATH: `pip install pymarian` brings one")
+@pytest.mark.parametrize("name", [name for name, net in NETWORKS.items() if read_by_marian(net)])
+def test_marian_itself_gives_these_scores(name, tmp_path, monkeypatch):
+    """The toolkit's scorer and its search, sentences padded and not, against the equations and the imported model."""
+    net = NETWORKS[name]
+    monkeypatch.setattr(foreign, "K", foreign.M)  # Marian reads no other
+    arrays, folder = imported(tmp_path, net)
+    kind = "marian-nematus" if net["kind"] == "nematus" else net["kind"]
+    model = Path(save({**net, "kind": kind}, arrays, tmp_path / "given"))
+    target = SOURCE if net["one"] else TARGET
+    pairs = [("ant bee cat", [2, 3, 4]), ("dog", [5]), ("elk elk ant yak cat dog", [2, 2, 3, 1, 5]), ("bee", [])]
+    (tmp_path / "text.xx").write_text("".join(f"{line}\n" for line, _ in pairs))
+    (tmp_path / "text.yy").write_text("".join(" ".join(target[row] for row in rows) + "\n" for _, rows in pairs))
+    sides = [tmp_path / "text.xx", tmp_path / "text.yy"]
+    search = ["-i", sides[0], "--n-best", "--beam-size", "4", "--normalize", "--mini-batch", "4"]
+    given = [(*pair, scores) for pair, [_, scores] in zip(pairs, marian("score", model, "-t", *sides), strict=True)]
+    for number, words, scores, *_ in marian("decode", model, *search):
+        given.append((pairs[int(number)][0], [target.index(word) for word in words.split()], scores))
+    assert len(given) > 3 * len(pairs)
+    [network] = AttentionRNNModel.from_pretrained(str(folder)).models
+    for line, rows, scores in given:
+        source = [SOURCE.index(word) if word in SOURCE else 1 for word in line.split()] + [0]
+        expected = [float(score) for score in scores.removeprefix("WordScores=").split()]
+        steps, ends = [*range(len(expected))], [*rows, 0][: len(expected)]
+        tokens, previous = (torch.tensor([[*map(symbol, numbers)]]) for numbers in (source, [0, *rows]))
+        output = network(tokens, torch.tensor([len(source)]), previous)[0].log_softmax(-1)[0]
+        own = output[steps, [*map(symbol, ends)]].tolist()
+        for found in (own, Reference(net, arrays).score(source, rows)[steps, ends]):
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
 def test_dropout_that_was_not_scaled_in_training(tmp_path):
@@ -273,18 +323,24 @@ def test_refuses(kind, tmp_path, capfd):
     assert re.search(message, error) and error.count("\n") == 1 and {*os.listdir(tmp_path)} == before
 
 
+def test_says_how_a_binary_of_marian_becomes_what_is_read(tmp_path, capfd):
+    assert main(command(tmp_path / "model.bin", dictionaries(tmp_path), tmp_path / "made")) == 2
+    assert f"marian convert -f {tmp_path / 'model.bin'} -t MODEL.npz" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("option,value", [
     ("type", "transformer"),
     ("type", "multi-s2s"),
     ("enc-cell", "lstm"),
     ("right-left", True),
     ("dec-cell-high-depth", 2),
+    ("dec-cell-base-depth", 1),  # the context for the readout alone
     ("input-types", ["sequence", "sequence", "alignment"]),
 ])  # fmt: skip
 def test_refuses_options_of_marian(option, value, tmp_path, capfd, monkeypatch):
     net, words = NETWORKS["s2s"], dictionaries(tmp_path)
-    stored = {**foreign.marian_options(net), option: value}
-    monkeypatch.setattr(foreign, "marian_options", lambda net: stored)
+    stored = {**foreign.marian_options(net, (len(SOURCE), len(TARGET))), option: value}
+    monkeypatch.setattr(foreign, "marian_options", lambda net, words: stored)
     path = save(net, write(net, (len(SOURCE), len(TARGET))), tmp_path / "model")
     assert main(command(path, words, tmp_path / "made")) == 2
     error = capfd.readouterr().err
