@@ -40,7 +40,7 @@ GROUPS = {
         "lexicon": "make a word table from the training text, for replace-unk or for shortlists",
         "replace-unk": "replace the UNKs in the output of fairseq-generate",
         "export": "write a folder that translates without fairseq and torch",
-        "get-model": "get one of the models that ship with the repository",
+        "get-model": "copy or download a model that ships with the repository",
     },
     "analyse attention": {
         "attention": "draw the attention of one or several models on a sentence",

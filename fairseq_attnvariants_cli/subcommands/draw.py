@@ -18,16 +18,16 @@ SEPARATOR = "@@"  # of subword-nmt
 
 @dataclass
 class Options(DarkOption):
-    """Draw the attention of a translation that an exported model wrote with --attention: source symbols above, target
-    symbols at the left. It goes to the terminal, in shades from blank for 0 to solid for 1, or with --plot into a
-    picture. Subwords lose their @@.
+    """Draw the attention of a translation by an exported model: source symbols above, target symbols at the left. The
+    input is the output of translate.py --attention. The drawing goes to the terminal, blank for 0 and solid for 1;
+    --plot draws a picture instead. Subwords lose their @@.
 
     example: fairseq-attnvariants draw translations --line 2 --plot attention.png
 
     Args:
-        translations: what translate.py --attention wrote (-: standard input)
-        line: of the text, from 1 (default: %(default)s)
-        plot: the picture instead: .png, .svg or .pdf
+        translations: output of translate.py --attention (-: standard input)
+        line: line of the text, from 1 (default: %(default)s)
+        plot: draw a picture instead: .png, .svg or .pdf
     """
 
     translations: str = option("TRANSLATIONS", positional=True)

@@ -24,7 +24,7 @@ PATIENCE = 60  # seconds without an answer
 
 @dataclass
 class Options:
-    """Get one of the models that ship with the repository, and check that it is the one that this version knows.
+    """Copy or download a model that ships with the repository, and check that this version knows it.
 
     example: fairseq-attnvariants get-model ja-en --from checkout/models
 

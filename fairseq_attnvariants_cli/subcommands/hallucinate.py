@@ -15,17 +15,16 @@ SHARE = 0.5  # of the letters are replaced
 
 @dataclass
 class Options(ColumnOptions):
-    """Print new rows for a table of inflected words, to train on them together. Of a word and its form, the letters
-    that both have in a row, at least 3, are the stem: half of its letters become random ones of the alphabet, in both
-    alike, and the features stay (Anastasopoulos and Neubig 2019). In a stem of more than 5 letters the first and the
-    last stay.
+    """Print more rows for a table of inflected words, to train on both (Anastasopoulos and Neubig 2019). The stem is
+    the letters that a word and its form share in a row, at least 3. Half of its letters become random ones of the
+    alphabet, the same in both; the features stay. A stem of more than 5 letters keeps its first and its last letter.
 
     example: fairseq-attnvariants hallucinate train.tsv --words 10000 --seed 1 > more.tsv
 
     Args:
         train: table of words to train on
-        words: how many rows are printed
-        seed: of the random numbers
+        words: number of rows to print
+        seed: seed of the random letters
     """
 
     train: str = option("TRAIN", positional=True)
