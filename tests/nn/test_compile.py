@@ -16,7 +16,9 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(torch.compiler, "is_compiling"), reason="--compile needs torch 2.3"),
 ]
 
-KERNELS = {"rnnsearch", "ava", "local"}  # of these C++ is made, too, which takes long; of the others graphs alone
+# whether C++ is made, too, which takes half a minute a model, or graphs alone
+CASES = [(name, name == "rnnsearch") for name in [*VARIANTS, *COMPOSED]]
+CASES += [pytest.param(name, True, marks=pytest.mark.exhaustive) for name in ("ava", "local")]
 
 
 def run(model, source, lengths, previous):
@@ -27,10 +29,10 @@ def run(model, source, lengths, previous):
     return [*made, *torch.autograd.grad(loss, list(model.parameters()))]
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, *COMPOSED])
-def test_a_compiled_step_is_the_step(name, monkeypatch):
+@pytest.mark.parametrize("name,kernels", CASES)
+def test_a_compiled_step_is_the_step(name, kernels, monkeypatch):
     """After the first batch, those of other lengths and sizes are compiled no more; each has masks of its own."""
-    if name not in KERNELS:
+    if not kernels:
         monkeypatch.setattr(nn.Module, "compile", partialmethod(nn.Module.compile, backend="eager"))
     sizes = [(31, 4, 26), (32, 5, 27), (37, 5, 28)]  # which no width of the models equals
     batches = [batch((s,) * rows, (t,) * rows, seed=n, words=7) for n, (s, t, rows) in enumerate(sizes)]
