@@ -20,6 +20,7 @@ OUTSIDE = (
     "benchmarks/*.*",
     "fairseq_attnvariants/*.py",
     "*_run/*.md",
+    "models/*.md",
 )
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
 ROLE = re.compile(r":(?:class|func|mod|attr|data|meth):<code>~?\.*([^<]*)</code>")
