@@ -21,6 +21,7 @@ OUTSIDE = (
     "benchmarks/*.*",
     "fairseq_attnvariants/*.py",
     "*_run/*.md",
+    "models/*.md",
 )
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
 FLAG = re.compile(r"(?<=`)--[a-z-]+(?=`)")

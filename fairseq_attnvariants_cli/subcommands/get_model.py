@@ -15,8 +15,10 @@ from ..text.folders import new_folder
 
 # SHA-256 of the files that vouch for the others: the manifest has the hashes of all but the program
 MODELS = {
-    "ja-en": {"manifest.json": "", "translate.py": ""},
-    "en-ja": {"manifest.json": "", "translate.py": ""},
+    "ja-en": {
+        "manifest.json": "bcaacbe0bd2adb90df4229011f646b7004fdae4278b503fe3547b0a693bd5a1e",
+        "translate.py": "489143e909979e99eba9d38b63122a3c28138c3755ee3d00ad1a838af71359c1",
+    },
 }
 LARGEST = 2**20  # bytes of these
 PATIENCE = 60  # seconds without an answer
@@ -29,7 +31,7 @@ class Options:
     example: fairseq-attnvariants get-model ja-en --from checkout/models
 
     Args:
-        model: ja-en (Japanese to English) or en-ja
+        model: its name
         from_: the folder models of a checkout, or its address (https://...)
         output: the new folder (default: the model's name)
     """

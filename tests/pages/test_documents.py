@@ -82,7 +82,7 @@ def short(warm, tmp_path_factory):
 def quickstart(short, tmp_path_factory):
     """The folder in which the README's blocks ran, but for those that install."""
     folder = tmp_path_factory.mktemp("quickstart")
-    for name in ("examples", "benchmarks"):
+    for name in ("examples", "benchmarks", "models"):
         (folder / name).symlink_to(ROOT / name)
     for block in blocks(ROOT / "README.md"):
         short(block, folder)

@@ -1,0 +1,51 @@
+"""The models that ship: they are those of the card, and translate as recorded, by the runtime alone."""
+
+import hashlib
+import json
+
+import packages
+import pytest
+from packages import runtime
+
+from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.subcommands.get_model import MODELS
+
+FOLDER = packages.ROOT / "models"
+LARGEST = 6 * 2**20
+TRANSLATIONS = {
+    "ja-en": {
+        "彼は医者になりたがっている。": "he wants to be a doctor.",
+        "この本は私のものではありません。": "this book is not mine.",
+        "10時前に戻らなければならない": "you must be back before ten",
+        "明日は雨が降るでしょう。": "it will rain tomorrow.",
+    },
+}
+
+
+def test_every_model_is_known():
+    assert {path.parent.name for path in FOLDER.glob("*/manifest.json")} == set(MODELS) == set(TRANSLATIONS)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_files_are_those_that_get_model_and_the_card_know(model):
+    """After another export, copy the printed hashes to get_model.py and models/README.md."""
+    sha256 = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (FOLDER / model).iterdir()}
+    assert {name: sha256[name] for name in MODELS[model]} == MODELS[model]
+    listed = json.loads((FOLDER / model / "manifest.json").read_text())["files"]
+    assert {name: about["sha256"] for name, about in listed.items()} == {
+        name: value for name, value in sha256.items() if name not in MODELS[model]
+    }
+    assert sha256["model.onnx"] in (FOLDER / "README.md").read_text()
+    assert sum(path.stat().st_size for path in (FOLDER / model).iterdir()) <= LARGEST
+
+
+@pytest.mark.parametrize("model", TRANSLATIONS)
+def test_the_model_translates_as_recorded(model):
+    found = runtime.Translator(FOLDER / model).translate(list(TRANSLATIONS[model]))
+    assert [one.text for one in found] == list(TRANSLATIONS[model].values())
+
+
+def test_get_model_gets_one(tmp_path):
+    assert main(["get-model", "ja-en", "--from", FOLDER.as_uri(), "--output", str(tmp_path / "here")]) == 0
+    sentence, translation = next(iter(TRANSLATIONS["ja-en"].items()))
+    assert runtime.Translator(tmp_path / "here").translate([sentence])[0].text == translation
