@@ -39,6 +39,7 @@ GROUPS = {
         "lexicon": "make a word table from the training text, for replace-unk or for shortlists",
         "replace-unk": "replace the UNKs in the output of fairseq-generate",
         "export": "write a folder that translates without fairseq and torch",
+        "translate": "translate text with such a folder, by ONNX Runtime",
     },
     "look at attention": {
         "attention": "draw the attention of one or several models on a sentence",
@@ -155,7 +156,10 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         described = subcommands.add_parser(subcommand)
         if [subcommand] == [*arguments[:1]]:
             module = importlib.import_module(f".subcommands.{subcommand.replace('-', '_')}", __package__)
-            importlib.import_module(".options", __package__).add_options(described, module.Options, module.run)
+            if hasattr(module, "add_options"):
+                module.add_options(described)
+            else:
+                importlib.import_module(".options", __package__).add_options(described, module.Options, module.run)
     return command
 
 

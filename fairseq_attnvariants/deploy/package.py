@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
@@ -23,7 +23,6 @@ from .proof import Proof, Search
 
 FORMAT = 1
 VERSIONS = "fairseq", "torch", "onnx", "onnxruntime"
-RUNTIME = "fairseq_attnvariants_run"
 
 
 def operators(model: ir.Model) -> List[str]:
@@ -102,16 +101,6 @@ def manifest(
 def symbols(dictionary: Any) -> bytes:
     """A dictionary as a JSON array."""
     return json.dumps(dictionary.symbols, indent=0, ensure_ascii=True).encode()
-
-
-def runtime() -> Optional[Path]:
-    """The runtime's one file, if it is installed or in this repository."""
-    spec = util.find_spec(RUNTIME)
-    near = Path(__file__).parents[2] / RUNTIME / f"{RUNTIME}.py"
-    for path in [spec.origin if spec else None, near]:
-        if path and Path(path).is_file() and Path(path).name == f"{RUNTIME}.py":
-            return Path(path)
-    return None
 
 
 def check_new(path: str) -> Path:

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
+from ..installed import runtime
 from ..options import DataOptions, OneModel, SearchOptions, option, switch
 from ..text.files import UserError, read_lines, say
 
@@ -207,7 +208,7 @@ def run(options: Options) -> None:
 
     from ..systems.model import load
 
-    build_page, runtime = page_builder() if options.page else None, package.runtime()
+    build_page = page_builder() if options.page else None
     torch.set_num_threads(1)
     options.settle()
     try:
@@ -236,15 +237,12 @@ def run(options: Options) -> None:
         files.update({"target.json": package.symbols(task.target_dictionary)})
         with package.new_folder(options.output) as folder:
             package.write(folder, files, manifest)
-            if runtime is not None:
-                (folder / "translate.py").write_bytes(runtime.read_bytes())
+            (folder / "translate.py").write_bytes(runtime().read_bytes())
             if build_page:
                 build_page(folder)
     except ConfigurationError as error:
         raise UserError(str(error) if str(error).startswith("--") else f"{options.path}: {error}") from error
     size = sum(entry.stat().st_size for entry in os.scandir(options.output)) / 2**20
-    if runtime is None:
-        say("there is no translate.py in it, as fairseq_attnvariants_run is not installed")
     if options.int8:
         found = f"{proof.translations:.0%} of {proof.lists} translations are those of the model in float32"
     else:
