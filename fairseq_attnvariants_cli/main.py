@@ -38,7 +38,7 @@ GROUPS = {
     "translate": {
         "lexicon": "make a word table from the training text, for replace-unk or for shortlists",
         "replace-unk": "replace the UNKs in the output of fairseq-generate",
-        "export": "write a folder that translates without fairseq and torch",
+        "export": "write a folder that translates without fairseq and torch, or one without pickle",
         "translate": "translate text with such a folder, by ONNX Runtime",
     },
     "look at attention": {
@@ -60,7 +60,6 @@ GROUPS = {
     },
     "files": {
         "links": "extract text and word links from the output of fairseq-generate",
-        "plain": "write a model as safetensors, JSON and text, without pickle",
         "import-nematus": "turn a model of Nematus or Marian into a checkpoint",
         "env": "print what is installed and what it runs on, for a bug report",
     },

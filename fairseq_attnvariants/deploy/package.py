@@ -1,15 +1,11 @@
-"""The folder that is written, and its manifest."""
+"""The files of the folder that is written, and its manifest."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 import onnx_ir as ir
 
@@ -17,7 +13,6 @@ from .. import __version__
 from ..architectures.options import AttentionRNNConfig
 from ..models.fingerprint import digest
 from ..nn.attention import adds_up
-from ..registry import ConfigurationError
 from .graphs import end
 from .proof import Proof, Search
 
@@ -101,47 +96,6 @@ def manifest(
 def symbols(dictionary: Any) -> bytes:
     """A dictionary as a JSON array."""
     return json.dumps(dictionary.symbols, indent=0, ensure_ascii=True).encode()
-
-
-def check_new(path: str) -> Path:
-    """Refuse a folder that cannot be made.
-
-    Raises:
-        ConfigurationError: there is something of this name, or no folder to make it in.
-    """
-    target = Path(os.path.abspath(path))
-    if target.exists() or target.is_symlink():
-        raise ConfigurationError(f"--output {path} is there already: name another folder, or remove it")
-    if not target.parent.is_dir():
-        raise ConfigurationError(f"--output {path}: there is no folder {target.parent}")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise ConfigurationError(f"--output {path}: nothing can be written to {target.parent}")
-    return target
-
-
-@contextlib.contextmanager
-def new_folder(path: str) -> Iterator[Path]:
-    """A folder that gets its name once the block ends, or is gone.
-
-    Raises:
-        ConfigurationError: as :func:`check_new`.
-        OSError: it cannot be written, such as to a full disk.
-    """
-    target = check_new(path)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        yield scratch
-        scratch.chmod(0o777 & ~umask())
-        os.rename(scratch, target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def umask() -> int:
-    """What permissions new files of this process lack."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def write(folder: Path, files: Mapping[str, bytes], about: Mapping[str, Any]) -> None:

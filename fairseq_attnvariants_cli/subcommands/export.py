@@ -1,15 +1,18 @@
-"""``fairseq-attnvariants export``: a folder that translates without fairseq and torch."""
+"""``fairseq-attnvariants export``: a folder that translates without fairseq and torch, or one without pickle."""
 
 import argparse
 import importlib
 import json
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ..installed import runtime
-from ..options import DataOptions, OneModel, SearchOptions, option, switch
+from ..options import DataOptions, OneModel, SearchOptions, flag, numeric, option, switch
 from ..text.files import UserError, read_lines, say
+from ..text.folders import check_new, new_folder
 
 if TYPE_CHECKING:
     from fairseq_attnvariants.deploy.proof import Search
@@ -21,6 +24,7 @@ PROVED, LONGEST = 16, 100  # sentences of a split, and symbols of a sentence
 GENERATED, STEPS = 12, 30  # sentences that mean nothing, and symbols of a translation of one
 BATCH = 4
 ABOUT = "title", "license", "trained", "score"  # for the manifest
+OF_BOTH = "data", "path", "output", "safetensors", "cpu", "user_dir"  # options with --safetensors and without
 
 
 @dataclass
@@ -28,7 +32,8 @@ class Options(SearchOptions, DataOptions, OneModel):
     """Write a folder that translates without fairseq and torch, by ONNX Runtime: one graph with the source, the steps
     and fairseq's beam search, the dictionaries, and a manifest. Before it is written, its n-best lists, scores and
     attention are compared with those of fairseq's search, on sentences of DATA's test or validation set and on random
-    ones; the manifest says how far they agree. --beam, --lenpen and --max-len-a and -b become its defaults.
+    ones; the manifest says how far they agree. --beam, --lenpen and --max-len-a and -b become its defaults. With
+    --safetensors, a folder for fairseq without pickle, which from_pretrained and every --path read.
 
     example: fairseq-attnvariants export data-bin --path checkpoint_best.pt --output package --bpe-codes codes
 
@@ -36,6 +41,9 @@ class Options(SearchOptions, DataOptions, OneModel):
         path: the model
         output: where it goes; must not be there yet
         bpe_codes: merges of subword-nmt by which the text was cut
+        bpe_vocabulary: the source's subwords and their counts, as learn-joint-bpe-and-vocab and get-vocab write them,
+            where apply-bpe had --vocabulary
+        bpe_vocabulary_threshold: and its --vocabulary-threshold
         lowercase: the text was lowercased
         tokenizer: the text was cut into words by Moses' tokeniser
         moses_no_dash_splits: which left words with hyphens whole
@@ -43,6 +51,8 @@ class Options(SearchOptions, DataOptions, OneModel):
         truecase: the source had the case of words by this model of Moses
         int8: weights of eight bits: a quarter as large; some translations differ
         page: add a page for any browser, with all that it needs inside
+        safetensors: write the weights as safetensors, the configuration as JSON and the dictionaries as text, for
+            fairseq and PyTorch, and nothing else
         title: what the model is called, for the manifest
         license: its licence, for the manifest
         trained: what it was trained on, for the manifest
@@ -51,6 +61,8 @@ class Options(SearchOptions, DataOptions, OneModel):
 
     output: str = option("FOLDER", required=True)
     bpe_codes: Optional[str] = option()
+    bpe_vocabulary: Optional[str] = option()
+    bpe_vocabulary_threshold: Optional[int] = numeric()
     lowercase: bool = switch()
     tokenizer: Optional[str] = option(None, choices=["moses"])
     moses_no_dash_splits: bool = switch()
@@ -58,6 +70,7 @@ class Options(SearchOptions, DataOptions, OneModel):
     truecase: Optional[str] = option()
     int8: bool = switch()
     page: bool = switch()
+    safetensors: bool = switch()
     title: Optional[str] = option("TEXT")
     license: Optional[str] = option("TEXT")
     trained: Optional[str] = option("TEXT")
@@ -149,6 +162,26 @@ def merges(path: str) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+def frequent_subwords(path: str, threshold: int) -> List[str]:
+    """The subwords of subword-nmt's vocabulary that were counted so often.
+
+    Raises:
+        UserError: the file cannot be read, is no vocabulary, or has none.
+    """
+    found = []
+    for number, line in enumerate(read_lines(path), start=1):
+        subword, _, count = line.strip("\r\n ").rpartition(" ")
+        if not subword or not count.isdecimal():
+            raise UserError(
+                f"--bpe-vocabulary {path}, line {number}: not a subword and its count, as get-vocab writes them"
+            )
+        if int(count) >= threshold:
+            found.append(subword)
+    if not found:
+        raise UserError(f"--bpe-vocabulary {path} has no subword that was counted {threshold} times")
+    return found
+
+
 def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
     """How lines of two languages become words, as FORMAT.md has it, and the files that this needs.
 
@@ -174,9 +207,16 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
     if options.truecase:
         text["truecase"] = {"source": f"truecase.{source}.json"}
         files[f"truecase.{source}.json"] = json.dumps(moses.truecase_table(options.truecase)).encode()
+    for name, needed in (("bpe_vocabulary", "bpe_codes"), ("bpe_vocabulary_threshold", "bpe_vocabulary")):
+        if getattr(options, name) is not None and not getattr(options, needed):
+            raise UserError(f"{flag(name)} is of {flag(needed)}, which is not given: add it")
     if options.bpe_codes:
         files["codes"] = merges(options.bpe_codes)
         text["bpe"] = {"kind": "subword-nmt", "codes": "codes", "separator": "@@", "vocabulary": None}
+    if options.bpe_vocabulary:
+        allowed = frequent_subwords(options.bpe_vocabulary, options.bpe_vocabulary_threshold or 0)
+        files["vocabulary.json"] = json.dumps(allowed).encode()
+        text["bpe"]["vocabulary"] = "vocabulary.json"
     return text, files
 
 
@@ -192,8 +232,37 @@ def page_builder() -> Any:
         raise UserError(f"--page: this installation makes no pages ({error}): leave it out") from error
 
 
-def run(options: Options) -> None:
-    """Export, prove, write."""
+def write_safetensors(options: Options) -> None:
+    """Write what fairseq reads without pickle.
+
+    Raises:
+        UserError: an option is of the other kind of folder, or something cannot be read or written.
+    """
+    for name in (one.name for one in fields(options) if one.name not in OF_BOTH):
+        if getattr(options, name) is not None and getattr(options, name) is not False:
+            raise UserError(
+                f"{flag(name)} is of a folder that translates by itself, and --safetensors writes the weights alone, "
+                "for fairseq: leave one of the two out"
+            )
+    with new_folder(options.output) as folder:
+        from fairseq_attnvariants.deploy.plain import MODEL, save
+        from fairseq_attnvariants.registry import ConfigurationError
+
+        from ..systems.model import read_checkpoint
+
+        try:
+            save(folder, read_checkpoint(options.path), options.data)
+        except ConfigurationError as error:
+            raise UserError(f"{options.path}: {error}") from error
+    say(f"{os.path.join(options.output, MODEL)}, with its configuration and dictionaries")
+
+
+def write_package(options: Options) -> None:
+    """Export, prove, write.
+
+    Raises:
+        UserError: something cannot be read, exported or written.
+    """
     import torch
 
     from fairseq_attnvariants.deploy import missing
@@ -212,7 +281,7 @@ def run(options: Options) -> None:
     torch.set_num_threads(1)
     options.settle()
     try:
-        package.check_new(options.output)
+        check_new(options.output)
         if options.bpe_codes:
             merges(options.bpe_codes)  # before the model is read
         system = load(options.path, options.data, cpu=True)
@@ -235,9 +304,9 @@ def run(options: Options) -> None:
         files["model.onnx"] = content
         files.update({"source.json": package.symbols(task.source_dictionary)})
         files.update({"target.json": package.symbols(task.target_dictionary)})
-        with package.new_folder(options.output) as folder:
-            package.write(folder, files, manifest)
-            (folder / "translate.py").write_bytes(runtime().read_bytes())
+        with new_folder(options.output) as folder:
+            package.write(Path(folder), files, manifest)
+            shutil.copyfile(runtime(), os.path.join(folder, "translate.py"))
             if build_page:
                 build_page(folder)
     except ConfigurationError as error:
@@ -251,3 +320,8 @@ def run(options: Options) -> None:
             f"attention within {proof.attention:.1g}"
         )
     say(f"{options.output}: {size:.1f} MB; {found}")
+
+
+def run(options: Options) -> None:
+    """Write one of the two kinds of folders."""
+    (write_safetensors if options.safetensors else write_package)(options)

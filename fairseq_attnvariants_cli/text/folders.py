@@ -9,16 +9,31 @@ from typing import Iterator
 from .files import UserError
 
 
+def check_new(path: str) -> str:
+    """The absolute path of a folder that is to be made.
+
+    Raises:
+        UserError: there is something of this name already, or it cannot be made.
+    """
+    target = os.path.abspath(path)
+    parent = os.path.dirname(target)
+    if os.path.lexists(target):
+        raise UserError(f"{path} is there already: name a new folder, or remove it")
+    if not os.path.isdir(parent):
+        raise UserError(f"{path} cannot be written: there is no folder {parent}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"{path} cannot be written: nothing can be written to {parent}")
+    return target
+
+
 @contextlib.contextmanager
 def new_folder(path: str) -> Iterator[str]:
     """A folder that gets the name ``path`` once the block ends without an error, and is removed otherwise.
 
     Raises:
-        UserError: there is something of this name already, or it cannot be written.
+        UserError: as :func:`check_new`, or it cannot be written, such as to a full disk.
     """
-    target = os.path.abspath(path)
-    if os.path.lexists(target):
-        raise UserError(f"{path} is there already: name a new folder, or remove it")
+    target = check_new(path)
     try:
         scratch = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=f"{os.path.basename(target)}.", suffix=".tmp")
     except OSError as error:

@@ -30,7 +30,6 @@ ON_MODELS = [
     "gates",
     "import-nematus",
     "neighbours",
-    "plain",
     "results",
     "similarity",
     "strings",
