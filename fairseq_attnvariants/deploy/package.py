@@ -13,6 +13,7 @@ from .. import __version__
 from ..architectures.options import AttentionRNNConfig
 from ..models.fingerprint import digest
 from ..nn.attention import adds_up
+from ..tasks.shortlist import Shortlist
 from .graphs import end
 from .proof import Proof, Search
 
@@ -49,6 +50,7 @@ def manifest(
     text: Mapping[str, Any],
     about: Mapping[str, Optional[str]],
     int8: bool,
+    shortlist: Optional[Shortlist] = None,
 ) -> Dict[str, Any]:
     """All of it but the files.
 
@@ -58,6 +60,7 @@ def manifest(
         text: how lines become words, as FORMAT.md has it.
         about: what the user says of it.
         int8: whether weights are.
+        shortlist: that is in the graph.
     """
     source, target, cfg = task.source_dictionary, task.target_dictionary, model.cfg
     names = [field.name for field in dataclasses.fields(AttentionRNNConfig) if field.name != "_name"]
@@ -81,6 +84,7 @@ def manifest(
         "copies": bool(cfg.copying),
         "adds_up": adds_up(model),
         "int8": int8,
+        "shortlist": shortlist and {"size": shortlist.candidates.size(1), "frequent": shortlist.frequent},
         "graph": {
             "opset": graph.opset_imports[""],
             "inputs": [value.name for value in graph.graph.inputs],

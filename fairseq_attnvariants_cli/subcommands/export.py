@@ -49,6 +49,9 @@ class Options(SearchOptions, DataOptions, OneModel):
         moses_no_dash_splits: which left words with hyphens whole
         moses_no_escape: and wrote special characters as they are
         truecase: the source had the case of words by this model of Moses
+        shortlist: search among the words that this table has for the source's, as lexicon --candidates writes it
+        shortlist_size: translations of each source word in the list (default: 50)
+        shortlist_frequent: most frequent words, which are in every list (default: 100)
         int8: weights of eight bits: a quarter as large; some translations differ
         page: add a page for any browser, with all that it needs inside
         safetensors: write the weights as safetensors, the configuration as JSON and the dictionaries as text, for
@@ -68,6 +71,9 @@ class Options(SearchOptions, DataOptions, OneModel):
     moses_no_dash_splits: bool = switch()
     moses_no_escape: bool = switch()
     truecase: Optional[str] = option()
+    shortlist: Optional[str] = option("TABLE")
+    shortlist_size: Optional[int] = numeric()
+    shortlist_frequent: Optional[int] = numeric()
     int8: bool = switch()
     page: bool = switch()
     safetensors: bool = switch()
@@ -91,14 +97,33 @@ def check_system(system: "System") -> Any:
     model, task = system.model, system.task
     if not isinstance(model, AttentionRNNModel):
         raise UserError(f"{system.path} is a {type(model).__name__}, and not a model of this package")
-    if getattr(task, "shortlist", None) is not None:
-        raise UserError(f"{system.path} translates with --shortlist, which a package cannot hold: leave it out")
     if type(task) not in (TranslationTask, CharTranslationTask, ShortlistTranslationTask):
         raise UserError(
             f"{system.path} is of --task {task.cfg._name}, and a package holds one pair of languages: --task "
             "translation or char_translation"
         )
     return model
+
+
+def shortlist_of(task: Any, options: Options) -> Any:
+    """The shortlist that the options, or else the checkpoint's task, name; None without one.
+
+    Raises:
+        ConfigurationError: the table is not one, or none of these dictionaries'.
+        UserError: an option is of a table that there is none of.
+    """
+    from fairseq_attnvariants.tasks.shortlist import Shortlist, read_table
+    from fairseq_attnvariants.tasks.shortlist_translation import FREQUENT, SIZE
+
+    sizes = {"shortlist_size": SIZE, "shortlist_frequent": FREQUENT}
+    given = {name: getattr(options, name) for name in sizes}
+    if options.shortlist:
+        numbers = (default if given[name] is None else given[name] for name, default in sizes.items())
+        return Shortlist(read_table(options.shortlist), task.source_dictionary, task.target_dictionary, *numbers)
+    for name, number in given.items():
+        if number is not None:
+            raise UserError(f"{flag(name)} changes --shortlist, which is not given: add it")
+    return getattr(task, "shortlist", None)
 
 
 def check_subwords(task: Any, options: Options) -> None:
@@ -122,6 +147,7 @@ def search_of(system: "System", options: Options) -> "Search":
         **{name: getattr(options, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
     )
     generator = system.task.build_generator(system.models, asked)
+    generator = getattr(generator, "generator", generator)  # of one with a shortlist
     return Search(
         beam=generator.beam_size,
         lenpen=generator.len_penalty,
@@ -294,13 +320,14 @@ def write_package(options: Options) -> None:
         generated = random_sources(model, package.end(task.source_dictionary), GENERATED)
         batches = [Batch(real[k : k + BATCH], search) for k in range(0, len(real), BATCH)]
         batches += [Batch(generated[k::3], each) for each in (short, short._replace(beam=1)) for k in range(3)]
-        graph = export(model)
-        content, proof = proved(graph, model, batches)
+        shortlist = shortlist_of(task, options)
+        graph = export(model, shortlist)
+        content, proof = proved(graph, model, batches, shortlist)
         if options.int8:
             graph = reduce(graph)
-            content, proof = compared(graph, model, batches[: -(-len(real) // BATCH)] or batches)
+            content, proof = compared(graph, model, batches[: -(-len(real) // BATCH)] or batches, shortlist)
         about = {option: getattr(options, option) for option in ABOUT}
-        manifest = package.manifest(task, model, graph, proof, search, text, about, options.int8)
+        manifest = package.manifest(task, model, graph, proof, search, text, about, options.int8, shortlist)
         files["model.onnx"] = content
         files.update({"source.json": package.symbols(task.source_dictionary)})
         files.update({"target.json": package.symbols(task.target_dictionary)})

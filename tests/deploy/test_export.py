@@ -119,6 +119,17 @@ def test_characters(characters, runs, tmp_path):
     compare(tmp_path / "package", characters.data, (runs.text / "test.xx").read_text().splitlines(), checkpoint, *more)
 
 
+def test_a_shortlist(runs, tmp_path):
+    """As --task shortlist_translation translates, though not by all words."""
+    checkpoint, lines = runs.rnnsearch / "checkpoint_best.pt", (runs.text / "test.xx").read_text().splitlines()
+    words = [line.split()[0] for line in (runs.data / "dict.xx.txt").read_text().splitlines()]
+    rows = (f"{word}\t{other}\t9\t0.5\n" for pair in zip(words, words[1:]) for word in pair[:1] for other in pair)
+    (tmp_path / "table").write_text("".join(rows))
+    options = "--shortlist", tmp_path / "table", "--shortlist-size", 2, "--shortlist-frequent", 0
+    assert export(runs.data, checkpoint, tmp_path / "package", *options, "--max-len-b", 10) == 0
+    compare(tmp_path / "package", runs.data, lines, checkpoint, *USER_DIR, "--task", "shortlist_translation", *options)
+
+
 def refused(capsys, folder, *arguments):
     """Why the subcommand refused; it has left a folder as it was."""
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
