@@ -39,8 +39,9 @@ GROUPS = {
     "translate": {
         "lexicon": "make a word table from the training text, for replace-unk or for shortlists",
         "replace-unk": "replace the UNKs in the output of fairseq-generate",
-        "export": "write a folder that translates without fairseq and torch",
+        "export": "write a folder that translates without fairseq and torch, or one without pickle",
         "get-model": "copy or download a model that ships with the repository",
+        "translate": "translate text with such a folder, by ONNX Runtime",
     },
     "analyse attention": {
         "attention": "draw the attention of one or several models on a sentence",
@@ -62,7 +63,6 @@ GROUPS = {
     },
     "files": {
         "links": "extract text and word links from the output of fairseq-generate",
-        "plain": "write a model as safetensors, JSON and text, without pickle",
         "import-nematus": "turn a model of Nematus or Marian into a checkpoint",
         "env": "print installed versions and hardware, for a bug report",
     },
@@ -158,7 +158,10 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         described = subcommands.add_parser(subcommand)
         if [subcommand] == [*arguments[:1]]:
             module = importlib.import_module(f".subcommands.{subcommand.replace('-', '_')}", __package__)
-            importlib.import_module(".options", __package__).add_options(described, module.Options, module.run)
+            if hasattr(module, "add_options"):
+                module.add_options(described)
+            else:
+                importlib.import_module(".options", __package__).add_options(described, module.Options, module.run)
     return command
 
 

@@ -5,8 +5,9 @@ import io
 import itertools
 import logging
 import warnings
-from typing import Any, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+import numpy as np
 import onnx_ir as ir
 import torch
 from onnx_ir.passes import Sequential, common
@@ -15,8 +16,10 @@ from torch import Tensor, nn
 
 from ..nn.state import tensors
 from ..registry import ConfigurationError
+from ..tasks.shortlist import SPECIAL, Shortlist, copying
 from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, projecting_decoder
 from .refusal import lengths_refused, part, why
+from .search import Limits
 
 OPSET = 20
 TALKATIVE = "onnx_ir", "onnxscript", "torch.onnx", "torch.export"
@@ -31,37 +34,47 @@ TIDY = Sequential(
 )
 
 
-def export(model: Any) -> ir.Model:
+def export(model: Any, shortlist: Optional[Shortlist] = None) -> ir.Model:
     """The graph of a model.
 
+    Args:
+        model: of this package.
+        shortlist: says which words a batch's translations are made of; all that there are without one.
+
     Raises:
-        ConfigurationError: PyTorch's exporter cannot follow a part; with the part, its file and the line.
+        ConfigurationError: it copies source words, and there is a shortlist; or PyTorch's exporter cannot follow a
+            part; with the part, its file and the line.
     """
+    if shortlist is not None and copying(model):
+        raise ConfigurationError(
+            "--shortlist: the model copies source words, which would have to be in every list: leave --shortlist out"
+        )
     try:
         with torch.no_grad(), quiet(), lengths_refused():
-            return _export(prepared(model))
+            return _export(prepared(model), shortlist)
     except Exception as error:  # whatever a part makes of being traced
         raise ConfigurationError(f"it cannot be exported: {why(error)}{part(error)}") from error
 
 
-def _export(model: Any) -> ir.Model:
-    given = [example(model, *sizes) for sizes in EXAMPLES]
+def _export(model: Any, shortlist: Optional[Shortlist]) -> ir.Model:
+    given = [example(model, *sizes)[: None if shortlist else -1] for sizes in EXAMPLES]
     projects = projecting_decoder(model)
     first = First(model, projects)
     left, right = (first(*inputs) for inputs in given)
     following = Following(model, projects, left)
-    rests = [[*inputs[2:], *tensors((*step[1:4], memory))] for inputs, (step, memory) in zip(given, (left, right))]
+    rests = [[*inputs[2:5], *tensors((*step[1:4], read))] for inputs, (step, read) in zip(given, (left, right))]
     start = convert(first, given, model)
     step = convert(following, [[torch.tensor(0), *rest] for rest in rests], model)
-    return looped(start, step, left)
+    return looped(start, step, left, shortlist)
 
 
-def example(model: Any, sentences: int, beam: int, length: int) -> List[Tensor]:
-    """Inputs of :class:`~.graphs.First`: sources, hypotheses and limits."""
+def example(model: Any, sentences: int, beam: int, length: int, listed: int) -> List[Tensor]:
+    """Inputs of :class:`~.graphs.First`: sources, hypotheses, limits, and symbols of a shortlist."""
     dictionary = model.encoder.dictionary
     source = torch.full((sentences, length), dictionary.eos())
     source[1:, -1] = dictionary.pad()
-    return [source, torch.arange(beam), torch.full((sentences,), 9), torch.tensor(1), torch.tensor(0.0)]
+    limits = torch.full((sentences,), 9), torch.tensor(1), torch.tensor(0.0)
+    return [source, torch.arange(beam), *limits, torch.arange(listed) % len(model.decoder.dictionary)]
 
 
 def convert(graph: nn.Module, given: Sequence[Sequence[Tensor]], model: Any) -> ir.Model:
@@ -91,15 +104,18 @@ class Flat(nn.Module):
         return tuple(tensors(self.inner(*inputs)))
 
 
-def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any]) -> ir.Model:
-    """The one model of two, whose outputs are as those of ``like``: a step and a memory."""
+def looped(
+    first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortlist: Optional[Shortlist] = None
+) -> ir.Model:
+    """The one model of two, whose outputs are as those of ``like``: a step, and what all read."""
     step, _ = like
     names = [*RECORD, "word_attention"][: len(step.record)]
     many = len(tensors(tuple(step[1:4])))  # that a step hands to the next
     split = [1, many, len(names)]
     start, body = first.graph, following.graph
     rename(body, "next.")
-    source, hypotheses, *limits = start.inputs
+    source, hypotheses, *rest = start.inputs
+    limits, listed = rest[: len(Limits._fields)], rest[len(Limits._fields) :]
     _, starts, recorded, memory = parts(start.outputs, split)
     [going], ends, records, _ = parts(body.outputs, split)
     [number], inner_limits, states, inner_memory = parts(body.inputs, [1, len(limits), many])
@@ -117,8 +133,22 @@ def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any]) -> ir.M
     def number_of(value: Any) -> Any:
         return node("Constant", value=ir.tensor(value))
 
+    def whole(table: Tensor) -> Any:
+        return number_of(table.numpy().astype(np.uint16 if table.max() < 2**16 else np.int32))
+
     beam = ir.Value(name="beam", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
     ir.convenience.replace_all_uses_with(hypotheses, node("Range", number_of(0), beam, number_of(1)))
+    if shortlist is not None:
+        # what always comes, at least as much as a beam needs, and what the source's symbols bring; ones in a mask
+        least = node("Max", number_of(shortlist.frequent), node("Mul", beam, number_of(2)))
+        many = node("Unsqueeze", node("Add", least, number_of(SPECIAL)), number_of([0]))
+        always = node("Slice", whole(shortlist.by_frequency), number_of([0]), many)
+        own = node("Reshape", node("Gather", whole(shortlist.candidates), source), number_of([-1]))
+        symbols = node("Concat", *(node("Cast", one, to=int(ir.DataType.INT64)) for one in (always, own)), axis=0)
+        mask = node("ConstantOfShape", number_of([len(shortlist.by_frequency)]), value=ir.tensor([0]))
+        ones = node("ConstantOfShape", node("Shape", symbols), value=ir.tensor([1]))
+        chosen = node("NonZero", node("ScatterElements", mask, symbols, ones, axis=0))
+        ir.convenience.replace_all_uses_with(listed[0], node("Squeeze", chosen, number_of([0])))
     start.insert_before(start[0], nodes)
     nodes.clear()
     condition = ir.Value(name="next.condition", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))

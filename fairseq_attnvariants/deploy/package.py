@@ -1,15 +1,11 @@
-"""The folder that is written, and its manifest."""
+"""The files of the folder that is written, and its manifest."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-import os
-import shutil
-import tempfile
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional
 
 import onnx_ir as ir
 
@@ -17,13 +13,12 @@ from .. import __version__
 from ..architectures.options import AttentionRNNConfig
 from ..models.fingerprint import digest
 from ..nn.attention import adds_up
-from ..registry import ConfigurationError
+from ..tasks.shortlist import Shortlist
 from .graphs import end
 from .proof import Proof, Search
 
 FORMAT = 1
 VERSIONS = "fairseq", "torch", "onnx", "onnxruntime"
-RUNTIME = "fairseq_attnvariants_run"
 
 
 def operators(model: ir.Model) -> List[str]:
@@ -59,6 +54,7 @@ def manifest(
     text: Mapping[str, Any],
     about: Mapping[str, Optional[str]],
     int8: bool,
+    shortlist: Optional[Shortlist] = None,
 ) -> Dict[str, Any]:
     """All of it but the files.
 
@@ -68,6 +64,7 @@ def manifest(
         text: how lines become words, as FORMAT.md has it.
         about: what the user says of it.
         int8: whether weights are.
+        shortlist: that is in the graph.
     """
     source, target, cfg = task.source_dictionary, task.target_dictionary, model.cfg
     languages = languages_of(task)
@@ -92,6 +89,7 @@ def manifest(
         "copies": bool(cfg.copying),
         "adds_up": adds_up(model),
         "int8": int8,
+        "shortlist": shortlist and {"size": shortlist.candidates.size(1), "frequent": shortlist.frequent},
         "graph": {
             "opset": graph.opset_imports[""],
             "inputs": [value.name for value in graph.graph.inputs],
@@ -107,57 +105,6 @@ def manifest(
 def symbols(dictionary: Any) -> bytes:
     """A dictionary as a JSON array."""
     return json.dumps(dictionary.symbols, indent=0, ensure_ascii=True).encode()
-
-
-def runtime() -> Optional[Path]:
-    """The runtime's one file, if it is installed or in this repository."""
-    spec = util.find_spec(RUNTIME)
-    near = Path(__file__).parents[2] / RUNTIME / f"{RUNTIME}.py"
-    for path in [spec.origin if spec else None, near]:
-        if path and Path(path).is_file() and Path(path).name == f"{RUNTIME}.py":
-            return Path(path)
-    return None
-
-
-def check_new(path: str) -> Path:
-    """Refuse a folder that cannot be made.
-
-    Raises:
-        ConfigurationError: there is something of this name, or no folder to make it in.
-    """
-    target = Path(os.path.abspath(path))
-    if target.exists() or target.is_symlink():
-        raise ConfigurationError(f"--output {path} exists already: name another folder, or remove it")
-    if not target.parent.is_dir():
-        raise ConfigurationError(f"--output {path}: there is no folder {target.parent}")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise ConfigurationError(f"--output {path}: nothing can be written to {target.parent}")
-    return target
-
-
-@contextlib.contextmanager
-def new_folder(path: str) -> Iterator[Path]:
-    """A folder that gets its name once the block ends, or is gone.
-
-    Raises:
-        ConfigurationError: as :func:`check_new`.
-        OSError: it cannot be written, such as to a full disk.
-    """
-    target = check_new(path)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        yield scratch
-        scratch.chmod(0o777 & ~umask())
-        os.rename(scratch, target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def umask() -> int:
-    """Return the permissions that new files of this process lack."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def write(folder: Path, files: Mapping[str, bytes], about: Mapping[str, Any]) -> None:

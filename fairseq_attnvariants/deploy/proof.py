@@ -1,7 +1,7 @@
 """Comparison of a graph with fairseq's search on the same sentences, list by list."""
 
 import contextlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..arithmetic.choice import SearchDtype
 from ..registry import ConfigurationError
+from ..tasks.shortlist import Shortlist, ShortlistGenerator
 from .search import hypotheses
 
 CLOSE = 1e-4
@@ -112,7 +113,7 @@ class Batch(NamedTuple):
 
 
 @torch.no_grad()
-def prove(graph: Any, model: Any, batches: Sequence[Batch]) -> Proof:
+def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None) -> Proof:
     """Translate by a graph and by fairseq's search, from here on in float32, and compare list by list."""
     model.decoder.search_dtype = SearchDtype("float32")
     target, pad = model.decoder.dictionary, model.encoder.dictionary.pad()
@@ -120,7 +121,7 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch]) -> Proof:
     score = attention = 0.0
     where = ""
     for sources, search in batches:
-        generator = SequenceGenerator(
+        generator: Any = SequenceGenerator(
             [model],
             target,
             beam_size=search.beam,
@@ -132,6 +133,8 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch]) -> Proof:
             len_penalty=search.lenpen,
             unk_penalty=search.unkpen,
         )
+        if shortlist is not None:
+            generator = ShortlistGenerator(generator, shortlist)
         padded = data_utils.collate_tokens(list(sources), pad, left_pad=True)
         lengths = torch.tensor([len(source) for source in sources])
         expected = generator.generate([model], {"net_input": {"src_tokens": padded, "src_lengths": lengths}})
@@ -188,23 +191,27 @@ def random_sources(model: Any, end: List[int], count: int, seed: int = 1) -> Lis
     return [torch.cat([source, torch.tensor(end)]) for source in symbols]
 
 
-def compared(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes, Proof]:
+def compared(
+    graph: ir.Model, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None
+) -> Tuple[bytes, Proof]:
     """A graph as bytes, and how it translates.
 
     Raises:
         ConfigurationError: ONNX Runtime refuses it.
     """
     content = ir.to_proto(graph).SerializeToString()
-    return content, prove(session(content), model, batches)
+    return content, prove(session(content), model, batches, shortlist)
 
 
-def proved(graph: ir.Model, model: Any, batches: Sequence[Batch]) -> Tuple[bytes, Proof]:
+def proved(
+    graph: ir.Model, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None
+) -> Tuple[bytes, Proof]:
     """A graph as bytes, and the proof that it translates as the model does.
 
     Raises:
         ConfigurationError: it does not, with what differs, and where; or ONNX Runtime refuses it.
     """
-    content, proof = compared(graph, model, batches)
+    content, proof = compared(graph, model, batches, shortlist)
     if not proof.holds:
         raise ConfigurationError(
             f"the exported model translates differently, first at {proof.where}: {proof.equal} of {proof.lists} n-best "

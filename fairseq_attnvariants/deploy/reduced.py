@@ -23,6 +23,7 @@ def reduce(model: ir.Model) -> ir.Model:
     model = ir.from_proto(ir.to_proto(model))
     with quiet():
         fold(model, "Transpose")
+    model.opset_imports["com.microsoft"] = 1
     rewriter = Rewriter(model.graph)
     for node in list(model.graph.all_nodes()):
         rewriter.rewrite(node)
@@ -98,9 +99,10 @@ class Rewriter:
             whole = self.node("Round", self.node("Div", left, scale))
             self.rows[key] = self.cast(self.node("Add", whole, self.number(ZERO)), ir.DataType.UINT8), scale
         rows, scale = self.rows[key]
-        zero = self.weight(np.array(ZERO, np.uint8))
-        total = self.cast(self.node("MatMulInteger", rows, values, zero, zero), ir.DataType.FLOAT)
-        return self.node("Mul", self.node("Mul", total, scale), scales)
+        zero, one = self.weight(np.array(ZERO, np.uint8)), self.number(1.0)
+        # scales of columns on the way out of the product, those of rows by themselves: it knows one for all rows alone
+        total = self.node("MatMulIntegerToFloat", rows, values, one, scales, zero, zero, domain="com.microsoft")
+        return self.node("Mul", total, scale)
 
     def reduced(self, value: Any, axis: int, transposed: int = 0) -> Tuple[Any, Any]:
         """Weights as whole numbers, and their scales, by the largest along an axis."""
@@ -110,7 +112,8 @@ class Rewriter:
             array = array.T if transposed else array
             scales = np.maximum(np.abs(array).max(axis, keepdims=True), 1e-30) / np.float32(LARGEST)
             whole = (np.rint(array / scales) + ZERO).astype(np.uint8)
-            self.small[key] = self.weight(whole), self.weight(scales.astype(np.float32))
+            scales = scales.astype(np.float32) if axis else scales.astype(np.float32).ravel()
+            self.small[key] = self.weight(whole), self.weight(scales)
         return self.small[key]
 
     def weight(self, array: np.ndarray) -> Any:
@@ -131,9 +134,9 @@ class Rewriter:
         """The same in another type."""
         return self.node("Cast", value, to=int(kind))
 
-    def node(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
+    def node(self, kind: str, *inputs: Any, domain: str = "", **attributes: Any) -> Any:
         """Return the output of a new node."""
-        made = ir.node(kind, inputs, attributes)
+        made = ir.node(kind, inputs, attributes, domain=domain)
         self.count += 1
         made.outputs[0].name = f"small.{self.count}"
         self.nodes.append(made)
@@ -148,4 +151,5 @@ def weights(value: Any, dimensions: int) -> bool:
         and tensor.dtype == ir.DataType.FLOAT
         and len(tensor.shape) == dimensions
         and tensor.size >= SMALLEST
+        and tensor.shape[-1] > 1
     )

@@ -3,7 +3,7 @@
 Shapes as in :mod:`..nn.state`; ``k`` hypotheses a sentence, ``V`` target symbols.
 """
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -54,13 +54,18 @@ class Select(nn.Module):
         super().__init__()
         symbols = torch.arange(len(dictionary))
         self.eos = dictionary.eos()
-        self.size = len(dictionary)
         self.register_buffer("is_eos", symbols == dictionary.eos())
         self.register_buffer("is_unk", symbols == dictionary.unk())
         self.register_buffer("never", torch.where(symbols == dictionary.pad(), LOWEST, 0.0))
 
     def forward(
-        self, scores: Tensor, before: Beam, finished: Tensor, step: Tensor, limits: Limits
+        self,
+        scores: Tensor,
+        before: Beam,
+        finished: Tensor,
+        step: Tensor,
+        limits: Limits,
+        symbols: Optional[Tensor] = None,
     ) -> Tuple[Beam, Tensor, Ended, Tensor]:
         """The next beam, the hypothesis of the step before that each of it continues, and who has ended.
 
@@ -70,18 +75,26 @@ class Select(nn.Module):
             finished: sentences that are, ``B``.
             step: its number, from 0.
             limits: of the search.
+            symbols: of a shortlist, ``V``; all without one.
 
         Returns:
             as above; parents are ``B x k``, and the last is ``finished`` after this step.
         """
         beam = before.ignored.size(1)
+        marks = self.is_eos, self.is_unk, self.never
+        is_eos, is_unk, never = marks if symbols is None else (mark[symbols] for mark in marks)
+        allowed = never - torch.where(is_unk, limits.unkpen, 0.0)
+        scores = scores + torch.where(is_eos & (step < limits.min_len), LOWEST, allowed)
+        # those of each hypothesis, as all vocabularies together take longer; at a sentence's last step EOS alone
+        likely, words = scores.topk(2 * beam)  # B x k x 2k
         last = step >= limits.max_len  # B
-        allowed = self.never - torch.where(self.is_unk, limits.unkpen, 0.0)
-        allowed = torch.where(self.is_eos & (step < limits.min_len), LOWEST, allowed)
-        allowed = torch.where(last.unsqueeze(1) & ~self.is_eos, LOWEST, allowed)
-        totals = scores + allowed.unsqueeze(1) + before.scores.unsqueeze(2)  # B x k x V
+        first = torch.arange(2 * beam) == 0
+        only = torch.where(first, scores[:, :, self.eos].unsqueeze(2), LOWEST)  # special symbols are in every shortlist
+        likely = torch.where(last.view(-1, 1, 1), only, likely)
+        words = torch.where(last.view(-1, 1, 1), self.eos, words if symbols is None else symbols[words])
+        totals = likely + before.scores.unsqueeze(2)
         best, places = totals.flatten(1).topk(2 * beam)  # B x 2k
-        parents, words = places // self.size, places % self.size
+        parents, words = places // (2 * beam), words.flatten(1).gather(1, places)
         ends = (words == self.eos) & (best > LOWEST)
         ended = ends[:, :beam] & ~before.ignored  # B x k
         taken = torch.cat([ended | before.ignored, ends[:, beam:]], dim=1).long() * (2 * beam)

@@ -1,14 +1,18 @@
-"""``fairseq-attnvariants export``: a folder that translates without fairseq and torch."""
+"""``fairseq-attnvariants export``: a folder that translates without fairseq and torch, or one without pickle."""
 
 import argparse
 import importlib
 import json
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from ..options import DataOptions, OneModel, SearchOptions, option, switch
+from ..installed import runtime
+from ..options import DataOptions, OneModel, SearchOptions, flag, numeric, option, switch
 from ..text.files import UserError, read_lines, say
+from ..text.folders import check_new, new_folder
 
 if TYPE_CHECKING:
     from fairseq_attnvariants.deploy.proof import Search
@@ -20,6 +24,7 @@ PROVED, LONGEST = 16, 100  # sentences of a split, and symbols of a sentence
 GENERATED, STEPS = 12, 30  # sentences that mean nothing, and symbols of a translation of one
 BATCH = 4
 ABOUT = "title", "license", "trained", "score"  # for the manifest
+OF_BOTH = "data", "path", "output", "safetensors", "cpu", "user_dir"  # options with --safetensors and without
 
 
 @dataclass
@@ -27,7 +32,9 @@ class Options(SearchOptions, DataOptions, OneModel):
     """Write a folder that translates without fairseq and torch, by ONNX Runtime. It has one graph with the encoder, the
     decoder steps and fairseq's beam search, the dictionaries, and a manifest. The command first compares n-best lists,
     scores and attention with fairseq's search, on sentences of DATA's test or validation set and on random ones. The
-    manifest says how far they agree. --beam, --lenpen, --max-len-a and --max-len-b become the folder's defaults.
+    manifest says how far they agree. --beam, --lenpen, --max-len-a and --max-len-b become the folder's defaults. With
+    --safetensors, the command instead writes a folder for fairseq without pickle, which from_pretrained and every
+    --path read.
 
     example: fairseq-attnvariants export data-bin --path checkpoint_best.pt --output package --bpe-codes codes
 
@@ -35,13 +42,22 @@ class Options(SearchOptions, DataOptions, OneModel):
         path: the model
         output: the new folder; it must not exist
         bpe_codes: subword-nmt merges of the training text
+        bpe_vocabulary: the source's subwords and their counts, from learn-joint-bpe-and-vocab or get-vocab, if apply-bpe
+            had --vocabulary
+        bpe_vocabulary_threshold: the --vocabulary-threshold of apply-bpe
         lowercase: the training text was lowercased
         tokenizer: the training text was tokenised by Moses
         moses_no_dash_splits: Moses kept words with hyphens whole
         moses_no_escape: Moses did not escape special characters
         truecase: Moses' truecasing model of the source
+        shortlist: table of candidate translations, from lexicon --candidates; search uses only the candidates of the
+            source's words
+        shortlist_size: candidates per source word (default: 50)
+        shortlist_frequent: most frequent target words, which every list has (default: 100)
         int8: weights of eight bits: a quarter as large; some translations differ
         page: add a web page that works alone in any browser
+        safetensors: write only the weights as safetensors, the configuration as JSON and the dictionaries as text, for
+            fairseq and PyTorch
         title: name of the model, for the manifest
         license: licence of the model, for the manifest
         trained: training data, for the manifest
@@ -50,13 +66,19 @@ class Options(SearchOptions, DataOptions, OneModel):
 
     output: str = option("FOLDER", required=True)
     bpe_codes: Optional[str] = option()
+    bpe_vocabulary: Optional[str] = option()
+    bpe_vocabulary_threshold: Optional[int] = numeric()
     lowercase: bool = switch()
     tokenizer: Optional[str] = option(None, choices=["moses"])
     moses_no_dash_splits: bool = switch()
     moses_no_escape: bool = switch()
     truecase: Optional[str] = option()
+    shortlist: Optional[str] = option("TABLE")
+    shortlist_size: Optional[int] = numeric()
+    shortlist_frequent: Optional[int] = numeric()
     int8: bool = switch()
     page: bool = switch()
+    safetensors: bool = switch()
     title: Optional[str] = option("TEXT")
     license: Optional[str] = option("TEXT")
     trained: Optional[str] = option("TEXT")
@@ -77,8 +99,6 @@ def check_system(system: "System") -> Any:
     model, task = system.model, system.task
     if not isinstance(model, AttentionRNNModel):
         raise UserError(f"{system.path} is a {type(model).__name__}, and not a model of this package")
-    if getattr(task, "shortlist", None) is not None:
-        raise UserError(f"{system.path} translates with --shortlist, which a package does not support: leave it out")
     if type(task) not in (TranslationTask, CharTranslationTask, ShortlistTranslationTask, StringTransductionTask):
         raise UserError(
             f"{system.path} is of --task {task.cfg._name}, and a package holds one pair of languages: --task "
@@ -93,6 +113,27 @@ def check_system(system: "System") -> Any:
                 "by spaces, or not at all: train it on such a table"
             )
     return model
+
+
+def shortlist_of(task: Any, options: Options) -> Any:
+    """The shortlist that the options, or else the checkpoint's task, name; None without one.
+
+    Raises:
+        ConfigurationError: the table is not one, or none of these dictionaries'.
+        UserError: an option is of a table that there is none of.
+    """
+    from fairseq_attnvariants.tasks.shortlist import Shortlist, read_table
+    from fairseq_attnvariants.tasks.shortlist_translation import FREQUENT, SIZE
+
+    sizes = {"shortlist_size": SIZE, "shortlist_frequent": FREQUENT}
+    given = {name: getattr(options, name) for name in sizes}
+    if options.shortlist:
+        numbers = (default if given[name] is None else given[name] for name, default in sizes.items())
+        return Shortlist(read_table(options.shortlist), task.source_dictionary, task.target_dictionary, *numbers)
+    for name, number in given.items():
+        if number is not None:
+            raise UserError(f"{flag(name)} changes --shortlist, which is not given: add it")
+    return getattr(task, "shortlist", None)
 
 
 def check_subwords(task: Any, options: Options) -> None:
@@ -116,6 +157,7 @@ def search_of(system: "System", options: Options) -> "Search":
         **{name: getattr(options, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
     )
     generator = system.task.build_generator(system.models, asked)
+    generator = getattr(generator, "generator", generator)  # of one with a shortlist
     return Search(
         beam=generator.beam_size,
         lenpen=generator.len_penalty,
@@ -156,6 +198,26 @@ def merges(path: str) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+def frequent_subwords(path: str, threshold: int) -> List[str]:
+    """The subwords of subword-nmt's vocabulary that were counted so often.
+
+    Raises:
+        UserError: the file cannot be read, is no vocabulary, or has none.
+    """
+    found = []
+    for number, line in enumerate(read_lines(path), start=1):
+        subword, _, count = line.strip("\r\n ").rpartition(" ")
+        if not subword or not count.isdecimal():
+            raise UserError(
+                f"--bpe-vocabulary {path}, line {number}: not a subword and its count, as get-vocab writes them"
+            )
+        if int(count) >= threshold:
+            found.append(subword)
+    if not found:
+        raise UserError(f"--bpe-vocabulary {path} has no subword that was counted {threshold} times")
+    return found
+
+
 def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
     """Return the preprocessing of both languages, as in FORMAT.md, and the files that it needs.
 
@@ -181,9 +243,16 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
     if options.truecase:
         text["truecase"] = {"source": f"truecase.{source}.json"}
         files[f"truecase.{source}.json"] = json.dumps(moses.truecase_table(options.truecase)).encode()
+    for name, needed in (("bpe_vocabulary", "bpe_codes"), ("bpe_vocabulary_threshold", "bpe_vocabulary")):
+        if getattr(options, name) is not None and not getattr(options, needed):
+            raise UserError(f"{flag(name)} is of {flag(needed)}, which is not given: add it")
     if options.bpe_codes:
         files["codes"] = merges(options.bpe_codes)
         text["bpe"] = {"kind": "subword-nmt", "codes": "codes", "separator": "@@", "vocabulary": None}
+    if options.bpe_vocabulary:
+        allowed = frequent_subwords(options.bpe_vocabulary, options.bpe_vocabulary_threshold or 0)
+        files["vocabulary.json"] = json.dumps(allowed).encode()
+        text["bpe"]["vocabulary"] = "vocabulary.json"
     return text, files
 
 
@@ -199,8 +268,37 @@ def page_builder() -> Any:
         raise UserError(f"--page: this installation makes no pages ({error}): leave it out") from error
 
 
-def run(options: Options) -> None:
-    """Export, prove, write."""
+def write_safetensors(options: Options) -> None:
+    """Write what fairseq reads without pickle.
+
+    Raises:
+        UserError: an option is of the other kind of folder, or something cannot be read or written.
+    """
+    for name in (one.name for one in fields(options) if one.name not in OF_BOTH):
+        if getattr(options, name) is not None and getattr(options, name) is not False:
+            raise UserError(
+                f"{flag(name)} is of a folder that translates by itself, and --safetensors writes the weights alone, "
+                "for fairseq: leave one of the two out"
+            )
+    with new_folder(options.output) as folder:
+        from fairseq_attnvariants.deploy.plain import MODEL, save
+        from fairseq_attnvariants.registry import ConfigurationError
+
+        from ..systems.model import read_checkpoint
+
+        try:
+            save(folder, read_checkpoint(options.path), options.data)
+        except ConfigurationError as error:
+            raise UserError(f"{options.path}: {error}") from error
+    say(f"{os.path.join(options.output, MODEL)}, with its configuration and dictionaries")
+
+
+def write_package(options: Options) -> None:
+    """Export, prove, write.
+
+    Raises:
+        UserError: something cannot be read, exported or written.
+    """
     import torch
 
     from fairseq_attnvariants.deploy import missing
@@ -215,11 +313,11 @@ def run(options: Options) -> None:
 
     from ..systems.model import load
 
-    build_page, runtime = page_builder() if options.page else None, package.runtime()
+    build_page = page_builder() if options.page else None
     torch.set_num_threads(1)
     options.settle()
     try:
-        package.check_new(options.output)
+        check_new(options.output)
         if options.bpe_codes:
             merges(options.bpe_codes)  # before the model is read
         system = load(options.path, options.data, cpu=True)
@@ -232,27 +330,25 @@ def run(options: Options) -> None:
         generated = random_sources(model, package.end(task.source_dictionary), GENERATED)
         batches = [Batch(real[k : k + BATCH], search) for k in range(0, len(real), BATCH)]
         batches += [Batch(generated[k::3], each) for each in (short, short._replace(beam=1)) for k in range(3)]
-        graph = export(model)
-        content, proof = proved(graph, model, batches)
+        shortlist = shortlist_of(task, options)
+        graph = export(model, shortlist)
+        content, proof = proved(graph, model, batches, shortlist)
         if options.int8:
             graph = reduce(graph)
-            content, proof = compared(graph, model, batches[: -(-len(real) // BATCH)] or batches)
+            content, proof = compared(graph, model, batches[: -(-len(real) // BATCH)] or batches, shortlist)
         about = {option: getattr(options, option) for option in ABOUT}
-        manifest = package.manifest(task, model, graph, proof, search, text, about, options.int8)
+        manifest = package.manifest(task, model, graph, proof, search, text, about, options.int8, shortlist)
         files["model.onnx"] = content
         files.update({"source.json": package.symbols(task.source_dictionary)})
         files.update({"target.json": package.symbols(task.target_dictionary)})
-        with package.new_folder(options.output) as folder:
-            package.write(folder, files, manifest)
-            if runtime is not None:
-                (folder / "translate.py").write_bytes(runtime.read_bytes())
+        with new_folder(options.output) as folder:
+            package.write(Path(folder), files, manifest)
+            shutil.copyfile(runtime(), os.path.join(folder, "translate.py"))
             if build_page:
                 build_page(folder)
     except ConfigurationError as error:
         raise UserError(str(error) if str(error).startswith("--") else f"{options.path}: {error}") from error
     size = sum(entry.stat().st_size for entry in os.scandir(options.output)) / 2**20
-    if runtime is None:
-        say("there is no translate.py in it, as fairseq_attnvariants_run is not installed")
     if options.int8:
         found = f"{proof.translations:.0%} of {proof.lists} translations are those of the model in float32"
     else:
@@ -261,3 +357,8 @@ def run(options: Options) -> None:
             f"attention within {proof.attention:.1g}"
         )
     say(f"{options.output}: {size:.1f} MB; {found}")
+
+
+def run(options: Options) -> None:
+    """Write one of the two kinds of folders."""
+    (write_safetensors if options.safetensors else write_package)(options)

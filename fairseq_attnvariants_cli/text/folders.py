@@ -9,16 +9,31 @@ from typing import Iterator
 from .files import UserError
 
 
-@contextlib.contextmanager
-def new_folder(path: str) -> Iterator[str]:
-    """A folder that gets the name ``path`` once the block ends without an error, and is removed otherwise.
+def check_new(path: str) -> str:
+    """Return the absolute path of a folder to make.
 
     Raises:
-        UserError: there is something of this name already, or it cannot be written.
+        UserError: there is something of this name already, or it cannot be made.
     """
     target = os.path.abspath(path)
+    parent = os.path.dirname(target)
     if os.path.lexists(target):
-        raise UserError(f"{path} exists already: name a new folder, or remove it")
+        raise UserError(f"{path} exists already: name another folder, or remove it")
+    if not os.path.isdir(parent):
+        raise UserError(f"{path} cannot be written: there is no folder {parent}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"{path} cannot be written: nothing can be written to {parent}")
+    return target
+
+
+@contextlib.contextmanager
+def new_folder(path: str) -> Iterator[str]:
+    """Make a folder that gets the name ``path`` once the block ends without an error, and is removed otherwise.
+
+    Raises:
+        UserError: as :func:`check_new`, or it cannot be written, such as to a full disk.
+    """
+    target = check_new(path)
     try:
         scratch = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=f"{os.path.basename(target)}.", suffix=".tmp")
     except OSError as error:

@@ -58,7 +58,7 @@ def test_a_place_without_models_is_refused(models, tmp_path, place, why, capsys)
 def test_options_are_refused_before_anything_is_read(models, capsys):
     (models.parent / "ja-en").mkdir()
     for line, why in (
-        ("get-model ja-en --from models", "ja-en is there already: name a new folder, or remove it"),
+        ("get-model ja-en --from models", "ja-en exists already: name another folder, or remove it"),
         ("get-model de-en --from models", "invalid choice: 'de-en' (choose from"),
         ("get-model ja-en", "the following arguments are required: --from"),
     ):

@@ -371,7 +371,7 @@ def test_refuses_a_folder_that_is_there_and_one_name_for_two_languages(tmp_path,
     net, words = network(), dictionaries(tmp_path)
     path = save(net, write(net, (len(SOURCE), len(TARGET))), tmp_path / "model")
     assert main(command(path, words, tmp_path)) == 2
-    assert "exists already: name a new folder" in capfd.readouterr().err
+    assert "exists already: name another folder" in capfd.readouterr().err
     assert main([*command(path, words, tmp_path / "made"), "-t", "xx"]) == 2
     assert "are both xx" in capfd.readouterr().err
     assert main([*command(path, words, tmp_path / "made"), "-t", "../x"]) == 2

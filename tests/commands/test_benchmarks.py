@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -68,3 +69,15 @@ def test_tables_of_what_was_measured_before_it_was_cut_off(tmp_path):
     assert ["fairseq-train, 256/512, batch 80", "`rnnsearch`, graphs", "2.0", "2.50", "reached", ""] in lines
     assert ["`rnnsearch`", "0.50 (0.40 to 0.60), 2.00 GiB"] in lines
     assert "compile: no time" in done.stdout and "line 9: cut off" in done.stderr
+
+
+def test_exported_models_against_the_stock_lstm():
+    """At a size at which nothing can be said about speed."""
+    tiny = "--sizes 8/16 --archs rnnsearch --ways float32 int8 --vocabulary 60 --batch 3 --sentences 2 --words 4"
+    done = call(SCRIPTS / "python", "deployed.py", *tiny.split(), "--rounds", 1)
+    assert done.returncode == 0, done.stderr
+    number = r"\d+\.\d\d"
+    spread = rf"{number} \({number} to {number}\)"
+    assert re.search(r"\n\| 8/16 \| single \| batches of 3 \| .*\n\|---.*\n\| lstm \| 1 \(.* ms\) \|", done.stdout)
+    for way in ("float32", "int8"):
+        assert re.search(rf"\n\| rnnsearch {way} \| {spread} \| {spread} \| {number}, \d+ \|\n", done.stdout)

@@ -18,7 +18,7 @@ from corpus import ROOT
 SOURCES = ["fairseq_attnvariants.pth", "setup.py", "pyproject.toml", "MANIFEST.in"]
 SOURCES += ["fairseq_attnvariants_startup.py", "fairseq_attnvariants_stock.py"]
 SOURCES += ["README.md", "LICENSE"]
-PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli", "hydra_plugins"]
+PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli", "hydra_plugins", "fairseq_attnvariants_run"]
 
 
 def missing():
@@ -50,7 +50,9 @@ def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sources")
     for name in SOURCES:
         shutil.copy(ROOT / name, folder)
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns(
+        "__pycache__", "*.md", "pyproject.toml"
+    )  # these are the runtime's own distribution's
     for name in PACKAGES:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     (folder / "tests").mkdir()

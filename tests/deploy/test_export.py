@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import fields
+from pathlib import Path
 from types import SimpleNamespace
 
 import corpus
@@ -15,12 +17,12 @@ import pytest
 import torch
 from fairseq.tasks.translation import TranslationTask
 
-from fairseq_attnvariants.tasks import ShortlistTranslationTask
 from fairseq_attnvariants.tasks.tsv import symbols
 from fairseq_attnvariants_cli import main as command
 from fairseq_attnvariants_cli.subcommands import export as subcommand
 from fairseq_attnvariants_cli.systems.model import load
 from fairseq_attnvariants_cli.text.files import UserError
+from fairseq_attnvariants_cli.text.folders import new_folder
 
 deploy = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
 from fairseq_attnvariants.deploy import graphs, proof  # noqa: E402
@@ -72,6 +74,9 @@ class Package:
         return " ".join(glue.join(self.target[symbol] for symbol in symbols[:-1]).split())
 
 
+NOTHING = {one.name: None for one in fields(subcommand.Options)}
+
+
 class Mine(TranslationTask):
     """A task of somebody's own, of which nobody knows how it reads text."""
 
@@ -93,8 +98,7 @@ def test_words(runs, tmp_path, capsys):
     checkpoint = runs.rnnsearch / "checkpoint_best.pt"
     options = "--beam", 4, "--max-len-b", 10, "--title", "reversed"
     assert export(runs.data, checkpoint, tmp_path / "package", *options) == 0
-    *others, said = capsys.readouterr().err.splitlines()
-    assert [line for line in others if "fairseq_attnvariants_run is not installed" not in line] == []
+    [said] = capsys.readouterr().err.splitlines()
     assert re.search(r"package: 0\.\d MB; (\d+) of \1 n-best lists are equal", said)
     compare(tmp_path / "package", runs.data, (runs.text / "test.xx").read_text().splitlines(), checkpoint, *USER_DIR)
     about = json.loads((tmp_path / "package" / "manifest.json").read_text())
@@ -180,6 +184,17 @@ def test_what_a_package_of_strings_cannot_hold(strings, tmp_path, capsys):
         assert said in refused(capsys, tmp_path, data, save / "checkpoint_last.pt", tmp_path / "package")
 
 
+def test_a_shortlist(runs, tmp_path):
+    """As --task shortlist_translation translates, though not by all words."""
+    checkpoint, lines = runs.rnnsearch / "checkpoint_best.pt", (runs.text / "test.xx").read_text().splitlines()
+    words = [line.split()[0] for line in (runs.data / "dict.xx.txt").read_text().splitlines()]
+    rows = (f"{word}\t{other}\t9\t0.5\n" for pair in zip(words, words[1:]) for word in pair[:1] for other in pair)
+    (tmp_path / "table").write_text("".join(rows))
+    options = "--shortlist", tmp_path / "table", "--shortlist-size", 2, "--shortlist-frequent", 0
+    assert export(runs.data, checkpoint, tmp_path / "package", *options, "--max-len-b", 10) == 0
+    compare(tmp_path / "package", runs.data, lines, checkpoint, *USER_DIR, "--task", "shortlist_translation", *options)
+
+
 def refused(capsys, folder, *arguments):
     """Why the subcommand refused; it has left a folder as it was."""
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -207,6 +222,34 @@ def test_refusals(runs, tmp_path, capsys):
     assert "cannot be read" in why(checkpoint, output, "--bpe-codes", tmp_path / "none")
 
 
+def test_subwords_of_a_vocabulary(tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\na b\n")
+    (tmp_path / "vocabulary").write_text("a@@ 3\nb 2\nab@@ 1\n")
+    (tmp_path / "damaged").write_text("a@@ 3\nb\n")
+
+    def prepared(**options):
+        names = {name: str(tmp_path / value) if isinstance(value, str) else value for name, value in options.items()}
+        given = subcommand.Options(**{**NOTHING, **names})
+        return subcommand.prepared(given, "xx", "yy")
+
+    text, files = prepared(bpe_codes="codes", bpe_vocabulary="vocabulary", bpe_vocabulary_threshold=2)
+    assert (text["bpe"]["vocabulary"], json.loads(files["vocabulary.json"])) == ("vocabulary.json", ["a@@", "b"])
+    for options, message in (
+        (dict(bpe_vocabulary="vocabulary"), "--bpe-vocabulary is of --bpe-codes, which is not given: add it"),
+        (
+            dict(bpe_codes="codes", bpe_vocabulary_threshold=2),
+            "--bpe-vocabulary-threshold is of --bpe-vocabulary, which",
+        ),
+        (dict(bpe_codes="codes", bpe_vocabulary="damaged"), "damaged, line 2: not a subword and its count"),
+        (
+            dict(bpe_codes="codes", bpe_vocabulary="vocabulary", bpe_vocabulary_threshold=9),
+            "no subword that was counted 9",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            prepared(**options)
+
+
 def test_other_tasks_and_stock_models(runs, tmp_path, capsys):
     checkpoint = runs.rnnsearch / "checkpoint_best.pt"
     system = load(str(checkpoint), str(runs.data), cpu=True)
@@ -215,10 +258,6 @@ def test_other_tasks_and_stock_models(runs, tmp_path, capsys):
         task.cfg = SimpleNamespace(_name="of_another_kind")
         with pytest.raises(UserError, match="is of --task of_another_kind, and a package holds one pair of languages"):
             subcommand.check_system(system._replace(task=task))
-    shortlist = object.__new__(ShortlistTranslationTask)
-    shortlist.shortlist = object()
-    with pytest.raises(UserError, match="translates with --shortlist, which a package does not support: leave it out"):
-        subcommand.check_system(system._replace(task=shortlist))
 
 
 def test_a_part_that_cannot_be_traced_is_named(runs, tmp_path, capsys, monkeypatch):
@@ -239,23 +278,17 @@ def test_what_translates_otherwise_is_refused(runs, tmp_path, capsys, monkeypatc
 
 
 def test_a_full_disk_and_a_kill_leave_nothing(runs, tmp_path, monkeypatch):
-    from fairseq_attnvariants.deploy import package
-
-    def fail(*_):
+    with pytest.raises(UserError, match="cannot be written: No space"), new_folder(str(tmp_path / "package")) as folder:
+        Path(folder, "model.onnx").write_bytes(b"x")
         raise OSError(28, "No space left on device")
-
-    with pytest.raises(OSError), package.new_folder(tmp_path / "package") as folder:
-        (folder / "model.onnx").write_bytes(b"x")
-        fail()
     assert [*tmp_path.iterdir()] == []
     code = f"""if True:
         import sys, time
         from pathlib import Path
         from fairseq_attnvariants_cli import main
         from fairseq_attnvariants_cli.subcommands import export
-        from fairseq_attnvariants.deploy import package
         def run(options):
-            with package.new_folder(options.output) as folder:
+            with export.new_folder(options.output) as folder:
                 print("begun", flush=True)
                 time.sleep(60)
         export.run = run

@@ -75,7 +75,7 @@ def test_javascript_makes_the_same_words_and_subwords():
     ]
     settings = [[table, hyphens, escape] for table in tables() for hyphens, escape in ((False, True), (True, False))]
     cases = {"the": "The", "readme": "README", "i": "I"}
-    lines = test_text.LINES[::10] + test_text.jumbled(1000)
+    lines = test_text.LINES[::10] + test_text.jumbled(1000) + test_text.JAPANESE
     answers = in_node({"tables": settings, "codes": merges, "cases": cases, "lines": lines})
     tokenisers = [runtime.Moses(*one) for one in settings]
     subwords = [runtime.Subwords(*one) for one in merges]
@@ -114,7 +114,7 @@ def test_javascript_translates_the_same(tmp_path, web, beam):
     symbols = [*SPECIAL, " ", *"abcé\u3000"]
     about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
     package = packages.write(tmp_path / "characters", source=symbols, target=symbols, **about)
-    same(package, web, [" ab \t\u3000é  zc ", "a\U0001f600b", "abc"], beam)
+    same(package, web, [" ab \t\u3000é  zc ", "a\U0001f600b", "abc", *test_text.JAPANESE], beam)
     for units, symbols in packages.STRINGS.items():
         known = [*SPECIAL, " ", *symbols]
         about = dict(source__units=units, target__units=units)

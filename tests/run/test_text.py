@@ -93,6 +93,24 @@ def test_subwords_outside_of_a_vocabulary_are_split_as_subword_nmt_splits_them(c
     assert changed > 100
 
 
+JAPANESE = ["誰が一番に着くか私には分かりません。", "「はい」、と 彼は、言った！", "USBは3.5本\u3000です", "𠮟る"]
+
+
+def test_text_without_spaces_is_read_by_characters(tmp_path):
+    """By merges of another language, which have none of its characters."""
+    codes = "#version: 0.2\nt h\nth e</w>\nU S\nUS B</w>\n"
+    reference = apply_bpe.BPE(io.StringIO(codes))
+    subwords = runtime.Subwords(codes)
+    for line in JAPANESE:
+        assert subwords(line.split()) == reference.segment_tokens(line.split())
+    assert subwords([JAPANESE[0]]) == [f"{sign}@@" for sign in JAPANESE[0][:-1]] + ["。"]
+    symbols = [*SPECIAL, *sorted({part for line in JAPANESE for part in subwords(line.split())} - {"𠮟@@"})]
+    about = {"text__bpe": {"kind": "subword-nmt", "codes": "codes", "separator": "@@"}}
+    package = packages.write(tmp_path, source=symbols, target=symbols, files={"codes": codes.encode()}, **about)
+    found = runtime.Translator(package).translate(JAPANESE)
+    assert [one.text for one in found] == [" ".join(line.split()) for line in JAPANESE]
+
+
 @pytest.mark.parametrize(
     "codes, message", [("#version: 0.2\na b c\n", "merge 1"), ("#version: 9\na b\n", "merge 1"), ("", "merge 1")]
 )

@@ -14,6 +14,8 @@ import time
 import packages
 import pytest
 
+from fairseq_attnvariants_cli import main as command
+
 pytestmark = pytest.mark.commands
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -77,6 +79,7 @@ def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
     [
         (["--beam", "99"], "error: the beam must be from 1 to 8, not 99"),
         (["--n-best", "3", "--beam", "2"], "error: an n-best list has from 1 to 2 translations with this beam, not 3"),
+        (["--beams", "2"], "error: --beams is no option (--help has all)"),
         (["--batch-size", "0"], "--batch-size and --threads must be at least 1"),
         (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 is not available"),
     ],
@@ -98,11 +101,56 @@ def test_a_damaged_package_gets_a_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("streams", ["<&-", ">&-", "> /dev/full"])
-def test_streams_that_fail_get_a_sentence(package, streams):
-    command = f'echo the red | "{sys.executable}" "{package}/translate.py" {streams}'
-    made = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
-    assert re.fullmatch(r"error: standard input or output fails \(.*\)\n", made.stderr)
-    assert made.returncode == 1
+@pytest.mark.parametrize("program, begins, status", [
+    ("{package}/translate.py", "error", 1),
+    ("-m fairseq_attnvariants_cli translate {package}", "fairseq-attnvariants translate", 2),
+])  # fmt: skip
+def test_streams_that_fail_get_a_sentence(package, streams, program, begins, status):
+    command = f'echo the red | "{sys.executable}" {program.format(package=package)} {streams}'
+    made = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, cwd=packages.ROOT)
+    assert re.fullmatch(rf"{begins}: standard input or output fails \(.*\)\n", made.stderr)
+    assert made.returncode == status
+
+
+def test_files_instead_of_standard_input(package, tmp_path):
+    """A file ends a line, and messages name it; what cannot be read is said before anything is translated."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"the red\ndogs")
+    second.write_bytes(b"\xef\xbb\xbfthe tree\n\xff\n")
+    made = run(package, first, second, "--n-best", "2")
+    assert [line.split("\t")[::2] for line in made.stdout.decode().splitlines()][::2] == [
+        ["1", "the red"],
+        ["2", "dogs"],
+        ["3", "the tree"],
+        ["4", ""],
+    ]
+    assert (made.returncode, made.stderr.decode()) == (1, f"{second}: line 2 is not translated: it is not UTF-8\n")
+    for missing in (tmp_path / "none", tmp_path):
+        made = run(package, first, missing)
+        assert (made.returncode, made.stdout) == (1, b"")
+        assert re.fullmatch(f"error: {missing} cannot be read \\(.*\\)\n", made.stderr.decode())
+    assert "--serve answers requests, and" in run(package, first, "--serve", "0").stderr.decode()
+
+
+@pytest.mark.parametrize("options", [[], ["--n-best", "2"], ["--attention", "--beam", "3"], ["--keep-unk"]])
+def test_the_subcommand_does_the_same(package, options, capfdbinary, tmp_path):
+    """Whose code it is."""
+    (tmp_path / "text").write_text("the red\n\nzebra dogs\n")
+    assert command.main(["translate", *map(str, [package, tmp_path / "text", *options])]) == 0
+    assert capfdbinary.readouterr() == (run(package, *options, tmp_path / "text").stdout, b"")
+    assert command.main(["translate", *map(str, [package, tmp_path / "text", *options, "--beam", 99])]) == 2
+    assert capfdbinary.readouterr().err == b"fairseq-attnvariants translate: the beam must be from 1 to 8, not 99\n"
+
+
+@pytest.mark.parametrize("name", ["numpy", "onnxruntime"])
+def test_without_what_it_needs_it_says_what_to_install(package, name):
+    hidden = f"import sys; sys.modules[{name!r}] = None; "
+    alone = f"import runpy; runpy.run_path({str(package / 'translate.py')!r}, run_name='__main__')"
+    within = f"from fairseq_attnvariants_cli import main; sys.exit(main.main(['translate', {str(package)!r}]))"
+    for code, begins in ((alone, "error"), (within, "fairseq-attnvariants translate")):
+        made = subprocess.run([sys.executable, "-c", hidden + code], capture_output=True, text=True, cwd=packages.ROOT)
+        assert re.fullmatch(f"{begins}: {name} is not installed: pip install numpy onnxruntime\n", made.stderr)
+        assert made.returncode != 0
 
 
 def test_lines_are_answered_as_they_come(package):

@@ -115,6 +115,15 @@ def test_strings_are_split_by_their_dictionary(tmp_path, units, expected):
         assert found.text == unicodedata.normalize("NFC", line.strip())
 
 
+def test_japanese_is_read_and_written_by_characters(tmp_path):
+    """Whatever spaces are in it."""
+    symbols = [*SPECIAL, " ", *sorted({*"猫が好きです。はい"})]
+    about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
+    translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
+    (found,) = translator.translate([" 猫が好き です。\r"])
+    assert found.source == [*"猫が好き です。", " ", "</s>"] and found.text == "猫が好き です。"
+
+
 def test_two_levels_have_attention_over_words_too(tmp_path):
     symbols = [*SPECIAL, " ", *"abc"]
     about = dict(source__units="characters", target__units="characters", source__end=[4, 2])

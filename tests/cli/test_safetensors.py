@@ -1,4 +1,4 @@
-"""Models as plain files: the same translations, and what is refused."""
+"""``export --safetensors``: models without pickle, the same translations, and what is refused."""
 
 import hashlib
 import json
@@ -22,6 +22,11 @@ FILES = {"model.safetensors", "config.json", "dict.xx.txt", "dict.yy.txt"}
 LINES = ["ant bee cat", "elk dog dog ant"]
 
 
+def export(data, model, output):
+    """The subcommand's arguments."""
+    return ["export", str(data), "--path", str(data / model), "--output", str(output), "--safetensors"]
+
+
 @pytest.fixture
 def checkpoint(tmp_path):
     """A folder with a checkpoint, whose embedding and vocabulary layer are tied."""
@@ -33,9 +38,9 @@ def checkpoint(tmp_path):
 
 @pytest.fixture
 def folder(checkpoint):
-    """The same as plain files."""
-    output = checkpoint.with_name("plain")
-    assert main(["plain", str(checkpoint), "--path", str(checkpoint / "model.pt"), "--output", str(output)]) == 0
+    """The same without pickle."""
+    output = checkpoint.with_name("exported")
+    assert main(export(checkpoint, "model.pt", output)) == 0
     return output
 
 
@@ -53,9 +58,9 @@ def test_the_same_translations(checkpoint, folder):
 
 
 def test_twice_there_and_back(folder):
-    """A folder of plain files is a model as any other."""
+    """Such a folder is a model as any other."""
     output = folder.with_name("again")
-    assert main(["plain", str(folder), "--path", str(folder / "model.safetensors"), "--output", str(output)]) == 0
+    assert main(export(folder, "model.safetensors", output)) == 0
     for name in FILES:
         assert (folder / name).read_bytes() == (output / name).read_bytes()
 
@@ -150,14 +155,28 @@ def test_refuses(kind, folder):
     assert "\n" not in str(caught.value)
 
 
+def refused(capfd, arguments):
+    """The one sentence that says why nothing is written."""
+    capfd.readouterr()
+    assert main(arguments) == 2
+    [line] = capfd.readouterr().err.splitlines()
+    assert not os.path.exists(arguments[arguments.index("--output") + 1])
+    return line
+
+
 def test_refuses_to_write_without_dictionaries(checkpoint, tmp_path, capfd):
     (tmp_path / "empty").mkdir()
-    arguments = ["plain", str(tmp_path / "empty"), "--path", str(checkpoint / "model.pt"), "--output"]
-    capfd.readouterr()
-    assert main([*arguments, str(tmp_path / "made")]) == 2
-    error = capfd.readouterr().err
-    assert "there are no dictionaries, dict.*.txt, in" in error and error.count("\n") == 1
-    assert not os.path.exists(tmp_path / "made")
+    arguments = export(checkpoint, "model.pt", tmp_path / "made")
+    arguments[1] = str(tmp_path / "empty")
+    assert "there are no dictionaries, dict.*.txt, in" in refused(capfd, arguments)
+
+
+@pytest.mark.parametrize("options", [
+    ["--int8"], ["--page"], ["--beam", "5"], ["--max-len-a", "0"], ["--bpe-codes", "codes"], ["--lowercase"],
+])  # fmt: skip
+def test_options_of_a_folder_that_translates_are_refused(checkpoint, tmp_path, capfd, options):
+    said = refused(capfd, [*export(checkpoint, "model.pt", tmp_path / "made"), *options])
+    assert said.startswith(f"fairseq-attnvariants export: {options[0]} is of a folder that translates by itself, and")
 
 
 def test_safetensors_that_is_not_installed(folder, monkeypatch):

@@ -1,0 +1,190 @@
+"""Exported models against the stock ``lstm`` in fairseq's search, in turns, in one run.
+
+    OMP_NUM_THREADS=1 python benchmarks/deployed.py
+    OMP_NUM_THREADS=1 python benchmarks/deployed.py --same PACKAGE INT8_PACKAGE TEXT # and how many translations agree
+
+Weights and text are random, and fairseq's ``SequenceGenerator`` and the graphs are told to write ``--words`` words for
+every sentence, no more and no fewer (``min_len``, ``max_len``).  A shortlist has ``--listed`` words for many sentences
+and fewer for one, as those of Multi30k have.  Exported models are timed from symbols to n-best lists, by the runtime.
+Printed is the median over the rounds of the ratio of processor time to the ``lstm``'s *of the same round*, with the
+smallest and the largest.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import speed
+import torch
+from fairseq.data import data_utils
+from fairseq.sequence_generator import SequenceGenerator
+from spread import spread
+
+from fairseq_attnvariants.deploy import loop, package, reduced
+from fairseq_attnvariants.deploy.proof import Proof, Search
+from fairseq_attnvariants.tasks.shortlist import SPECIAL, Row, Shortlist
+from fairseq_attnvariants_cli.installed import runtime
+from fairseq_attnvariants_cli.subcommands.translate import load
+
+SIZES = "128/256", "256/512"
+ARCHS = "rnnsearch", "dl4mt"
+WAYS = "float32", "int8", "list"
+UNPROVED = Proof(0, 0, 0, 0.0, 0.0, 0.0, "")
+
+
+def random_list(task, listed):
+    """Fifty words for each source symbol, all of them among ``listed`` target words."""
+    source, target = task.source_dictionary, task.target_dictionary
+    random = torch.Generator().manual_seed(1)
+    pool = torch.randperm(len(target) - SPECIAL, generator=random)[:listed] + SPECIAL
+    rows = (
+        Row(source[i], target[int(j)], 1, 0.5)
+        for i in range(SPECIAL, len(source))
+        for j in pool[torch.randint(len(pool), (50,), generator=random)].unique()
+    )
+    return Shortlist(rows, source, target, 50, 100)
+
+
+def write(folder, task, model, graph, asked, int8, shortlist):
+    """A package whose translations have all the same length."""
+    search = Search(beam=asked.beam, min_len=asked.words, max_len_b=asked.words)
+    text = dict(lowercase=False, tokenizer=None, truecase=None, bpe=None)
+    about = package.manifest(task, model, graph, UNPROVED, search, text, {}, int8, shortlist)
+    symbols = package.symbols(task.source_dictionary)
+    files = {"model.onnx": loop.ir.to_proto(graph).SerializeToString(), "source.json": symbols, "target.json": symbols}
+    folder.mkdir()
+    package.write(folder, files, about)
+    (folder / "translate.py").write_bytes(runtime().read_bytes())
+    return folder
+
+
+def exported(folder, task, model, asked):
+    """The packages of a model, by their way."""
+    shortlist = random_list(task, asked.listed) if "list" in asked.ways else None
+    whole = loop.export(model) if {"float32", "int8"} & {*asked.ways} else None
+    graphs = {
+        "float32": lambda: (whole, False, None),
+        "int8": lambda: (reduced.reduce(whole), True, None),
+        "list": lambda: (loop.export(model, shortlist), False, shortlist),
+    }
+    folder.mkdir()
+    made = {}
+    for way in asked.ways:
+        graph, int8, own = graphs[way]()
+        made[way] = write(folder / way, task, model, graph, asked, int8, own)
+    return made
+
+
+MEASURED = """if True:
+    import resource, subprocess, sys
+    subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+
+
+def start(folder, line):
+    """Processor seconds and MiB of a process that translates one line; started by a small one, whose memory counts."""
+    command = [sys.executable, "-c", MEASURED, sys.executable, str(folder / "translate.py")]
+    done = subprocess.run(command, input=line + "\n", capture_output=True, text=True, check=True)
+    return tuple(map(float, done.stdout.split()))
+
+
+def measure(size, asked, task, sources):
+    """Print the table of a width."""
+    embed, hidden = map(int, size.split("/"))
+    arguments = speed.parse(["--embed", str(embed), "--hidden", str(hidden)])
+    pad, dictionary = task.source_dictionary.pad(), task.source_dictionary
+    lines = [[dictionary[int(symbol)] for symbol in source[:-1]] for source in sources]
+    torch.manual_seed(1)
+    stock = speed.build("lstm", arguments, task)[0].eval()
+    options = dict(beam_size=asked.beam, max_len_b=asked.words, min_len=asked.words)
+    generator = SequenceGenerator([stock], task.target_dictionary, **options)
+
+    def by_fairseq(numbers):
+        some = [sources[k] for k in numbers]
+        given = dict(
+            src_tokens=data_utils.collate_tokens(some, pad, left_pad=True), src_lengths=torch.tensor([*map(len, some)])
+        )
+        return generator.generate([stock], {"net_input": given})
+
+    def by_package(translator):
+        def translate(numbers):
+            found = translator.search_all([lines[k] for k in numbers], asked.beam, 1, True, len(numbers))
+            assert all(len(one.n_best[0].symbols) == asked.words + 1 for one in found)
+
+        return translate
+
+    ways, starts = {"lstm": by_fairseq}, {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for arch in asked.archs:
+            model = speed.build(arch, arguments, task)[0].eval()
+            for way, folder in exported(Path(scratch) / arch, task, model, asked).items():
+                ways[f"{arch} {way}"] = by_package(load().Translator(folder))
+                starts[f"{arch} {way}"] = [start(folder, " ".join(lines[0])) for _ in range(asked.rounds)]
+    singles = range(0, len(sources), max(1, len(sources) // asked.sentences))[: asked.sentences]
+    shapes = {"single": [[k] for k in singles], f"batches of {asked.batch}": [range(asked.batch)]}
+    times = {shape: {way: [] for way in ways} for shape in shapes}
+    for turn in range(asked.rounds + 1):
+        for shape, groups in shapes.items():
+            for way, translate in ways.items():
+                begun = time.process_time()
+                for numbers in groups:
+                    translate(numbers)
+                if turn:  # the first round warms up
+                    times[shape][way].append((time.process_time() - begun) / sum(map(len, groups)))
+    print(f"\n| {size} | {' | '.join(shapes)} | start: s, MiB |\n|---|{'---|' * len(shapes)}---|")
+    for way in ways:
+        row = []
+        for shape in shapes:
+            own, base = times[shape][way], times[shape]["lstm"]
+            said = spread([one / other for one, other in zip(base, own)])
+            row.append(f"1 ({1000 * statistics.median(own):.1f} ms)" if way == "lstm" else said)
+        seconds, memory = zip(*starts[way]) if way in starts else ((), ())
+        row.append(f"{statistics.median(seconds):.2f}, {statistics.median(memory):.0f}" if seconds else "")
+        print(f"| {way} | {' | '.join(row)} |", flush=True)
+
+
+def same(first, second, text):
+    """The share of lines whose translations are the same in two packages."""
+    lines = [line for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip()]
+    translators = [load().Translator(folder) for folder in (first, second)]
+    one, other = ([found.text for found in translator.translate(lines, attention=False)] for translator in translators)
+    print(f"\n{sum(map(str.__eq__, one, other)) / len(lines):.1%} of {len(lines)} translations are the same")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="EMBED/HIDDEN")
+    parser.add_argument("--archs", nargs="+", default=ARCHS)
+    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
+    parser.add_argument("--vocabulary", type=int, default=10_000)
+    parser.add_argument("--listed", type=int, default=2_600, help="words of the shortlist of many sentences")
+    parser.add_argument("--words", type=int, default=16, help="of every translation")
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--sentences", type=int, default=8, help="that are translated one at a time")
+    parser.add_argument("--batch", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--same", nargs=3, metavar=("PACKAGE", "INT8_PACKAGE", "TEXT"))
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    count = max(asked.batch, asked.sentences)
+    given = ["--vocabulary", asked.vocabulary, "--batch", count, "--batches", 1, "--length", 16, "--spread", 0.15]
+    dictionary, sources, _ = speed.sample_text(speed.parse([*map(str, given)]))
+    sources.sort(key=len, reverse=True)  # as the stock lstm needs them
+    task = speed.Task(dictionary, dictionary)
+    task.cfg = argparse.Namespace(source_lang="xx", target_lang="yy")
+    print(f"{len(dictionary)} types, beam {asked.beam}, {asked.words} words, sources of {min(map(len, sources))} to "
+          f"{max(map(len, sources))} symbols, medians of {asked.rounds} rounds, ratios to the stock lstm")  # fmt: skip
+    for size in asked.sizes:
+        measure(size, asked, task, sources)
+    if asked.same:
+        same(*asked.same)
+
+
+if __name__ == "__main__":
+    main()
