@@ -5,7 +5,7 @@ import hashlib
 import json
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import onnx_ir as ir
 

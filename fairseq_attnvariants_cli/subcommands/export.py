@@ -42,8 +42,8 @@ class Options(SearchOptions, DataOptions, OneModel):
         path: the model
         output: the new folder; it must not exist
         bpe_codes: subword-nmt merges of the training text
-        bpe_vocabulary: the source's subwords and their counts, from learn-joint-bpe-and-vocab or get-vocab, if apply-bpe
-            had --vocabulary
+        bpe_vocabulary: the source's subwords and counts, from learn-joint-bpe-and-vocab or get-vocab, if apply-bpe had
+            --vocabulary
         bpe_vocabulary_threshold: the --vocabulary-threshold of apply-bpe
         lowercase: the training text was lowercased
         tokenizer: the training text was tokenised by Moses
