@@ -951,7 +951,7 @@ REFUSED = [
         dict(encoder_reads="own"),
         "--encoder-reads own needs a bidirectional layer .* --encoder-layers 1 .* leave it out",
     ),
-    (dict(layer_norm_joint=True), "--layer-norm-joint says what --layer-norm normalises"),
+    (dict(layer_norm_joint=True), "--layer-norm-joint needs --layer-norm"),
     (dict(readout_biases=True, layer_norm="encoder"), "--readout-biases .* without --layer-norm all"),
 ]
 
