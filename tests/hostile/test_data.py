@@ -63,7 +63,7 @@ def test_languages_of_a_folder(tmp_path):
     touch(tmp_path, "valid.de-en.de")
     assert find_languages(str(tmp_path), "de", None) == ("de", "en")
     for given in ((None, None), ("en", None), (None, "en")):
-        with pytest.raises(ConfigurationError, match="not clear, it has de-en, zh-Hans-en: give both"):
+        with pytest.raises(ConfigurationError, match="unclear, it has de-en, zh-Hans-en: give both"):
             find_languages(str(tmp_path), *given)
     with pytest.raises(ConfigurationError, match="-t fr: .* has no dict.fr.txt, it has de-en"):
         find_languages(str(tmp_path), "en", "fr")
