@@ -99,7 +99,7 @@ def _loaded(path: str, config: str) -> Dict[str, Any]:
         raise
     except Exception as error:  # noqa: BLE001 - of a damaged file
         why = f"it is damaged or no safetensors ({type(error).__name__})"
-        raise ConfigurationError(f"{path}: not loaded, {why}") from None
+        raise ConfigurationError(f"{path}: not loaded: {why}") from None
     for name, own in content["tied"].items():
         if own not in parameters or name in parameters:
             raise ConfigurationError(f"{config} is damaged: it ties {name!a} to {own!a}, and the latter alone is there")

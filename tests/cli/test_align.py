@@ -233,7 +233,7 @@ class TestBadInput:
         if content is not None:
             path.write_bytes(content)
         refusal = self.refused(arguments(runs, tmp_path, path), capfd)
-        assert "checkpoint.pt cannot be loaded" in refusal or "checkpoint.pt: not loaded, it is damaged" in refusal
+        assert "checkpoint.pt cannot be loaded" in refusal or "checkpoint.pt: not loaded: it is damaged" in refusal
 
     def test_other_dictionaries(self, runs, tmp_path, capfd):
         shutil.copytree(runs.data, tmp_path / "other")

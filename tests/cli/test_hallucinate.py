@@ -68,7 +68,7 @@ def test_rows_keep_their_features_and_their_order_of_columns(table, capsys):
         ("yö\työssä\n", [], "no word that shares 3 letters in a row with its target"),
         ("aaa\taaaa\n", [], "no word that shares"),  # there is no other letter
         ("a\tb\nc\n", [], "train.tsv, line 2: 1 columns"),
-        ("a\tb\tc\td\n", [], "4 columns, whose meaning cannot be told: give --source-column"),
+        ("a\tb\tc\td\n", [], "4 columns, whose meaning is unclear: give --source-column"),
         ("talo\ttalossa\n", ["--target-column", "3"], "2 columns, and --target-column is 3"),
         ("talo\ttalossa\n", ["--words", "0"], "0 is not at least 1"),
     ],

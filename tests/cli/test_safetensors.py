@@ -114,7 +114,7 @@ REFUSED = {
     ),
     "no safetensors": (
         lambda folder: ((folder / "model.safetensors").write_bytes(b"x" * 99), summed(folder)),
-        "model.safetensors: not loaded, it is damaged or no safetensors",
+        "model.safetensors: not loaded: it is damaged or no safetensors",
     ),
     "a file that is missing": (lambda folder: (folder / "config.json").unlink(), "config.json cannot be read: No such"),
     "a file elsewhere": (

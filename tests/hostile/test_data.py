@@ -55,7 +55,7 @@ def touch(folder, *names):
 def test_languages_of_a_folder(tmp_path):
     """Hyphens are in languages, too; and what is given narrows the choice, in either direction."""
     touch(tmp_path, *(f"dict.{language}.txt" for language in ("zh-Hans", "en", "de")))
-    with pytest.raises(ConfigurationError, match="not clear, it has no binarised text: give both, as -s and -t"):
+    with pytest.raises(ConfigurationError, match="unclear, it has no binarised text: give both, as -s and -t"):
         find_languages(str(tmp_path), None, None)
     touch(tmp_path, "preprocess.log", "train.zh-Hans-en.en.idx", "a-b.txt", "x.zh-en.y")
     assert find_languages(str(tmp_path), None, None) == ("zh-Hans", "en")
@@ -63,7 +63,7 @@ def test_languages_of_a_folder(tmp_path):
     touch(tmp_path, "valid.de-en.de")
     assert find_languages(str(tmp_path), "de", None) == ("de", "en")
     for given in ((None, None), ("en", None), (None, "en")):
-        with pytest.raises(ConfigurationError, match="not clear, it has de-en, zh-Hans-en: give both"):
+        with pytest.raises(ConfigurationError, match="unclear, it has de-en, zh-Hans-en: give both"):
             find_languages(str(tmp_path), *given)
     with pytest.raises(ConfigurationError, match="-t fr: .* has no dict.fr.txt, it has de-en"):
         find_languages(str(tmp_path), "en", "fr")

@@ -262,7 +262,7 @@ def test_an_object_at_an_address_does_not_end_the_interpreter(runs, tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(kinds.archive(b"\x80\x02" + content + b"s."))
     process = corpus.run("fairseq-train", *corpus.train_arguments(runs.data, tmp_path), check=False)
     last = process.stderr.splitlines()[-1]
-    assert process.returncode == 1 and f"{tmp_path / 'checkpoint_last.pt'}: not loaded, it is damaged" in last
+    assert process.returncode == 1 and f"{tmp_path / 'checkpoint_last.pt'}: not loaded: it is damaged" in last
 
 
 def test_a_tensor_that_repeats_what_is_stored_is_refused(tmp_path):

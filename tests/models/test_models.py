@@ -945,13 +945,13 @@ REFUSED = [
     (dict(RELEASED, layer_norm="all"), "--adaptive-gru-released .* which --layer-norm makes part"),
     (dict(HIERARCHICAL, attention_via_words_alone=True, attention_via_unguided=True), "leave one of them out"),
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
-    (dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"), "--recurrent-bias True is of .* gru"),
+    (dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"), "--recurrent-bias True needs .* gru"),
     (dict(recurrent_bias=True, decoder_cell="lstm"), "--recurrent-bias .* encoder's has one anyway"),
     (
         dict(encoder_reads="own"),
         "--encoder-reads own needs a bidirectional layer .* --encoder-layers 1 .* leave it out",
     ),
-    (dict(layer_norm_joint=True), "--layer-norm-joint says what --layer-norm normalises"),
+    (dict(layer_norm_joint=True), "--layer-norm-joint needs --layer-norm"),
     (dict(readout_biases=True, layer_norm="encoder"), "--readout-biases .* without --layer-norm all"),
 ]
 

@@ -174,7 +174,9 @@ def test_what_cells_without_a_recurrent_product_are_refused_for(guests):
 
 def test_weights_that_do_not_add_up(guests, data, trained, tmp_path):
     """Links and scaled pictures are there; what reads probabilities says which normalizer gives none."""
-    with pytest.raises(ConfigurationError, match="--copying takes attention .* --attention-normalizer exponential"):
+    with pytest.raises(
+        ConfigurationError, match="--copying needs attention weights .* --attention-normalizer exponential"
+    ):
         build("mixture_attention", copying=True)
     options = [data, "--user-dir", EXTEND / "mixture_attention", "--path", trained("mixture_attention"), "--cpu"]
     corpus.run("fairseq-attnvariants", "align", *options, "--output", tmp_path / "links")
@@ -327,7 +329,9 @@ def test_a_criterion_of_its_own(guests, data, trained, tmp_path):
     assert criterion(trained("mixture_of_softmaxes", "--criterion", "cross_entropy")) == "cross_entropy"
     register_architecture("mixture_slow", base="mixture_of_softmaxes", init_std=0.05)
     assert default_criterion("mixture_slow") == "even_mixture"
-    with pytest.raises(ConfigurationError, match="architecture 'mixture_slower': criterion is the name of one, not 5"):
+    with pytest.raises(
+        ConfigurationError, match="architecture 'mixture_slower': criterion must be the name of a criterion, not 5"
+    ):
         register_architecture("mixture_slower", base="mixture_of_softmaxes", criterion=5)
     (folder := tmp_path / "nowhere").mkdir()
     (folder / "__init__.py").write_text(
