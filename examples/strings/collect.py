@@ -8,7 +8,7 @@ import csv
 import statistics
 import sys
 
-from systems import ENSEMBLES, LANGUAGES, SYSTEMS
+from systems import ENSEMBLES, LANGUAGES, SYSTEMS, YOYODYNE
 
 
 def spread(values):
@@ -21,7 +21,7 @@ def spread(values):
 
 def rows(runs, languages):
     """The lines of a group's table."""
-    for system in SYSTEMS:
+    for system in [*SYSTEMS, *YOYODYNE]:
         single = [run for run in runs if run["system"] == system and " " not in run["seeds"]]
         cells = [[float(run["WER"]) for run in single if run["language"] == language] for language in languages]
         if any(cells):

@@ -14,12 +14,13 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from systems import ALL, ENSEMBLES, ORDER, SEEDS, SYSTEMS
+from systems import ALL, ENSEMBLES, ORDER, SEEDS, SYSTEMS, YOYODYNE
 
 COLUMNS = "language", "system", "seeds", "words", "accuracy", "WER", "SER", "minutes"
 SCORES = re.compile(r"accuracy = ([\d.]+), WER = ([\d.]+), SER = ([\d.]+) \(\d+ of (\d+) right\)")
@@ -76,6 +77,24 @@ def train(data, out, language, system, seed, more):
     return {name: rows[0][name] for name in ("words", "accuracy", "WER", "SER")}
 
 
+def by_yoyodyne(data, out, language, system, seed, yoyodyne):
+    """Train one seed of a model of yoyodyne for as many epochs as the others, and score the test set."""
+    model, *more = YOYODYNE[system]
+    folder = out / language / system / f"seed{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tables = {split: data / f"{language}_{split}.tsv" for split in ("train", "dev", "test")}
+    words = {split: len(table.read_text().splitlines()) for split, table in tables.items()}
+    config, template = folder / "config.yaml", Path(__file__).with_name("yoyodyne.yaml").read_text()
+    epochs = max(20, 2000 * 16 // words["train"])
+    config.write_text(template.format(seed=seed, epochs=epochs, model=model, folder=folder, **tables))
+    said_by([yoyodyne, "fit", "--config", str(config), *more], f"{folder}.fit.log")
+    [checkpoint] = folder.rglob("best.ckpt")
+    command = [yoyodyne, "test", "--config", str(config), *more, "--ckpt_path", str(checkpoint)]
+    accuracy = 100 * float(re.search(r"test_accuracy\W+([\d.e-]+)", said_by(command, f"{folder}.test.log"))[1])
+    return {"words": words["test"], "accuracy": accuracy, "WER": 100 - accuracy, "SER": "nan"}
+
+
 def ensemble(out, language, systems, seeds):
     """Score the test set by all seeds of some systems together."""
     paths = [out / language / system / f"seed{seed}" / "checkpoint_best.pt" for system in systems for seed in seeds]
@@ -110,11 +129,13 @@ def main():
     parser.add_argument("--languages", nargs="+", choices=ALL, default=ALL, metavar="LANGUAGE")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="SYSTEM")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, metavar="SEED")
+    parser.add_argument("--yoyodyne", metavar="COMMAND", help="where yoyodyne is, whose models are trained at the end")
     parser.epilog = "other options, such as --updates 100, are for fairseq-attnvariants strings"
     options, more = parser.parse_known_args()
+    chosen = {*options.systems, *(YOYODYNE if options.yoyodyne else ())}
     failed = False
     for language, system, seeds, parts in jobs(options):
-        if language not in options.languages or not {*parts} <= {*options.systems}:
+        if language not in options.languages or not {*parts} <= chosen:
             continue
         run = language, system, " ".join(map(str, seeds))
         singles = {(language, part, str(seed)) for part in parts for seed in seeds}
@@ -127,6 +148,8 @@ def main():
             try:
                 if len(singles) > 1:
                     scores = ensemble(options.out, language, parts, seeds)
+                elif system in YOYODYNE:
+                    scores = by_yoyodyne(options.data, options.out, language, system, seeds[0], options.yoyodyne)
                 else:
                     scores = train(options.data, options.out, language, system, seeds[0], more)
             except subprocess.CalledProcessError as error:

@@ -19,6 +19,11 @@ SYSTEMS = {  # options of `fairseq-attnvariants strings`
         "--decoder-out-embed-dim 128"
     ),
 }
+YOYODYNE = {  # models of another program, for pronunciation, where --yoyodyne says where it is
+    "yoyodyne_hard_attention": ["HardAttentionLSTMModel", "--model.init_args.enforce_monotonic", "true"]
+    + ["--model.init_args.attention_context", "5"],
+    "yoyodyne_pointer_generator": ["PointerGeneratorLSTMModel"],
+}
 ENSEMBLES = {**{name: [name] for name in SYSTEMS}, "dl4mt + hard_monotone": ["dl4mt", "hard_monotone"]}
 """all seeds of these systems together"""
 ORDER = [  # group by group, and in each a seed of everything before the next seed
@@ -28,4 +33,5 @@ ORDER = [  # group by group, and in each a seed of everything before the next se
     (LANGUAGES["inflection"], ["dl4mt", "hard_monotone", "pointer_generator"]),
     (LANGUAGES["medium"], ["pointer_generator", "ava"]),
     (LANGUAGES["inflection"], ["ava"]),
+    (LANGUAGES["low"] + LANGUAGES["medium"], [*YOYODYNE]),
 ]

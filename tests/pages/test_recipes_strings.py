@@ -110,8 +110,15 @@ def test_every_system_is_built(system):
     assert Subject(arch, ["--task", "string_transduction", *more]).model
 
 
+def test_the_results_are_those_of_the_runs():
+    command = [sys.executable, STRINGS / "collect.py", STRINGS / "runs.csv"]
+    collected = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert collected and collected in (STRINGS / "RESULTS.md").read_text()
+
+
 def test_the_plan_has_every_run_once():
     ordered = [(language, name) for languages, names in systems.ORDER for language in languages for name in names]
+    ordered = [pair for pair in ordered if pair[1] in systems.SYSTEMS]
     assert sorted(ordered) == sorted((language, name) for language in systems.ALL for name in systems.SYSTEMS)
     page = (STRINGS / "README.md").read_text()
     runs = len(ordered) * len(systems.SEEDS)
@@ -126,6 +133,30 @@ def test_a_run_that_is_taken_is_left_to_its_lane(recipe):
         f"mkdir -p taken/khm; {held}python run.py data taken --languages khm --systems dl4mt --seeds 1 {SMALL}"
     )
     assert (done.returncode, done.stdout) == (0, "") and not (recipe.folder / "taken/runs.csv").exists()
+
+
+def test_yoyodyne(recipe):
+    """Its checkpoint is tested; without the option there are no runs of it."""
+    put(
+        recipe.folder / "yoyodyne",
+        """case $1 in
+          fit) for folder in yo/ita/*/seed1; do mkdir -p "$folder/a" && touch "$folder/a/best.ckpt"; done ;;
+          test) echo '│ test_accuracy │ 0.75 │' ;;
+        esac""",
+    )
+    command = "python run.py data yo --languages ita --systems dl4mt --seeds 1"
+    (recipe.folder / "yo").mkdir()
+    (recipe.folder / "yo/runs.csv").write_text(
+        "language,system,seeds,words,accuracy,WER,SER,minutes\nita,dl4mt,1,6,50,50,9,1\n"
+    )
+    assert recipe(command).stdout == ""
+    done = recipe(f"{command} --yoyodyne ./yoyodyne")
+    assert done.returncode == 0, done.stderr
+    found = [(row["system"], row["words"], row["WER"]) for row in rows(recipe, "yo")[1:]]
+    assert found == [(f"yoyodyne_{name}", "6", "25.00") for name in ("hard_attention", "pointer_generator")]
+    config = (recipe.folder / "yo/ita/yoyodyne_hard_attention/seed1/config.yaml").read_text()
+    assert "class_path: yoyodyne.models.HardAttentionLSTMModel" in config and "max_epochs: 1333" in config
+    assert "yoyodyne_hard_attention` | 0 to 1 |" in recipe("python collect.py yo/runs.csv").stdout
 
 
 def test_fetch_refuses_a_folder_without_a_table(recipe):
