@@ -27,7 +27,7 @@ BEFORE = {
     "strings": """
         mkdir words
         for table in train valid test; do
-            printf 'abc\\taː b t͡s\\nba\\tb aː\\ncab\\tt͡s aː b\\n' > words/$table.tsv
+            printf 'abc\\taː b t͡s\\nba\\tb aː\\ndefghi\\td e f ɡ h iː\\n' > words/$table.tsv
         done""",
 }
 PAGES = sorted((ROOT / "docs").glob("*.md"))
