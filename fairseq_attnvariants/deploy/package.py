@@ -45,6 +45,11 @@ def languages_of(task: Any) -> Tuple[str, str]:
     return getattr(task.cfg, "source_lang", None) or "source", getattr(task.cfg, "target_lang", None) or "target"
 
 
+def largest_beam(target: Any) -> int:
+    """How wide a search may be: a step takes twice as many of the target's symbols."""
+    return (len(target) - 1) // 2
+
+
 def manifest(
     task: Any,
     model: Any,
@@ -83,7 +88,7 @@ def manifest(
         "text": dict(text),
         "search": {
             **search._asdict(),
-            "largest_beam": (len(target) - 1) // 2,
+            "largest_beam": largest_beam(target),
             "largest_source": int(model.encoder.max_source_positions),
         },
         "copies": bool(cfg.copying),

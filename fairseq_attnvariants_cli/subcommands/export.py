@@ -325,6 +325,8 @@ def write_package(options: Options) -> None:
         text, files = prepared(options, *package.languages_of(task))
         check_subwords(task, options)
         search = search_of(system, options)
+        if (options.beam or 0) > (largest := package.largest_beam(task.target_dictionary)):
+            raise UserError(f"--beam {options.beam}: the target has few symbols, which allow at most --beam {largest}")
         short = search._replace(max_len_a=0.0, max_len_b=STEPS)
         real = sources(system, options.data)
         generated = random_sources(model, package.end(task.source_dictionary), GENERATED)

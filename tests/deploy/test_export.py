@@ -214,6 +214,8 @@ def test_refusals(runs, tmp_path, capsys):
 
     assert why(checkpoint, tmp_path / "there").endswith("there exists already: name another folder, or remove it")
     assert "there is no folder" in why(checkpoint, tmp_path / "no" / "package")
+    few = why(checkpoint, output, "--beam", 50)
+    assert few.startswith("--beam 50: the target has few symbols, which allow at most --beam ")
     assert why(f"{checkpoint}:{checkpoint}", output).endswith("is an ensemble: give one checkpoint")
     assert why(runs.lstm / "checkpoint_best.pt", output).endswith("is a LSTMModel, and not a model of this package")
     assert why(checkpoint, output, "--bpe-codes", tmp_path / "codes").endswith(

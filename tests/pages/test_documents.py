@@ -41,7 +41,7 @@ BEFORE = {
     "strings": """
         mkdir words
         for table in train valid test; do
-            printf 'abc\\taː b t͡s\\nba\\tb aː\\ncab\\tt͡s aː b\\n' > words/$table.tsv
+            printf 'abc\\taː b t͡s\\nba\\tb aː\\ndefghi\\td e f ɡ h iː\\n' > words/$table.tsv
         done""",
     "your-data-on-a-gpu": """
         for k in $(seq 2400); do echo "File $k: no '%s' found."; done > all.en
