@@ -28,7 +28,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
         source_separator: separator of the symbols of a source: a character, or space; none if each grapheme
             cluster is a symbol; decomposed if each letter, mark or jamo is one (default: found)
         target_separator: the same for the symbols of a target (default: found)
-        beam: beam width
+        beam: beam width; 1 is greedy search, wider ones can lose long predictions of hard_monotone
         nbest: predictions for each word, in FOLDER/TEST.nbest.tsv
     """
 
@@ -41,7 +41,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
     updates: Optional[int] = numeric(type=positive)
     source_separator: Optional[str] = option("X")
     target_separator: Optional[str] = option("X")
-    beam: int = numeric(5, type=positive)
+    beam: int = numeric(1, type=positive)
     nbest: int = numeric(1, type=positive)
     others: List[str] = field(init=False)
 
