@@ -151,7 +151,7 @@ def test_strings(strings, tmp_path, caplog, separator, units):
     options = [*USER_DIR, "--task", "string_transduction", "--cpu", "--max-len-a", "0", "--max-len-b", "9"]
     generated = corpus.run("fairseq-generate", data, *options, "--path", save / "checkpoint_last.pt")
     translated = subprocess.run(
-        [sys.executable, tmp_path / "package" / "translate.py", tmp_path / "package"],
+        [sys.executable, tmp_path / "package" / "translate.py"],
         input="\n".join(lines),
         capture_output=True,
         encoding="utf-8",
