@@ -90,7 +90,8 @@ def main() -> None:
         print(row("the reference's words", [split(line) for line in raw["ja"]], test["ja"]))
     for name, (hypotheses, references) in scored.items():
         print(row(f"{name}, all", hypotheses, references))
-        print(row(f"{name}, new to training", [hypotheses[k] for k in new], [references[k] for k in new]))
+        if new:
+            print(row(f"{name}, new to training", [hypotheses[k] for k in new], [references[k] for k in new]))
 
 
 if __name__ == "__main__":

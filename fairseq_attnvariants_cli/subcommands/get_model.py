@@ -19,6 +19,10 @@ MODELS = {
         "manifest.json": "bcaacbe0bd2adb90df4229011f646b7004fdae4278b503fe3547b0a693bd5a1e",
         "translate.py": "489143e909979e99eba9d38b63122a3c28138c3755ee3d00ad1a838af71359c1",
     },
+    "en-ja": {
+        "manifest.json": "69772d29cb111cd44d4bb2015e7ea350726c51e33e43010ab179bbb8f83c14fb",
+        "translate.py": "489143e909979e99eba9d38b63122a3c28138c3755ee3d00ad1a838af71359c1",
+    },
 }
 LARGEST = 2**20  # bytes of these
 PATIENCE = 60  # seconds without an answer

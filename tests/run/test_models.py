@@ -19,6 +19,11 @@ TRANSLATIONS = {
         "10時前に戻らなければならない": "you must be back before ten",
         "明日は雨が降るでしょう。": "it will rain tomorrow.",
     },
+    "en-ja": {
+        "He wants to be a doctor.": "彼は医者になりたがっている。",
+        "I can't swim.": "泳げない。",
+        "She gets up at six every morning": "彼女は毎朝６時に起きる",
+    },
 }
 
 

@@ -1,0 +1,927 @@
+"""Translate with a package that ``fairseq-attnvariants export`` wrote; needs numpy and onnxruntime alone.
+
+In Python ``Translator(DIR).translate(["a sentence"])``; on the command line ``python DIR/translate.py < in > out``, or
+``--serve PORT``. FORMAT.md describes a package. Nothing in a package is executed, and nothing reaches onnxruntime
+before its hash and its operators are checked.
+"""
+
+import argparse
+import contextlib
+import errno
+import functools
+import hashlib
+import json
+import os
+import re
+import signal
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
+
+import numpy as np
+import onnxruntime
+
+__version__ = "0.1.0"
+
+FORMAT = 1
+OPERATORS = {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}  # of com.microsoft; all of ai.onnx
+INPUTS = {"source", "beam", "max_len", "min_len", "unkpen"}
+OUTPUTS = {"words", "parents", "scores", "ended", "ended_parents", "ended_scores", "attention"}
+LARGEST_FILE = 2**31 - 1  # what protobuf can read
+LARGEST_MANIFEST = 2**24
+LONGEST_LINE = 20_000  # characters
+LONGEST_WORD = 1_000  # characters; merges of a word take quadratic time
+LARGEST_ATTENTION = 2**28  # weights of one batch, if every translation has the greatest length: 1 GiB
+NESTED = 32  # graphs inside of graphs
+EOS = "</s>"
+
+
+class PackageError(Exception):
+    """A package is damaged, unsafe or of another format."""
+
+
+class SentenceError(ValueError):
+    """A sentence, or what is asked about it, cannot be translated."""
+
+
+# ---------------------------------------------------------------------------------------------------- reading a package
+
+
+def varint(data: memoryview, at: int) -> tuple[int, int]:
+    """The number of protobuf that starts at ``at``, and where it ends."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise IndexError
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
+    """Number and value of each field of a protobuf message: an integer, or bytes, such as those of a message.
+
+    Raises:
+        IndexError: the message ends too early, or is none.
+    """
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        wire = key & 7
+        if wire == 0:
+            value: Any
+            value, at = varint(data, at)
+        else:
+            size = {1: 8, 5: 4}.get(wire, LARGEST_FILE)  # groups have no place in ONNX
+            if wire == 2:
+                size, at = varint(data, at)
+            value, at = data[at : at + size], at + size
+        if key >> 32 or at > len(data):
+            raise IndexError
+        yield key >> 3, value
+
+
+# the messages of ONNX which can hold operators or tensors: fields and what they hold (onnx.proto)
+MESSAGES = {
+    "model": {7: "graph", 8: "opset"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse tensor", 23: "sparse tensor"},
+    "sparse tensor": {1: "tensor", 2: "tensor"},
+    "tensor": {},
+    "opset": {},
+}
+REFUSED = {("model", 20): "training information", ("model", 25): "functions", ("tensor", 13): "external data"}
+
+
+def operators(data: memoryview, message: str = "model", depth: int = 0) -> Iterator[str]:
+    """The operators of an ONNX model, those of nested graphs included: ``MatMul``, ``com.microsoft::MatMulNBits``.
+
+    Raises:
+        PackageError: the model has external data, functions, foreign domains, or graphs that are nested too deep.
+    """
+    if depth > 4 * NESTED:
+        raise PackageError(f"graphs are nested more than {NESTED} deep")
+    domains, names = [""], []
+    for number, value in fields(data):
+        if (message, number) in REFUSED or ((message, number) == ("tensor", 14) and value):
+            raise PackageError(f"it has {REFUSED.get((message, number), 'external data')}, which is refused")
+        if isinstance(value, int):
+            continue
+        if (message, number) in {("node", 7), ("opset", 1)}:
+            domains.append(bytes(value).decode())
+        elif (message, number) == ("node", 4):
+            names.append(bytes(value).decode())
+        elif number in MESSAGES[message]:
+            yield from operators(value, MESSAGES[message][number], depth + 1)
+    for domain in domains:
+        if domain not in ("", "ai.onnx", "com.microsoft"):
+            raise PackageError(f"it uses the domain {domain!r}; only ai.onnx and com.microsoft are allowed")
+    for name in names:
+        foreign = "com.microsoft" in domains
+        if foreign and name not in OPERATORS:
+            raise PackageError(f"it uses com.microsoft::{name}; of com.microsoft only {', '.join(sorted(OPERATORS))}")
+        yield f"com.microsoft::{name}" if foreign else name
+
+
+FIELDS: dict[str, tuple] = {  # of manifest.json: what is read here, its types or values
+    **{f"{side}.units": ("words", "characters") for side in ("source", "target")},
+    **{f"{side}.{name}": (str,) for side in ("source", "target") for name in ("symbols", "fingerprint")},
+    "source.end": (list,),
+    **{f"special.{name}": (int,) for name in ("pad", "eos", "unk")},
+    **{f"search.{name}": (int,) for name in ("beam", "min_len", "largest_beam", "largest_source", "largest_target")},
+    **{f"search.{name}": (int, float) for name in ("lenpen", "unkpen", "max_len_a", "max_len_b")},
+    "search.normalize": (bool,),
+    "text.lowercase": (bool,),
+    "text.tokenizer": (None, "none", ("kind", "moses")),
+    "text.truecase": (None, dict),
+    "text.bpe": (None, ("kind", "subword-nmt")),
+    "copies": (bool,),
+    "graph.operators": (list,),
+    "files": (dict,),
+}
+LARGEST_NUMBER = 1e9
+
+
+class Files:
+    """The files of a package: what is read is what ``manifest.json`` describes, and from this folder alone.
+
+    Raises:
+        PackageError: there is no manifest, or not one of this format.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+        self.manifest: dict[str, Any] = {}
+        self.manifest = self._parsed("manifest.json", self._bytes("manifest.json", LARGEST_MANIFEST))
+        found = self.manifest.get("format") if isinstance(self.manifest, dict) else None
+        if found != FORMAT:
+            self.refuse("manifest.json", f"its format is {found!r}, and this program reads {FORMAT}")
+        for name, allowed in FIELDS.items():
+            value: Any = self.manifest
+            for part in name.split("."):
+                value = value.get(part, ...) if isinstance(value, dict) else ...
+            value = ("kind", value["kind"]) if isinstance(value, dict) and "kind" in value else value
+            if not (type(value) in allowed or value in allowed):
+                self.refuse("manifest.json", f"{name} is missing, or is nothing that is known here")
+            if isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER:
+                self.refuse("manifest.json", f"{name} is too large")
+
+    def refuse(self, name: str, reason: str) -> Any:
+        """Raise a ``PackageError`` about a file."""
+        raise PackageError(f"{self.folder / name}: {reason}")
+
+    def _bytes(self, name: str, largest: int) -> bytes:
+        path = self.folder / name
+        try:
+            if path.resolve().parent != self.folder.resolve():
+                self.refuse(name, "it is outside of the package")
+            about = path.stat()
+            if not stat.S_ISREG(about.st_mode) or about.st_size > largest:
+                self.refuse(name, f"it is no file, or larger than {largest} bytes")
+            return path.read_bytes()
+        except OSError as error:
+            return self.refuse(name, f"it cannot be read ({error.strerror})")
+
+    def _parsed(self, name: str, data: bytes) -> Any:
+        try:
+            return json.loads(data.decode(), parse_constant=lambda constant: self.refuse(name, f"it has {constant}"))
+        except (ValueError, RecursionError) as error:
+            return self.refuse(name, f"it is not JSON ({error})")
+
+    def read(self, name: Any) -> bytes:
+        """The content of a file of the package.
+
+        Raises:
+            PackageError: the manifest does not have it, or it is not what the manifest says.
+        """
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+            self.refuse("manifest.json", f"{name!r} cannot be the name of a file")
+        about = self.manifest["files"].get(name)
+        if not isinstance(about, dict) or not isinstance(about.get("bytes"), int):
+            self.refuse("manifest.json", f"files does not describe {name}")
+        data = self._bytes(name, LARGEST_FILE)
+        if len(data) != about["bytes"] or hashlib.sha256(data).hexdigest() != about.get("sha256"):
+            self.refuse(name, "it is not the file that was exported (other size or SHA-256): copy the package again")
+        return data
+
+    def text(self, name: Any) -> str:
+        """A file of UTF-8 text."""
+        try:
+            return self.read(name).decode()
+        except UnicodeDecodeError as error:
+            return self.refuse(name, f"it is not UTF-8 ({error.reason})")
+
+    def json(self, name: Any, kind: type) -> Any:
+        """A file of JSON, which holds a list of strings, or an object."""
+        value = self._parsed(name, self.read(name))
+        strings = all(isinstance(one, str) for one in value) if isinstance(value, list) else True
+        if not isinstance(value, kind) or not strings:
+            self.refuse(name, "it holds no list of strings" if kind is list else "it holds no object")
+        return value
+
+    def symbols(self, side: str) -> list[str]:
+        """The dictionary of ``source`` or ``target``."""
+        about = self.manifest[side]
+        symbols = self.json(about["symbols"], list)
+        if hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest() != about["fingerprint"]:
+            self.refuse(about["symbols"], "its fingerprint is not the one in manifest.json")
+        return symbols
+
+    def session(self, threads: int) -> onnxruntime.InferenceSession:
+        """The model, checked before onnxruntime sees it."""
+        data = self.read("model.onnx")
+        try:
+            if foreign := set(operators(memoryview(data))) - set(map(str, self.manifest["graph"]["operators"])):
+                raise PackageError(f"it uses {', '.join(sorted(foreign))}, which manifest.json does not list")
+        except (IndexError, UnicodeDecodeError):
+            self.refuse("model.onnx", "it is no ONNX model")
+        except PackageError as error:
+            self.refuse("model.onnx", str(error))
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 3
+        try:
+            session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has no common class
+            self.refuse("model.onnx", f"onnxruntime cannot read it ({str(error).splitlines()[0]})")
+        names = {one.name for one in session.get_inputs()}, {one.name for one in session.get_outputs()}
+        if names[0] != INPUTS or not names[1] >= OUTPUTS:
+            self.refuse("model.onnx", f"it has the inputs and outputs {sorted(names[0])}, {sorted(names[1])}")
+        return session
+
+
+# ------------------------------------------------------------------------------------------------------------- text
+
+
+def single_spaced(text: str) -> str:
+    """``text`` with one space for every run of ASCII's white space, and none at its ends."""
+    return re.sub(r"[ \t\n\v\f\r]+", " ", text).strip(" ")
+
+
+class Subwords:
+    """Merges of subword-nmt, applied to words."""
+
+    def __init__(self, codes: str, separator: str = "@@", vocabulary: Sequence[str] | None = None):
+        lines = codes.rstrip("\n").split("\n")
+        version = lines.pop(0).split()[-1] if lines[0].startswith("#version:") else "0.1"
+        self.end_apart = version == "0.1"  # the mark of a word's end is a symbol of its own
+        merges = [tuple(line.strip("\r\n ").split(" ")) for line in lines]
+        for number, merge in enumerate(merges, start=1):
+            if len(merge) != 2 or version not in ("0.1", "0.2"):
+                raise PackageError(f"codes: merge {number} is not two subwords, or the version is not 0.1 or 0.2")
+        self.ranks = {merge: rank for rank, merge in reversed(list(enumerate(merges)))}
+        self.merged = {"".join(merge): merge for merge in self.ranks}
+        self.separator, self.vocabulary = separator, frozenset(vocabulary or ())
+        self.split = functools.lru_cache(maxsize=50_000)(self._split)
+
+    def _split(self, word: str) -> list[str]:
+        if len(word) == 1:
+            return [word]
+        if len(word) > LONGEST_WORD:
+            raise SentenceError(f"it has a word of {len(word)} characters, and at most {LONGEST_WORD} are allowed")
+        parts = [*word, "</w>"] if self.end_apart else [*word[:-1], word[-1] + "</w>"]
+        while pairs := [pair for pair in zip(parts, parts[1:]) if pair in self.ranks]:
+            best = min(pairs, key=self.ranks.__getitem__)
+            at = 0
+            while at < len(parts) - 1:
+                if (parts[at], parts[at + 1]) == best:
+                    parts[at : at + 2] = ["".join(best)]
+                at += 1
+        parts[-1] = parts[-1].removesuffix("</w>")
+        if not parts[-1]:
+            parts.pop()
+        if self.vocabulary:
+            inner = [part for whole in parts[:-1] for part in self._allowed(whole, False)]
+            parts = [*inner, *self._allowed(parts[-1], True)]
+        return [*(part + self.separator for part in parts[:-1]), parts[-1]]
+
+    def _allowed(self, part: str, final: bool) -> list[str]:
+        """The subwords that ``part`` was merged from, undone until each is in the vocabulary."""
+        pair = self.merged.get(part + "</w>" * final)
+        if (part if final else part + self.separator) in self.vocabulary or pair is None:
+            return [part]
+        left, right = pair[0], pair[1].removesuffix("</w>") if final else pair[1]
+        return [*self._allowed(left, False), *(self._allowed(right, final) if right else [])]
+
+    def __call__(self, words: list[str]) -> list[str]:
+        """The subwords of words."""
+        return [part for word in words for part in self.split(word)]
+
+
+ESCAPES = [("&", "&amp;"), ("|", "&#124;"), ("<", "&lt;"), (">", "&gt;"), ("'", "&apos;"), ('"', "&quot;")]
+ESCAPES += [("[", "&#91;"), ("]", "&#93;")]
+UNESCAPES = [("&bar;", "|"), ("&#124;", "|"), ("&lt;", "<"), ("&gt;", ">"), ("&bra;", "["), ("&ket;", "]")]
+UNESCAPES += [("&quot;", '"'), ("&apos;", "'"), ("&#91;", "["), ("&#93;", "]"), ("&amp;", "&")]
+
+
+class Moses:
+    """The Moses tokeniser and detokeniser of a language, as sacremoses has them.
+
+    ``tables`` has classes of characters (first and last of a range, first and last of the next one) and abbreviations,
+    which keep their full stop: ``prefixes`` always, ``numeric`` in front of a number.
+    """
+
+    def __init__(self, tables: dict[str, Any], hyphens: bool = False, escape: bool = True):
+        try:
+            self.language = tables["language"]
+            alnum, alpha, lower, number, currency, cjk = (
+                "".join(f"\\U{ord(a):08x}-\\U{ord(b):08x}" for a, b in zip(tables[name][::2], tables[name][1::2]))
+                for name in ("alnum", "alpha", "lower", "number", "currency", "cjk")
+            )
+            self.prefixes, self.numeric = frozenset(tables["prefixes"]), frozenset(tables["numeric"])
+        except (KeyError, TypeError) as error:
+            raise PackageError(f"the tables of the Moses tokeniser are incomplete ({error})") from error
+        self.escape = escape
+        # each rule is compiled when a line has its character, because large classes take milliseconds
+        self.alpha, self.lower, self.cjk = f"[{alpha}]", f"[{lower}]", f"[{cjk}]"
+        self.opening = rf"[{currency}(\[{{¿¡]+"
+        self.others = rf"([^{alnum}\s.'`,-])"
+        self.hyphen = rf"([{alnum}])-(?=[{alnum}])" if hyphens else None
+        self.commas = [(rf"([^{number}]),", r"\1 , "), (rf",([^{number}])", r" , \1"), (rf"([{number}]),$", r"\1 , ")]
+        a, other = f"([{alpha}])", f"([^{alpha}])"
+        self.apostrophes, self.contraction = [("'", " ' ")], None
+        if self.language == "en":
+            self.apostrophes = [(f"{other}'{other}", r"\1 ' \2"), (f"([^{alpha}{number}])'{a}", r"\1 ' \2")]
+            self.apostrophes += [
+                (f"{a}'{other}", r"\1 ' \2"),
+                (f"{a}'{a}", r"\1 '\2"),
+                (f"([{number}])'(s)", r"\1 '\2"),
+            ]
+        elif self.language in ("fr", "it"):
+            self.apostrophes = [(f"{x}'{y}", r"\1 ' \2") for x, y in ((other, other), (other, a), (a, other))]
+            self.apostrophes += [(f"{a}'{a}", r"\1' \2")]
+
+    def tokenise(self, text: str) -> list[str]:
+        """The words of a line."""
+        text = re.sub(r"[\000-\037]", "", re.sub(r"\s+", " ", text)).strip()
+        text = re.sub(self.others, r" \1 ", text)
+        if self.hyphen and "-" in text:
+            text = re.sub(self.hyphen, r"\1 @-@ ", text)
+        end = len(text)
+        text = re.sub(r"\.{2,}", lambda dots: f" {'DOT' * len(dots[0])}MULTI{' ' * (dots.end() < end)}", text)
+        for character, rules in ((",", self.commas), ("'", self.apostrophes)):
+            for rule, new in rules if character in text else ():
+                text = re.sub(rule, new, text)
+        words = text.split()
+        text = " ".join(self._full_stop(*pair) for pair in zip(words, [*words[1:], ""]))
+        text = re.sub(r"\.' ?$", " . ' ", text)
+        text = re.sub("(?:DOT)+MULTI", lambda dots: "." * (len(dots[0]) // 3 - 1), text)
+        for character, name in ESCAPES if self.escape else ():
+            text = text.replace(character, name)
+        return text.split()
+
+    def _full_stop(self, word: str, following: str) -> str:
+        """A word, whose full stop is split off if it ends a sentence."""
+        stem = word.removesuffix(".")
+        if not stem or stem == word or ("." in stem and re.search(self.alpha, stem)) or stem in self.prefixes:
+            return word
+        if re.match(self.lower, following) or (stem in self.numeric and re.match("[0-9]", following)):
+            return word
+        return stem + " ."
+
+    def detokenise(self, words: Sequence[str]) -> str:
+        """The line that words make."""
+        text = f" {' '.join(words)} ".replace(" @-@ ", "-")
+        for name, character in UNESCAPES:
+            text = text.replace(name, character)
+        words, text, space = text.split(), "", " "
+        quotes: dict[str, int] = {}
+        for i, word in enumerate(words):
+            before, after = words[i - 1] if i else "", words[i + 1] if i + 1 < len(words) else ""
+            left = right = False  # whether the word sticks to its neighbour
+            if re.match(self.cjk, word) and self.language != "ko":
+                left = bool(before and re.match(self.cjk, before[-1]))
+            elif re.fullmatch(self.opening, word):
+                right = True
+            elif re.fullmatch(r"[,.?!:;\\%})\]]+", word):
+                left = True
+                if self.language == "fr" and word in "?!:;\\%":
+                    text += " "
+            elif self.language == "en" and before and word[0] == "'" and re.match(self.alpha, word[1:]):
+                left = True
+            elif self.language in ("fr", "it", "ga") and word[-1] == "'" and re.search(self.alpha + "'$", word):
+                right = bool(re.match(self.alpha, after))
+            elif re.fullmatch(r"['\"„“`]+", word):
+                kind = '"' if re.fullmatch("[„“]+", word) else word
+                if self.language == "cs" and word in "„“":
+                    quotes[kind] = "„“".index(word)
+                closing = quotes.get(kind, 0) % 2 == 1
+                possessive = self.language == "en" and word == "'" and before.endswith("s") and not closing
+                left, right = closing or possessive, not closing and not possessive
+                quotes[kind] = quotes.get(kind, 0) + (not possessive)
+            text += ("" if left else space) + word
+            space = "" if right else " "
+        return re.sub(" {2,}", " ", text).strip()
+
+
+SENTENCE_ENDS = {".", ":", "?", "!"}
+IN_FRONT = {"(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"}  # of a sentence's first word
+
+
+def true_case(words: Sequence[str], cases: dict[str, str]) -> list[str]:
+    """Words in their most frequent case; mark-up and factors stay as they are."""
+    cased = []
+    for word in words:
+        stem, bar, factors = word.partition("|")
+        plain = stem and not re.search(r"<\S[^>]*>", word)
+        cased.append(cases.get(stem.lower(), stem) + bar + factors if plain else word)
+    return cased
+
+
+def sentence_case(words: Sequence[str]) -> list[str]:
+    """Words of which the first of each sentence begins with a capital letter."""
+    cased, first = [], True
+    for word in words:
+        cased.append(word[:1].upper() + word[1:] if first else word)
+        first = word in SENTENCE_ENDS or (first and word in IN_FRONT)
+    return cased
+
+
+class Text:
+    """Raw text to a source's symbols, and a translation's symbols to raw text, as the manifest says."""
+
+    def __init__(self, files: Files):
+        about, self.manifest = files.manifest["text"], files.manifest
+        moses, bpe, case = about["tokenizer"], about["bpe"], about["truecase"]
+        self.moses: dict[str, Moses] = {}
+        if isinstance(moses, dict):  # else "none", or null
+            flags = bool(moses.get("hyphens")), bool(moses.get("escape"))
+            self.moses = {side: Moses(files.json(moses.get(side), dict), *flags) for side in ("source", "target")}
+        self.cases = None if case is None else files.json(case.get("source"), dict)
+        self.separator, self.subwords = "", None
+        if bpe is not None:
+            self.separator = str(bpe.get("separator"))
+            allowed = files.json(bpe["vocabulary"], list) if bpe.get("vocabulary") else None
+            self.subwords = Subwords(files.text(bpe.get("codes")), self.separator, allowed)
+
+    def symbols(self, line: str) -> list[str]:
+        """The symbols of a line of raw text, without EOS."""
+        if self.manifest["text"]["lowercase"]:
+            line = line.lower()
+        if self.moses:
+            line = " ".join(self.moses["source"].tokenise(line))
+        if self.cases is not None:
+            line = " ".join(true_case(line.split(), self.cases))
+        if self.manifest["source"]["units"] == "characters":
+            return list(single_spaced(line))
+        return self.subwords(line.split()) if self.subwords else line.split()
+
+    def line(self, symbols: Sequence[str]) -> str:
+        """The raw text that symbols make, which have no EOS."""
+        if self.manifest["target"]["units"] == "characters":
+            line = single_spaced("".join(symbols))
+        else:
+            line = " ".join(symbols)
+            line = (line + " ").replace(self.separator + " ", "").rstrip() if self.subwords else line
+        if self.cases is not None:
+            line = " ".join(sentence_case(line.split()))
+        return self.moses["target"].detokenise(line.split()) if self.moses else line
+
+
+# ------------------------------------------------------------------------------------------------------ translating
+
+
+class Hypothesis(NamedTuple):
+    """One translation of a sentence."""
+
+    text: str
+    score: float  # log-probability, divided by the length (EOS counts) to the power of lenpen
+    symbols: list[str]  # as the model wrote them, with EOS
+    log_probabilities: list[float]  # of the symbols
+    replaced: list[int]  # positions of symbols that were unknown and are copies of source symbols
+    attention: np.ndarray | None  # symbols x source: where the model looked to write each symbol
+    word_attention: np.ndarray | None  # symbols x words, for two levels
+
+    def without_attention(self) -> "Hypothesis":
+        """The same in less memory."""
+        return self._replace(attention=None, word_attention=None)
+
+
+class Translation(NamedTuple):
+    """The n-best list of a sentence, and what the model read."""
+
+    source: list[str]  # symbols, with EOS
+    words: list[str] | None  # of the upper of two levels, with EOS
+    n_best: list[Hypothesis]
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.n_best[0].text
+
+    def plain(self) -> dict[str, Any]:
+        """The same for JSON."""
+        lists = [hypothesis._asdict() for hypothesis in self.n_best]
+        for hypothesis in lists:
+            for name in ("attention", "word_attention"):
+                weights = hypothesis.pop(name)
+                if weights is not None:
+                    hypothesis[name] = weights.astype(float).round(4).tolist()
+        words = {} if self.words is None else {"words": self.words}
+        return {"text": self.text, "source": self.source, **words, "n_best": lists}
+
+
+class Translator:
+    """A model that ``fairseq-attnvariants export`` wrote.
+
+    Args:
+        folder: the package.
+        threads: of onnxruntime.
+
+    Raises:
+        PackageError: the package is damaged, unsafe or of another format.
+    """
+
+    def __init__(self, folder: str | os.PathLike, threads: int = 1):
+        files = Files(folder)
+        self.manifest, self.search = files.manifest, files.manifest["search"]
+        self.source, self.target = files.symbols("source"), files.symbols("target")
+        self.pad, self.eos, self.unk = (self.manifest["special"][name] for name in ("pad", "eos", "unk"))
+        self.end = self.manifest["source"]["end"]
+        used = ((self.source, [self.pad, self.eos, self.unk, *self.end]), (self.target, [self.eos, self.unk]))
+        if not all(isinstance(i, int) and 0 <= i < len(symbols) for symbols, indices in used for i in indices):
+            files.refuse("manifest.json", "special or source.end is outside of a dictionary")
+        self.index = {symbol: i for i, symbol in reversed(list(enumerate(self.source))) if i > self.unk}
+        self.index[self.source[self.unk]] = self.unk
+        self.known = frozenset(self.target[self.unk + 1 :])
+        self.text = Text(files)
+        self.session = files.session(threads)
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        beam: int | None = None,
+        attention: bool = True,
+        n_best: int = 1,
+        replace_unk: bool = True,
+        batch_size: int = 40,
+    ) -> list[Translation]:
+        """Translate lines of raw text; results are in the order of the lines, and that of an empty line is empty.
+
+        Args:
+            lines: a sentence each.
+            beam: how many hypotheses are followed at a time; that of the package by default.
+            attention: whether results have it.
+            n_best: how many translations of a sentence to return.
+            replace_unk: copy a source symbol instead of ``<unk>``: the one with the largest attention.
+            batch_size: sentences that are translated at a time.
+
+        Raises:
+            SentenceError: a line is too long, or ``beam`` or ``n_best`` too large; then nothing is translated.
+        """
+        beam, sources = self.beam(beam, n_best), []
+        for number, line in enumerate(lines, start=1):
+            try:
+                sources.append(self.symbols(line, beam))
+            except SentenceError as error:
+                raise SentenceError(f"line {number}: {error}") from None
+        found = self.search_all(sources, beam, n_best, replace_unk, batch_size)
+        if not attention:
+            found = [one._replace(n_best=[each.without_attention() for each in one.n_best]) for one in found]
+        return found
+
+    def beam(self, beam: int | None, n_best: int = 1) -> int:
+        """The beam, which is that of the package by default.
+
+        Raises:
+            SentenceError: it is too large, or ``n_best`` is.
+        """
+        beam = self.search["beam"] if beam is None else beam
+        if not 1 <= beam <= self.search["largest_beam"]:
+            raise SentenceError(f"the beam must be from 1 to {self.search['largest_beam']}, not {beam}")
+        if not 1 <= n_best <= beam:
+            raise SentenceError(f"an n-best list has from 1 to {beam} translations with this beam, not {n_best}")
+        return beam
+
+    def symbols(self, line: str, beam: int) -> list[str]:
+        """What the model reads for a line, without EOS; nothing if the line is empty.
+
+        Raises:
+            SentenceError: it is too long, for this beam or for any.
+        """
+        if len(line) > LONGEST_LINE:
+            raise SentenceError(f"it has {len(line)} characters, and at most {LONGEST_LINE} are allowed: split it")
+        symbols = self.text.symbols(line)
+        if len(symbols) > (largest := self.search["largest_source"] - len(self.end)):
+            raise SentenceError(f"it has {len(symbols)} symbols, and the model reads at most {largest}: split it")
+        if self._weights(symbols, beam) > LARGEST_ATTENTION:
+            raise SentenceError("it is too long for this beam: split it, or take a smaller beam")
+        return symbols
+
+    def search_all(
+        self, sources: Sequence[list[str]], beam: int, n_best: int, replace_unk: bool, batch_size: int
+    ) -> list[Translation]:
+        """Translate what :meth:`symbols` gave, in batches of similar lengths."""
+        nothing = Hypothesis("", 0.0, [self.source[self.eos]], [0.0], [], np.zeros((1, 1), np.float32), None)
+        results = {i: Translation(nothing.symbols, None, [nothing]) for i, source in enumerate(sources) if not source}
+        waiting = sorted((i for i, source in enumerate(sources) if source), key=lambda i: -len(sources[i]))
+        while waiting:
+            size = min(batch_size, LARGEST_ATTENTION // self._weights(sources[waiting[0]], beam))
+            batch, waiting = waiting[:size], waiting[size:]
+            results.update(zip(batch, self._batch([sources[i] for i in batch], beam, n_best, replace_unk)))
+        return [results[i] for i in range(len(sources))]
+
+    def _max_len(self, length: int) -> int:
+        longest = min(self.search["max_len_a"] * length + self.search["max_len_b"], self.search["largest_target"] - 1)
+        return max(0, int(longest))
+
+    def _weights(self, symbols: list[str], beam: int) -> int:
+        """How many weights of attention the graph may have to keep for a sentence."""
+        length = len(symbols) + len(self.end)
+        return length * (self._max_len(length) + 1) * beam
+
+    def _batch(self, sources: list[list[str]], beam: int, n_best: int, replace_unk: bool) -> list[Translation]:
+        rows = [[*(self.index.get(symbol, self.unk) for symbol in symbols), *self.end] for symbols in sources]
+        source = np.full((len(rows), max(map(len, rows))), self.pad, np.int64)
+        for row, indices in zip(source, rows):
+            row[: len(indices)] = indices
+        given = {
+            "source": source,
+            "beam": np.array(beam, np.int64),
+            "max_len": np.array([self._max_len(len(row)) for row in rows], np.int64),
+            "min_len": np.array(self.search["min_len"], np.int64),
+            "unkpen": np.array(self.search["unkpen"], np.float32),
+        }
+        names = [output.name for output in self.session.get_outputs()]
+        try:
+            out = dict(zip(names, self.session.run(names, given)))
+        except Exception as error:  # onnxruntime has no class that all its errors share
+            raise PackageError(f"the model cannot be run ({str(error).splitlines()[0]})") from error
+        shape = (len(out["words"]), len(rows), beam)
+        right = all(
+            out[name].shape == shape and out[name].min() >= 0 and out[name].max() < limit
+            for name, limit in (("words", len(self.target)), ("parents", beam), ("ended_parents", beam))
+        )
+        if not right or not out["ended"].any((0, 2)).all() or out["attention"].shape != (*shape, source.shape[1]):
+            raise PackageError("the model's outputs are not what FORMAT.md describes")
+        return [self._sentence(out, b, symbols, n_best, replace_unk) for b, symbols in enumerate(sources)]
+
+    def _sentence(
+        self, out: dict[str, np.ndarray], b: int, symbols: list[str], n_best: int, replace_unk: bool
+    ) -> Translation:
+        """Read the n-best list of sentence ``b``, as FORMAT.md says."""
+        source = [*symbols, *(self.source[i] for i in self.end)]
+        words, upper = None, out.get("word_attention", out["attention"])
+        if "word_attention" in out:
+            words = [*"".join(source[:-1]).split(" "), source[-1]]
+            words = [word for word in words if word]
+        found = []
+        for t, j in np.argwhere(out["ended"][:, b])[: out["words"].shape[2]].tolist():
+            path = [out["ended_parents"][t, b, j]]  # the hypothesis that was continued, at each step
+            indices, sums = [self.eos], [out["ended_scores"][t, b, j]]
+            for s in range(t - 1, -1, -1):
+                indices.append(out["words"][s, b, path[-1]])
+                sums.append(out["scores"][s, b, path[-1]])
+                path.append(out["parents"][s, b, path[-1]])
+            rows = np.arange(t + 1), b, np.array(path[::-1])
+            score = float(sums[0]) / ((t + 1) ** self.search["lenpen"] if self.search["normalize"] else 1)
+            looks = out["attention"][rows][:, : len(source)], None if words is None else upper[rows][:, : len(words)]
+            found.append((score, indices[::-1], np.diff(sums[::-1], prepend=0).tolist(), *looks))
+        found.sort(key=lambda one: -one[0])
+        return Translation(source, words, [self._hypothesis(symbols, replace_unk, *one) for one in found[:n_best]])
+
+    def _hypothesis(
+        self, source, replace_unk, score, indices, log_probabilities, attention, word_attention
+    ) -> Hypothesis:
+        symbols, replaced = [self.target[i] for i in indices], []
+        looks = attention[:, : len(source)]
+        if self.manifest["copies"]:
+            lacking = looks * np.array([symbol not in self.known for symbol in source])
+            looks = np.where(lacking.any(axis=1, keepdims=True), lacking, looks)
+        for i, index in enumerate(indices if replace_unk else ()):
+            if index == self.unk:
+                symbols[i] = source[looks[i].argmax()]
+                replaced.append(i)
+        text = self.text.line(symbols[:-1])
+        return Hypothesis(text, score, symbols, log_probabilities, replaced, attention, word_attention)
+
+
+# -------------------------------------------------------------------------------------------- command line and server
+
+
+def chunks(descriptor: int) -> Iterator[list[bytes]]:
+    """The lines of a stream, as many at a time as are there; of a line that is much too long only the start."""
+    rest = b""
+    while data := os.read(descriptor, 2**16):
+        *lines, rest = (rest + data).split(b"\n")
+        rest = rest[: 4 * LONGEST_LINE + 4]
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def translate_lines(translator: Translator, options: argparse.Namespace) -> bool:
+    """Translate standard input to standard output; whether every line has a translation."""
+    number, whole, beam = 0, True, translator.beam(options.beam, options.n_best)
+    if sys.stdin is None or sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    for lines in chunks(sys.stdin.fileno()):
+        sources: list[list[str]] = []
+        refused: dict[int, str] = {}
+        for i, line in enumerate(lines):
+            try:
+                sources.append(translator.symbols(line.decode("utf-8" if number + i else "utf-8-sig"), beam))
+            except (SentenceError, UnicodeDecodeError) as error:
+                sources.append([])
+                refused[i] = str(error) if isinstance(error, SentenceError) else "it is not UTF-8"
+        found = translator.search_all(sources, beam, options.n_best, options.replace_unk, options.batch_size)
+        for i, translation in enumerate(found):
+            number += 1
+            if i in refused:
+                whole = False
+                print(f"line {number} is not translated: {refused[i]}", file=sys.stderr)
+            text = translation.text
+            if options.attention:
+                text = json.dumps({"error": refused[i]} if i in refused else translation.plain(), ensure_ascii=False)
+            elif options.n_best > 1:
+                text = "\n".join(f"{number}\t{one.score:.6f}\t{one.text}" for one in translation.n_best)
+            sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+        sys.stdout.buffer.flush()
+    return whole
+
+
+LARGEST_BODY = 2**18  # bytes of a request
+MOST_LINES = 100  # of a request
+LONGEST_SERVED = 2_000  # characters of a line
+CONNECTIONS = 64  # at a time; more are closed
+WAITING = 16  # requests that wait for the model; more are told to come later
+PATIENCE = 10.0  # seconds that a client has to send a request
+
+
+class Desk:
+    """Answers requests, one at a time."""
+
+    KINDS = {"text": str, "lines": list, "beam": int, "n_best": int, "replace_unk": bool, "attention": bool}
+
+    def __init__(self, translator: Translator):
+        self.translator = translator
+        self.model, self.waiting = threading.Lock(), threading.BoundedSemaphore(WAITING)
+
+    def answer(self, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Status and answer to the body of a request."""
+        if not self.waiting.acquire(blocking=False):
+            return 503, {"error": "too many requests are waiting: try again"}
+        try:
+            lines, options = self._understood(body)
+            with self.model:
+                found = self.translator.translate(lines, **options)
+            return 200, {"translations": [one.plain() for one in found]}
+        except SentenceError as error:
+            return 400, {"error": str(error)}
+        except PackageError as error:
+            return 500, {"error": str(error)}
+        finally:
+            self.waiting.release()
+
+    def _understood(self, body: bytes) -> tuple[list[str], dict[str, Any]]:
+        """The lines of a request, and options of ``translate``."""
+        try:
+            request = json.loads(body.decode())
+        except (ValueError, RecursionError):
+            raise SentenceError("the request is not JSON") from None
+        if not isinstance(request, dict) or ("text" in request) == ("lines" in request):
+            raise SentenceError('the request must be an object with either "text" or "lines"')
+        for name, value in request.items():
+            if type(value) is not self.KINDS.get(name):
+                raise SentenceError(f"{name!r} is unknown or has another type: known are {', '.join(self.KINDS)}")
+        lines = request.pop("lines") if "lines" in request else [request.pop("text")]
+        if len(lines) > MOST_LINES or not all(isinstance(line, str) and len(line) <= LONGEST_SERVED for line in lines):
+            raise SentenceError(f"at most {MOST_LINES} lines, of at most {LONGEST_SERVED} characters each, are allowed")
+        return lines, {"attention": False, **request}
+
+
+def serve(translator: Translator, host: str, port: int) -> None:
+    """Answer ``POST /translate`` until SIGINT or SIGTERM, which end the process within a second.
+
+    Raises:
+        SentenceError: the port cannot be had.
+    """
+    import http.server  # a fifth of the time that a start takes
+
+    desk = Desk(translator)
+    connections = threading.BoundedSemaphore(CONNECTIONS)
+    sending: dict[Any, float] = {}  # connections without a whole request, and since when
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version, timeout = "HTTP/1.1", PATIENCE
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+        def reply(self, status: int, answer: dict[str, Any]) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            length = self.headers.get("Content-Length", "")
+            if self.path != "/translate":
+                self.reply(404, {"error": "POST to /translate"})
+            elif not re.fullmatch("[0-9]{1,9}", length):
+                self.reply(411, {"error": "the request needs a Content-Length"})
+            elif int(length) > LARGEST_BODY:
+                self.reply(413, {"error": f"the request has more than {LARGEST_BODY} bytes"})
+            else:
+                body = self.rfile.read(int(length))
+                sending.pop(self.connection, None)
+                self.reply(*desk.answer(body))
+
+        def do_GET(self) -> None:
+            self.reply(404, {"error": "POST to /translate"})
+
+    class Server(http.server.ThreadingHTTPServer):
+        request_queue_size = 128
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            if not connections.acquire(blocking=False):
+                return self.shutdown_request(request)
+            sending[request] = time.monotonic()
+            return super().process_request(request, client_address)
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                sending.pop(request, None)
+                connections.release()
+
+        def service_actions(self) -> None:
+            for request, since in list(sending.items()):
+                if time.monotonic() - since > PATIENCE and sending.pop(request, 0.0):
+                    with contextlib.suppress(OSError):
+                        request.shutdown(2)
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            if not isinstance(error := sys.exc_info()[1], OSError):  # else the client has gone
+                print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr)
+
+    def stop(*_: Any) -> None:
+        raise SystemExit
+
+    try:
+        server = Server((host, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise SentenceError(f"port {port} of {host} cannot be had ({error})") from error
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    print(f"http://{host}:{server.server_port}/translate takes POST", file=sys.stderr, flush=True)
+    try:
+        server.serve_forever(poll_interval=0.2)
+    except SystemExit:
+        server.socket.close()
+        desk.model.acquire(timeout=0.5)  # the translation that is under way may end,
+        time.sleep(0.1)  # and its answer leave
+        os._exit(0)  # without waiting for clients
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Translate lines, or serve; the exit status."""
+    here = Path(__file__).resolve().parent
+    inside = (here / "manifest.json").exists()
+    parser = argparse.ArgumentParser(description="Translate standard input, a sentence a line, to standard output.")
+    add = parser.add_argument
+    add("package", metavar="DIR", nargs="?" if inside else None, default=here, help="the folder that export wrote")
+    add("--beam", type=int, metavar="N", help="hypotheses that are followed at a time (default: what export was told)")
+    add(
+        "--n-best",
+        type=int,
+        default=1,
+        metavar="N",
+        help="write N translations a sentence, as line number, score, text",
+    )
+    add("--attention", action="store_true", help="write JSON: n-best lists with symbols, scores and attention")
+    add("--keep-unk", dest="replace_unk", action="store_false", help="leave <unk> instead of copying a source word")
+    add("--batch-size", type=int, default=40, metavar="N", help="sentences at a time (default: %(default)s)")
+    add("--threads", type=int, default=1, metavar="N", help="threads of onnxruntime (default: %(default)s)")
+    add("--serve", type=int, metavar="PORT", help="answer POST /translate at this port (0: a free one)")
+    add("--host", default="127.0.0.1", help="address to serve at (default: %(default)s, this machine alone)")
+    options = parser.parse_args(arguments)
+    if options.batch_size < 1 or options.threads < 1:
+        parser.error("--batch-size and --threads must be at least 1")
+    try:
+        translator = Translator(options.package, options.threads)
+        if options.serve is not None:
+            serve(translator, options.host, options.serve)
+        for name in {"SIGINT", "SIGPIPE"} & set(dir(signal)):  # end at once, without a traceback
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        return 0 if translate_lines(translator, options) else 1
+    except (PackageError, SentenceError) as error:
+        print(f"error: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"error: standard input or output fails ({error.strerror})", file=sys.stderr)
+        os._exit(1)  # what is left to write would fail again
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
