@@ -17,11 +17,11 @@ from ..text.folders import new_folder
 MODELS = {
     "ja-en": {
         "manifest.json": "bcaacbe0bd2adb90df4229011f646b7004fdae4278b503fe3547b0a693bd5a1e",
-        "translate.py": "489143e909979e99eba9d38b63122a3c28138c3755ee3d00ad1a838af71359c1",
+        "translate.py": "73c4d7c890f4ebe3b2029ee5cebe3b1286687a3c4df340dc4031c300e4b49af4",
     },
     "en-ja": {
         "manifest.json": "69772d29cb111cd44d4bb2015e7ea350726c51e33e43010ab179bbb8f83c14fb",
-        "translate.py": "489143e909979e99eba9d38b63122a3c28138c3755ee3d00ad1a838af71359c1",
+        "translate.py": "73c4d7c890f4ebe3b2029ee5cebe3b1286687a3c4df340dc4031c300e4b49af4",
     },
 }
 LARGEST = 2**20  # bytes of these

@@ -1,6 +1,6 @@
 """Translate with a package that ``fairseq-attnvariants export`` wrote; needs numpy and onnxruntime alone.
 
-In Python ``Translator(DIR).translate(["a sentence"])``; on the command line ``python DIR/translate.py < in > out``, or
+In Python ``Translator(DIR).translate(["a sentence"])``; on the command line ``python DIR/translate.py FILE > out``, or
 ``--serve PORT``. FORMAT.md describes a package. Nothing in a package is executed, and nothing reaches onnxruntime
 before its hash and its operators are checked.
 """
@@ -18,11 +18,17 @@ import stat
 import sys
 import threading
 import time
+import unicodedata
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
-import numpy as np
-import onnxruntime
+try:
+    import numpy as np
+    import onnxruntime
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"error: {error.name} is not installed: pip install numpy onnxruntime")
 
 __version__ = "0.1.0"
 
@@ -129,7 +135,7 @@ def operators(data: memoryview, message: str = "model", depth: int = 0) -> Itera
 
 
 FIELDS: dict[str, tuple] = {  # of manifest.json: what is read here, its types or values
-    **{f"{side}.units": ("words", "characters") for side in ("source", "target")},
+    **{f"{side}.units": ("words", "characters", "graphemes", "decomposed") for side in ("source", "target")},
     **{f"{side}.{name}": (str,) for side in ("source", "target") for name in ("symbols", "fingerprint")},
     "source.end": (list,),
     **{f"special.{name}": (int,) for name in ("pad", "eos", "unk")},
@@ -167,7 +173,7 @@ class Files:
                 value = value.get(part, ...) if isinstance(value, dict) else ...
             value = ("kind", value["kind"]) if isinstance(value, dict) and "kind" in value else value
             if not (type(value) in allowed or value in allowed):
-                self.refuse("manifest.json", f"{name} is missing, or is nothing that is known here")
+                self.refuse("manifest.json", f"{name} is missing or unknown")
             if isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER:
                 self.refuse("manifest.json", f"{name} is too large")
 
@@ -453,6 +459,11 @@ class Text:
             flags = bool(moses.get("hyphens")), bool(moses.get("escape"))
             self.moses = {side: Moses(files.json(moses.get(side), dict), *flags) for side in ("source", "target")}
         self.cases = None if case is None else files.json(case.get("source"), dict)
+        self.clusters: frozenset[str] = frozenset()
+        if self.manifest["source"]["units"] == "graphemes":
+            known = files.symbols("source")[self.manifest["special"]["unk"] + 1 :]
+            self.clusters = frozenset(symbol for symbol in known if len(symbol) > 1)
+        self.longest = max(map(len, self.clusters), default=1)
         self.separator, self.subwords = "", None
         if bpe is not None:
             self.separator = str(bpe.get("separator"))
@@ -467,14 +478,29 @@ class Text:
             line = " ".join(self.moses["source"].tokenise(line))
         if self.cases is not None:
             line = " ".join(true_case(line.split(), self.cases))
-        if self.manifest["source"]["units"] == "characters":
+        units = self.manifest["source"]["units"]
+        if units == "characters":
             return list(single_spaced(line))
+        if units == "decomposed":
+            return list(unicodedata.normalize("NFD", line.strip()))
+        if units == "graphemes":
+            return list(self.graphemes(unicodedata.normalize("NFC", line.strip())))
         return self.subwords(line.split()) if self.subwords else line.split()
+
+    def graphemes(self, line: str) -> Iterator[str]:
+        """The symbols of a line, each the longest one that the dictionary has, or else a character."""
+        while line:
+            known = (line[:length] for length in range(self.longest, 1, -1) if line[:length] in self.clusters)
+            yield (symbol := next(known, line[0]))
+            line = line[len(symbol) :]
 
     def line(self, symbols: Sequence[str]) -> str:
         """The raw text that symbols make, which have no EOS."""
-        if self.manifest["target"]["units"] == "characters":
+        units = self.manifest["target"]["units"]
+        if units == "characters":
             line = single_spaced("".join(symbols))
+        elif units != "words":
+            line = unicodedata.normalize("NFC", "".join(symbols))
         else:
             line = " ".join(symbols)
             line = (line + " ").replace(self.separator + " ", "").rstrip() if self.subwords else line
@@ -599,7 +625,7 @@ class Translator:
         return beam
 
     def symbols(self, line: str, beam: int) -> list[str]:
-        """What the model reads for a line, without EOS; nothing if the line is empty.
+        """Return the symbols that the model reads for a line, without EOS; nothing if the line is empty.
 
         Raises:
             SentenceError: it is too long, for this beam or for any.
@@ -716,33 +742,56 @@ def chunks(descriptor: int) -> Iterator[list[bytes]]:
         yield [rest]
 
 
+def portions(files: Sequence[str]) -> Iterator[tuple[str, int, list[bytes]]]:
+    """:func:`chunks` of files, or of standard input: how messages begin, the number of the first line, the lines.
+
+    Raises:
+        SentenceError: a file cannot be read; before any is, if it is not there.
+    """
+    with contextlib.ExitStack() as opened:
+        streams = [] if files else [("", sys.stdin.fileno())]
+        for file in files:
+            try:
+                streams.append((f"{file}: ", opened.enter_context(open(file, "rb")).fileno()))
+            except OSError as error:
+                raise SentenceError(f"{file} cannot be read ({error.strerror})") from error
+        for name, descriptor in streams:
+            first = 1
+            for lines in chunks(descriptor):
+                yield name, first, lines
+                first += len(lines)
+
+
 def translate_lines(translator: Translator, options: argparse.Namespace) -> bool:
-    """Translate standard input to standard output; whether every line has a translation."""
+    """Translate files, or standard input, to standard output; whether every line has a translation.
+
+    Raises:
+        SentenceError: the beam is too large, or a file cannot be read.
+    """
     number, whole, beam = 0, True, translator.beam(options.beam, options.n_best)
-    if sys.stdin is None or sys.stdout is None:
+    if (sys.stdin is None and not options.files) or sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    for lines in chunks(sys.stdin.fileno()):
+    for name, first, lines in portions(options.files):
         sources: list[list[str]] = []
         refused: dict[int, str] = {}
-        for i, line in enumerate(lines):
+        for i, line in enumerate(lines, start=first):
             try:
-                sources.append(translator.symbols(line.decode("utf-8" if number + i else "utf-8-sig"), beam))
+                sources.append(translator.symbols(line.decode("utf-8" if i > 1 else "utf-8-sig"), beam))
             except (SentenceError, UnicodeDecodeError) as error:
+                refused[len(sources)] = str(error) if isinstance(error, SentenceError) else "it is not UTF-8"
+                print(f"{name}line {i} is not translated: {refused[len(sources)]}", file=sys.stderr)
                 sources.append([])
-                refused[i] = str(error) if isinstance(error, SentenceError) else "it is not UTF-8"
         found = translator.search_all(sources, beam, options.n_best, options.replace_unk, options.batch_size)
-        for i, translation in enumerate(found):
+        for k, translation in enumerate(found):
             number += 1
-            if i in refused:
-                whole = False
-                print(f"line {number} is not translated: {refused[i]}", file=sys.stderr)
             text = translation.text
             if options.attention:
-                text = json.dumps({"error": refused[i]} if i in refused else translation.plain(), ensure_ascii=False)
+                text = json.dumps({"error": refused[k]} if k in refused else translation.plain(), ensure_ascii=False)
             elif options.n_best > 1:
                 text = "\n".join(f"{number}\t{one.score:.6f}\t{one.text}" for one in translation.n_best)
             sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
         sys.stdout.buffer.flush()
+        whole = whole and not refused
     return whole
 
 
@@ -871,7 +920,7 @@ def serve(translator: Translator, host: str, port: int) -> None:
     try:
         server = Server((host, port), Handler)
     except (OSError, OverflowError) as error:
-        raise SentenceError(f"port {port} of {host} cannot be had ({error})") from error
+        raise SentenceError(f"port {port} of {host} is not available ({error})") from error
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     print(f"http://{host}:{server.server_port}/translate takes POST", file=sys.stderr, flush=True)
@@ -884,43 +933,72 @@ def serve(translator: Translator, host: str, port: int) -> None:
         os._exit(0)  # without waiting for clients
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Translate lines, or serve; the exit status."""
-    here = Path(__file__).resolve().parent
-    inside = (here / "manifest.json").exists()
-    parser = argparse.ArgumentParser(description="Translate standard input, a sentence a line, to standard output.")
+def add_options(parser: argparse.ArgumentParser, package: Path | None = None) -> None:
+    """Describe what :func:`run` reads; with a package there is no ``DIR``."""
     add = parser.add_argument
-    add("package", metavar="DIR", nargs="?" if inside else None, default=here, help="the folder that export wrote")
-    add("--beam", type=int, metavar="N", help="hypotheses that are followed at a time (default: what export was told)")
+    if package is None:
+        add("package", metavar="DIR", help="the folder that export wrote")
+    else:
+        parser.set_defaults(package=package)
+    add("files", metavar="FILE", nargs="*", help="text, one sentence per line (default: standard input)")
+    add("--beam", type=int, metavar="N", help="beam width (default: that of export)")
     add(
         "--n-best",
         type=int,
         default=1,
         metavar="N",
-        help="write N translations a sentence, as line number, score, text",
+        help="write N translations per sentence, as line number, score, text",
     )
     add("--attention", action="store_true", help="write JSON: n-best lists with symbols, scores and attention")
     add("--keep-unk", dest="replace_unk", action="store_false", help="leave <unk> instead of copying a source word")
-    add("--batch-size", type=int, default=40, metavar="N", help="sentences at a time (default: %(default)s)")
+    add("--batch-size", type=int, default=40, metavar="N", help="sentences in a batch (default: %(default)s)")
     add("--threads", type=int, default=1, metavar="N", help="threads of onnxruntime (default: %(default)s)")
     add("--serve", type=int, metavar="PORT", help="answer POST /translate at this port (0: a free one)")
-    add("--host", default="127.0.0.1", help="address to serve at (default: %(default)s, this machine alone)")
-    options = parser.parse_args(arguments)
+    add("--host", default="127.0.0.1", help="address to serve at (default: %(default)s, only this machine)")
+
+
+def run(options: argparse.Namespace, others: Sequence[str]) -> int:
+    """Translate lines, or serve; the exit status.
+
+    Args:
+        options: that :func:`add_options` describes.
+        others: what the parser leaves, which are the files that come after an option.
+
+    Raises:
+        PackageError: the package is damaged, unsafe or of another format.
+        SentenceError: an option asks for what cannot be, or a file, standard input or standard output fails.
+    """
+    unknown = [one for one in others if one.startswith("-")]
+    if unknown:
+        raise SentenceError(f"{' '.join(unknown)} is no option (--help has all)")
+    options.files += others
     if options.batch_size < 1 or options.threads < 1:
-        parser.error("--batch-size and --threads must be at least 1")
+        raise SentenceError("--batch-size and --threads must be at least 1")
+    if options.serve is not None and options.files:
+        raise SentenceError(f"--serve answers requests, and {options.files[0]} is text: leave one out")
+    translator = Translator(options.package, options.threads)
+    if options.serve is not None:
+        serve(translator, options.host, options.serve)
+    for name in {"SIGINT", "SIGPIPE"} & set(dir(signal)):  # end at once, without a traceback
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
-        translator = Translator(options.package, options.threads)
-        if options.serve is not None:
-            serve(translator, options.host, options.serve)
-        for name in {"SIGINT", "SIGPIPE"} & set(dir(signal)):  # end at once, without a traceback
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
         return 0 if translate_lines(translator, options) else 1
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to write would fail again
+        raise SentenceError(f"standard input or output fails ({error.strerror})") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line, and :func:`run`; the exit status."""
+    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description="Translate text, a sentence a line, to standard output.")
+    add_options(parser, here if (here / "manifest.json").exists() else None)
+    try:
+        return run(*parser.parse_known_args(arguments))
     except (PackageError, SentenceError) as error:
         print(f"error: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"error: standard input or output fails ({error.strerror})", file=sys.stderr)
-        os._exit(1)  # what is left to write would fail again
-    return 1
+        return 1
 
 
 if __name__ == "__main__":
