@@ -8,6 +8,7 @@ Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses per sentence
 """
 
 import importlib.util
+import inspect
 from typing import Annotated, Any, ClassVar, Dict, NamedTuple, Optional, Type
 
 import torch
@@ -178,6 +179,13 @@ class Attention(Part, nn.Module):
             raise ConfigurationError(
                 "--attention-via guides the lower level by what it adds to a projected query, and this "
                 "--attention-score has none; use scaled, or add --attention-via-unguided"
+            )
+        reads = any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(self.energies).parameters.values())
+        adding = [name for name, one in (histories or {}).items() if type(one).key_features is not History.key_features]
+        if adding and not reads:
+            raise ConfigurationError(
+                f"--attention-history {adding[0]} adds features to the keys, and this --attention-score does not read "
+                "them: define its energies(query, keys, *features)"
             )
         self.query = nn.Linear(widths.hidden, widths.attention, bias=False) if query else nn.Identity()
         self.guide = nn.Linear(widths.guide, widths.attention, bias=False) if widths.guide else None

@@ -1,9 +1,10 @@
 """Initial values.
 
 There are two schemes.  As in dl4mt, square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), and
-biases 0.  Or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A component with other
-initial values has the method ``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates),
-convolutions, highway layers, layer normalisation and readouts.
+biases 0.  Or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A single number, such
+as a temperature, keeps the value that its constructor gave it.  A component with other initial values has the method
+``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates), convolutions, highway layers,
+layer normalisation and readouts.
 """
 
 from typing import Callable, NamedTuple, Protocol, runtime_checkable
@@ -55,9 +56,12 @@ def by_gate(fill: Callable[[Tensor], object], weight: Tensor, hidden_dim: int) -
 
 @torch.no_grad()
 def initialise(model: nn.Module, scheme: Scheme) -> None:
-    """Fill every parameter of a model."""
+    """Fill every parameter of a model, except single numbers."""
     for name, parameter in model.named_parameters():
-        nn.init.zeros_(parameter) if "bias" in name.split(".")[-1] else scheme.square_(parameter)
+        if "bias" in name.split(".")[-1]:
+            nn.init.zeros_(parameter)
+        elif parameter.dim() > 1 or parameter.numel() > 1:
+            scheme.square_(parameter)
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             scheme.embedding_(module.weight)

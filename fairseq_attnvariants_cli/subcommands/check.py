@@ -17,7 +17,7 @@ INDENT = " " * (2 + max(map(len, VERDICTS.values())))
 
 @dataclass
 class Options(UserDirOptions):
-    """Test in seconds that an architecture pads, batches and decodes as fairseq expects. A small model is built and
+    """Test that an architecture pads, batches and decodes as fairseq expects. A small model is built and
     tested on generated sentences, without data or a GPU. Options that are not listed here go to the model, as in
     fairseq-train; sizes that you do not give are small. The exit status is 1 if a test fails.
 

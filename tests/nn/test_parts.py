@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from conftest import batch, build
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -25,12 +26,13 @@ from fairseq_attnvariants.nn.convolutional import ConvolutionalEncoder
 from fairseq_attnvariants.nn.encoder import BidirectionalEncoder
 from fairseq_attnvariants.nn.fast import energies as fast_energies
 from fairseq_attnvariants.nn.fast.energies import kept_small
-from fairseq_attnvariants.nn.histories import DistanceHistory, Past, uniform_weights
+from fairseq_attnvariants.nn.histories import HISTORIES, DistanceHistory, Past, uniform_weights
+from fairseq_attnvariants.nn.init import Scheme, initialise
 from fairseq_attnvariants.nn.layers import Layers, SteppedLayer
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting, TanhReadout
 from fairseq_attnvariants.nn.state import Encoded, Memory, State
 from fairseq_attnvariants.nn.windows import MonotoneWindow, PredictiveWindow
-from fairseq_attnvariants.registry import Widths
+from fairseq_attnvariants.registry import ConfigurationError, Widths
 
 
 def double(*shape):
@@ -407,3 +409,31 @@ def test_no_large_tensor_is_kept(name):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         model(source, lengths, previous)
     assert len(kept) < 12  # keys, annotations and the like: a handful, not one for each of 26 steps
+
+
+WIDTHS = Widths(hidden=4, annotation=6, context=6, attention=5)
+
+
+class Sharp(AdditiveAttention):
+    """A score without key features, with two learned numbers."""
+
+    def __init__(self, *parts, **more):
+        super().__init__(*parts, **more)
+        self.sharpness, self.offset = nn.Parameter(torch.tensor(8.0)), nn.Parameter(torch.tensor([-2.0]))
+
+    def energies(self, query, keys):
+        return self.sharpness * super().energies(query, keys) + self.offset
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_single_numbers_keep_their_value(uniform):
+    attention = Sharp(WIDTHS)
+    initialise(attention, Scheme(uniform=uniform))
+    assert (attention.sharpness.item(), attention.offset.item()) == (8.0, -2.0)
+    assert 0 < attention.key.weight.abs().max() < 1
+
+
+def test_a_history_of_keys_needs_a_score_that_reads_them():
+    with pytest.raises(ConfigurationError, match=r"coverage adds features .* energies\(query, keys, \*features\)"):
+        Sharp(WIDTHS, {"coverage": HISTORIES["coverage"](WIDTHS)})
+    assert Sharp(WIDTHS, {"context": HISTORIES["context"](WIDTHS)}).histories
