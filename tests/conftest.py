@@ -198,10 +198,11 @@ def subject(name, options=()):
 
 @pytest.fixture(autouse=True)
 def process():
-    """As before, where a test ran a subcommand, which quiets fairseq in its process and sets what signals do."""
+    """Leave the process as it was: a subcommand quiets fairseq and sets what signals do, a benchmark quiets all logs."""
     logger, signals = logging.getLogger("fairseq"), (signal.SIGTERM, signal.SIGHUP)
     level, handlers = logger.level, [signal.getsignal(number) for number in signals]
     yield
+    logging.disable(logging.NOTSET)
     logger.setLevel(level)
     for number, handler in zip(signals, handlers):
         signal.signal(number, handler)

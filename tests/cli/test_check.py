@@ -476,7 +476,7 @@ def test_a_folder_without_init_enters_nothing(mine, capsys):
 def test_help_lists_the_demands(capsys):
     with pytest.raises(SystemExit):
         main(["check", "--help"])
-    assert f"of {', '.join(DEMANDS)} (default" in " ".join(capsys.readouterr().out.split())
+    assert f"run only these: {', '.join(DEMANDS)} (default" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow

@@ -280,7 +280,7 @@ def test_out_of_memory_is_one_sentence(here, capfd, monkeypatch):
 
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails)
         assert main(["score", "source", "--reference", "target"]) == 2
-        assert f"score: {error}: make --batch-size" in capfd.readouterr().err
+        assert f"score: {error}: reduce --batch-size" in capfd.readouterr().err
     with pytest.raises(RuntimeError, match="other"):
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails_otherwise)
         main(["score", "source", "--reference", "target"])

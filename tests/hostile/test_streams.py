@@ -133,6 +133,7 @@ OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
     "fairseq_attnvariants/deploy/plain.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants/deploy/package.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants/deploy/page.py": "in a new folder, which gets its name in the end",
+    "fairseq_attnvariants_cli/subcommands/get_model.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants_cli/subcommands/export.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants/architectures/make_yaml.py": "the package's own file, for its developers",
     "fairseq_attnvariants/patches/training/resuming.py": "scratch files of fairseq's names",
