@@ -198,7 +198,7 @@ def subject(name, options=()):
 
 @pytest.fixture(autouse=True)
 def process():
-    """Leave the process as it was: a subcommand quiets fairseq and sets what signals do, a benchmark quiets all logs."""
+    """Leave the process as it was: subcommands quiet fairseq and set what signals do, benchmarks quiet all logs."""
     logger, signals = logging.getLogger("fairseq"), (signal.SIGTERM, signal.SIGHUP)
     level, handlers = logger.level, [signal.getsignal(number) for number in signals]
     yield
