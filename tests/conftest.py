@@ -196,14 +196,18 @@ def subject(name, options=()):
     return Subject(name, [*flags, *(["--task", "char_translation"] if on_characters else [])])
 
 
+FAIRSEQ = logging.getLogger("fairseq")
+
+
 @pytest.fixture(autouse=True)
 def process():
-    """Leave the process as it was: subcommands quiet fairseq and set what signals do, benchmarks quiet all logs."""
-    logger, signals = logging.getLogger("fairseq"), (signal.SIGTERM, signal.SIGHUP)
-    level, handlers = logger.level, [signal.getsignal(number) for number in signals]
+    """Begin and end with a process as it was: subcommands, in fixtures too, quiet fairseq and set what signals do."""
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.getsignal(number) for number in signals]
+    FAIRSEQ.setLevel(logging.NOTSET)
     yield
-    logging.disable(logging.NOTSET)
-    logger.setLevel(level)
+    logging.disable(logging.NOTSET)  # which benchmarks set
+    FAIRSEQ.setLevel(logging.NOTSET)
     for number, handler in zip(signals, handlers):
         signal.signal(number, handler)
 
