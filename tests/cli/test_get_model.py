@@ -5,11 +5,13 @@ import json
 
 import pytest
 
+from fairseq_attnvariants_cli.installed import runtime
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands import get_model
 
 MANIFEST = {"files": {"model.onnx": {"sha256": hashlib.sha256(b"model").hexdigest(), "bytes": 5}}}
-CONTENT = {"manifest.json": json.dumps(MANIFEST).encode(), "translate.py": b"print()", "model.onnx": b"model"}
+CONTENT = {"manifest.json": json.dumps(MANIFEST).encode(), "model.onnx": b"model"}
+CONTENT["translate.py"] = runtime().read_bytes()
 
 
 @pytest.fixture
@@ -18,8 +20,7 @@ def models(tmp_path, monkeypatch):
     (tmp_path / "models" / "ja-en").mkdir(parents=True)
     for name, content in CONTENT.items():
         (tmp_path / "models" / "ja-en" / name).write_bytes(content)
-    known = {name: hashlib.sha256(CONTENT[name]).hexdigest() for name in ("manifest.json", "translate.py")}
-    monkeypatch.setitem(get_model.MODELS, "ja-en", known)
+    monkeypatch.setitem(get_model.MODELS, "ja-en", hashlib.sha256(CONTENT["manifest.json"]).hexdigest())
     monkeypatch.chdir(tmp_path)
     return tmp_path / "models"
 
