@@ -77,7 +77,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def options_tables(markdown):
-    """The page of options, with a table of help in the place of each list of flags, and an anchor for each option."""
+    """The page of options, with a table of help instead of each list of flags, and an anchor for each option."""
     rows, described = {}, AttentionRNNConfig()
     for one in dataclasses.fields(AttentionRNNConfig):
         text = described._get_help(one.name)

@@ -15,13 +15,9 @@ from typing import Dict, List, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacremoses import MosesDetokenizer, MosesTokenizer
+from text import read
 
 LONGEST = 12  # characters of a Japanese word
-
-
-def read(path: Path) -> List[str]:
-    """The lines of a file of UTF-8 text."""
-    return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
 
 
 class Segmenter:
@@ -34,7 +30,7 @@ class Segmenter:
         self.total = sum(self.words.values())
 
     def log_probability(self, before: str, word: str) -> float:
-        """Of a word after another one; an unknown word is one character."""
+        """Return a word's log-probability after another word; an unknown word is one character."""
         single = self.words[word] or (0.01 if len(word) == 1 else 0)
         paired = self.pairs[before, word] / max(1, self.words[before])
         return math.log(0.9 * paired + 0.1 * single / self.total) if single else -math.inf

@@ -12,7 +12,7 @@ from systems import ENSEMBLES, LANGUAGES, SYSTEMS, YOYODYNE
 
 
 def spread(values):
-    """Such as ``21.3 ± 1.2``, or one value."""
+    """Format a mean and a standard deviation, such as ``21.3 ± 1.2``, or one value."""
     if not values:
         return ""
     mean = f"{statistics.mean(values):.1f}"

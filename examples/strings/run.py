@@ -56,7 +56,7 @@ def add(out, row):
 
 
 def said_by(command, log):
-    """What a command printed; the rest goes into its log.
+    """Run a command and return its output; its messages go into a log.
 
     Raises:
         subprocess.CalledProcessError: it failed.

@@ -1,4 +1,4 @@
-"""What is trained: languages in groups, systems, and in what order."""
+"""The languages in groups, the systems, and the order of the runs."""
 
 import shlex
 from pathlib import Path

@@ -22,7 +22,7 @@ class CharacterDictionary(Dictionary):
 
     @property
     def units(self) -> str:
-        """What an exported package calls the symbols."""
+        """The name of the symbols' kind in an exported package."""
         return "characters"
 
     def space(self) -> int:

@@ -33,7 +33,7 @@ class StringDictionary(CharacterDictionary):
 
     @property
     def units(self) -> str:
-        """What an exported package calls the symbols: where they are separated by anything but spaces, nothing."""
+        """The name of the symbols' kind in an exported package; empty for separators that it does not support."""
         return {" ": "words", "": "graphemes", DECOMPOSED: "decomposed"}.get(self.separator, "")
 
     @classmethod
