@@ -10,7 +10,7 @@ from .patches.environment import check_environment
 check_environment()
 
 # fairseq scans models/ and tasks/ only when it imports the package itself, and criterions/ never
-from . import criterions, models, tasks  # noqa: E402
+from . import criterions, models, optim, tasks  # noqa: E402
 from .architectures.variants import register_architecture  # noqa: E402
 from .patches import patch_fairseq  # noqa: E402
 
@@ -25,6 +25,7 @@ from .nn.windows import register_window  # noqa: E402
 __all__ = [
     "criterions",
     "models",
+    "optim",
     "register_architecture",
     "register_cell",
     "register_history",

@@ -293,7 +293,7 @@ class AttentionRNNConfig(Described):
         cuda_graphs: in training on a GPU, launch the decoder's steps and their gradients as one pair of CUDA graphs per
             batch shape, from its second use; shapes beyond the first 64, and steps that cannot be captured, run as
             without graphs. Graphs take memory; --required-seq-len-multiple 4 makes fewer shapes, with more padding. Not
-            with --compile. In beam search on a GPU, launch each step as one graph; there also for --model-overrides
+            with --compile. Beam search on a GPU launches each step as one graph anyway, unless this is false
     """
 
     def _get_help(self, attribute_name: str) -> Any:
@@ -399,7 +399,7 @@ class AttentionRNNConfig(Described):
     coverage_penalty: float = option(default=0.0, bound=at_least(0, "off"))
     recompute_steps: int = option(default=0, bound=at_least(0, "off"))
     compile: bool = option(default=False)
-    cuda_graphs: bool = option(default=False)
+    cuda_graphs: Optional[bool] = option()
     max_source_positions: int = II("task.max_source_positions")
     max_target_positions: int = II("task.max_target_positions")
 

@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 EVERY = 4  # steps from one look of the host to the next
 KEPT = 32  # shapes whose graphs are kept for a model, the last used ones
+MEMORY = 2**30  # bytes of their tensors that are kept
 
 
 class StaticSearch(SequenceGenerator):
@@ -53,10 +54,12 @@ class StaticSearch(SequenceGenerator):
         longest = min(int(self.max_len_a * sources.size(1) + self.max_len_b), self.max_len - 1)
         free = prefix_tokens is None and constraints is None and self.min_len <= longest
         if free and self._fits(sources):
-            with _searching:
-                found = self._search(sample["net_input"], longest, self.eos if bos_token is None else bos_token)
-            if found is not None:
-                return found
+            try:
+                with _searching:
+                    return self._search(sample["net_input"], longest, self.eos if bos_token is None else bos_token)
+            except RuntimeError as error:
+                logger.warning(f"search continues without CUDA graphs, which failed: {error}")
+                _beams[self.model.models[0].decoder] = None
         return super()._generate(sample, prefix_tokens, constraints, bos_token)
 
     def _fits(self, sources: Tensor) -> bool:
@@ -73,10 +76,12 @@ class StaticSearch(SequenceGenerator):
             and _beams.get(self.model.models[0].decoder, {}) is not None
         )
 
-    def _search(
-        self, net_input: Dict[str, Tensor], longest: int, begin: int
-    ) -> Optional[List[List[Dict[str, Tensor]]]]:
-        """The hypotheses of a batch; None if its steps cannot be a graph."""
+    def _search(self, net_input: Dict[str, Tensor], longest: int, begin: int) -> List[List[Dict[str, Tensor]]]:
+        """The hypotheses of a batch.
+
+        Raises:
+            RuntimeError: its steps cannot be a graph.
+        """
         sources, decoders = net_input["src_tokens"], [model.decoder for model in self.model.models]
         rows = torch.arange(len(sources) * self.beam_size, device=sources.device)
         encoded = self.model.forward_encoder(net_input)
@@ -91,13 +96,8 @@ class StaticSearch(SequenceGenerator):
         beams.choose(self, runs, log_probs, weights, first=True)
         noted = []
         for step in range(longest + 1):
-            try:
-                if step:
-                    beams.advance(self)
-            except RuntimeError as error:
-                logger.warning(f"search continues without CUDA graphs, which failed: {error}")
-                _beams[decoders[0]] = None
-                return None
+            if step:
+                beams.advance(self)
             if step % EVERY == EVERY - 1 or step == longest:
                 noted.append([tensor[: step % EVERY + 1].clone() for tensor in beams.notes])
                 if beams.done.all():
@@ -118,7 +118,7 @@ class StaticSearch(SequenceGenerator):
         key = self.beam_size, self.temperature, self.eos, inference, *held, *plain, *modes, *shapes
         kept = _beams.setdefault(decoders[0], OrderedDict())
         beams = kept[key] = kept.pop(key, None) or Beams(self, runs, log_probs, weights)  # the last used one comes last
-        while len(kept) > KEPT:
+        while len(kept) > KEPT or (len(kept) > 1 and sum(one.size for one in kept.values()) > MEMORY):
             kept.popitem(last=False)
         return beams
 
@@ -160,6 +160,8 @@ class Beams:
         looked = torch.zeros(EVERY, *weights.shape, device=device)
         self.notes = number(EVERY, rows), number(EVERY, rows), score(EVERY, rows), looked
         self.graph: Any = None
+        own = [*tensors(tuple(run[1:] for run in self.runs)), self.added, *self.notes]
+        self.size = sum(tensor.numel() * tensor.element_size() for tensor in own)
 
     def begin(self, search: StaticSearch, runs: Sequence[Run], longest: int) -> None:
         """Take over a batch, before its first choice."""

@@ -214,8 +214,9 @@ def test_tensors_of_inference_mode_are_its_own():
             both([model], beam_size=3)
 
 
-def test_the_last_used_shapes_are_kept(monkeypatch):
-    monkeypatch.setattr(static_search, "KEPT", 2)
+@pytest.mark.parametrize("limit,value", [("KEPT", 2), ("MEMORY", 4000)])
+def test_the_last_used_shapes_are_kept(limit, value, monkeypatch):
+    monkeypatch.setattr(static_search, limit, value)
     model, made = ready("rnnsearch"), []
     monkeypatch.setattr(static_search, "Beams", lambda *given: made.append(given) or Beams(*given))
     for length in (3, 5, 3, 7, 3, 5):
@@ -380,17 +381,15 @@ def generator(models, kind=None, **options):
     return FairseqTask.build_generator(argparse.Namespace(target_dictionary=TARGET), models, asked, seq_gen_cls=kind)
 
 
-def asking(*names, **options):
-    models = [ready(name, seed=number, **options) for number, name in enumerate(names)]
-    for model in models:
-        model.cfg.cuda_graphs = True
-    return models
+def several(*names, **options):
+    return [ready(name, seed=number, **options) for number, name in enumerate(names)]
 
 
 def test_who_gets_it():
-    own, [other] = asking("dl4mt"), [ready("rnnsearch")]
+    own, [other] = several("dl4mt"), [ready("rnnsearch", cuda_graphs=False)]
     assert type(generator(own)) is StaticSearch
-    assert type(generator([other, *own])) is StaticSearch
+    assert type(generator([ready("rnnsearch", cuda_graphs=True), *own])) is StaticSearch
+    assert type(generator([other, *own])) is SequenceGenerator
     assert type(generator(own, print_alignment="soft")) is StaticSearchWithAlignment
     assert type(generator([other])) is SequenceGenerator
     assert type(generator([*own, stock_lstm()])) is SequenceGenerator
@@ -400,7 +399,7 @@ def test_who_gets_it():
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 def test_alignments(kind):
-    models = asking("dl4mt", "recatt")
+    models = several("dl4mt", "recatt")
     found = generator(models, print_alignment=kind).generate(models, SAMPLE)
     with mock.patch.object(StaticSearch, "device_type", "cuda"):
         same(found, generator(models, print_alignment=kind).generate(models, SAMPLE))
@@ -424,7 +423,7 @@ CONSTRAINTS = pack_constraints([[torch.tensor([6, 7])], [], [torch.tensor([8])],
 ], ids=lambda one: " ".join(one))  # fmt: skip
 def test_what_is_left_to_fairseq(options, given, monkeypatch):
     """With the results of its own class."""
-    models, options, found = asking("dl4mt"), {**options}, []
+    models, options, found = several("dl4mt"), {**options}, []
     monkeypatch.setattr(StaticSearch, "_search", lambda *_: pytest.fail("the static search"))
     torch.set_autocast_enabled(options.pop("autocast", False))
     try:
@@ -439,7 +438,7 @@ def test_what_is_left_to_fairseq(options, given, monkeypatch):
 
 
 def test_a_language_model_is_left_to_fairseq():
-    search = StaticSearch(asking("dl4mt"), TARGET, lm_model=torch.nn.Linear(1, 1))
+    search = StaticSearch(several("dl4mt"), TARGET, lm_model=torch.nn.Linear(1, 1))
     assert not search._fits(SAMPLE["net_input"]["src_tokens"])
     search.lm_model = None
     assert search._fits(SAMPLE["net_input"]["src_tokens"])
@@ -454,7 +453,7 @@ def test_a_minimum_above_the_maximum_is_refused_by_fairseq():
 @pytest.mark.parametrize("frequent", [2, 100])
 def test_shortlists(frequent):
     """Their vocabulary is another one in each batch, unless it is the whole one."""
-    models = asking("dl4mt", "rnnsearch")
+    models = several("dl4mt", "rnnsearch")
     task = Task()
     rows = [Row("w1", "v1", 1, 1.0), Row("w2", "v5", 2, 1.0)]
     lists = Shortlist(iter(rows), task.source_dictionary, task.target_dictionary, 1, frequent)
@@ -466,7 +465,7 @@ def test_shortlists(frequent):
 
 
 def test_a_decoder_of_somebodys_own_that_carries_more():
-    [model] = asking("dl4mt")
+    [model] = several("dl4mt")
 
     class Own(type(model.decoder)):
         def reorder_incremental_state(self, incremental_state, new_order):
@@ -477,10 +476,10 @@ def test_a_decoder_of_somebodys_own_that_carries_more():
 
 
 @pytest.mark.parametrize("graphs", [False, True])
-def test_an_override_of_a_trained_model_chooses_it(runs, graphs):
+def test_an_override_of_a_trained_model_refuses_it(runs, graphs):
     """As ``--model-overrides`` does for fairseq-generate, which builds its search likewise."""
     places = [str(runs.rnnsearch), "checkpoint_last.pt", str(runs.data)]
-    hub = AttentionRNNModel.from_pretrained(*places, user_dir=USER_DIR, cuda_graphs=graphs)
+    hub = AttentionRNNModel.from_pretrained(*places, user_dir=USER_DIR, **({} if graphs else {"cuda_graphs": False}))
     assert (type(hub.task.build_generator(hub.models, hub.cfg.generation)) is StaticSearch) == graphs
     static_search._beams.pop(hub.models[0].decoder, None)
     assert hub.translate("ant bee cat") and (hub.models[0].decoder in static_search._beams) == graphs
@@ -493,7 +492,7 @@ def test_fairseq_generate_prints_the_same(runs, more, capsys):
     found, searched = [], mock.Mock(side_effect=StaticSearch._search)
     for graphs in (False, True):
         line = [runs.data, "--user-dir", USER_DIR, "--path", path, "--cpu", "--max-len-b", "10", *more]
-        line += ["--num-workers", "0", "--model-overrides", str({"cuda_graphs": graphs})]
+        line += ["--num-workers", "0", *([] if graphs else ["--model-overrides", "{'cuda_graphs': False}"])]
         parsed = flags.parse_args_and_arch(flags.get_generation_parser(), [*map(str, line)])
         with mock.patch.object(StaticSearch, "_search", lambda *given: searched(*given)):
             generate.main(convert_namespace_to_omegaconf(parsed))
@@ -509,6 +508,6 @@ def test_validation_by_bleu_has_it(runs, graphs):
         TranslationConfig(data=str(runs.data), source_lang="xx", target_lang="yy", eval_bleu=True, eval_bleu_args="{}")
     )
     cfg = build("rnnsearch", task).cfg
-    cfg.cuda_graphs, cfg._name = graphs, "rnnsearch"
+    cfg.cuda_graphs, cfg._name = None if graphs else False, "rnnsearch"
     task.build_model(cfg)
     assert (type(task.sequence_generator) is StaticSearch) == graphs

@@ -1,0 +1,49 @@
+"""``--optimizer fused_adam``: Adam by PyTorch's fused kernels.
+
+On a GPU fairseq's ``adam`` launches some ten kernels per parameter, unless apex is installed.  These update all
+parameters in a few kernels.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, List
+
+import torch
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.optim.adam import FairseqAdam
+from omegaconf import II
+from torch import nn
+
+from .architectures.options import Described
+from .nn.device import on_gpu
+
+
+@dataclass
+class FusedAdamConfig(Described):
+    """Options of fairseq's ``adam``.
+
+    Args:
+        adam_betas: decay rates of the means of gradients and of their squares
+        adam_eps: summand of the denominator
+        weight_decay: share of the learning rate by which an update shrinks parameters (Loshchilov & Hutter 2019)
+    """
+
+    adam_betas: Any = (0.9, 0.999)
+    adam_eps: float = 1e-8
+    weight_decay: float = 0.0
+    lr: List[float] = II("optimization.lr")
+
+
+@register_optimizer("fused_adam", dataclass=FusedAdamConfig)
+class FusedAdam(FairseqAdam):
+    """The updates of fairseq's ``adam``, fused on a GPU."""
+
+    def __init__(self, cfg: FusedAdamConfig, params: Iterable[nn.Parameter]):
+        FairseqOptimizer.__init__(self, cfg)
+        params = list(params)
+        self.fused = all(map(on_gpu, params))
+        self._optimizer = torch.optim.AdamW(params, fused=self.fused, **self.optimizer_config)
+
+    def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
+        """Continue, also if the training began on another kind of device."""
+        groups = [{**group, "fused": self.fused} for group in state_dict["param_groups"]]
+        super().load_state_dict({**state_dict, "param_groups": groups}, optimizer_overrides)
