@@ -16,7 +16,7 @@ from ..text.folders import new_folder
 # SHA-256 of each manifest, which has those of all files but the program
 MODELS = {
     "ja-en": "bcaacbe0bd2adb90df4229011f646b7004fdae4278b503fe3547b0a693bd5a1e",
-    "en-ja": "69772d29cb111cd44d4bb2015e7ea350726c51e33e43010ab179bbb8f83c14fb",
+    "en-ja": "b91a69f05176bd9eb404860bc7832b0551528bacf202f9b17113f14fdef98317",
 }
 LARGEST = 2**20  # bytes of these
 PATIENCE = 60  # seconds without an answer

@@ -20,8 +20,8 @@ TRANSLATIONS = {
         "明日は雨が降るでしょう。": "it will rain tomorrow.",
     },
     "en-ja": {
-        "He wants to be a doctor.": "彼は医者になりたがっている。",
-        "I can't swim.": "泳げない。",
+        "He wants to be a doctor.": "彼は医者になりたい。",
+        "I can't swim.": "私は泳げない。",
         "She gets up at six every morning": "彼女は毎朝６時に起きる",
     },
 }
