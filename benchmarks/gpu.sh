@@ -19,7 +19,7 @@ elif [ ${#small[@]} = 0 ]; then
 fi
 # several processes, where pytest-xdist is there: most of these tests wait for commands to start
 workers=(); if python -c 'import xdist' 2> /dev/null && [ -n "${TEST_GPU:-}" ]; then workers=(-n 8 --dist worksteal); fi
-timeout "$tests" python -m pytest -v -p no:cacheprovider "${workers[@]}" ../tests/test_gpu.py > "$out/tests.txt" 2>&1
+timeout "$tests" python -m pytest -vv -rf -p no:cacheprovider "${workers[@]}" ../tests/test_gpu.py > "$out/tests.txt" 2>&1
 case $? in
   0) tail -n 1 "$out/tests.txt" ;;
   124) echo "tests: stopped after $tests seconds, see $out/tests.txt" ;;

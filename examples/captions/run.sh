@@ -4,8 +4,7 @@
 # TEXT    of ../common/fetch_multi30k.sh TEXT en de
 # SYSTEM  one of systems.sh; those that continue rnnsearch_star train it first, if it is not there
 # OUT     gets SYSTEM/SEED/: checkpoints, average.pt, translations and, from measure.sh, measured/
-# In the environment, UPDATES=3632 is another number of updates, for which OUT is another one; OPTIONS=--cuda-graphs are
-# further options of fairseq-train.
+# UPDATES=3632 in the environment is another number of updates, for which OUT is another one.
 set -euo pipefail
 if [ $# -ne 4 ]; then echo "usage: run.sh TEXT OUT SYSTEM SEED" >&2; exit 2; fi
 text=$1 out=$2 system=$3 seed=$4 here=$(dirname "$0") updates=${UPDATES:-3632}
@@ -16,8 +15,8 @@ fi
 if [[ ! $seed =~ ^[1-9][0-9]*$ ]]; then echo "run.sh: SEED '$seed' is no number from 1 on" >&2; exit 2; fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 train() {  # train UPDATES SYSTEM [fairseq-train options]
-  UPDATES=$1 SEED=$seed NAME=$2/$seed "$here/../baselines/multi30k.sh" "$text" "$out" de "${systems[$2]}" \
-    --compute-dtype bfloat16 ${OPTIONS-} "${@:3}"
+  TUNE=no UPDATES=$1 SEED=$seed NAME=$2/$seed "$here/../baselines/multi30k.sh" "$text" "$out" de "${systems[$2]}" \
+    --compute-dtype bfloat16 "${@:3}"
 }
 case $system in
   *_more)

@@ -3,7 +3,7 @@
 # same command changes nothing (fairseq forgets --patience, and adds an update after --stop-time-hours).
 #   train.sh BIN OUT ARCH [fairseq-train options]
 # The criterion is the label smoothed cross entropy, with the costs that ARCH was published with. On a GPU sentences are
-# padded to multiples of 4 words, so that --cuda-graphs has few shapes to capture.
+# padded to multiples of 4 words, so that --cuda-graphs, which architectures of the package get, has few shapes to capture.
 set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: train.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2 arch=$3
@@ -12,9 +12,13 @@ criterion=label_smoothed_cross_entropy
 case $arch in
   conddec* | bridge_direct) criterion+=_with_costs ;;
 esac
+gpu=()
+case " $* " in *" --cpu "*) ;; *) ! command -v nvidia-smi > /dev/null || gpu=(--required-seq-len-multiple 4) ;; esac
 case $arch in
   lstm* | transformer*) ;; # stock fairseq's
-  *) set -- --compute-dtype auto "$@" ;;
+  *)
+    set -- --compute-dtype auto "$@"
+    case " $* " in *" --compile "*) ;; *) gpu+=(${gpu[@]:+--cuda-graphs}) ;; esac ;;
 esac
 set -- --arch "$arch" --criterion "$criterion" "$@"
 source "$(dirname "$0")/lock.sh"
@@ -25,10 +29,8 @@ if [ "$(cat "$out/finished" 2>/dev/null)" = "$command" ]; then
   exit 0
 fi
 rm -f "$out/finished" # of other options
-padding=()
-case " $* " in *" --cpu "*) ;; *) ! command -v nvidia-smi > /dev/null || padding=(--required-seq-len-multiple 4) ;; esac
 fairseq-train "$data" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --clip-norm 1.0 --seed 1 \
   --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 \
-  "${padding[@]}" "$@" 2>&1 |
+  "${gpu[@]}" "$@" 2>&1 |
   tee -a "$out/train.log"
 echo "$command" > "$out/finished"

@@ -71,6 +71,16 @@ def test_tables_of_what_was_measured_before_it_was_cut_off(tmp_path):
     assert "compile: no time" in done.stdout and "line 9: cut off" in done.stderr
 
 
+def test_the_pages_have_what_was_measured_on_a_gpu():
+    """Every ratio, rate and memory of README.md's section is one that gpu_table.py prints."""
+    text = (BENCHMARKS / "README.md").read_text()
+    section = text[text.index("## On a GPU") : text.index("## The gain of each fast path")]
+    cells = {cell.strip() for line in section.splitlines() if line.startswith("|") for cell in line.split("|")}
+    printed = call(SCRIPTS / "python", "gpu_table.py", "h200.jsonl").stdout
+    shown = {cell for cell in cells if re.search(r" to .*GiB|words/s\)|sentences/s\)", cell)}
+    assert len(shown) > 30 and all(f" {cell} " in printed or f" {cell}," in printed for cell in shown)
+
+
 def test_exported_models_against_the_stock_lstm():
     """At a size at which nothing can be said about speed."""
     tiny = "--sizes 8/16 --archs rnnsearch --ways float32 int8 --vocabulary 60 --batch 3 --sentences 2 --words 4"
