@@ -6,7 +6,7 @@
 # make test-all  those of every option and seed, too
 # make test-gpu  those that need a GPU
 # make check     lint, format and types
-# make docs      the site, in site/
+# make docs      the site, in site/; with the models that ship as pages after: npm install onnxruntime-web --ignore-scripts
 # make clean     remove .venv, demo and site
 
 PYTHON ?= python3

@@ -4,12 +4,16 @@ import ast
 import dataclasses
 import posixpath
 import re
+import shutil
+import tempfile
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
+from fairseq_attnvariants.deploy.page import build_page, find_onnxruntime_web
+from fairseq_attnvariants.registry import ConfigurationError
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fairseq_attnvariants"
@@ -23,6 +27,8 @@ OUTSIDE = (
     "*_run/*.md",
     "models/*.md",
 )
+LIVE = {"ja-en": "Japanese to English", "en-ja": "English to Japanese"}
+"""the models that the site has as pages, where onnxruntime-web is installed"""
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)[^)#\s]+")
 FLAG = re.compile(r"(?<=`)--[a-z-]+(?=`)")
 FLAGS = re.compile(r"^`--[a-z-]+`(?:,\s+`--[a-z-]+`)*$", re.MULTILINE)  # a paragraph of flags alone
@@ -56,6 +62,23 @@ def on_files(files, config):
     return files
 
 
+def live():
+    """The names of the pages of models."""
+    try:
+        find_onnxruntime_web()
+    except ConfigurationError:
+        return {}
+    return {f"translate-{model}.html": model for model in LIVE}
+
+
+def on_post_build(config):
+    """Make the pages of models."""
+    for name, model in live().items():
+        with tempfile.TemporaryDirectory() as folder:
+            package = shutil.copytree(ROOT / "models" / model, Path(folder) / model)
+            shutil.copy(build_page(package), Path(config.site_dir) / name)
+
+
 def on_page_markdown(markdown, page, config, files):
     """Links are relative to a page's place in the checkout; on the site, ``docs/`` is the root."""
     if page.file.abs_src_path is None:  # a module's
@@ -73,6 +96,11 @@ def on_page_markdown(markdown, page, config, files):
     markdown = LINK.sub(moved, markdown)
     if page.file.src_uri == "options.md":
         markdown = options_tables(markdown)
+    if page.file.src_uri in ("web-page.md", "models/README.md"):
+        title, rest = markdown.split("\n", 1)
+        up = posixpath.relpath(".", page.url or ".")
+        links = [f'[{LIVE[model]}]({up}/{name})' for name, model in live().items()]
+        markdown = "\n".join([title, *(["", f"Try it here: {', '.join(links)} (9 to 11 MB)."] if links else []), rest])
     return markdown.replace("<!-- modules -->", listed)
 
 
