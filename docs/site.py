@@ -99,7 +99,7 @@ def on_page_markdown(markdown, page, config, files):
     if page.file.src_uri in ("web-page.md", "models/README.md"):
         title, rest = markdown.split("\n", 1)
         up = posixpath.relpath(".", page.url or ".")
-        links = [f'[{LIVE[model]}]({up}/{name})' for name, model in live().items()]
+        links = [f"[{LIVE[model]}]({up}/{name})" for name, model in live().items()]
         markdown = "\n".join([title, *(["", f"Try it here: {', '.join(links)} (9 to 11 MB)."] if links else []), rest])
     return markdown.replace("<!-- modules -->", listed)
 
