@@ -979,14 +979,17 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     translator = Translator(options.package, options.threads)
     if options.serve is not None:
         serve(translator, options.host, options.serve)
-    for name in {"SIGINT", "SIGPIPE"} & set(dir(signal)):  # end at once, without a traceback
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    numbers = [getattr(signal, name) for name in {"SIGINT", "SIGPIPE"} & set(dir(signal))]
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}  # end at once, without a traceback
     try:
         return 0 if translate_lines(translator, options) else 1
     except OSError as error:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to write would fail again
         raise SentenceError(f"standard input or output fails ({error.strerror})") from error
+    finally:
+        for number, handler in before.items():  # else a broken connection ends the program that called this
+            signal.signal(number, handler)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -197,18 +197,19 @@ def subject(name, options=()):
 
 
 FAIRSEQ = logging.getLogger("fairseq")
+# those that somebody handles; without SIGPIPE ignored, a broken connection ends the process and all of its tests
+HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE)
+SIGNALS = {number: signal.getsignal(number) for number in HANDLED}
 
 
 @pytest.fixture(autouse=True)
 def process():
     """Begin and end with a process as it was: subcommands, in fixtures too, quiet fairseq and set what signals do."""
-    signals = (signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.getsignal(number) for number in signals]
     FAIRSEQ.setLevel(logging.NOTSET)
     yield
     logging.disable(logging.NOTSET)  # which benchmarks set
     FAIRSEQ.setLevel(logging.NOTSET)
-    for number, handler in zip(signals, handlers):
+    for number, handler in SIGNALS.items():
         signal.signal(number, handler)
 
 

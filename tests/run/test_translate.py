@@ -142,6 +142,17 @@ def test_the_subcommand_does_the_same(package, options, capfdbinary, tmp_path):
     assert capfdbinary.readouterr().err == b"fairseq-attnvariants translate: the beam must be from 1 to 8, not 99\n"
 
 
+@pytest.mark.parametrize("asked, status", [([], 0), (["--beam", "99"], 2)])
+def test_the_subcommand_leaves_the_signals_of_its_caller(package, asked, status, tmp_path):
+    """Else the next broken connection ends that process, as it did a worker of these tests."""
+    (tmp_path / "text").write_text("the red\n")
+    numbers = (signal.SIGINT, signal.SIGPIPE)
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN  # whatever test came before
+    before = [signal.getsignal(number) for number in numbers]
+    assert command.main(["translate", *map(str, [package, tmp_path / "text", *asked])]) == status
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
 @pytest.mark.parametrize("name", ["numpy", "onnxruntime"])
 def test_without_what_it_needs_it_says_what_to_install(package, name):
     hidden = f"import sys; sys.modules[{name!r}] = None; "
