@@ -172,7 +172,8 @@ def main():
     parser.add_argument("--same", nargs=3, metavar=("PACKAGE", "INT8_PACKAGE", "TEXT"))
     asked = parser.parse_args()
     if asked.same:
-        return same(*asked.same)
+        same(*asked.same)
+        return
     torch.set_num_threads(1)
     count = max(asked.batch, asked.sentences)
     given = ["--vocabulary", asked.vocabulary, "--batch", count, "--batches", 1, "--length", 16, "--spread", 0.15]
