@@ -1,7 +1,7 @@
 """Exported models against the stock ``lstm`` in fairseq's search, in turns, in one run.
 
     OMP_NUM_THREADS=1 python benchmarks/deployed.py
-    OMP_NUM_THREADS=1 python benchmarks/deployed.py --same PACKAGE INT8_PACKAGE TEXT # and how many translations agree
+    OMP_NUM_THREADS=1 python benchmarks/deployed.py --same PACKAGE INT8_PACKAGE TEXT # only how many translations agree
 
 Weights and text are random, and fairseq's ``SequenceGenerator`` and the graphs are told to write ``--words`` words for
 every sentence, no more and no fewer (``min_len``, ``max_len``).  A shortlist has ``--listed`` words for many sentences
@@ -154,7 +154,7 @@ def same(first, second, text):
     lines = [line for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip()]
     translators = [load().Translator(folder) for folder in (first, second)]
     one, other = ([found.text for found in translator.translate(lines, attention=False)] for translator in translators)
-    print(f"\n{sum(map(str.__eq__, one, other)) / len(lines):.1%} of {len(lines)} translations are the same")
+    print(f"{sum(map(str.__eq__, one, other)) / len(lines):.1%} of {len(lines)} translations are the same")
 
 
 def main():
@@ -171,6 +171,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--same", nargs=3, metavar=("PACKAGE", "INT8_PACKAGE", "TEXT"))
     asked = parser.parse_args()
+    if asked.same:
+        same(*asked.same)
+        return
     torch.set_num_threads(1)
     count = max(asked.batch, asked.sentences)
     given = ["--vocabulary", asked.vocabulary, "--batch", count, "--batches", 1, "--length", 16, "--spread", 0.15]
@@ -182,8 +185,6 @@ def main():
           f"{max(map(len, sources))} symbols, medians of {asked.rounds} rounds, ratios to the stock lstm")  # fmt: skip
     for size in asked.sizes:
         measure(size, asked, task, sources)
-    if asked.same:
-        same(*asked.same)
 
 
 if __name__ == "__main__":
