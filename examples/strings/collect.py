@@ -29,10 +29,11 @@ def rows(runs, languages):
             seeds = sorted({run["seeds"] for run in single})
             found = [[float(run["WER"]) for run in single if run["seeds"] == seed] for seed in seeds]
             macro = [statistics.mean(values) for values in found if len(values) == len(languages)]
-            minutes = [float(run["minutes"]) for run in single if run["language"] in languages]
+            minutes = [float(run["minutes"]) for run in single if run["minutes"]]
+            average = f"{statistics.mean(minutes):.1f}" if minutes else ""
             counts = {len(cell) for cell in cells}
             number = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-            yield [f"`{system}`", number, *map(spread, cells), spread(macro), f"{statistics.mean(minutes):.1f}"]
+            yield [f"`{system}`", number, *map(spread, cells), spread(macro), average]
     for name, parts in ENSEMBLES.items():
         together = {run["language"]: run for run in runs if run["system"] == name and " " in run["seeds"]}
         cells = [[float(together[one]["WER"])] if one in together else [] for one in languages]

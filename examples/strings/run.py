@@ -144,6 +144,7 @@ def main():
             if not mine or run in there or (len(singles) > 1 and not singles <= there):
                 continue
             print(time.strftime("%F %T"), *run, flush=True)
+            goes_on = (options.out / language / system / f"seed{seeds[0]}" / "checkpoint_last.pt").exists()
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             try:
                 if len(singles) > 1:
@@ -160,7 +161,8 @@ def main():
             seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             scores = {**scores, **{name: f"{float(scores[name]):.2f}" for name in ("accuracy", "WER", "SER")}}
             keys = dict(zip(COLUMNS, run))
-            add(options.out, {**keys, **scores, "minutes": f"{seconds / 60:.2f}"})
+            unknown = goes_on and len(singles) == 1  # what it took before it was interrupted
+            add(options.out, {**keys, **scores, "minutes": "" if unknown else f"{seconds / 60:.2f}"})
     sys.exit(failed)
 
 

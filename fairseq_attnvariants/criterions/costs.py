@@ -15,6 +15,7 @@ from torch import Tensor
 from ..architectures.options import Described, flag
 from ..registry import ConfigurationError
 from . import losses
+from .student_forcing import own_previous
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class CostsConfig(Described, stock.LabelSmoothedCrossEntropyCriterionConfig):
         alignment_weight: weight of guided alignment, -Σ log w of the words linked by --load-alignments
         rdrop_weight: weight of R-Drop, ½ (KL(P‖Q) + KL(Q‖P)) between two passes with different dropout
             (Liang et al. 2021)
+        student_forcing: share of the previous target symbols that are the model's own predictions in training
+            (Bengio et al. 2015); 1 is student forcing
     """
 
     step_decay_weight: Optional[float] = None
@@ -54,6 +57,7 @@ class CostsConfig(Described, stock.LabelSmoothedCrossEntropyCriterionConfig):
     coverage_weight: float = 0.0
     alignment_weight: float = 0.0
     rdrop_weight: float = 0.0
+    student_forcing: float = 0.0
 
 
 class Batch(NamedTuple):
@@ -147,6 +151,8 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
             given = getattr(cfg, name)
             if given is not None and not given >= 0:
                 raise ConfigurationError(f"{flag(name)} must be 0 or above, not {given}")
+        if not 0 <= cfg.student_forcing <= 1:
+            raise ConfigurationError(f"--student-forcing must be from 0 to 1, not {cfg.student_forcing}")
 
     def check_model(self, model) -> None:
         """Refuse options of costs for which the model or the data have nothing.
@@ -178,11 +184,15 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
 
         Raises:
             ConfigurationError: as :meth:`check_model`, or the model returns no attention, or R-Drop has nothing to
-                compare.
+                compare, or student forcing cannot search.
         """
         if not self.checked:
             self.check_model(model)
         sentences, tokens = len(sample["target"]), sample["ntokens"]
+        if self.cfg.student_forcing and model.training:
+            inputs, given = sample["net_input"], 1 + self.ignore_prefix_size
+            previous = own_previous(model, inputs, self.cfg.student_forcing, given)
+            sample = {**sample, "net_input": {**inputs, "prev_output_tokens": previous}}
         twice = bool(self.cfg.rdrop_weight and model.training)
         if twice:
             sample = each_twice(sample)

@@ -171,14 +171,14 @@ def rdrop(arch, data, folder, *more):
     return train_arguments(data, folder, *more, arch=arch)
 
 
-@pytest.mark.parametrize("arch", ["conddec", "lstm"])
-def test_rdrop_that_was_stopped(data, tmp_path, arch, caplog):
+@pytest.mark.parametrize("arch,more", [("conddec", []), ("lstm", []), ("dl4mt", ["--student-forcing", "0.5"])])
+def test_rdrop_that_was_stopped(data, tmp_path, arch, more, caplog):
     """Gone on in the middle of an epoch, it ends in the same weights; training logs the divergence, validation not."""
-    train_here(*rdrop(arch, data, tmp_path / "whole", "--max-update", "20", "--log-interval", "5"))
+    train_here(*rdrop(arch, data, tmp_path / "whole", *more, "--max-update", "20", "--log-interval", "5"))
     logged = [line for line in caplog.messages if "rdrop_loss" in line]
     assert logged and not [line for line in logged if "valid on" in line]
-    train_here(*rdrop(arch, data, tmp_path / "parts", "--max-update", "10", "--save-interval-updates", "10"))
-    train_here(*rdrop(arch, data, tmp_path / "parts", "--max-update", "20"))
+    train_here(*rdrop(arch, data, tmp_path / "parts", *more, "--max-update", "10", "--save-interval-updates", "10"))
+    train_here(*rdrop(arch, data, tmp_path / "parts", *more, "--max-update", "20"))
     expected, found = (load(tmp_path / name / "checkpoint_last.pt")["model"] for name in ("whole", "parts"))
     for name in expected:
         assert torch.equal(found[name], expected[name]), name

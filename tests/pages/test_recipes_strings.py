@@ -104,6 +104,17 @@ def test_the_queue(recipe):
     assert "| ensemble of 4: `dl4mt` + `hard_monotone` |" in table and table.count("ensemble of 2") == 2
 
 
+def test_the_minutes_of_an_interrupted_run_are_unknown(recipe):
+    """Those since it went on would say that it was quick, and be part of the mean."""
+    command = f"python run.py data cut --languages ita --systems dl4mt --seeds 1 --updates 2 {SMALL}"
+    assert recipe(command).returncode == 0
+    [row] = rows(recipe, "cut")
+    (recipe.folder / "cut/runs.csv").unlink()
+    assert recipe(command).returncode == 0
+    assert float(row["minutes"]) >= 0 and rows(recipe, "cut") == [{**row, "minutes": ""}]
+    assert recipe("python collect.py cut/runs.csv").stdout.rstrip().endswith("|  |")
+
+
 @pytest.mark.parametrize("system", systems.SYSTEMS)
 def test_every_system_is_built(system):
     arch, *more = systems.SYSTEMS[system][1:]

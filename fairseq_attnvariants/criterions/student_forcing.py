@@ -1,0 +1,53 @@
+"""Student forcing: in training, the decoder reads its own predictions instead of the true previous symbols."""
+
+from typing import Any, Dict
+
+import torch
+from fairseq.models import FairseqIncrementalDecoder
+from torch import Tensor
+
+from ..registry import ConfigurationError
+
+
+@torch.no_grad()
+def own_previous(model: Any, net_input: Dict[str, Any], share: float, given: int = 1) -> Tensor:
+    """Previous symbols, a share of which the model has predicted, ``B x T``.
+
+    A greedy search without dropout predicts symbol after symbol.  Each previous symbol is its prediction with
+    probability ``share``, and else the true one, and the search goes on from it (Bengio et al. 2015).  The search ends
+    where the target does: it predicts neither EOS nor padding.
+
+    Args:
+        model: an encoder-decoder model that searches step by step.
+        net_input: its inputs, of which ``prev_output_tokens``, ``B x T``, are the true previous symbols.
+        share: of the predictions, from 0 to 1.
+        given: how many previous symbols stay the true ones: EOS, and a prefix that a search is given, too.
+
+    Raises:
+        ConfigurationError: the model cannot search step by step, or not in training.
+    """
+    decoder, option = getattr(model, "decoder", None), f"--student-forcing {share}"
+    if not isinstance(decoder, FairseqIncrementalDecoder) or not hasattr(model, "encoder"):
+        raise ConfigurationError(
+            f"{option} needs a model with an encoder, and a decoder that searches step by step; leave it out"
+        )
+    if hasattr(model, "summon_full_params"):
+        raise ConfigurationError(
+            f"{option} searches between updates, when --ddp-backend fully_sharded has divided the parameters among the "
+            "processes: use another --ddp-backend, or leave it out"
+        )
+    words, true = decoder.dictionary, net_input["prev_output_tokens"]
+    own = (torch.rand(true.shape, device=true.device) < share) & true.ne(words.pad()) & true.ne(words.eos())
+    own[:, :given] = False
+    previous, state = true.clone(), {}  # type: ignore[var-annotated]
+    model.eval()
+    try:
+        encoder_out = model.encoder.forward_torchscript(net_input)
+        for step in range(1, true.size(1)):
+            output, extra = decoder(previous[:, :step], encoder_out=encoder_out, incremental_state=state)
+            logs = model.get_normalized_probs((output[:, -1:], extra), log_probs=True)[:, 0]
+            logs[:, [words.pad(), words.eos()]] = -torch.inf
+            previous[:, step] = torch.where(own[:, step], logs.argmax(1), true[:, step])
+    finally:
+        model.train()
+    return previous
