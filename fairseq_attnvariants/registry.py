@@ -178,7 +178,7 @@ class Part:
             raise ConfigurationError(f"{what}: {error}") from None
 
     def lacks(self, what: str) -> NotImplementedError:
-        """The error of a part that lacks a method."""
+        """The error of a component that lacks a method."""
         return NotImplementedError(f"{what}, and {type(self).__name__} does not")
 
 
@@ -220,7 +220,7 @@ class Registry(Mapping[str, Entry]):
         self.taken: Container[str] = ()
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
-        """A decorator that enters a part.
+        """A decorator that registers a component.
 
         Raises:
             ConfigurationError: there is one of that name, it is none that an option can hold, or the part does not
@@ -280,7 +280,7 @@ class Registry(Mapping[str, Entry]):
         return self.pick(name)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a part of this name."""
+        """Whether there is a component of this name."""
         return name in self.entries
 
     def __iter__(self) -> Iterator[str]:

@@ -62,6 +62,9 @@ def main() -> None:
     counts = ", ".join(f"{len(texts[name])} {name}" for name in ("train", "valid", "test"))
     left = len(pairs) - sum(map(len, texts.values()))
     print(f"{len(pairs)} different pairs: {counts}; {left} left out, with a sentence of valid or test")
+    if (kept := len(texts["train"])) < (drawn := sum(sizes.values())):
+        few = f"split.py: warning: training keeps {kept} pairs, fewer than valid and test together ({drawn})"
+        print(f"{few}: give smaller --valid and --test, or more text", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ class WarmStart(NamedTuple):
         rows = [f"warm start from {self.path}: {self.taken} parameters taken"]
         rows += [f"  grown       {name} ({how})" for name, how in self.grown.items()]
         rows += [f"  not taken   {name} ({why})" for name, why in self.other.items()]
-        rows += [f"  {self.left} parameters of the checkpoint are of parts that this model does not have"] * (
+        rows += [f"  {self.left} parameters of the checkpoint belong to components that this model does not have"] * (
             self.left > 0
         )
         return "\n".join(rows)

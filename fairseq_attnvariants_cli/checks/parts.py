@@ -14,7 +14,7 @@ from .subject import Subject
 def in_place(subject: Subject) -> None:
     """A batch in training, and beam search.
 
-    Demand: no part changes in place what it is given
+    Demand: no component changes its arguments in place
     Otherwise: other steps, hypotheses and the backward pass read what was overwritten: gradients and translations are
         wrong
     """

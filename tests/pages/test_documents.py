@@ -1,6 +1,7 @@
 """The shell and Python blocks of the README and of ``docs/`` run as they are printed, with trainings of two updates and
-translations of ten words."""
+translations of ten words. Commands of all pages, also those that are not run, name what there is."""
 
+import argparse
 import dataclasses
 import os
 import re
@@ -15,6 +16,7 @@ from corpus import ROOT
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
 from fairseq_attnvariants_cli.checks import DEMANDS
+from fairseq_attnvariants_cli.main import FOLDERS, SUBCOMMANDS, parser
 
 pytestmark = pytest.mark.docs
 
@@ -125,6 +127,68 @@ def test_page(page, quickstart, short, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(quickstart, folder, symlinks=True)
     short("\n".join([BEFORE.get(page.stem, ""), *blocks(page)]), folder)
+
+
+EVERY_PAGE = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]
+EVERY_PAGE += [page for name in ("docs", "examples", "benchmarks", "models") for page in (ROOT / name).rglob("*.md")]
+REST = r"((?:(?! -- )[^\n|;&)`])*)"  # of a command: not what it passes on
+COMMAND = re.compile(rf"fairseq-attnvariants ([a-z][a-z-]*){REST}")
+SCRIPT = re.compile(
+    rf"(?:(?<=python )|(?<![\w/.$}}-])(?=\.{{1,2}}/|examples/|benchmarks/))([\w./-]+\.(?:sh|py))\b{REST}"
+)
+FLAG = re.compile(r"(?<=\s)--[a-z][a-z0-9-]*")
+
+
+def shell(text):
+    """The shell blocks and code spans of a page, a command on each line."""
+    fences = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+    found = [block for language, block in fences.findall(text) if language in ("", "bash")]
+    found += re.findall(r"`([^`\n]+)`", fences.sub("", text))
+    return "\n".join(found).replace("\\\n", " ")
+
+
+def unknown(page):
+    """The subcommands, flags, scripts, laboratory tasks, make targets that a page's commands name and nothing has."""
+    code = shell(page.read_text())
+    for name, rest in COMMAND.findall(code):
+        if name not in {**SUBCOMMANDS, **FOLDERS}:
+            yield name
+            continue
+        [subcommands] = [one for one in parser([name])._actions if isinstance(one, argparse._SubParsersAction)]
+        described = subcommands.choices[name]
+        if not described.get_default("takes_others"):  # which are fairseq-train's
+            yield from (f"{name} {flag}" for flag in FLAG.findall(rest) if flag not in described._option_string_actions)
+    unquoted = re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", "", code)  # quotes hold another command's flags
+    for name, rest in SCRIPT.findall(unquoted):
+        if name.startswith("package/"):  # which export writes
+            continue
+        found = [folder / name for folder in (page.parent, ROOT, ROOT / "examples") if (folder / name).is_file()]
+        if not found:
+            yield name
+        elif name.endswith(".py"):
+            quoted = {*re.findall(r'"(?:--)?([a-z][a-z0-9-]*)"', found[0].read_text())}
+            yield from (f"{name} {flag}" for flag in FLAG.findall(rest) if flag[2:] not in quoted)
+    tasks = {path.stem for path in (ROOT / "examples" / "laboratory" / "tasks").glob("*.yaml")}
+    yield from (task for task in re.findall(r"laboratory/run\.sh ([a-z]+)", code) if task not in tasks)
+    [targets] = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.M)
+    yield from (f"make {name}" for name in re.findall(r"(?:^|\s)make ([a-z-]+)", code) if name not in targets.split())
+
+
+def test_what_is_unknown(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "`fairseq-attnvariants gates data --pth x`, `make demmo`\n\n```bash\n"
+        "fairseq-attnvariants score a \\\n    --refrence b | fairseq-attnvariants drw -\n"
+        "python benchmarks/growth.py --plt x\nexamples/laboratory/run.sh ordr\nexamples/demo/nothing.sh\n```\n"
+    )
+    names = ["score --refrence", "drw", "gates --pth", "benchmarks/growth.py --plt", "examples/demo/nothing.sh", "ordr"]
+    assert [*unknown(page)] == [*names, "make demmo"]
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_name_what_there_is(page):
+    """Also in blocks that are not run, as the gallery's."""
+    assert [*unknown(page)] == []
 
 
 def test_every_block_of_parts_of_your_own_is_run():

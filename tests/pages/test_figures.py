@@ -64,6 +64,20 @@ def test_marked_figures_agree():
         assert sum(map(len, figures.values())) > 1, f"{name} stands in one place only"
 
 
+EXPLAINED = re.compile(r"±\W* (?:is |\| ?)?(?:half the 95 % interval|the standard deviation) over seeds")
+
+
+def test_every_plus_minus_is_explained():
+    """It has two meanings, a standard deviation and half an interval: each page says which, in the same words."""
+    texts = {page: " ".join(page.read_text().split()) for page in PAGES}
+    printed = [page for page, text in texts.items() if re.search(r"\d ± \d", text)]
+    assert printed and not [str(page) for page in printed if not EXPLAINED.search(texts[page])]
+    heads = [rows[0] for rows in tables(FINDINGS.read_text()) if rows[0][-1].startswith("laboratory")]
+    assert {head[-1] for head in heads} == {"laboratory, ± half the 95 % interval"}
+    for _, *cells, _task, _ in claims():  # all others of the page
+        assert all("standard deviation" in cell for cell in cells if "±" in cell), cells
+
+
 VERDICT = re.compile(r"\**(shown|refuted|no relevant difference|open|not tested)\b\**(?: \((\d+) seeds\))?")
 FINDINGS = ROOT / "examples" / "FINDINGS.md"
 
@@ -172,6 +186,22 @@ def test_findings_answers():
         assert VERDICT.match(verdict)[1] == row["verdict"], name
         assert re.findall(r"\d+", verdict) in ([], [row["seeds_to_decide"]], [planned.get(name)]), name
         assert ("seeds" in verdict) == (row["verdict"] == "open"), name
+
+
+def test_findings_can_be_repeated():
+    """Under each table of answers are links for each of its rows, to sections that have commands."""
+    sections = re.findall(r"^## [^\n]*\n(.*?)(?=^## )", FINDINGS.read_text(), re.M | re.S)
+    repeated = [
+        known for section in sections for known in re.findall(r"^Commands of .*?(?=\n\n)", section, re.M | re.S)
+    ]
+    assert sorted(answer[-1] for answer in findings(5)) == sorted(re.findall(r"\b\w+-\d\d\b", " ".join(repeated)))
+    for path, anchor in re.findall(r"\]\(([^)#]*)#([^)]*)\)", " ".join(repeated)):
+        parts = re.split(r"^(#+ .*)$", (FINDINGS.parent / path).read_text(), flags=re.M)
+        text = {
+            re.sub(r"[^\w -]", "", head.lstrip("# ")).lower().replace(" ", "-"): body
+            for head, body in zip(parts[1::2], parts[2::2])
+        }
+        assert "```" in text[anchor], f"{path}#{anchor} has no commands"
 
 
 SEEDED = [path for path in RECIPES if re.search(r"\| mean \|.* ± ", path.read_text())]

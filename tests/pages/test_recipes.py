@@ -244,6 +244,17 @@ def test_a_split_refuses_what_it_cannot_divide(tmp_path):
     assert not (tmp_path / "text").exists()
 
 
+def test_a_split_warns_of_few_pairs_to_train(tmp_path):
+    """Fewer than those that are held out; the texts are written all the same."""
+    for side in ("xx", "yy"):
+        (tmp_path / f"all.{side}").write_text("".join(f"{side} {k}\n" for k in range(20)))
+    enough, few = (split(tmp_path, "--valid", "5", "--test", test) for test in ("5", "6"))
+    assert (enough.returncode, enough.stderr, few.returncode) == (0, "", 0)
+    kept = "split.py: warning: training keeps 9 pairs, fewer than valid and test together (11): "
+    assert few.stderr == f"{kept}give smaller --valid and --test, or more text\n"
+    assert (tmp_path / "text" / "train.xx").read_text().count("\n") == 9
+
+
 def test_mixed_texts_are_the_same_ones(script, text, characters, tmp_path):
     """With their further references; a training text that one of the two has cut is refused."""
     bpe, out = tmp_path / "bpe", tmp_path / "mixed"

@@ -135,6 +135,7 @@ def test_readme(recipe, warm, examples, tmp_path):
         .replace("./train.sh ENJA", "UPDATES=24 ./train.sh ENJA")
         .replace("./distil.sh", "UPDATES=24 ./distil.sh")
         .replace("../bridging/apart.sh", "SEEDS=1 SYSTEMS='control alone soft unit' ../bridging/apart.sh")
+        .replace("for seed in 1 2 3; do\n  for ", "for seed in 1; do\n  for ")
         .replace("for seed in 1 2 3;", "for seed in 1 2;")
         .replace("for seed in (1, 2, 3)", "for seed in (1, 2)")
     )
