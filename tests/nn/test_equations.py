@@ -119,10 +119,15 @@ CASES = [(name, {}) for name in VARIANTS] + [
 ]
 
 
-@pytest.mark.parametrize(
-    "left", [pytest.param(True, id="left-padded"), pytest.param(False, id="right-padded", marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("name,options", CASES, ids=lambda value: value if isinstance(value, str) else "+".join(value))
+PADDED = [pytest.param(*case, True, id=f"{case[0]}-{'+'.join(case[1])}") for case in CASES]
+PADDED += [  # compositions are exhaustive on this side
+    pytest.param(*case, False, id=f"{case[0]}-{'+'.join(case[1])}-right-padded", marks=marks)
+    for case in CASES
+    for marks in [[pytest.mark.slow, pytest.mark.exhaustive] if case[1] else pytest.mark.slow]
+]
+
+
+@pytest.mark.parametrize("name,options,left", PADDED)
 def test_equals_the_reference(name, options, left):
     model = build(name, scale=0.7, **options).double().eval()
     source, lengths, previous = batch(left=left)

@@ -228,6 +228,7 @@ def test_encoders_wait_at_most_once(monkeypatch):
         assert waits(models["adaptive_both"].encoder, batch()[0], None) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [kind for kind in SWEPT if kind not in ("hierarchical", "dropout of LSTMs", "convolutional")]
 )
