@@ -751,6 +751,7 @@ def test_what_is_compiled_for_each_length_is_counted(mine, capsys):
     assert re.search(r"3 batches of other sizes compile it \d times more: .* size mismatch at index 1", printed)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(TORCH < (2, 3), reason="--compile needs torch 2.3")
 def test_without_a_compiler_the_demand_says_so(monkeypatch, capsys):
     monkeypatch.setattr(shutil, "which", lambda _: None)

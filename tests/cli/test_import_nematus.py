@@ -47,6 +47,7 @@ NETWORKS = {
     "s2s, stacks apart": network(kind="s2s", stacks="own", norm="marian", **STACK),
     "s2s, upper layers of one direction": network(kind="s2s", stacks="both", enc_depth=4),
 }
+PLAIN = "nematus", "marian's nematus", "amun", "s2s"  # one of each kind
 
 
 def dictionaries(folder, one=False):
@@ -104,7 +105,7 @@ def dtype(request):
 
 @pytest.mark.parametrize("name, dtype", [
     *((name, torch.float64) for name in NETWORKS),
-    *((name, torch.float32) for name in ("nematus", "marian's nematus", "amun", "s2s")),  # one of each kind
+    *(pytest.param(name, torch.float32, marks=pytest.mark.slow) for name in PLAIN),
 ], indirect=["dtype"], ids=str)  # fmt: skip
 def test_probabilities_are_theirs(name, dtype, tmp_path):
     """Without padding and with it, at once and step by step."""

@@ -99,6 +99,7 @@ def test_every_architecture(name):
         both([model], beam_size=beam)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_options(options):
     for name, beam in (("rnnsearch", 5), ("coverage", 1), ("coverage", 3)):

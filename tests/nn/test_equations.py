@@ -119,11 +119,17 @@ CASES = [(name, {}) for name in VARIANTS] + [
 ]
 
 
-PADDED = [pytest.param(*case, True, id=f"{case[0]}-{'+'.join(case[1])}") for case in CASES]
-PADDED += [  # compositions are exhaustive on this side
-    pytest.param(*case, False, id=f"{case[0]}-{'+'.join(case[1])}-right-padded", marks=marks)
+def marks(options, left):
+    """The architectures are quick; compositions with padding on the right are exhaustive."""
+    if not options:
+        return () if left else pytest.mark.slow
+    return pytest.mark.slow if left else [pytest.mark.slow, pytest.mark.exhaustive]
+
+
+PADDED = [
+    pytest.param(*case, left, id=f"{case[0]}-{'+'.join(case[1])}-{side}-padded", marks=marks(case[1], left))
+    for left, side in ((True, "left"), (False, "right"))
     for case in CASES
-    for marks in [[pytest.mark.slow, pytest.mark.exhaustive] if case[1] else pytest.mark.slow]
 ]
 
 

@@ -228,7 +228,6 @@ import torch
 from fairseq_attnvariants import register_architecture, register_history
 from fairseq_attnvariants.nn.histories import CoverageHistory
 
-@pytest.mark.slow
 @register_history("waiting")
 class Waiting(CoverageHistory):
     def coverage(self, past):
@@ -238,6 +237,7 @@ register_architecture("waits", base="rnnsearch", attention_history="waiting")
 """
 
 
+@pytest.mark.slow
 def test_what_waits_for_the_gpu_is_launched(tmp_path, caplog):
     """One warning names the part and its line."""
     (tmp_path / "waits").mkdir()
