@@ -25,7 +25,7 @@ def ask():
 def imports(package, name, *arguments):
     """Whether a command imports the package in a folder, and that before anything else."""
     paths = (argument.removeprefix("common.user_dir=") for argument in arguments)
-    return name == "fairseq-attnvariants" or any(os.path.abspath(path) == package for path in paths)
+    return name in ("fairseq-attnvariants", "python.script") or any(os.path.abspath(path) == package for path in paths)
 
 
 if __name__ == "__main__":

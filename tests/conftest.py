@@ -52,7 +52,7 @@ sys.addaudithook(
 )  # fmt: skip
 
 # the same examples every time, however slow the machine
-hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=50)
 hypothesis.settings.load_profile("tests")
 
 TABLES = [

@@ -10,6 +10,7 @@ import atexit
 import gc
 import logging
 import os
+import runpy
 import shlex
 import signal
 import socket
@@ -28,6 +29,7 @@ COMMANDS = {
     "fairseq-attnvariants": "fairseq_attnvariants_cli.main:main",
     "sacrebleu": "sacrebleu.sacrebleu:main",
     "subword-nmt": "subword_nmt.subword_nmt:main",
+    "python.script": "__main__:script",
 }
 # the interpreter, for commands that start others: with a module of fairseq's it is one of those above
 PYTHON = r"""#!/bin/sh
@@ -87,6 +89,13 @@ def serve(folder):
     except BaseException:
         os.kill(first, signal.SIGTERM)  # who waits for both is told
         raise
+
+
+def script():
+    """Run a Python script that imports this package: ``python.script FILE ARGUMENTS``."""
+    del sys.argv[0]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def read_lines(kind):

@@ -13,6 +13,7 @@ import torch
 from onnx_ir.passes import Sequential, common
 from onnxscript import optimizer
 from torch import Tensor, nn
+from torch._dynamo import config
 
 from ..nn.state import tensors
 from ..registry import ConfigurationError
@@ -50,7 +51,8 @@ def export(model: Any, shortlist: Optional[Shortlist] = None) -> ir.Model:
             "--shortlist: the model copies source words, which would have to be in every list: leave --shortlist out"
         )
     try:
-        with torch.no_grad(), quiet(), lengths_refused():
+        # its cache of shapes costs the exporter more than it saves, a fifth of the time
+        with torch.no_grad(), quiet(), lengths_refused(), config.patch(fake_tensor_cache_enabled=False):
             return _export(prepared(model), shortlist)
     except Exception as error:  # whatever a part makes of being traced
         raise ConfigurationError(f"it cannot be exported: {why(error)}{part(error)}") from error

@@ -20,7 +20,7 @@ from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder
 from fairseq_attnvariants.nn.attention import Normalizer, Softmax
 from fairseq_attnvariants.nn.fast import projected
 from fairseq_attnvariants.nn.histories import HISTORIES, CoverageHistory
-from fairseq_attnvariants_cli.checks import DEMANDS, Subject
+from fairseq_attnvariants_cli.checks import DEMANDS, FIRST, Subject
 from fairseq_attnvariants_cli.main import main
 
 
@@ -702,14 +702,17 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=pytest.mark.slow if FAULTS[name][0] == "compiled" else ()) for name in FAULTS]
+)
 def test_a_fault_of_a_part_is_reported_first_with_its_place(fault, mine, capsys):
     """Changes in place, equal widths alone, and lengths that are compiled in: the line, and the tensor or the size."""
     demand, message, parts = FAULTS[fault]
     if demand == "compiled" and TORCH < (2, 3):
         pytest.skip("--compile needs torch 2.3")
     folder = mine(__init__=history(**parts))
-    chosen = [name for name in DEMANDS if name in ("in-place", "widths", "same", "future", "compiled", "reordering")]
+    earlier = [name for name in ("in-place", "widths", "same", "future", "compiled") if name in DEMANDS]
+    chosen = earlier[: earlier.index(demand) + 1]
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", *chosen]) == 1
     first = next(row for row in json.loads(capsys.readouterr().out)["demands"] if row["holds"] is False)
     code = next(iter(parts.values()))
@@ -718,6 +721,7 @@ def test_a_fault_of_a_part_is_reported_first_with_its_place(fault, mine, capsys)
     assert f"(mine/__init__.py, line {line - (demand == 'in-place')})" in first["found"]
 
 
+@pytest.mark.slow
 def test_a_part_that_is_sound_keeps_the_same_demands(mine, capsys):
     demands = "--demand", "in-place", "widths", "compiled"
     assert main(["check", "--user-dir", mine(__init__=history()), "--arch", "mine", *demands]) == 0
@@ -747,6 +751,7 @@ def test_what_is_compiled_for_each_length_is_counted(mine, capsys):
     assert re.search(r"3 batches of other sizes compile it \d times more: .* size mismatch at index 1", printed)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(TORCH < (2, 3), reason="--compile needs torch 2.3")
 def test_without_a_compiler_the_demand_says_so(monkeypatch, capsys):
     monkeypatch.setattr(shutil, "which", lambda _: None)
@@ -773,7 +778,7 @@ register_architecture("mine", base="rnnsearch", readout="mine")
 def test_what_reads_later_words_is_reported_so_first(read, mine, capsys):
     """Also where it reads padding, and so what else is in a batch."""
     folder = mine(__init__=LEAKS.replace("READ", read))
-    assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", *list(DEMANDS)[:8]]) == 1
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", *FIRST, "alone"]) == 1
     failed = [row for row in json.loads(capsys.readouterr().out)["demands"] if row["holds"] is False]
     assert failed[0]["name"] == "future" and "before a word that was changed differ" in failed[0]["found"]
     assert {"alone"} <= {row["name"] for row in failed}

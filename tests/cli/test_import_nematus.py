@@ -47,6 +47,7 @@ NETWORKS = {
     "s2s, stacks apart": network(kind="s2s", stacks="own", norm="marian", **STACK),
     "s2s, upper layers of one direction": network(kind="s2s", stacks="both", enc_depth=4),
 }
+PLAIN = "nematus", "marian's nematus", "amun", "s2s"  # one of each kind
 
 
 def dictionaries(folder, one=False):
@@ -94,7 +95,7 @@ def symbol(row):
     return {0: 2, 1: 3}.get(row, row + 2)
 
 
-@pytest.fixture(params=[torch.float32, torch.float64], ids=str)
+@pytest.fixture
 def dtype(request):
     """Of all parameters, those of the checkpoint too."""
     torch.set_default_dtype(request.param)
@@ -102,7 +103,10 @@ def dtype(request):
     torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name, dtype", [
+    *((name, torch.float64) for name in NETWORKS),
+    *(pytest.param(name, torch.float32, marks=pytest.mark.slow) for name in PLAIN),
+], indirect=["dtype"], ids=str)  # fmt: skip
 def test_probabilities_are_theirs(name, dtype, tmp_path):
     """Without padding and with it, at once and step by step."""
     net, tolerance = NETWORKS[name], 1e-5 if dtype == torch.float32 else 1e-10

@@ -1,6 +1,8 @@
 """``fairseq-attnvariants export``: a package translates as fairseq-generate does; what is refused leaves nothing."""
 
+import contextlib
 import importlib.util
+import io
 import json
 import re
 import shutil
@@ -25,6 +27,9 @@ from fairseq_attnvariants_cli.text.files import UserError
 from fairseq_attnvariants_cli.text.folders import new_folder
 
 deploy = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
+import onnx  # noqa: E402
+import onnx_ir as ir  # noqa: E402
+
 from fairseq_attnvariants.deploy import graphs, proof  # noqa: E402
 from fairseq_attnvariants.deploy.search import hypotheses  # noqa: E402
 
@@ -94,14 +99,24 @@ def compare(folder, data, text, checkpoint, *options, most=10):
         assert found == pytest.approx([float(each) for each in scores.split()], abs=1e-3)
 
 
-def test_words(runs, tmp_path, capsys):
-    checkpoint = runs.rnnsearch / "checkpoint_best.pt"
+@pytest.fixture(scope="module")
+def package(runs, tmp_path_factory):
+    """That of words."""
+    folder = tmp_path_factory.mktemp("exported")
     options = "--beam", 4, "--max-len-b", 10, "--title", "reversed"
-    assert export(runs.data, checkpoint, tmp_path / "package", *options) == 0
-    [said] = capsys.readouterr().err.splitlines()
+    with contextlib.redirect_stderr(io.TextIOWrapper(io.BytesIO())) as err:
+        assert export(runs.data, runs.rnnsearch / "checkpoint_best.pt", folder / "package", *options) == 0
+    err.seek(0)
+    [said] = err.read().splitlines()
     assert re.search(r"package: 0\.\d MB; (\d+) of \1 n-best lists are equal", said)
-    compare(tmp_path / "package", runs.data, (runs.text / "test.xx").read_text().splitlines(), checkpoint, *USER_DIR)
-    about = json.loads((tmp_path / "package" / "manifest.json").read_text())
+    assert [*folder.iterdir()] == [folder / "package"]
+    return folder / "package"
+
+
+def test_words(runs, package):
+    checkpoint = runs.rnnsearch / "checkpoint_best.pt"
+    compare(package, runs.data, (runs.text / "test.xx").read_text().splitlines(), checkpoint, *USER_DIR)
+    about = json.loads((package / "manifest.json").read_text())
     assert about["search"].items() >= dict(beam=4, max_len_b=10, lenpen=1.0, largest_source=1024).items()
     assert (about["architecture"], about["about"]["title"]) == ("rnnsearch", "reversed")
     assert about["proof"]["equal"] == about["proof"]["lists"] > 30
@@ -109,7 +124,6 @@ def test_words(runs, tmp_path, capsys):
     # the same embeddings on both sides are there once, and so are the weights that the first step shares with others
     parameters = sum(each.numel() for each in torch.load(checkpoint, weights_only=True)["model"].values())
     assert about["files"]["model.onnx"]["bytes"] < 5 * parameters + 100_000
-    assert [*tmp_path.iterdir()] == [tmp_path / "package"]
 
 
 def test_characters(characters, runs, tmp_path):
@@ -134,7 +148,10 @@ def strings(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("separator, units", [("none", "graphemes"), ("decomposed", "decomposed")])
+@pytest.mark.parametrize("separator, units", [
+    pytest.param("none", "graphemes", marks=pytest.mark.exhaustive),  # which tests/run splits, too
+    ("decomposed", "decomposed"),
+])  # fmt: skip
 def test_strings(strings, tmp_path, caplog, separator, units):
     """Words in, sounds out, as fairseq-generate makes them; the runtime splits them as training did."""
     data = tmp_path / "data"
@@ -273,8 +290,14 @@ def untraceable(source):
     return source[: max(1, int(source.sum()))]
 
 
-def test_what_translates_otherwise_is_refused(runs, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(graphs, "plain", lambda query, keys, vector: graphs.compared(query, keys).tanh() @ vector * 9)
+def test_what_translates_otherwise_is_refused(runs, package, tmp_path, capsys, monkeypatch):
+    """A graph whose attention is another function than the model's."""
+    graph = ir.from_proto(onnx.load(package / "model.onnx"))
+    softmax = next(node for node in graph.graph.all_nodes() if node.op_type == "Softmax")
+    scaled = ir.node("Add", [softmax.inputs[0], softmax.inputs[0]])
+    softmax.graph.insert_before(softmax, scaled)
+    softmax.replace_input_with(0, scaled.outputs[0])
+    monkeypatch.setattr(deploy, "export", lambda *_: graph)
     why = refused(capsys, tmp_path, runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package")
     assert re.search(r"the exported model translates differently, first at step \d+ of", why)
 

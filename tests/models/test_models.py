@@ -292,7 +292,17 @@ CONTRACT += [(name, tuple(DEEP.items()), each) for name in ALL for each in TRIED
 GRU_ALONE = ("conddec", "context_gate")
 CONTRACT += [(name, LSTM, each) for name in ALL if not name.startswith(GRU_ALONE) for each in SEARCH]
 QUICK = [(name, (), each) for name in ("rnnsearch", "adaptive_both", "conddec_rnnatt", "ava") for each in SEARCH]
-CONTRACT = [pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow) for each in CONTRACT]
+# of each parameter by itself: of each whole model there is a slope in tests/nn/test_parts.py
+EACH_GRADIENT = {"rnnsearch", "adaptive_both", "ava_deep", "char2char", "pointer_generator", "hard_monotone", *COMPOSED}
+
+
+def marks(name, options, demand):
+    if demand == "gradients" and name not in EACH_GRADIENT:
+        return [pytest.mark.slow, pytest.mark.exhaustive]
+    return () if (name, options, demand) in QUICK else pytest.mark.slow
+
+
+CONTRACT = [pytest.param(*each, marks=marks(*each)) for each in CONTRACT]
 
 
 @pytest.mark.parametrize("name,options,demand", CONTRACT, ids=lambda part: part if isinstance(part, str) else len(part))

@@ -99,9 +99,10 @@ def test_every_architecture(name):
         both([model], beam_size=beam)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_options(options):
-    for name, beam in product(("rnnsearch", "coverage"), BEAMS):
+    for name, beam in (("rnnsearch", 5), ("coverage", 1), ("coverage", 3)):
         both([ready(name)], beam_size=beam, **options)
 
 
@@ -117,6 +118,7 @@ def test_options_of_models(options):
         both([ready(name, **options)], beam_size=beam)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.0, 0.6])
 def test_ensembles(strength):
     models = [ready(name, seed=k, coverage_penalty=strength) for k, name in enumerate(("dl4mt", "rnnsearch", "recatt"))]
@@ -166,6 +168,7 @@ def test_probabilities_that_are_none():
             kind([model], TARGET, beam_size=3, max_len_b=5).generate([model], SAMPLE)
 
 
+@pytest.mark.slow
 def test_batches_in_turn_in_the_same_tensors():
     """Of other words, of other shapes, after a change of parameters in place, and of another kind."""
     model = ready("adaptive_both", coverage_penalty=0.3)
@@ -186,6 +189,7 @@ def test_batches_in_turn_in_the_same_tensors():
     assert len(static_search._beams[model.decoder]) == 3
 
 
+@pytest.mark.slow
 def test_what_a_graph_has_in_it_besides_tensors():
     """A number, of the search or of a part, makes another graph; tune sets the strength of the penalty."""
     model = ready("dl4mt", coverage_penalty=0.3)
@@ -214,6 +218,7 @@ def test_tensors_of_inference_mode_are_its_own():
             both([model], beam_size=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit,value", [("KEPT", 2), ("MEMORY", 4000)])
 def test_the_last_used_shapes_are_kept(limit, value, monkeypatch):
     monkeypatch.setattr(static_search, limit, value)
@@ -224,6 +229,7 @@ def test_the_last_used_shapes_are_kept(limit, value, monkeypatch):
     assert len(made) == 4 and len(static_search._beams[model.decoder]) == 2
 
 
+@pytest.mark.slow
 def test_a_model_is_not_kept():
     def number():
         gc.collect()

@@ -119,10 +119,21 @@ CASES = [(name, {}) for name in VARIANTS] + [
 ]
 
 
-@pytest.mark.parametrize(
-    "left", [pytest.param(True, id="left-padded"), pytest.param(False, id="right-padded", marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("name,options", CASES, ids=lambda value: value if isinstance(value, str) else "+".join(value))
+def marks(options, left):
+    """The architectures are quick; compositions with padding on the right are exhaustive."""
+    if not options:
+        return () if left else pytest.mark.slow
+    return pytest.mark.slow if left else [pytest.mark.slow, pytest.mark.exhaustive]
+
+
+PADDED = [
+    pytest.param(*case, left, id=f"{case[0]}-{'+'.join(case[1])}-{side}-padded", marks=marks(case[1], left))
+    for left, side in ((True, "left"), (False, "right"))
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize("name,options,left", PADDED)
 def test_equals_the_reference(name, options, left):
     model = build(name, scale=0.7, **options).double().eval()
     source, lengths, previous = batch(left=left)

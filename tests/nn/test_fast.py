@@ -34,8 +34,10 @@ def plainly(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("many, block", [(2, 1), (32, 2**18)])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name, many, block", [
+    *((name, 2, 1) for name in ALL),
+    *(pytest.param(name, 32, 2**18, marks=() if name in COMPOSED else pytest.mark.exhaustive) for name in ALL),
+])  # fmt: skip
 def test_deferred_gradients_are_gradients(name, many, block, monkeypatch):
     model = build(name, scale=0.5, decoder_layers=2).double().eval()
     monkeypatch.setattr(deferred, "MANY", many)

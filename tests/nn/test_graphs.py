@@ -129,6 +129,7 @@ def test_updates_are_the_same_with_options(name, options):
     assert len(pairs(replayed)) == 2
 
 
+@pytest.mark.slow
 def test_a_second_pass_forward_is_launched():
     """Before the backward pass of the first, in either order of these, as in R-Drop's paper."""
     for order in (0, 1), (1, 0):
@@ -182,6 +183,7 @@ def test_what_is_replayed_is_copied_out():
         equal(found, update(plain, FIRST))
 
 
+@pytest.mark.slow
 def test_pairs_share_memory():
     replayed, _ = models("rnnsearch")
     large, small = batch((9,) * 4, (8,) * 4), batch((3,) * 4, (2,) * 4)
@@ -194,6 +196,7 @@ def test_pairs_share_memory():
     assert_the_same(*models("rnnsearch"), updates=[(large,), (small,), (large,), (small, large), (large, small)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moved", ["memory", "parameters", "frozen"])
 def test_a_model_that_has_moved_is_captured_anew(moved):
     replayed, plain = models("dl4mt")
@@ -234,6 +237,7 @@ register_architecture("waits", base="rnnsearch", attention_history="waiting")
 """
 
 
+@pytest.mark.slow
 def test_what_waits_for_the_gpu_is_launched(tmp_path, caplog):
     """One warning names the part and its line."""
     (tmp_path / "waits").mkdir()
@@ -246,6 +250,7 @@ def test_what_waits_for_the_gpu_is_launched(tmp_path, caplog):
     assert not Graph.replayed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [1, 2, 3])
 def test_a_capture_that_breaks(broken, monkeypatch, caplog):
     """The first, the one of the gradients, or one after others, which are replayed on."""
@@ -278,6 +283,7 @@ def test_what_the_decoder_does_not_own_keeps_its_gradient(caplog):
     assert "no parameter of the decoder's" in caplog.text and not Graph.replayed
 
 
+@pytest.mark.slow
 def test_dropout_is_not_drawn_again_in_recomputed_steps(caplog):
     """In two graphs the offsets of the random numbers would differ; without dropout nothing is drawn."""
     replayed, plain = models("dl4mt", recompute_steps=2, decoder_layers=2, dropout=0.3)
@@ -320,6 +326,7 @@ def test_autocast_has_graphs_of_its_own():
     assert len(pairs(replayed)) == 2 and Graph.replayed == 8
 
 
+@pytest.mark.slow
 def test_half_precision():
     replayed, plain = (model.bfloat16() for model in models("dl4mt", dropout=0.3))
     assert_the_same(replayed, plain)

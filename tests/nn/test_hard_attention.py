@@ -30,6 +30,7 @@ def seen_by_readout(model, *sentences):
     return logits, extra["attn"][0], *(seen[name] for name in ("hidden", "target", "context"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
 def test_marginals_are_sums_over_all_alignments(arch):
     """Of a sentence's words, and of where each comes from, given the words before it."""

@@ -189,6 +189,7 @@ def padding_only(source):
     return torch.cat([source, torch.full_like(source[:1], 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("kind", SWEPT)
 def test_padded_sweeps_are_packed_ones(kind, left, monkeypatch):
@@ -228,6 +229,7 @@ def test_encoders_wait_at_most_once(monkeypatch):
         assert waits(models["adaptive_both"].encoder, batch()[0], None) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [kind for kind in SWEPT if kind not in ("hierarchical", "dropout of LSTMs", "convolutional")]
 )
@@ -283,6 +285,7 @@ ALL_AT_ONCE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("kind", ALL_AT_ONCE)
 def test_steps_that_read_no_context_are_made_at_once(kind, gpu, monkeypatch):

@@ -39,6 +39,7 @@ def double(*shape):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hypotheses", [1, 2])
 def test_gradient_of_the_energies(hypotheses, monkeypatch):
     """The backward pass computes what is between again, and is the plain equation's."""
@@ -77,6 +78,7 @@ def test_gradient_of_a_step(cell):
     assert torch.autograd.gradcheck(own.step, inputs)
 
 
+@pytest.mark.slow
 @CELLS
 @pytest.mark.parametrize("directions", [1, 2])
 def test_gradient_of_a_layer(cell, directions):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from corpus import ROOT
+from warm import COMMANDS
 
 sys.path.insert(0, str(ROOT / "examples" / "demo"))
 
@@ -89,8 +90,10 @@ def running(folder):
     return True
 
 
-def test_attention_is_drawn_and_translations_are_compared(runs, tmp_path, capfd, monkeypatch):
+def test_attention_is_drawn_and_translations_are_compared(runs, warm, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    tool = demo.tool
+    monkeypatch.setattr(demo, "tool", lambda name: str(warm / name) if name in COMMANDS else tool(name))
     for name in ("corpus", "de/text", "de/bpe"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copytree(runs.data, tmp_path / "de" / "bin")

@@ -77,6 +77,7 @@ def excepthook(show, error):
     assert replaced(code) == names
 
 
+@pytest.mark.slow
 def test_the_table_lists_everything_that_is_replaced():
     page = (ROOT / "docs" / "checkpoints.md").read_text()
     listed = {
