@@ -349,6 +349,9 @@ class TestStrings:
         (data / "train.tsv").write_text("a\tb\tc\td\n")
         done = strings(data, "--output", tmp_path / "out", check=False)
         assert "train.tsv has 4 columns, whose meaning is unclear: give --source-column" in done.stderr
+        (data / "train.tsv").write_text("a,b\nc,d\n")
+        done = strings(data, "--output", tmp_path / "out", check=False)
+        assert "train.tsv has one column: put a tab between source and target" in done.stderr
         done = strings(write_tables(data), "--output", tmp_path / "out", "--max-update", "5", check=False)
         assert "--max-update is not for fairseq-train here: use --updates" in done.stderr
         assert not (tmp_path / "out").exists()
