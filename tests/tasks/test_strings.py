@@ -66,7 +66,7 @@ class TestTables:
             ("a\tb\na\t\n", Columns(), "line 2: the target, column 2, is empty"),
             ("a\tb\n \tb\n", Columns(), "line 2: the source, column 1, is empty"),
             ("a\tb\nb\tc\rd\n", Columns(), "line 2: a carriage return within the line"),
-            (b"a\tb\na\t\xff\n", Columns(), "line 2: not UTF-8"),
+            (b"a\tb\na\t\xff\n", Columns(), "line 2: not UTF-8: save it as UTF-8"),
             ("a\tb\n", Columns(1, 3), "2 columns, and --target-column is 3"),
             ("a\tb\n", Columns(1, 2, 3), "2 columns, and --features-column is 3"),
             ("a\tb\tN(SG\n", Columns(1, 2, 3), r"line 1: the parentheses of the features 'N\(SG' do not match"),
