@@ -92,7 +92,7 @@ def read_cells(path: str) -> List[List[str]]:
         try:
             text = unicodedata.normalize("NFC", line.decode()).removesuffix("\r")
         except UnicodeDecodeError:
-            raise ConfigurationError(f"{path}, line {number}: not UTF-8") from None
+            raise ConfigurationError(f"{path}, line {number}: not UTF-8: save it as UTF-8") from None
         if "\r" in text:
             raise ConfigurationError(f"{path}, line {number}: a carriage return within the line: take it out")
         found.append([cell.strip(" ") for cell in text.split("\t")])

@@ -129,6 +129,8 @@ def find_columns(cells: Sequence[Sequence[str]], options: "Tabular") -> Columns:
     Raises:
         UserError: they cannot be told.
     """
+    if len(cells[0]) == 1:
+        raise UserError(f"{options.train} has one column: put a tab between source and target")
     given = {name: getattr(options, f"{name}_column") for name in Columns._fields}
     given = {name: column for name, column in given.items() if column is not None}
     if given:

@@ -55,7 +55,7 @@ def read_lines(path: str) -> Iterator[str]:
                     # a byte order mark is no part of the first word
                     yield line.removesuffix(b"\r\n").removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
-                    raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason})") from error
+                    raise UserError(f"{path}, line {number}: not UTF-8 ({error.reason}): save it as UTF-8") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
 

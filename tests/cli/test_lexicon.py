@@ -141,7 +141,7 @@ def test_the_last_line_feed_may_be_missing(tmp_path):
 
 def test_what_is_not_utf8_is_refused_with_its_line(tmp_path):
     (tmp_path / "text").write_bytes(b"a\n\xff\n")
-    with pytest.raises(UserError, match="text, line 2: not UTF-8"):
+    with pytest.raises(UserError, match="text, line 2: not UTF-8 .*: save it as UTF-8"):
         list(read_lines(str(tmp_path / "text")))
 
 

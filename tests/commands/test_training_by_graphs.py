@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.skipif(not deferred.AVAILABLE, reason="--cuda-graphs needs torch 2.4"),
 ]
 
-COSTS = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--decoder-condition"]
+FORCED = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--student-forcing", "0.5"]
 # what plays the part of the GPU in processes that fairseq starts
 PLUGIN = f"""
 import atexit, logging, sys
@@ -43,7 +43,7 @@ def replaying(monkeypatch):
 
 @pytest.mark.parametrize("arch,more", [
     ("dl4mt", ["--update-freq", "2"]),
-    ("conddec_rnnatt", [*COSTS, "--rdrop-weight", "5", "--required-seq-len-multiple", "4"]),
+    ("conddec_rnnatt", [*FORCED, "--rdrop-weight", "5", "--required-seq-len-multiple", "4"]),
     ("rnnsearch", ["--compute-dtype", "bfloat16", "--decoder-dropout-hidden", "0.2"]),
 ])  # fmt: skip
 def test_a_training_is_the_same(arch, more, data, tmp_path, replaying):
@@ -60,7 +60,7 @@ def test_two_processes(data, tmp_path):
     (tmp_path / "replaying_plugin").mkdir()
     (tmp_path / "replaying_plugin" / "__init__.py").write_text(PLUGIN)
     for name, more in (("graphs", ["--cuda-graphs"]), ("plain", [])):
-        arguments = train_arguments(data, tmp_path / name, "--max-epoch", "3", *more, arch="dl4mt")
+        arguments = train_arguments(data, tmp_path / name, *FORCED, "--max-epoch", "3", *more, arch="dl4mt")
         arguments[arguments.index(USER_DIR)] = tmp_path / "replaying_plugin"
         launch = ["--standalone", "--nproc-per-node", 2, "--no-python", warm() / "fairseq-train"]
         gloo = ["--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-world-size", 2]

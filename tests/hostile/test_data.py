@@ -180,7 +180,7 @@ def test_raw_text_is_named(raw, binarised, tmp_path):
     spoilt = shutil.copytree(raw, tmp_path / "raw")
     lines = (spoilt / "train.xx-yy.xx").read_bytes().splitlines(keepends=True)
     (spoilt / "train.xx-yy.xx").write_bytes(b"".join([lines[0], b"ant \xff\n", *lines[2:]]))
-    with pytest.raises(ConfigurationError, match="train.xx-yy.xx, line 2: not UTF-8"):
+    with pytest.raises(ConfigurationError, match="train.xx-yy.xx, line 2: not UTF-8: save it as UTF-8"):
         load_split(spoilt, kind="raw")
     (spoilt / "train.xx-yy.xx").write_bytes(b"".join(lines[:-1]))
     with pytest.raises(ConfigurationError, match="has not as many lines in xx as in yy"):

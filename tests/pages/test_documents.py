@@ -41,10 +41,7 @@ CPU = re.compile(r"^\w+=.*?  # on a CPU: (.*)$", re.MULTILINE)  # a line for a G
 BEFORE = {
     "own-text": 'export ARCHS="rnnsearch recatt" SEEDS="1 2"',
     "strings": """
-        mkdir words
-        for table in train valid test; do
-            printf 'abc\\taː b t͡s\\nba\\tb aː\\ndefghi\\td e f ɡ h iː\\n' > words/$table.tsv
-        done""",
+        for k in $(seq 70); do printf 'abc\\taː b t͡s\\nba\\tb aː\\ndefghi\\td e f ɡ h iː\\n'; done > list.tsv""",
     "your-data-on-a-gpu": """
         for k in $(seq 2400); do echo "File $k: no '%s' found."; done > all.en
         for k in $(seq 2400); do echo "Datei $k: kein »%s« gefunden."; done > all.de

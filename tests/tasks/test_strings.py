@@ -66,7 +66,7 @@ class TestTables:
             ("a\tb\na\t\n", Columns(), "line 2: the target, column 2, is empty"),
             ("a\tb\n \tb\n", Columns(), "line 2: the source, column 1, is empty"),
             ("a\tb\nb\tc\rd\n", Columns(), "line 2: a carriage return within the line"),
-            (b"a\tb\na\t\xff\n", Columns(), "line 2: not UTF-8"),
+            (b"a\tb\na\t\xff\n", Columns(), "line 2: not UTF-8: save it as UTF-8"),
             ("a\tb\n", Columns(1, 3), "2 columns, and --target-column is 3"),
             ("a\tb\n", Columns(1, 2, 3), "2 columns, and --features-column is 3"),
             ("a\tb\tN(SG\n", Columns(1, 2, 3), r"line 1: the parentheses of the features 'N\(SG' do not match"),
@@ -349,6 +349,9 @@ class TestStrings:
         (data / "train.tsv").write_text("a\tb\tc\td\n")
         done = strings(data, "--output", tmp_path / "out", check=False)
         assert "train.tsv has 4 columns, whose meaning is unclear: give --source-column" in done.stderr
+        (data / "train.tsv").write_text("a,b\nc,d\n")
+        done = strings(data, "--output", tmp_path / "out", check=False)
+        assert "train.tsv has one column: put a tab between source and target" in done.stderr
         done = strings(write_tables(data), "--output", tmp_path / "out", "--max-update", "5", check=False)
         assert "--max-update is not for fairseq-train here: use --updates" in done.stderr
         assert not (tmp_path / "out").exists()

@@ -231,7 +231,7 @@ def check_encoding(path: str) -> None:
             try:
                 line.decode()
             except UnicodeDecodeError:
-                raise ConfigurationError(f"{path}, line {number}: not UTF-8") from None
+                raise ConfigurationError(f"{path}, line {number}: not UTF-8: save it as UTF-8") from None
 
 
 def check_dictionary(path: str) -> None:
