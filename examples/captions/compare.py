@@ -56,7 +56,7 @@ def compared():
 
 
 def comparison(own, others, better, margin):
-    """A comparison of figures that are text."""
+    """The comparison of two rows of figures, which are text; a gain is on the side that is better."""
     sign = -1 if better == "less" else 1
     gains = [sign * (float(one) - float(other)) for one, other in zip(own, others, strict=True)]
     return Comparison(estimate(gains), float(margin) if margin else None)
@@ -71,7 +71,7 @@ def judged():
         if row["system_seeds"] and row["id"] not in rows:
             for pair in zip(row["system_seeds"].split("; "), row["baseline_seeds"].split("; "), strict=True):
                 family.append(comparison(*(seeds.split() for seeds in pair), row["better"], row["margin"]))
-    return [*zip(found, family, verdicts(family))]  # those of other rows come after
+    return [*zip(found, family, verdicts(family))]  # other rows are at the family's end
 
 
 def spread(figures):
@@ -100,7 +100,7 @@ def significant(p):
 
 
 def interval(gain, better, decimals):
-    """A difference with its interval: more is more, on whichever side the claim is."""
+    """The system less the baseline, with its interval, also if less is better."""
     ends = (gain.mean, gain.low, gain.high) if better == "more" else (-gain.mean, -gain.high, -gain.low)
     return "{} ({} to {})".format(*(f"{end + 0:+.{decimals}f}" for end in ends))
 
