@@ -1,6 +1,7 @@
 """The queue of the captions' table on a hundred lines, and the plan, which has every open finding once."""
 
 import csv
+import importlib.util
 import os
 import re
 import shutil
@@ -106,6 +107,41 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(recipe):
     assert wrong.returncode == 2 and "'recat' is none of rnnsearch dl4mt " in wrong.stderr
     early = recipe("./measure.sh prepared nowhere")
     assert early.returncode == 2 and early.stderr == "measure.sh: nowhere has no run that has ended\n"
+
+
+def compare():
+    """The module that makes the tables."""
+    spec = importlib.util.spec_from_file_location("compare", CAPTIONS / "compare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_results_are_the_tables_of_the_seeds(capsys):
+    compare().main()
+    text = (CAPTIONS / "RESULTS.md").read_text()
+    printed = capsys.readouterr().out.rstrip("\n").split("\n\n")
+    assert len(printed) == 5
+    for table in printed:
+        assert table in text, f"python examples/captions/compare.py prints another table:\n{table}"
+
+
+def test_findings_have_the_seeds_of_the_captions():
+    """Each row that these trainings decide, with the plan's side and margin; no comparison decides two rows."""
+    findings = {row["id"]: row for row in csv.DictReader((EXAMPLES / "findings.csv").open())}
+    module, rows = compare(), {}
+    for line, own, others in module.compared():
+        rows.setdefault(line["row"], []).append((line, " ".join(own), " ".join(others)))
+    assert {name for name, row in findings.items() if "captions/RESULTS.md" in row["here"]} == rows.keys()
+    for name, found in rows.items():
+        row = findings[name]
+        assert {(line["better"], line["margin"]) for line, *_ in found} == {(row["better"], row["margin"])}
+        for column, place in (("system_seeds", 1), ("baseline_seeds", 2)):
+            assert row[column] == "; ".join(each[place] for each in found), (name, column)
+    lines = [tuple(line.values())[2:] for line in module.read(CAPTIONS / "comparisons.csv")]
+    assert len(set(lines)) == len(lines)
+    planned = re.findall(r"^\| (\S+) \| A[12]: ", (CAPTIONS / "PLAN.md").read_text(), re.M)
+    assert {line["row"] for line in module.read(CAPTIONS / "comparisons.csv")} == {*planned}
 
 
 def test_every_open_finding_is_planned_once():

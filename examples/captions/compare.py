@@ -1,0 +1,128 @@
+"""Print the tables of RESULTS.md from seeds.csv, gates.csv and ../findings.csv: ``compare.py``.
+
+``comparisons.csv`` has the comparisons of PLAN.md for groups A1 and A2. Several columns of a baseline, with semicolons
+between them, mean the largest of them in each seed. A row counts as soon as each of its comparisons has three seeds.
+"""
+
+import csv
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from fairseq_attnvariants_cli.scores.seeds import FEWEST, Comparison, estimate, verdicts
+
+HERE = Path(__file__).parent
+SCORES = "BLEU", "chrF2", "TER", "AER", "words translated twice, %", "ends on the source's end, %"
+FURTHER = "BLEU, test_2017_flickr", "BLEU, test_2017_mscoco"
+ENCODER = [f"source, {tag}, g {way}" for way in ("forward", "backward") for tag in ("content", "function", "all words")]
+READOUT = [f"target, all words, alpha_{kind}" for kind in "syc"]
+READOUT += [f"target, {tag}, alpha_c" for tag in ("content", "function", "end of sentence")]
+
+
+def read(path):
+    """The lines of a CSV file."""
+    with path.open(newline="") as file:
+        return [*csv.DictReader(file)]
+
+
+def measured():
+    """The figures, as text, by system and column and then by seed; a column of gates is ``side, tag, gate``."""
+    figures = defaultdict(dict)
+    for line in read(HERE / "seeds.csv"):
+        for column, figure in line.items():
+            figures[line["system"], column][int(line["seed"])] = figure
+    for line in read(HERE / "gates.csv"):
+        column = f"{line['side']}, {line['tag']}, {line['gate']}"
+        figures[line["system"], column][int(line["seed"])] = line["%"]
+    return figures
+
+
+def compared():
+    """Lines of comparisons.csv whose row counts, each with its figures by seed: of the system, and of the baseline."""
+    figures, waiting = measured(), set()
+    found = []
+    for line in read(HERE / "comparisons.csv"):
+        own = figures.get((line["system"], line["column"]), {})
+        columns = line["baseline_column"].split("; ")
+        others = [figures.get((line["baseline"], column), {}) for column in columns]
+        if not line["baseline"]:
+            others = [dict.fromkeys(own, line["baseline_column"])]
+        seeds = sorted(set(own).intersection(*others))
+        if len(seeds) < FEWEST:
+            waiting.add(line["row"])
+        largest = [max((other[seed] for other in others), key=float) for seed in seeds]
+        found.append((line, [own[seed] for seed in seeds], largest))
+    return [each for each in found if each[0]["row"] not in waiting]
+
+
+def comparison(own, others, better, margin):
+    """The comparison of two rows of figures, which are text; a gain is on the side that is better."""
+    sign = -1 if better == "less" else 1
+    gains = [sign * (float(one) - float(other)) for one, other in zip(own, others, strict=True)]
+    return Comparison(estimate(gains), float(margin) if margin else None)
+
+
+def judged():
+    """As ``compared``, each with its comparison and verdict; Holm's p is over all comparisons of the findings."""
+    found = compared()
+    rows = {line["row"] for line, *_ in found}
+    family = [comparison(own, others, line["better"], line["margin"]) for line, own, others in found]
+    for row in read(HERE.parent / "findings.csv"):
+        if row["system_seeds"] and row["id"] not in rows:
+            for pair in zip(row["system_seeds"].split("; "), row["baseline_seeds"].split("; "), strict=True):
+                family.append(comparison(*(seeds.split() for seeds in pair), row["better"], row["margin"]))
+    return [*zip(found, family, verdicts(family))]  # other rows are at the family's end
+
+
+def spread(figures):
+    """Mean and standard deviation, with the decimals of the figures."""
+    values = [*map(float, figures)]
+    decimals = len(figures[0].partition(".")[2])
+    deviation = f" ± {statistics.stdev(values):.{decimals}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{decimals}f}{deviation}"
+
+
+def systems(columns, heads=None):
+    """The table of means and standard deviations of the systems that have the columns."""
+    figures = measured()
+    yield ["system", "seeds", *(heads or columns)]
+    for system in dict.fromkeys(system for system, _ in figures):
+        cells = [[*figures.get((system, column), {}).values()] for column in columns]
+        if all(cells):
+            yield [f"`{system}`", str(len(cells[0])), *map(spread, cells)]
+
+
+def significant(p):
+    """A p with two significant digits, or those that tell it from 0.05."""
+    if p < 1e-4:
+        return f"{p:.0e}"
+    return f"{p:.{4 if p < 0.01 or 0.0495 <= p < 0.0505 else 3 if p < 0.0995 else 2}f}"
+
+
+def interval(gain, better, decimals):
+    """The system less the baseline, with its interval, also if less is better."""
+    ends = (gain.mean, gain.low, gain.high) if better == "more" else (-gain.mean, -gain.high, -gain.low)
+    return "{} ({} to {})".format(*(f"{end + 0:+.{decimals}f}" for end in ends))
+
+
+def comparisons():
+    """The table of comparisons."""
+    yield ["row", "comparison", "measure", "margin", "seeds", "difference", "Holm's p", "verdict"]
+    for (line, own, _), (gain, *_), (word, p) in judged():
+        decimals = len(own[0].partition(".")[2])
+        difference = interval(gain, line["better"], decimals)
+        named = line["row"], line["name"], line["measure"], line["margin"], str(gain.n)
+        yield [*named, difference, significant(p), word]
+
+
+def main():
+    """Print the tables."""
+    gates = [column.partition(", ")[2] for column in ENCODER]
+    weights = [column.partition(", ")[2].replace("alpha", "α") for column in READOUT]
+    for table in (systems(SCORES), systems(FURTHER), systems(ENCODER, gates), systems(READOUT, weights), comparisons()):
+        head, *rows = table
+        print(*(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)), "", sep="\n")
+
+
+if __name__ == "__main__":
+    main()
