@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from corpus import ROOT, SCRIPTS
 
-pytestmark = [pytest.mark.commands, pytest.mark.slow]
+pytestmark = pytest.mark.recipes
 
 BENCHMARKS = ROOT / "benchmarks"
 PARTS = {"machine", "training", "search", "fairseq-train", "profile"}

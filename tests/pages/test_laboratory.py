@@ -15,7 +15,7 @@ import yaml
 from corpus import ROOT
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-pytestmark = pytest.mark.docs
+pytestmark = pytest.mark.recipes
 
 LABORATORY = ROOT / "examples" / "laboratory"
 

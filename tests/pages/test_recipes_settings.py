@@ -14,7 +14,7 @@ import corpus
 import pytest
 from corpus import ROOT
 
-pytestmark = pytest.mark.docs
+pytestmark = pytest.mark.recipes
 
 EXAMPLES = ROOT / "examples"
 WRITES = """
