@@ -25,7 +25,6 @@ import speed
 import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.optim import LegacyFairseqOptimizer, register_optimizer
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq_cli import preprocess, train
 from torch.nn import functional as F
@@ -224,25 +223,6 @@ def search(out, size, ways, batch, words=20, rounds=ROUNDS):
     runs = prepare(out, ways, make, **row)
     sentences = sum(sample["nsentences"] for sample in samples)
     take_turns(out, runs, dict.fromkeys(runs, samples), rounds, sentences, extra, **row)
-
-
-class FusedAdam(LegacyFairseqOptimizer):
-    """PyTorch's Adam, which updates all parameters in a few kernels."""
-
-    def __init__(self, args, params):
-        super().__init__(args)
-        self._optimizer = torch.optim.Adam(params, fused=CUDA, **self.optimizer_config)
-
-    @property
-    def optimizer_config(self):
-        return {"lr": self.args.lr[0] if isinstance(self.args.lr, (list, tuple)) else self.args.lr}
-
-    @property
-    def supports_flat_params(self):
-        return True
-
-
-register_optimizer("fused_adam")(FusedAdam)
 
 
 class Rates(logging.Handler):

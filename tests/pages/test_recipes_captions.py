@@ -40,7 +40,14 @@ def recipe(tmp_path_factory):
     path = os.pathsep.join(map(str, (commands, warm, corpus.SCRIPTS, os.environ["PATH"])))
 
     def run(command, **environment):
-        environment = {**os.environ, "PATH": path, "WARM": str(warm), "UPDATES": "48", **environment}
+        environment = {
+            **os.environ,
+            "PATH": path,
+            "WARM": str(warm),
+            "UPDATES": "48",
+            "USER_DIR": corpus.USER_DIR,
+            **environment,
+        }
         arguments = ["bash", "-euo", "pipefail", "-c", command]
         return subprocess.run(arguments, cwd=run.folder, env=environment, capture_output=True, text=True)
 

@@ -51,7 +51,7 @@ def recipe(tmp_path_factory):
 
     def run(command):
         arguments = ["bash", "-euo", "pipefail", "-c", command]
-        environment = {**os.environ, "PATH": path, "WARM": str(corpus.warm())}
+        environment = {**os.environ, "PATH": path, "WARM": str(corpus.warm()), "USER_DIR": corpus.USER_DIR}
         return subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
 
     run.folder = folder
