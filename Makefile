@@ -3,7 +3,7 @@
 # make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
 # make quick     the quick tests: a minute on one core
 # make test      the tests: ten minutes on two cores
-# make test-recipes  those of examples/ and benchmarks/: some more minutes
+# make test-more those of examples and benchmarks, and those that need Chromium, Node or Marian: some minutes
 # make test-all  both, and those of every option and seed
 # make test-gpu  those that need a GPU
 # make check     lint, format and types
@@ -15,10 +15,10 @@ TORCH ?= torch==2.13.0
 FAIRSEQ ?= fairseq==0.12.2
 # not ?=, because gettext has an environment variable of this name
 LANGUAGE = de
-QUICK = not slow and not commands and not docs and not recipes and not hostile and not exhaustive
+QUICK = not slow and not commands and not docs and not more and not hostile and not exhaustive
 PIP = .venv/bin/python -m pip install -q
 
-.PHONY: install demo demo-char quick test test-recipes test-all test-gpu check docs clean
+.PHONY: install demo demo-char quick test test-more test-all test-gpu check docs clean
 
 install: .venv/.installed
 
@@ -49,9 +49,9 @@ quick: install
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -m "$(QUICK)"
 
 # two processes of one thread each: more threads than cores wait for one another; who is done first takes of the other's
-test: TESTS = -m "not exhaustive and not recipes"
-test-recipes: TESTS = -m "recipes and not exhaustive"
-test test-recipes test-all: install
+test: TESTS = -m "not exhaustive and not more"
+test-more: TESTS = -m "more and not exhaustive"
+test test-more test-all: install
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(TESTS) -n 2 --dist worksteal
 
 test-gpu: install

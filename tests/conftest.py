@@ -42,7 +42,7 @@ TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 composing.remember()
 gc.freeze()  # what is imported stays: nothing looks through it again for garbage
 
-MARKERS = {"slow", "commands", "docs", "recipes", "hostile", "exhaustive"}  # `make quick` runs what has none of them
+MARKERS = {"slow", "commands", "docs", "more", "hostile", "exhaustive"}  # `make quick` runs what has none of them
 STARTS = {"corpus.command", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"}
 quick = False  # whether the test that runs has none of them
 ASKED = {"lscpu", "fc-list"}  # which numpy and matplotlib start when they are first used

@@ -195,6 +195,7 @@ def browse(page, script=""):
 
 
 @pytest.mark.commands
+@pytest.mark.more
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 class TestInABrowser:
     def order(self, dom):

@@ -162,6 +162,7 @@ def test_a_real_search(name, tmp_path):
 
 
 @pytest.mark.commands
+@pytest.mark.more
 @pytest.mark.skipif(not MARIAN, reason="there is no Marian on PATH: `pip install pymarian` brings one")
 @pytest.mark.parametrize("name", [name for name, net in NETWORKS.items() if read_by_marian(net)])
 def test_marian_itself_gives_these_scores(name, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from corpus import ROOT, SCRIPTS
 
-pytestmark = pytest.mark.recipes
+pytestmark = pytest.mark.more
 
 BENCHMARKS = ROOT / "benchmarks"
 PARTS = {"machine", "training", "search", "fairseq-train", "profile"}

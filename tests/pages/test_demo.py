@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "examples" / "demo"))
 
 import demo  # noqa: E402
 
-pytestmark = pytest.mark.recipes
+pytestmark = pytest.mark.more
 
 
 def test_the_best_hypothesis_is_read_as_it_is_printed(tmp_path):

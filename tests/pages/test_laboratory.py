@@ -15,7 +15,7 @@ import yaml
 from corpus import ROOT
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-pytestmark = pytest.mark.recipes
+pytestmark = pytest.mark.more
 
 LABORATORY = ROOT / "examples" / "laboratory"
 

@@ -17,7 +17,7 @@ from fairseq_cli.hydra_train import _hydra_main
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-pytestmark = pytest.mark.recipes
+pytestmark = pytest.mark.more
 
 EXAMPLES = ROOT / "examples"
 TINY = ["--max-update", "2", "--cpu", "--num-workers", "0", "--batch-size", "8"]

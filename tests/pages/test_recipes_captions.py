@@ -13,7 +13,7 @@ import pytest
 from corpus import ROOT
 from test_recipes_shell import STUBS, put
 
-pytestmark = pytest.mark.recipes
+pytestmark = pytest.mark.more
 
 EXAMPLES = ROOT / "examples"
 CAPTIONS = EXAMPLES / "captions"

@@ -14,7 +14,7 @@ import corpus
 import pytest
 from corpus import ROOT
 
-pytestmark = pytest.mark.recipes
+pytestmark = pytest.mark.more
 
 EXAMPLES = ROOT / "examples"
 WRITES = """

@@ -13,7 +13,7 @@ import pytest
 from corpus import ROOT
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-pytestmark = pytest.mark.recipes
+pytestmark = pytest.mark.more
 
 EXAMPLES = ROOT / "examples"
 RECIPES = ["baselines", "alignment", "attribution", "distortion_fertility", "adaptive_weighting"]

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "examples" / "strings"))
 
 import systems  # noqa: E402
 
-pytestmark = pytest.mark.recipes
+pytestmark = pytest.mark.more
 
 STRINGS = ROOT / "examples" / "strings"
 LANGUAGES = [line.split() for line in (STRINGS / "languages.txt").read_text().splitlines()]

@@ -65,6 +65,7 @@ def tables():
         return [test_text.tables(language) for language in languages]
 
 
+@pytest.mark.more
 @pytest.mark.commands
 def test_javascript_makes_the_same_words_and_subwords():
     codes = "#version: 0.2\nt h\nth e</w>\ni n\na n\nin g</w>\nan d</w>\no n</w>\n"
@@ -106,6 +107,7 @@ def same(package, web, lines, beam):
             np.testing.assert_allclose(other["attention"], one.attention, atol=1e-4)
 
 
+@pytest.mark.more
 @pytest.mark.commands
 @pytest.mark.parametrize("beam", [1, 3])
 def test_javascript_translates_the_same(tmp_path, web, beam):
@@ -122,6 +124,7 @@ def test_javascript_translates_the_same(tmp_path, web, beam):
         same(package, web, packages.STRING_LINES, beam)
 
 
+@pytest.mark.more
 @pytest.mark.commands
 def test_a_browser_translates_what_the_address_says(tmp_path, web):
     if not browser.program():
