@@ -161,7 +161,7 @@ class Beams:
         self.notes = number(EVERY, rows), number(EVERY, rows), score(EVERY, rows), looked
         self.graph: Any = None
         own = [*tensors(tuple(run[1:] for run in self.runs)), self.added, *self.notes]
-        self.size = sum(tensor.numel() * tensor.element_size() for tensor in own)
+        self.size = sum(tensor.nbytes for tensor in own)
 
     def begin(self, search: StaticSearch, runs: Sequence[Run], longest: int) -> None:
         """Take over a batch, before its first choice."""

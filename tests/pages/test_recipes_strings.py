@@ -105,7 +105,7 @@ def test_the_queue(recipe):
 
 
 def test_the_minutes_of_an_interrupted_run_are_unknown(recipe):
-    """Those since it went on would say that it was quick, and be part of the mean."""
+    """The minutes after the interruption alone would make the run look quick, and the mean includes them."""
     command = f"python run.py data cut --languages ita --systems dl4mt --seeds 1 --updates 2 {SMALL}"
     assert recipe(command).returncode == 0
     [row] = rows(recipe, "cut")
