@@ -3,7 +3,7 @@
 # make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
 # make quick     the quick tests: a minute on one core
 # make test      the tests: twelve minutes on two cores
-# make test-more those of examples and benchmarks, and those that need Chromium, Node or Marian: some minutes
+# make test-more those of examples and benchmarks, those that need Chromium, Node or Marian, and long ones: some minutes
 # make test-all  both, and those of every option and seed
 # make test-gpu  those that need a GPU
 # make check     lint, format and types

@@ -46,6 +46,7 @@ def exported(name):
     return model, loop.export(model)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", NAMES)
 def test_the_graph_is_the_model(name):
     model, graph = exported(name)

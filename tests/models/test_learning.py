@@ -90,6 +90,7 @@ def spelling_batch(count, generator):
     return source, source.ne(PAD).sum(1), previous, target
 
 
+@pytest.mark.more
 @of_each_seed
 def test_attention_via_attention_learns_to_spell(seed):
     """Attention to characters, that is: it finds them whichever word the upper attention looks at."""
@@ -149,6 +150,7 @@ def counted_batch(count, generator, least=1, groups=4):
     return source, source.ne(PAD).sum(1), previous, target
 
 
+@pytest.mark.more
 @of_each_seed
 def test_coverage_and_fertility_learn_to_copy_a_number_of_times(seed):
     """A decoder of six units does not keep count for long; what was attended keeps it for five groups, one more than

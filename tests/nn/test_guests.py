@@ -64,6 +64,7 @@ SLOWEST = pytest.param(["exported"], id="exported", marks=pytest.mark.exhaustive
 OTHERS = pytest.param([name for name in DEMANDS if name != "exported"], id="others")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("demands", [SLOWEST, OTHERS])
 @pytest.mark.parametrize("name", GUESTS)
 def test_check(name, demands):

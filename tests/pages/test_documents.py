@@ -118,7 +118,12 @@ def test_quickstart(quickstart):
     assert "BLEU4" in (quickstart / "generated.txt").read_text().splitlines()[-1]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+# the components of examples/extend, through every demand of `check`
+MORE = {"extend": pytest.mark.more}
+TRIED = [pytest.param(page, id=page.stem, marks=MORE.get(page.stem, ())) for page in PAGES if blocks(page)]
+
+
+@pytest.mark.parametrize("page", TRIED)
 def test_page(page, quickstart, short, tmp_path):
     """The blocks of a page, one after the other, in a copy of the quickstart's folder."""
     folder = tmp_path / "copy"

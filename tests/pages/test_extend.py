@@ -40,6 +40,7 @@ def test_what_the_examples_import_stays():
         assert {(node.module, alias.name) for node in imports for alias in node.names} <= listed
 
 
+@pytest.mark.more
 def test_the_example_is_exported():
     """The one demand that the page's own test leaves out."""
     check = "check", "--user-dir", COSINE, "--arch", "cosine_decay", "--demand", "exported"

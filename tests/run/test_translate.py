@@ -278,6 +278,7 @@ def test_clients_that_send_nothing_do_not_stop_the_others(served):
 
 
 @pytest.mark.slow
+@pytest.mark.more
 def test_ten_thousand_requests(served):
     """By eight clients at a time; none is lost, and memory does not grow with them."""
     failed = []

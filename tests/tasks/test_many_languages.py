@@ -25,6 +25,7 @@ def test_a_task_of_other_architectures_is_refused(task):
         options.parse_args_and_arch(options.get_training_parser(), arguments)
 
 
+@pytest.mark.more
 def test_the_recipe(tmp_path, warm):
     """Of two pairs, words backwards and words in capitals: the model of both knows from the token which is wanted."""
     generator = random.Random(1)
