@@ -104,6 +104,7 @@ def ensemble(out, language, systems, seeds):
     command = ["fairseq-generate", str(out / language / systems[0] / "data"), "--user-dir", user_dir.strip()]
     command += ["--task", "string_transduction", "--gen-subset", f"{language}_test", "--scoring", "exact_match"]
     command += ["--path", os.pathsep.join(map(str, paths)), "--batch-size", "128", "--num-workers", "0", "--cpu"]
+    command += ["--beam", "1"]  # as strings predicts by default
     found = SCORES.search(said_by(command, out / language / f"{'+'.join(systems)}.log"))
     return dict(zip(("accuracy", "WER", "SER", "words"), found.groups()))
 
