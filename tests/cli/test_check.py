@@ -742,6 +742,7 @@ def test_equal_widths_are_for_a_part_to_declare(mine, capsys):
 
 @pytest.mark.skipif(TORCH < (2, 3), reason="--compile needs torch 2.3")
 @pytest.mark.slow
+@pytest.mark.more
 def test_what_is_compiled_for_each_length_is_counted(mine, capsys):
     """A loop over the source."""
     term = "return sum(past.carried['sum'][:, j : j + 1] for j in range(past.memory.keys.size(1))).expand(-1, 9)"

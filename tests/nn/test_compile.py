@@ -17,7 +17,11 @@ pytestmark = [
 ]
 
 # whether C++ is made, too, which takes half a minute a model, or graphs alone
-CASES = [(name, name == "rnnsearch") for name in [*VARIANTS, *COMPOSED]]
+SAMPLE = {"rnnsearch", "dl4mt", "conddec_rnnatt", "adaptive_both", "ava_deep", "char2char", "hard_monotone", *COMPOSED}
+CASES = [
+    pytest.param(name, name == "rnnsearch", marks=() if name in SAMPLE else pytest.mark.more)
+    for name in [*VARIANTS, *COMPOSED]
+]
 CASES += [pytest.param(name, True, marks=pytest.mark.exhaustive) for name in ("ava", "local")]
 
 

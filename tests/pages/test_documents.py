@@ -118,9 +118,12 @@ def test_quickstart(quickstart):
     assert "BLEU4" in (quickstart / "generated.txt").read_text().splitlines()[-1]
 
 
-# the components of examples/extend, through every demand of `check`
-MORE = {"extend": pytest.mark.more}
-TRIED = [pytest.param(page, id=page.stem, marks=MORE.get(page.stem, ())) for page in PAGES if blocks(page)]
+LONG = {"extend", "web-page"}  # the components of examples/extend, and a model from its training to a browser
+TRIED = [
+    pytest.param(page, id=page.stem, marks=pytest.mark.more if page.stem in LONG else ())
+    for page in PAGES
+    if blocks(page)
+]
 
 
 @pytest.mark.parametrize("page", TRIED)

@@ -381,6 +381,7 @@ class TestStrings:
         assert predicted == unicodedata.normalize("NFC", predicted)
 
     @pytest.mark.slow
+    @pytest.mark.more
     def test_interrupted(self, tmp_path):
         """A kill in the middle, and the same command again: the same predictions as of one go."""
         data = write_tables(tmp_path / "words")
