@@ -33,7 +33,9 @@ def finished(folder):
     return sorted(path.parent.parent.name.rpartition("-")[0] for path in paths)
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib", pytest.param("submitit_local", marks=pytest.mark.more)])
+@pytest.mark.parametrize(
+    "launcher", ["basic", *(pytest.param(name, marks=pytest.mark.more) for name in ("joblib", "submitit_local"))]
+)
 def test_launchers(launcher, data, tmp_path):
     """A run that fails does not stop the others, says why in its log, and is named in the end, with status 1."""
     if launcher != "basic":

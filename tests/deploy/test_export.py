@@ -126,6 +126,7 @@ def test_words(runs, package):
     assert about["files"]["model.onnx"]["bytes"] < 5 * parameters + 100_000
 
 
+@pytest.mark.more
 def test_characters(characters, runs, tmp_path):
     checkpoint = characters.ava
     assert export(characters.data, checkpoint, tmp_path / "package", "--max-len-a", 0.1, "--max-len-b", 9) == 0

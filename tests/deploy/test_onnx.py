@@ -63,6 +63,7 @@ def shortlisted(model):
     return Shortlist(rows, source, target, size=1, frequent=2)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name, options", [
     ("dl4mt", dict(share_decoder_input_output_embed=True, decoder_out_embed_dim=5)),
     pytest.param("adaptive_both", {}, marks=pytest.mark.exhaustive),
@@ -94,6 +95,7 @@ def test_a_length_that_is_a_number_is_named(monkeypatch):
         loop.export(build("rnnsearch"))
 
 
+@pytest.mark.more
 def test_every_weight_is_there_once():
     model, graph = exported(*MADE)
     numbers = sum(value.const_value.size for value in graph.graph.initializers.values())

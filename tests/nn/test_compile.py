@@ -49,7 +49,7 @@ def test_a_compiled_step_is_the_step(name, kernels, monkeypatch):
     assert compiled.state_dict().keys() == plain.state_dict().keys()
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "coverage", "hybridatt2"])
+@pytest.mark.parametrize("name", ["rnnsearch", "coverage", pytest.param("hybridatt2", marks=pytest.mark.more)])
 def test_no_step_keeps_what_its_energies_are_made_of(name, monkeypatch):
     """``B x k x S x A``, which the compiler would keep for some histories."""
     partitioned = partialmethod(nn.Module.compile, backend="aot_eager_decomp_partition")

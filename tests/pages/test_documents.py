@@ -118,7 +118,7 @@ def test_quickstart(quickstart):
     assert "BLEU4" in (quickstart / "generated.txt").read_text().splitlines()[-1]
 
 
-LONG = {"extend", "web-page"}  # the components of examples/extend, and a model from its training to a browser
+LONG = {"extend", "web-page", "own-text"}  # tests of exports and examples try the same
 TRIED = [
     pytest.param(page, id=page.stem, marks=pytest.mark.more if page.stem in LONG else ())
     for page in PAGES
