@@ -2,7 +2,7 @@
 # make demo      two systems on real text: seven minutes on two idle cores, and six to compare (LANGUAGE=de, cs, fr or zh)
 # make demo-char names by characters, with attention via attention, in the same way (LANGUAGE=fr, de or cs)
 # make quick     the quick tests: a minute on one core
-# make test      the tests: twelve minutes on two cores
+# make test      the tests: ten minutes on two cores
 # make test-more those of examples and benchmarks, those that need Chromium, Node or Marian, and long ones: some minutes
 # make test-all  both, and those of every option and seed
 # make test-gpu  those that need a GPU
