@@ -202,6 +202,7 @@ def test_what_a_package_of_strings_cannot_hold(strings, tmp_path, capsys):
         assert said in refused(capsys, tmp_path, data, save / "checkpoint_last.pt", tmp_path / "package")
 
 
+@pytest.mark.more
 def test_a_shortlist(runs, tmp_path):
     """As --task shortlist_translation translates, though not by all words."""
     checkpoint, lines = runs.rnnsearch / "checkpoint_best.pt", (runs.text / "test.xx").read_text().splitlines()

@@ -103,6 +103,7 @@ def test_every_weight_is_there_once():
     assert numbers < 1.2 * own + 500
 
 
+@pytest.mark.more
 def test_no_product_is_by_a_vector():
     """For which ONNX Runtime takes six times as long as for a matrix of one column."""
     products = [node for node in exported(*MADE)[1].graph.all_nodes() if node.op_type == "MatMul"]
