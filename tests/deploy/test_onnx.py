@@ -110,6 +110,7 @@ def test_no_product_is_by_a_vector():
     assert products and all(len(node.inputs[1].shape) > 1 for node in products if node.inputs[1].shape is not None)
 
 
+@pytest.mark.more
 def test_eight_bits_do_not_depend_on_the_batch(monkeypatch):
     monkeypatch.setattr(reduced, "SMALLEST", 1)
     model, graph = exported(*MADE)
