@@ -23,7 +23,8 @@ PIP = .venv/bin/python -m pip install -q
 install: .venv/.installed
 
 # torch comes first, so that the build chosen here is the one that everything else finds;
-# fairseq comes last and alone, because its own pins do not resolve today; the installation knows the version
+# fairseq comes last and alone, because its own pins do not resolve today. A new version is installed again,
+# because pip copies its number
 .venv/.installed: pyproject.toml setup.py fairseq_attnvariants/__init__.py
 	@echo "Installing into .venv (1 of 3): $(TORCH)"
 	$(PYTHON) -m venv .venv

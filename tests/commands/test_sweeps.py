@@ -34,7 +34,8 @@ def finished(folder):
 
 
 @pytest.mark.parametrize(
-    "launcher", ["basic", *(pytest.param(name, marks=pytest.mark.more) for name in ("joblib", "submitit_local"))]
+    "launcher",
+    ["basic", pytest.param("joblib", marks=pytest.mark.more), pytest.param("submitit_local", marks=pytest.mark.more)],
 )
 def test_launchers(launcher, data, tmp_path):
     """A run that fails does not stop the others, says why in its log, and is named in the end, with status 1."""

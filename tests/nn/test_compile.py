@@ -16,8 +16,8 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(torch.compiler, "is_compiling"), reason="--compile needs torch 2.3"),
 ]
 
-# whether C++ is made, too, which takes half a minute a model, or graphs alone
 SAMPLE = {"rnnsearch", "dl4mt", "conddec_rnnatt", "adaptive_both", "ava_deep", "char2char", "hard_monotone", *COMPOSED}
+# whether C++ is made, too, which takes half a minute a model, or graphs alone
 CASES = [
     pytest.param(name, name == "rnnsearch", marks=() if name in SAMPLE else pytest.mark.more)
     for name in [*VARIANTS, *COMPOSED]
