@@ -1,6 +1,8 @@
 """The queue of the strings' table on tiny tables, and what it does when it is started again."""
 
 import csv
+import importlib.util
+import json
 import os
 import random
 import re
@@ -102,6 +104,29 @@ def test_the_queue(recipe):
     assert len(rows(recipe, "all")) == len(found)
     table = recipe("python collect.py all/runs.csv").stdout
     assert "| ensemble of 4: `dl4mt` + `hard_monotone` |" in table and table.count("ensemble of 2") == 2
+
+
+@pytest.mark.parametrize("beam", ["1", "4"])
+def test_single_models_and_ensembles_search_with_one_beam(beam, monkeypatch, tmp_path):
+    spec = importlib.util.spec_from_file_location("run", STRINGS / "run.py")
+    queue = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(queue)
+    asked = []
+
+    def said_by(command, log):
+        asked.append((command[0], command[command.index("--beam") + 1]))
+        scores = dict(words=6, accuracy=50, WER=50, SER=9)
+        return json.dumps([scores]) if "--json" in command else "accuracy = 50, WER = 50, SER = 9 (3 of 6 right)"
+
+    monkeypatch.setattr(queue, "said_by", said_by)
+    monkeypatch.setenv("PATH", f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}")
+    given = [] if beam == "1" else ["--beam", beam]
+    command = ["run.py", "data", str(tmp_path), "--languages", "ice", "--systems", "dl4mt", "--seeds", "1", "2", *given]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as end:
+        queue.main()
+    assert not end.value.code
+    assert asked == [("fairseq-attnvariants", beam)] * 2 + [("fairseq-generate", beam)]
 
 
 def test_the_minutes_of_an_interrupted_run_are_unknown(recipe):
