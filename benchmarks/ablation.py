@@ -78,7 +78,7 @@ def ratios(run, switches, arguments, clock):
 
 
 def main():
-    arguments = parse()
+    arguments = parse(about=__doc__)
     clock = time.process_time if arguments.cpu_time else time.perf_counter
     task, samples = load(arguments)
     rows = []

@@ -83,7 +83,7 @@ def loss_alone(trainer, sample):
 
 
 def main():
-    arguments = parse()
+    arguments = parse(about=__doc__)
     clock = time.process_time if arguments.cpu_time else time.perf_counter
     task, samples = load(arguments, CPU)
     here, there = torch.zeros(2, 2**25)

@@ -33,9 +33,9 @@ USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def parse(line=None):
-    """The options of a command line: this program's own, or a list of words."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(line=None, about=__doc__):
+    """The options of a command line: this program's own, or a list of words; ``about`` is what ``--help`` says."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", help="folder made by fairseq-preprocess; without it, random text")
     parser.add_argument("--archs", nargs="+", default=["rnnsearch", "dl4mt", "rnnsearch_star"])
     parser.add_argument("--reference", default="lstm", help="what the ratios are to (default: the stock lstm)")

@@ -24,7 +24,7 @@ LIMIT = Limits(sentences=64, tokens=6000)
 
 def main() -> None:
     """Print the perplexities and the share."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="folder of fairseq-preprocess")
     parser.add_argument("checkpoint", help="of a model that reads characters with attention via attention")
     parser.add_argument("--gen-subset", default="valid", help="split in it (default: %(default)s)")

@@ -4,6 +4,7 @@ Reads ``OUT/SYSTEM/SEED/measured/``, which measure.sh wrote, and writes ``FOLDER
 ``FOLDER/gates.csv``, the means of the gates by tag; FOLDER is this script's by default. Lines of other runs stay.
 """
 
+import argparse
 import csv
 import json
 import re
@@ -82,19 +83,20 @@ def merge(path, rows, header):
 
 def main():
     """Read the command line, collect."""
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: collect.py OUT [FOLDER]")
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent, metavar="FOLDER")
+    options = parser.parse_args()
     seeds, weights = [], []
-    for measured in sorted(Path(sys.argv[1]).glob("*/*/measured")):
+    for measured in sorted(options.out.glob("*/*/measured")):
         run = measured.parent
         key = {"system": run.parent.name, "seed": run.name}
         seeds.append({**key, **figures(run)})
         weights += [{**key, **line} for line in gates(run)]
     if not seeds:
-        sys.exit(f"collect.py: {sys.argv[1]} has no run that measure.sh has measured")
-    merge(folder / "seeds.csv", seeds, None)
-    merge(folder / "gates.csv", weights, GATES)
+        sys.exit(f"collect.py: {options.out} has no run that measure.sh has measured")
+    merge(options.folder / "seeds.csv", seeds, None)
+    merge(options.folder / "gates.csv", weights, GATES)
     print(f"{len(seeds)} runs")
 
 

@@ -4,6 +4,7 @@
 between them, mean the largest of them in each seed. A row counts as soon as each of its comparisons has three seeds.
 """
 
+import argparse
 import csv
 import statistics
 from collections import defaultdict
@@ -125,4 +126,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

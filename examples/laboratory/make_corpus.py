@@ -356,7 +356,7 @@ def write(prefix: Path, pairs: Sequence[Pair]) -> None:
 
 def main() -> None:
     """Write ``{train,valid,test,test1,...}.{src,tgt,links,fertilities,sides}``."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--train", type=int, default=2000, help="sentences (default: %(default)s)")
