@@ -194,14 +194,16 @@ class DeviceOptions(UserDirOptions):
 
 @dataclass
 class ColumnOptions:
-    """Columns of a table of words, for :func:`~.transduction.find_columns`.
+    """A table of words and its columns, for :func:`~.transduction.find_columns`.
 
     Args:
+        train: table of words to train on
         source_column: number of the source column, from 1 (default: found)
         target_column: number of the target column, from 1 (default: found)
         features_column: number of the features column, from 1 (default: found)
     """
 
+    train: str = option("TRAIN", positional=True)
     source_column: Optional[int] = numeric(type=positive)
     target_column: Optional[int] = numeric(type=positive)
     features_column: Optional[int] = numeric(type=positive)

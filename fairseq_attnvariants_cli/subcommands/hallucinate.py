@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Iterator, List, Sequence, Tuple
 
-from ..options import ColumnOptions, numeric, option, positive
+from ..options import ColumnOptions, numeric, positive
 from ..text.files import UserError, say, standard_output
 
 SHORTEST = 3  # letters of a stem
@@ -22,12 +22,10 @@ class Options(ColumnOptions):
     example: fairseq-attnvariants hallucinate train.tsv --words 10000 --seed 1 > more.tsv
 
     Args:
-        train: table of words to train on
         words: number of rows to print
         seed: seed of the random letters
     """
 
-    train: str = option("TRAIN", positional=True)
     words: int = numeric(10000, type=positive)
     seed: int = numeric(1)
 
