@@ -218,7 +218,7 @@ class Filling:
 
     def encoder_options(self, upper: bool) -> Dict[str, Any]:
         """Return what the encoder's layers read of each other, and the place of residuals."""
-        deep, both = self.encoder_layers > 1, layer("encoder", 2, True) + "_U" in self.arrays
+        deep, both = self.encoder_layers > 1, self.has_directions(2)
         skip = self.given.get("skip", default=False) if self.given.marian else deep or upper
         bidirectional = self.given.get("rnn_enc_depth_bidirectional", "enc_depth_bidirectional", default=None)
         if deep and not self.given.marian and (not both or bidirectional not in (None, self.encoder_layers)):
@@ -346,20 +346,19 @@ class Filling:
         self.write(recurrent, np.concatenate(u, axis=1).T * scale)
         b, zeros = self.cell_bias(name("b"), name("bx"), prefix, number, n), np.zeros(3 * n)
         inside = recurrent_bias is not None and (after or self.inside(prefix))
-        behind = {"input": marian and not after and inputs is not None, "recurrent": marian and after}
-        self.write(bias, zeros if inside or any(behind.values()) else b)
+        before = not after and inputs is not None
+        self.write(bias, zeros if inside or (marian and (before or after)) else b)
         if recurrent_bias is not None:
             self.write(recurrent_bias, b if inside else zeros)
-        for side, norm, root, there in (
-            ("input", input_norm, "W", inputs is not None),
-            ("recurrent", recurrent_norm, "U", True),
+        for norm, root, gain, behind, there in (
+            (input_norm, "W", "gamma1", before, inputs is not None),
+            (recurrent_norm, "U", "gamma2", after, True),
         ):
             if not (there and isinstance(norm, LayerNorm)):
                 continue
             if marian:
-                gain = self.arrays.vector(name("gamma1" if side == "input" else "gamma2"), 3 * n)
-                self.write(norm.weight, gain)
-                self.write(norm.bias, b if behind[side] else zeros)
+                self.write(norm.weight, self.arrays.vector(name(gain), 3 * n))
+                self.write(norm.bias, b if behind else zeros)
                 continue
             for parameter, kind in ((norm.weight, "_lns"), (norm.bias, "_lnb")):
                 halves = [self.arrays.vector(name(root, kind), 2 * n), self.arrays.vector(name(root + "x", kind), n)]
@@ -397,15 +396,12 @@ class Filling:
         self.write(attention.key.bias, zeros if marian else bias)
         if not isinstance(attention.key_norm, LayerNorm):
             return
-        if marian:
-            self.write(attention.key_norm.weight, self.arrays.vector("decoder_att_gamma1", size))
-            self.write(attention.key_norm.bias, bias)
-            self.write(attention.query_norm.weight, self.arrays.vector("decoder_att_gamma2", size))
-            self.write(attention.query_norm.bias, zeros)
-            return
-        for norm, root in ((attention.key_norm, "decoder_Wc_att"), (attention.query_norm, "decoder_W_comb_att")):
-            self.write(norm.weight, self.arrays.vector(f"{root}_lns", size))
-            self.write(norm.bias, self.arrays.vector(f"{root}_lnb", size))
+        for norm, root, gain, behind in (
+            (attention.key_norm, "decoder_Wc_att", "decoder_att_gamma1", bias),
+            (attention.query_norm, "decoder_W_comb_att", "decoder_att_gamma2", zeros),
+        ):
+            self.write(norm.weight, self.arrays.vector(gain if marian else f"{root}_lns", size))
+            self.write(norm.bias, behind if marian else self.arrays.vector(f"{root}_lnb", size))
 
     def fill_map(self, linear: nn.Linear, norm: nn.Module, name: str, crossed: bool = False) -> None:
         """An affine map with its normalisation; ``crossed`` where it reads annotations."""
