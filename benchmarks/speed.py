@@ -15,8 +15,8 @@ import json
 import os
 import shlex
 import statistics
-import sys
 import time
+from functools import partial
 
 import torch
 from fairseq import options, tasks, utils
@@ -24,6 +24,7 @@ from fairseq.criterions import build_criterion
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
+from spread import in_turns
 from torch.utils.flop_counter import FlopCounterMode
 
 import fairseq_attnvariants
@@ -251,23 +252,14 @@ def main():
     print(f"{device_name}, torch {torch.__version__}, {arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}")
 
     words = sum(sample["ntokens"] for sample in samples)
-    training = {name: [] for name in names}
-    for turn in range(arguments.rounds + 1):
-        for name, trainer in trainers.items():
-            seconds = timed(trainer.update, samples, clock)
-            if turn:  # the first round warms up
-                training[name].append(seconds)
-        print(f"\rtraining: round {turn} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
+    runs = {name: partial(timed, trainer.update, samples, clock) for name, trainer in trainers.items()}
+    training = in_turns(runs, arguments.rounds)
     figures = {"training": report("training", "target words", words, training, arguments.reference, extra)}
 
     if not arguments.train_only:
-        generation = {name: [] for name in names}
-        runs = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
-        for turn in range(arguments.rounds + 1):
-            for name, run in runs.items():
-                seconds = timed(run, samples[:1], clock)
-                if turn:
-                    generation[name].append(seconds)
+        searches = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
+        runs = {name: partial(timed, search, samples[:1], clock) for name, search in searches.items()}
+        generation = in_turns(runs, arguments.rounds)
         sentences = samples[0]["nsentences"]
         title = f"generation, beam {arguments.beam}, 20 words a sentence"
         figures["generation"] = report(title, "sentences", sentences, generation, arguments.reference, {})

@@ -1,6 +1,19 @@
-"""How the rounds of a benchmark are reported."""
+"""The rounds of a benchmark, and how they are reported."""
 
 import statistics
+
+from tqdm import tqdm
+
+
+def in_turns(runs, rounds):
+    """What functions give, by their names, each once a round; the first round warms up and is left out."""
+    found = {name: [] for name in runs}
+    for turn in tqdm(range(rounds + 1), "rounds", leave=False):
+        for name, run in runs.items():
+            value = run()
+            if turn:
+                found[name].append(value)
+    return found
 
 
 def spread(values):
