@@ -154,9 +154,8 @@ class NameOptions:
         for name in found:
             if found.count(name) > 1:
                 raise UserError(f"two systems are called {name!r}: give each another --name")
-        return [
-            name.encode(errors="backslashreplace").decode() for name in found
-        ]  # bytes that are no UTF-8 are escaped
+        # bytes that are no UTF-8 are escaped
+        return [name.encode(errors="backslashreplace").decode() for name in found]
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """``fairseq-attnvariants export``: a folder that translates without fairseq and torch, or one without pickle."""
 
-import importlib
 import json
 import os
 import shutil
@@ -226,7 +225,7 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
     text: Dict[str, Any] = dict(lowercase=options.lowercase, tokenizer=None, truecase=None, bpe=None)
     files: Dict[str, bytes] = {}
     if options.tokenizer or options.truecase:
-        moses = importlib.import_module("fairseq_attnvariants.deploy.moses")
+        from fairseq_attnvariants.deploy import moses
     if options.tokenizer:
         names = {side: f"moses.{language}.json" for side, language in (("source", source), ("target", target))}
         text["tokenizer"] = {
@@ -261,9 +260,10 @@ def page_builder() -> Any:
         UserError: it is not there.
     """
     try:
-        return importlib.import_module("fairseq_attnvariants.deploy.page").build_page
+        from fairseq_attnvariants.deploy.page import build_page
     except ImportError as error:
         raise UserError(f"--page: this installation makes no pages ({error}): leave it out") from error
+    return build_page
 
 
 def write_safetensors(options: Options) -> None:
