@@ -10,7 +10,7 @@ import numpy as np
 from ..options import numeric, option, positive
 from ..shown.pictures import DarkOption
 from ..shown.tables import Cell, Row
-from ..text.alignments import read_links
+from ..text.alignments import by_frequency, read_links
 from ..text.files import UserError, read_lines
 from ..text.tagged import read_tags
 from . import counting
@@ -143,7 +143,7 @@ def word_groups(
             for path, output, (name, _) in zip(options.system_tags, outputs, systems, strict=True)
         ]
         frequent = Counter(chain.from_iterable(chain(theirs, *ours)))
-        add("words by tag", sorted(frequent, key=lambda tag: (-frequent[tag], tag)), ours, theirs)
+        add("words by tag", by_frequency(frequent), ours, theirs)
     if options.alignments and options.train_source:
         words = split_lines(source, lowercase)
         lines = list(read_lines(options.alignments))
