@@ -135,6 +135,8 @@ def main():
     parser.add_argument("--yoyodyne", metavar="COMMAND", help="where yoyodyne is, whose models are trained at the end")
     parser.epilog = "other options, such as --updates 100, are for fairseq-attnvariants strings"
     options, more = parser.parse_known_args()
+    if len({*options.seeds}) < len(options.seeds):
+        parser.error("--seeds: one is given twice, leave it out")
     chosen = {*options.systems, *(YOYODYNE if options.yoyodyne else ())}
     failed = False
     for language, system, seeds, parts in jobs(options):

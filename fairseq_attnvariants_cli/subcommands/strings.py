@@ -48,6 +48,9 @@ def run(options: Options) -> None:
     """Read the tables, train each seed, predict, score."""
     from ..systems.transduction import OWN, prepare, refused, results, train_seed
 
+    for seed in options.seeds:
+        if options.seeds.count(seed) > 1:
+            raise UserError(f"--seeds {seed} is given twice: leave one out")
     for given in options.others:
         name = given.partition("=")[0]
         if name in OWN:

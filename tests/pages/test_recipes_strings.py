@@ -171,6 +171,13 @@ def test_a_run_that_is_taken_is_left_to_its_lane(recipe):
     assert (done.returncode, done.stdout) == (0, "") and not (recipe.folder / "taken/runs.csv").exists()
 
 
+def test_a_seed_that_is_given_twice_is_refused(recipe):
+    """Else an ensemble of one model and itself is in the table."""
+    done = recipe("python run.py data twice --seeds 1 1")
+    assert done.returncode == 2 and "error: --seeds: one is given twice, leave it out" in done.stderr
+    assert not (recipe.folder / "twice").exists()
+
+
 def test_yoyodyne(recipe):
     """Its checkpoint is tested; without the option there are no runs of it."""
     put(
