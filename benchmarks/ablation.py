@@ -1,4 +1,4 @@
-"""What each fast way brings: updates and searches with it and, in turn, without it.
+"""The gain of each fast way: updates and searches with it and, in turn, without it.
 
     OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --archs rnnsearch dl4mt
     OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --compute-dtype bfloat16
@@ -37,7 +37,7 @@ def pytorchs(self, data, sizes, initial, real=None):
 
 
 def checkpointed(query, keys, vector, *features):
-    """What only keeps its arguments, too, in PyTorch's way."""
+    """Additive energies that keep only their arguments, too, in PyTorch's way."""
     arguments = query, keys, vector, *zip(features[::2], features[1::2])
     return checkpoint(additive.additive_energies, *arguments, use_reentrant=False, preserve_rng_state=False)
 
@@ -46,7 +46,7 @@ TANH = [
     (additive, "tanh_product", lambda values, vector: values.tanh_() @ vector),
     (energies, "tanh_", torch.Tensor.tanh_),
 ]
-# what is put in the place of each
+# what each is replaced with
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
     "energies' own backward pass": [(energies, "_Energies", SimpleNamespace(apply=checkpointed))],

@@ -49,7 +49,7 @@ def operations(operands):
 
 
 def seconds(function, clock, least=0.02):
-    """Of one call: the mean of as many as take a while."""
+    """The time of one call: the mean of as many as take a while."""
     count = 1
     while True:
         start = clock()

@@ -75,7 +75,7 @@ def both_ways(*archs):
 
 
 def padded(sample, multiple, pad):
-    """As fairseq-train has a batch with ``--required-seq-len-multiple``."""
+    """Pad a batch as fairseq-train does with ``--required-seq-len-multiple``."""
 
     def more(tokens):
         return -tokens.size(1) % multiple

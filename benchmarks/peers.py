@@ -23,7 +23,7 @@ from spread import spread
 
 
 def seconds(line, number, cpu_time):
-    """Of a command with a number: those that pass, or those that it and its processes compute."""
+    """The time of a command with a number: the seconds that pass, or that it and its processes compute."""
     with tempfile.TemporaryDirectory() as folder:
         line = line.replace("{n}", str(number)).replace("{folder}", folder)
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

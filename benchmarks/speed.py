@@ -176,7 +176,7 @@ class Trainer:
         self.optimizer.step()
 
     def multiply_adds(self, sample):
-        """Of the forward pass; matrix products in fused layers are counted through their unfused form."""
+        """Multiply-adds of the forward pass; matrix products in fused layers are counted through their unfused form."""
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             self.forward(sample)
         return counter.get_total_flops() / 2

@@ -6,7 +6,7 @@ from tqdm import tqdm
 
 
 def in_turns(runs, rounds):
-    """What functions give, by their names, each once a round; the first round warms up and is left out."""
+    """Call each function once a round; returns what they gave, by their names, without the first round, a warm-up."""
     found = {name: [] for name in runs}
     for turn in tqdm(range(rounds + 1), "rounds", leave=False):
         for name, run in runs.items():

@@ -262,7 +262,7 @@ class BeamOptions:
     max_len_b: Optional[int] = numeric(type=positive, metavar="B")
 
     def settle(self) -> None:
-        """Give fairseq's defaults to what of a search was not asked for."""
+        """Set each option of the search that was not given to fairseq's default."""
         for name, value in SEARCH.items():
             if getattr(self, name, None) is None:
                 setattr(self, name, value)
@@ -295,7 +295,7 @@ class TargetOptions(SearchOptions, TextOptions):
         """Return whether the target is given, not generated; the options of the search are complete then.
 
         Raises:
-            UserError: both are asked for, or an option is of a search that there is none of.
+            UserError: both are asked for, or the target is given and an option of the search, too.
         """
         if self.generate and self.reference:
             raise UserError("give --reference or --generate, not both")

@@ -64,7 +64,7 @@ def comparison(own, others, better, margin):
 
 
 def judged():
-    """As ``compared``, each with its comparison and verdict; Holm's p is over all comparisons of the findings."""
+    """The lines of ``compared``, each with its comparison and verdict; Holm's p is over all findings' comparisons."""
     found = compared()
     rows = {line["row"] for line, *_ in found}
     family = [comparison(own, others, line["better"], line["margin"]) for line, own, others in found]

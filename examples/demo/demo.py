@@ -326,7 +326,7 @@ def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
 
 
 def read_translations(translated: Path) -> List[Translation]:
-    """What fairseq-generate wrote, in the test set's order."""
+    """The translations that fairseq-generate wrote, in the test set's order."""
     path = str(translated / "generate-test.txt")
     sentences = read_generated(files.read_lines(path), path)
     return [Translation(sentences[k].source, sentences[k].hypotheses[0].text) for k in sorted(sentences)]

@@ -45,7 +45,7 @@ def percent(part: int, whole: int) -> float:
 
 
 def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]) -> Dict[str, float]:
-    """What the docstring of this file lists, of one translation, its reference and what decides the words of that."""
+    """The measures that the docstring of this file lists; ``sides`` say what decides each word of the reference."""
     ended, wanted = [*found, "</s>"], [*expected, "</s>"]
     right = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(ended, wanted))))
     pairs = [list(zip(["<s>", *words], words)) for words in (ended, wanted)]

@@ -175,7 +175,7 @@ class Filling:
         self.features = arrays.shape("ff_logit_lstm_W")[1]
         self.filled: List[Tensor] = []
 
-    # what the network is
+    # options of the network
 
     def network(self, shared: bool) -> Network:
         """The options of a model here that has these equations."""
@@ -242,7 +242,7 @@ class Filling:
         """The kind of layer normalisation that has one of these arrays."""
         return "nematus" if nematus in self.arrays else "marian" if marian in self.arrays else "none"
 
-    # the model's parameters
+    # parameters of the model
 
     @torch.no_grad()
     def fill(self, model: Any, source: Sequence[int], target: Sequence[int]) -> None:

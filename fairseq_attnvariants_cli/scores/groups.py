@@ -38,7 +38,7 @@ class Groups(NamedTuple):
     intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
 
     def filled(self) -> List[int]:
-        """The positions of the groups that have a value, or words that are all wrong."""
+        """The positions of the groups that have words or sentences, or a value that is not 0."""
         return [k for k, count in enumerate(self.counts) if count or any(values[k] for values in self.values)]
 
 

@@ -22,7 +22,7 @@ class Interval(NamedTuple):
     signed: bool = False  # a plus before what is not negative
 
     def text(self, digits: int) -> str:
-        """Such as ``1.25 ± 0.50``."""
+        """The number, with its margin where there is one, such as ``1.25 ± 0.50``."""
         value = f"{round(self.value, digits) + 0.0:{'+' * self.signed}.{digits}f}"  # no -0.00
         return value if self.margin is None else f"{value} ± {self.margin:.{digits}f}"
 

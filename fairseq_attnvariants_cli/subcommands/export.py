@@ -118,7 +118,7 @@ def shortlist_of(task: Any, options: Options) -> Any:
 
     Raises:
         ConfigurationError: the table is not one, or none of these dictionaries'.
-        UserError: an option is of a table that there is none of.
+        UserError: an option changes a table, and none is given.
     """
     from fairseq_attnvariants.tasks.shortlist import Shortlist, read_table
     from fairseq_attnvariants.tasks.shortlist_translation import FREQUENT, SIZE

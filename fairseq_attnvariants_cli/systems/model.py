@@ -124,7 +124,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
     Raises:
         UserError: a file is missing, not a checkpoint, or does not go with the data.
     """
-    # what these name may have moved since the training, and nothing here needs it
+    # these files may have moved since the training, and nothing here needs them
     unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
     overrides = {"data": data, **unneeded}
     task = None

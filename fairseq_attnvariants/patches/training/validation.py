@@ -44,7 +44,7 @@ def build_model(build, self, *args, **named):
 def reduce_metrics(reduce, self, logging_outputs, criterion) -> None:
     """Score empty translations."""
     if sum(log.get("_bleu_totals_0", 1) for log in logging_outputs) == 0:
-        # as if there were a word, though hardly one: of no words fairseq logs no BLEU, which is then asked for
+        # hardly a word: without any, fairseq logs no BLEU, and then asks for it
         logging_outputs = [{**log, "_bleu_totals_0": 1e-9} for log in logging_outputs]
     reduce(self, logging_outputs, criterion)
 
