@@ -123,7 +123,7 @@ class Subject:
                 self._build([*flags, *arguments])
             except UserError:
                 raise
-            except Exception as error:  # noqa: BLE001 - architectures refuse sizes in many ways
+            except Exception as error:  # architectures refuse sizes in many ways
                 if str(error) in map(str, refusals):
                     break  # sizes are not what it is about
                 refusals.append(error)

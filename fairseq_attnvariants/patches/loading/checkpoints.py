@@ -166,7 +166,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
         return _checked(content, {})
     except OSError:
         raise
-    except Exception as error:  # noqa: BLE001 - of a damaged file: whatever its bytes happen to ask for
+    except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
         raise ConfigurationError(f"{path}: {_reason(error)}") from None  # torch's own words advise to run what it holds
 
 
