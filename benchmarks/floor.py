@@ -13,11 +13,10 @@ to clip and for Adam, ``loss`` fairseq's criterion, forward and backward, on giv
 
 import statistics
 import sys
-import time
 from collections import Counter
 
 import torch
-from speed import Trainer, load, parse
+from speed import Trainer, clock_of, load, parse
 from spread import spread
 from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -84,7 +83,7 @@ def loss_alone(trainer, sample):
 
 def main():
     arguments = parse(about=__doc__)
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    clock = clock_of(arguments)
     task, samples = load(arguments, CPU)
     here, there = torch.zeros(2, 2**25)
     rows = []

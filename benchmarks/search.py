@@ -10,7 +10,6 @@ median over the rounds of the ratio to the first way *of the same round*, with t
 
 import argparse
 import statistics
-import time
 from functools import partial
 
 import speed
@@ -46,7 +45,7 @@ def main():
     lists = RandomLists(len(target))
     if own.shortlist:
         lists = Shortlist(read_table(own.shortlist), source, target, 50, 100)
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    clock = speed.clock_of(arguments)
     models, runs = {}, {}
     for way in own.ways:
         arch, *changes = way.split("+")

@@ -76,6 +76,11 @@ def parse(line=None, about=__doc__):
     return arguments
 
 
+def clock_of(arguments):
+    """The clock that ``--cpu-time`` chooses."""
+    return time.process_time if arguments.cpu_time else time.perf_counter
+
+
 def sample_text(arguments):
     """A dictionary and pairs of sentences: random words, lengths as of captions."""
     dictionary = CharacterDictionary() if arguments.characters else Dictionary()
@@ -234,7 +239,7 @@ def report(title, unit, work, times, reference, extra):
 
 def main():
     arguments = parse()
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    clock = clock_of(arguments)
     task, samples = load(arguments)
     names = list(dict.fromkeys([arguments.reference, *arguments.archs]))
     trainers = {name: Trainer(name, arguments, task) for name in names}
