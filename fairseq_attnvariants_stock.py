@@ -71,7 +71,7 @@ class Lines(io.TextIOWrapper):
         return line
 
 
-def repair_open(module: ModuleType) -> None:
+def repair_open(module: Any) -> None:
     """Let a module open only text without lone carriage returns."""
 
     def open_text(path, mode="r", *args, **options):
@@ -79,20 +79,20 @@ def repair_open(module: ModuleType) -> None:
             refuse_returns(path)
         return builtins.open(path, mode, *args, **options)
 
-    module.open = open_text  # type: ignore[attr-defined]
+    module.open = open_text
 
 
-def repair_parsers(module: ModuleType) -> None:
+def repair_parsers(module: Any) -> None:
     """Let the commands' parsers look into the text that they are given the names of."""
-    module.get_preprocessing_parser = checking(module.get_preprocessing_parser, preprocessed)  # type: ignore[attr-defined]
-    module.get_interactive_generation_parser = checking(  # type: ignore[attr-defined]
+    module.get_preprocessing_parser = checking(module.get_preprocessing_parser, preprocessed)
+    module.get_interactive_generation_parser = checking(
         module.get_interactive_generation_parser, lambda found: [streamed(found, "input")]
     )
 
 
-def repair_score(module: ModuleType) -> None:
+def repair_score(module: Any) -> None:
     """Let the parser of fairseq-score do the same."""
-    module.get_parser = checking(module.get_parser, lambda found: [streamed(found, "sys"), found.ref])  # type: ignore[attr-defined]
+    module.get_parser = checking(module.get_parser, lambda found: [streamed(found, "sys"), found.ref])
 
 
 def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], List[Optional[str]]]):
@@ -162,9 +162,9 @@ class Numpy:
         return self.numpy.percentile(values, percentages, method=interpolation)
 
 
-def repair_numpy(module: ModuleType) -> None:
+def repair_numpy(module: Any) -> None:
     """Give a module the numpy that it was written for."""
-    module.np = Numpy(module.np)  # type: ignore[attr-defined]
+    module.np = Numpy(module.np)
 
 
 REPAIRS: Dict[str, Callable[[ModuleType], None]] = {

@@ -1,4 +1,4 @@
-"""What each fast way brings: updates and searches with it and, in turn, without it.
+"""The gain of each fast way: updates and searches with it and, in turn, without it.
 
     OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --archs rnnsearch dl4mt
     OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --compute-dtype bfloat16
@@ -7,15 +7,14 @@ takes the options of speed.py.  What is printed is the median, over the rounds, 
 with it, and the smallest and the largest; below 1 it costs time, and is there for memory.
 """
 
-import sys
-import time
 from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
-from speed import Trainer, generator_of, load, parse, timed
-from spread import spread
+from speed import Trainer, clock_of, generator_of, load, parse, timed
+from spread import in_turns, spread
 from tabulate import tabulate
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
@@ -37,7 +36,7 @@ def pytorchs(self, data, sizes, initial, real=None):
 
 
 def checkpointed(query, keys, vector, *features):
-    """What only keeps its arguments, too, in PyTorch's way."""
+    """Additive energies that keep only their arguments, too, in PyTorch's way."""
     arguments = query, keys, vector, *zip(features[::2], features[1::2])
     return checkpoint(additive.additive_energies, *arguments, use_reentrant=False, preserve_rng_state=False)
 
@@ -46,7 +45,7 @@ TANH = [
     (additive, "tanh_product", lambda values, vector: values.tanh_() @ vector),
     (energies, "tanh_", torch.Tensor.tanh_),
 ]
-# what is put in the place of each
+# what each is replaced with
 UPDATES = {
     "gradients formed after the loop": [(deferred, "AVAILABLE", False)],
     "energies' own backward pass": [(energies, "_Energies", SimpleNamespace(apply=checkpointed))],
@@ -57,49 +56,41 @@ UPDATES = {
 }
 SEARCHES = {
     "attention's tanh as a sigmoid, in search": TANH,
-    "annotations projected once": [(attention_rnn, "for_hypotheses", lambda *same: same)],
+    "annotations projected once": [(attention_rnn, "for_hypotheses", lambda *same: same[:3])],  # the last is a width
     "memory shared by hypotheses": [(attention_rnn, "serve", lambda memory, _, order: reorder(memory, order))],
 }
 
 
-def ratios(run, switches, arguments, clock):
+def without(patches, run):
+    """Run with the patches."""
+    with ExitStack() as patched:
+        for target, attribute, value in patches:
+            patched.enter_context(patch.object(target, attribute, value))
+        return run()
+
+
+def ratios(run, switches, rounds):
     """Times without each of the switches over the time with all, of each round."""
-    found = {name: [] for name in switches}
-    for turn in range(arguments.rounds + 1):
-        whole = run(clock)
-        for name, patches in switches.items():
-            with ExitStack() as patched:
-                for target, attribute, value in patches:
-                    patched.enter_context(patch.object(target, attribute, value))
-                if turn:  # the first round warms up
-                    found[name].append(run(clock) / whole)
-        print(f"\rround {turn} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
-    return found
+    times = in_turns({"all": run, **{name: partial(without, switches[name], run) for name in switches}}, rounds)
+    return {name: [one / whole for one, whole in zip(times[name], times["all"])] for name in switches}
 
 
 def main():
-    arguments = parse()
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    arguments = parse(about=__doc__)
+    clock = clock_of(arguments)
     task, samples = load(arguments)
     rows = []
     for arch in arguments.archs:
         trainer = Trainer(arch, arguments, task)
-        search = generator_of(trainer.model, task, arguments)
-
-        def updates(clock, trainer=trainer):
-            return timed(trainer.update, samples, clock)
-
-        def searches(clock, search=search):
-            return timed(search, samples[:1], clock)
-
         kept = {
             "sweeps over the source": any(isinstance(module, nn.RNNBase) for module in trainer.model.modules()),
             "all steps at once": trainer.model.decoder.network.transition.independent,
         }
         switches = {name: patches for name, patches in UPDATES.items() if kept.get(name, True)}
-        found = ratios(updates, switches, arguments, clock)
+        found = ratios(partial(timed, trainer.update, samples, clock), switches, arguments.rounds)
         if not arguments.train_only:
-            found.update(ratios(searches, SEARCHES, arguments, clock))
+            search = generator_of(trainer.model, task, arguments)
+            found.update(ratios(partial(timed, search, samples[:1], clock), SEARCHES, arguments.rounds))
         rows += [(arch, name, spread(values)) for name, values in found.items()]
     print(f"\n{arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}, torch {torch.__version__}")
     print(tabulate(rows, ["architecture", "without", "takes so many times as long"], tablefmt="github"))

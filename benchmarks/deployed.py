@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import speed
 import torch
 from fairseq.data import data_utils
 from fairseq.sequence_generator import SequenceGenerator
-from spread import spread
+from spread import in_turns, spread
 
 from fairseq_attnvariants.deploy import loop, package, reduced
 from fairseq_attnvariants.deploy.proof import Proof, Search
@@ -128,22 +129,20 @@ def measure(size, asked, task, sources):
                 starts[f"{arch} {way}"] = [start(folder, " ".join(lines[0])) for _ in range(asked.rounds)]
     singles = range(0, len(sources), max(1, len(sources) // asked.sentences))[: asked.sentences]
     shapes = {"single": [[k] for k in singles], f"batches of {asked.batch}": [range(asked.batch)]}
-    times = {shape: {way: [] for way in ways} for shape in shapes}
-    for turn in range(asked.rounds + 1):
-        for shape, groups in shapes.items():
-            for way, translate in ways.items():
-                begun = time.process_time()
-                for numbers in groups:
-                    translate(numbers)
-                if turn:  # the first round warms up
-                    times[shape][way].append((time.process_time() - begun) / sum(map(len, groups)))
+    runs = {
+        (shape, way): partial(speed.timed, ways[way], shapes[shape], time.process_time)
+        for shape in shapes
+        for way in ways
+    }
+    times = in_turns(runs, asked.rounds)
     print(f"\n| {size} | {' | '.join(shapes)} | start: s, MiB |\n|---|{'---|' * len(shapes)}---|")
     for way in ways:
         row = []
         for shape in shapes:
-            own, base = times[shape][way], times[shape]["lstm"]
+            own, base = times[shape, way], times[shape, "lstm"]
             said = spread([one / other for one, other in zip(base, own)])
-            row.append(f"1 ({1000 * statistics.median(own):.1f} ms)" if way == "lstm" else said)
+            ms = 1000 * statistics.median(own) / sum(map(len, shapes[shape]))
+            row.append(f"1 ({ms:.1f} ms)" if way == "lstm" else said)
         seconds, memory = zip(*starts[way]) if way in starts else ((), ())
         row.append(f"{statistics.median(seconds):.2f}, {statistics.median(memory):.0f}" if seconds else "")
         print(f"| {way} | {' | '.join(row)} |", flush=True)

@@ -12,15 +12,14 @@ to clip and for Adam, ``loss`` fairseq's criterion, forward and backward, on giv
 """
 
 import statistics
-import sys
-import time
 from collections import Counter
 
 import torch
-from speed import Trainer, load, parse
+from speed import Trainer, clock_of, load, parse, timed
 from spread import spread
 from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
+from tqdm import tqdm
 
 CPU = torch.device("cpu")
 aten = torch.ops.aten
@@ -49,7 +48,7 @@ def operations(operands):
 
 
 def seconds(function, clock, least=0.02):
-    """Of one call: the mean of as many as take a while."""
+    """The time of one call: the mean of as many as take a while."""
     count = 1
     while True:
         start = clock()
@@ -83,8 +82,8 @@ def loss_alone(trainer, sample):
 
 
 def main():
-    arguments = parse()
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    arguments = parse(about=__doc__)
+    clock = clock_of(arguments)
     task, samples = load(arguments, CPU)
     here, there = torch.zeros(2, 2**25)
     rows = []
@@ -98,18 +97,13 @@ def main():
         runs = {key: alone(*key) for key in products.seen}
         losses = [loss_alone(trainer, sample) for sample in samples]
         rounds = []
-        for turn in range(arguments.rounds):
-            start = clock()
-            for sample in samples:
-                trainer.update(sample)
-            update = (clock() - start) / len(samples)
+        for _ in tqdm(range(arguments.rounds), arch, leave=False):
+            update = timed(trainer.update, samples, clock) / len(samples)
             floor = sum(seconds(run, clock) * products.seen[key] for key, run in runs.items()) / len(samples)
             loss = sum(seconds(run, clock) for run in losses) / len(samples)
             step = seconds(trainer.step, clock)
             optimizer = PASSES * numbers * 4 / (2 * here.nbytes / seconds(lambda: there.copy_(here), clock))
             rounds.append((floor, optimizer, update, step, loss, update / (floor + optimizer)))
-            print(f"\r{arch}: round {turn + 1} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
-        print(file=sys.stderr)
         floor, optimizer, update, step, loss, _ = map(statistics.median, zip(*rounds))
         gaps = [gap for *_, gap in rounds]
         work = sum(count * operations(operands) for (_, operands), count in products.seen.items()) / len(samples)

@@ -75,7 +75,7 @@ def both_ways(*archs):
 
 
 def padded(sample, multiple, pad):
-    """As fairseq-train has a batch with ``--required-seq-len-multiple``."""
+    """Pad a batch as fairseq-train does with ``--required-seq-len-multiple``."""
 
     def more(tokens):
         return -tokens.size(1) % multiple
@@ -120,7 +120,7 @@ def prepare(out, ways, make, **row):
     for way in ways:
         try:
             made[way] = make(way)
-        except Exception as error:  # noqa: BLE001 - the others are worth their time all the same
+        except Exception as error:  # the others are worth their time all the same
             out.write(**row, way=way, error=f"{type(error).__name__}: {error}"[:300])
     return made
 
@@ -370,7 +370,7 @@ def main():
         begin = time.monotonic()
         try:
             measure(out)
-        except Exception as error:  # noqa: BLE001 - the other parts are worth their time all the same
+        except Exception as error:  # the other parts are worth their time all the same
             out.write(part="failed", name=name, error=f"{type(error).__name__}: {error}"[:300])
         gc.collect()
         if CUDA:

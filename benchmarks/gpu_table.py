@@ -37,6 +37,10 @@ def read(path):
     return rows
 
 
+def markdown(body, heads):
+    return tabulate(body, heads, tablefmt="github", disable_numparse=True)
+
+
 def key(row):
     return row["part"], row["size"], row.get("batch"), row.get("dtype", "float32")
 
@@ -71,7 +75,7 @@ def table(rows, part, unit):
     ways = dict.fromkeys(way for column in columns.values() for way in column)
     heads = [", ".join(str(one) for one in (size, batch, dtype) if one) for _, size, batch, dtype in columns]
     body = [[name(way), *(cell(column.get(way), unit) for column in columns.values())] for way in ways]
-    return tabulate(body, ["", *heads], tablefmt="github", disable_numparse=True)
+    return markdown(body, ["", *heads])
 
 
 def name(way):
@@ -96,25 +100,15 @@ def aims(rows):
         memory = "" if more is None else f"{more:.2f}" + ("" if more <= MEMORY else ", above")
         body.append([f"{part}, {size}, batch {batch}", name(way), aim, text, said, memory])
     heads = ["", "", "aim", "ratio", "", f"memory, at most {MEMORY}"]
-    return tabulate(body, heads, tablefmt="github", disable_numparse=True)
+    return markdown(body, heads)
 
 
 def busy(rows):
-    body = [
-        [
-            row["size"],
-            name(row["way"]),
-            f"{row['ms']:.1f}",
-            f"{row['busy_ms']:.1f}",
-            f"{row['share']:.2f}",
-            row["kernels"],
-        ]
-        for row in rows
-        if row["part"] == "profile"
-    ]
-    return tabulate(
-        body, ["", "", "update, ms", "busy, ms", "share", "kernels"], tablefmt="github", disable_numparse=True
-    )
+    body = []
+    for row in (row for row in rows if row["part"] == "profile"):
+        times = f"{row['ms']:.1f}", f"{row['busy_ms']:.1f}", f"{row['share']:.2f}"
+        body.append([row["size"], name(row["way"]), *times, row["kernels"]])
+    return markdown(body, ["", "", "update, ms", "busy, ms", "share", "kernels"])
 
 
 def gnmt(rows):
@@ -124,9 +118,7 @@ def gnmt(rows):
         if row["part"] == "training" and row["way"].startswith("gnmt") and "ms" in row
         for tokens in [row["rate"] * row["tokens_a_word"]]
     ]
-    return tabulate(
-        body, ["", "tokens/s of both sides", f"of NVIDIA's {NVIDIA:,}"], tablefmt="github", disable_numparse=True
-    )
+    return markdown(body, ["", "tokens/s of both sides", f"of NVIDIA's {NVIDIA:,}"])
 
 
 def main():

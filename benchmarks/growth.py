@@ -55,12 +55,12 @@ SMALLEST = Shape(5, 5, 1, 16)  # that random text and the narrowest layers allow
 
 
 class Figures(NamedTuple):
-    """Of one update of an architecture at a point."""
+    """Measurements of one update of an architecture at a point."""
 
     seconds: float
     mebibytes: float
     multiply_adds: float
-    """Of the forward pass."""
+    """of the forward pass"""
     parameters: int
 
 
@@ -157,7 +157,7 @@ def exponent(quantities, values):
 
 
 def others(name, arguments):
-    """What stays the same while a quantity grows."""
+    """The quantities that stay the same while one grows."""
     return ", ".join(f"{key} {value}" for key, value in zip(Shape._fields, arguments.middle) if key != name)
 
 

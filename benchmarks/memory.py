@@ -48,7 +48,7 @@ def peak(arch, line):
 
 
 def measure(arch, line):
-    """What :func:`peak` returns, of a process that has trained nothing yet."""
+    """Return what :func:`peak` does, in a process that has trained nothing yet."""
     tiny = ["--hidden", "16", "--embed", "16", "--batch", "2", "--length", "5", "--target-length", "5"]
     train("rnnsearch", [*line, *tiny])  # loads libraries, which are tens of megabytes and none of the model's
     before = resident()

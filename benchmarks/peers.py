@@ -20,10 +20,11 @@ import tempfile
 import time
 
 from spread import spread
+from tqdm import tqdm
 
 
 def seconds(line, number, cpu_time):
-    """Of a command with a number: those that pass, or those that it and its processes compute."""
+    """The time of a command with a number: the seconds that pass, or that it and its processes compute."""
     with tempfile.TemporaryDirectory() as folder:
         line = line.replace("{n}", str(number)).replace("{folder}", folder)
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -46,12 +47,10 @@ def main():
         parser.error("--least must be less than --most")
     ways = dict(way.split("=", 1) for way in arguments.way)
     times = {name: [] for name in ways}
-    for turn in range(arguments.rounds):
+    for _ in tqdm(range(arguments.rounds), "rounds", leave=False):
         for name, line in ways.items():
             short, long = (seconds(line, number, arguments.cpu_time) for number in (arguments.least, arguments.most))
             times[name].append((long - short) / (arguments.most - arguments.least))
-            print(f"\rround {turn + 1} of {arguments.rounds}: {name:20s}", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
     [first, *_] = times.values()
     for name, rounds in times.items():
         ratios = [base / own for own, base in zip(rounds, first)]

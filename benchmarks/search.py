@@ -10,12 +10,12 @@ median over the rounds of the ratio to the first way *of the same round*, with t
 
 import argparse
 import statistics
-import time
+from functools import partial
 
 import speed
 import torch
 from fairseq.tasks.fairseq_task import FairseqTask
-from spread import spread
+from spread import in_turns, spread
 
 from fairseq_attnvariants.tasks.shortlist import SPECIAL, Shortlist, ShortlistGenerator, read_table
 
@@ -45,7 +45,8 @@ def main():
     lists = RandomLists(len(target))
     if own.shortlist:
         lists = Shortlist(read_table(own.shortlist), source, target, 50, 100)
-    models, generators = {}, {}
+    clock = speed.clock_of(arguments)
+    models, runs = {}, {}
     for way in own.ways:
         arch, *changes = way.split("+")
         dtypes = [change for change in changes if change != "list"]
@@ -56,15 +57,9 @@ def main():
             models[key] = speed.build(arch, arguments, task)[0].eval().to(speed.DEVICE)
         options = argparse.Namespace(beam=arguments.beam, max_len_b=own.words, min_len=own.words)
         generator = FairseqTask.build_generator(argparse.Namespace(target_dictionary=target), [models[key]], options)
-        generators[way] = ShortlistGenerator(generator, lists) if "list" in changes else generator
-    times = {way: [] for way in generators}
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
-    for turn in range(arguments.rounds + 1):
-        for way, generator in generators.items():
-            begin = clock()
-            generator.generate([], sample)
-            if turn:  # the first round warms up
-                times[way].append(clock() - begin)
+        generator = ShortlistGenerator(generator, lists) if "list" in changes else generator
+        runs[way] = partial(speed.timed, partial(generator.generate, []), [sample], clock)
+    times = in_turns(runs, arguments.rounds)
     words = len(lists.symbols(sample["net_input"]["src_tokens"]))
     print(f"{arguments.embed}/{arguments.hidden}, {len(target)} types, lists of {words}, beam {arguments.beam}")
     for way, rounds in times.items():

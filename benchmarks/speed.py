@@ -15,8 +15,8 @@ import json
 import os
 import shlex
 import statistics
-import sys
 import time
+from functools import partial
 
 import torch
 from fairseq import options, tasks, utils
@@ -24,6 +24,7 @@ from fairseq.criterions import build_criterion
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
+from spread import in_turns
 from torch.utils.flop_counter import FlopCounterMode
 
 import fairseq_attnvariants
@@ -33,9 +34,9 @@ USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def parse(line=None):
-    """The options of a command line: this program's own, or a list of words."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(line=None, about=__doc__):
+    """The options of a command line: this program's own, or a list of words; ``about`` is what ``--help`` says."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="?", help="folder made by fairseq-preprocess; without it, random text")
     parser.add_argument("--archs", nargs="+", default=["rnnsearch", "dl4mt", "rnnsearch_star"])
     parser.add_argument("--reference", default="lstm", help="what the ratios are to (default: the stock lstm)")
@@ -73,6 +74,11 @@ def parse(line=None):
         arguments.vocabulary = 304
     arguments.more = {arch: shlex.split(flags) for arch, _, flags in (more.partition("=") for more in arguments.more)}
     return arguments
+
+
+def clock_of(arguments):
+    """The clock that ``--cpu-time`` chooses."""
+    return time.process_time if arguments.cpu_time else time.perf_counter
 
 
 def sample_text(arguments):
@@ -175,7 +181,7 @@ class Trainer:
         self.optimizer.step()
 
     def multiply_adds(self, sample):
-        """Of the forward pass; matrix products in fused layers are counted through their unfused form."""
+        """Multiply-adds of the forward pass; matrix products in fused layers are counted through their unfused form."""
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             self.forward(sample)
         return counter.get_total_flops() / 2
@@ -233,7 +239,7 @@ def report(title, unit, work, times, reference, extra):
 
 def main():
     arguments = parse()
-    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    clock = clock_of(arguments)
     task, samples = load(arguments)
     names = list(dict.fromkeys([arguments.reference, *arguments.archs]))
     trainers = {name: Trainer(name, arguments, task) for name in names}
@@ -251,23 +257,14 @@ def main():
     print(f"{device_name}, torch {torch.__version__}, {arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}")
 
     words = sum(sample["ntokens"] for sample in samples)
-    training = {name: [] for name in names}
-    for turn in range(arguments.rounds + 1):
-        for name, trainer in trainers.items():
-            seconds = timed(trainer.update, samples, clock)
-            if turn:  # the first round warms up
-                training[name].append(seconds)
-        print(f"\rtraining: round {turn} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
+    runs = {name: partial(timed, trainer.update, samples, clock) for name, trainer in trainers.items()}
+    training = in_turns(runs, arguments.rounds)
     figures = {"training": report("training", "target words", words, training, arguments.reference, extra)}
 
     if not arguments.train_only:
-        generation = {name: [] for name in names}
-        runs = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
-        for turn in range(arguments.rounds + 1):
-            for name, run in runs.items():
-                seconds = timed(run, samples[:1], clock)
-                if turn:
-                    generation[name].append(seconds)
+        searches = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
+        runs = {name: partial(timed, search, samples[:1], clock) for name, search in searches.items()}
+        generation = in_turns(runs, arguments.rounds)
         sentences = samples[0]["nsentences"]
         title = f"generation, beam {arguments.beam}, 20 words a sentence"
         figures["generation"] = report(title, "sentences", sentences, generation, arguments.reference, {})

@@ -1,6 +1,19 @@
-"""How the rounds of a benchmark are reported."""
+"""The rounds of a benchmark, and how they are reported."""
 
 import statistics
+
+from tqdm import tqdm
+
+
+def in_turns(runs, rounds):
+    """Call each function once a round; returns what they gave, by their names, without the first round, a warm-up."""
+    found = {name: [] for name in runs}
+    for turn in tqdm(range(rounds + 1), "rounds", leave=False):
+        for name, run in runs.items():
+            value = run()
+            if turn:
+                found[name].append(value)
+    return found
 
 
 def spread(values):

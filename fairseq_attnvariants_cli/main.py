@@ -93,7 +93,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             command.error(f"unrecognized arguments: {' '.join(others)}")
         options.others = others
         if getattr(options, "user_dir", None):
-            importlib.import_module(".systems.model", __package__).import_user_dirs(options.user_dir)
+            from .systems.model import import_user_dirs
+
+            import_user_dirs(options.user_dir)
         return options.run(options) or 0
     except BrokenPipeError:  # the reader of standard output, such as head, has seen enough
         return 1
@@ -161,7 +163,9 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             if hasattr(module, "add_options"):
                 module.add_options(described)
             else:
-                importlib.import_module(".options", __package__).add_options(described, module.Options, module.run)
+                from .options import add_options
+
+                add_options(described, module.Options, module.run)
     return command
 
 

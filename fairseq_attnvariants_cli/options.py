@@ -154,9 +154,8 @@ class NameOptions:
         for name in found:
             if found.count(name) > 1:
                 raise UserError(f"two systems are called {name!r}: give each another --name")
-        return [
-            name.encode(errors="backslashreplace").decode() for name in found
-        ]  # bytes that are no UTF-8 are escaped
+        # bytes that are no UTF-8 are escaped
+        return [name.encode(errors="backslashreplace").decode() for name in found]
 
 
 @dataclass
@@ -194,14 +193,16 @@ class DeviceOptions(UserDirOptions):
 
 @dataclass
 class ColumnOptions:
-    """Columns of a table of words, for :func:`~.transduction.find_columns`.
+    """A table of words and its columns, for :func:`~.transduction.find_columns`.
 
     Args:
+        train: table of words to train on
         source_column: number of the source column, from 1 (default: found)
         target_column: number of the target column, from 1 (default: found)
         features_column: number of the features column, from 1 (default: found)
     """
 
+    train: str = option("TRAIN", positional=True)
     source_column: Optional[int] = numeric(type=positive)
     target_column: Optional[int] = numeric(type=positive)
     features_column: Optional[int] = numeric(type=positive)
@@ -261,7 +262,7 @@ class BeamOptions:
     max_len_b: Optional[int] = numeric(type=positive, metavar="B")
 
     def settle(self) -> None:
-        """Give fairseq's defaults to what of a search was not asked for."""
+        """Set each option of the search that was not given to fairseq's default."""
         for name, value in SEARCH.items():
             if getattr(self, name, None) is None:
                 setattr(self, name, value)
@@ -294,7 +295,7 @@ class TargetOptions(SearchOptions, TextOptions):
         """Return whether the target is given, not generated; the options of the search are complete then.
 
         Raises:
-            UserError: both are asked for, or an option is of a search that there is none of.
+            UserError: both are asked for, or the target is given and an option of the search, too.
         """
         if self.generate and self.reference:
             raise UserError("give --reference or --generate, not both")

@@ -12,6 +12,7 @@ import torch
 from conftest import COMPOSED, Task, batch, build
 from corpus import SCRIPTS, USER_DIR, train_arguments
 from fairseq.sequence_generator import SequenceGenerator
+from fairseq.utils import apply_to_sample
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import static_search
@@ -152,18 +153,17 @@ def test_a_decoder_and_its_gradients_wait_for_nothing(name):
 
 def same_hypotheses(found, expected, least=1.0):
     """As many sentences as ``least`` says have the same best hypotheses, with the same scores."""
+    found, expected = apply_to_sample(lambda tensor: tensor.cpu(), [found, expected])
     same = [
-        [one["tokens"].cpu().tolist() for one in own] == [one["tokens"].cpu().tolist() for one in others]
+        [one["tokens"].tolist() for one in own] == [one["tokens"].tolist() for one in others]
         for own, others in zip(found, expected, strict=True)
     ]
     assert sum(same) >= least * len(same)
     for own, others in zip(found, expected):
         for one, other in zip(own, others):
-            if one["tokens"].cpu().tolist() == other["tokens"].cpu().tolist():
+            if one["tokens"].equal(other["tokens"]):
                 for key in ("score", "positional_scores", "attention"):
-                    torch.testing.assert_close(
-                        one[key].cpu(), other[key].cpu(), rtol=1e-2, atol=1e-2 if least < 1 else 1e-4
-                    )
+                    torch.testing.assert_close(one[key], other[key], rtol=1e-2, atol=1e-2 if least < 1 else 1e-4)
 
 
 def searched(models, beam, half=False, **options):

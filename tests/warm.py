@@ -159,7 +159,7 @@ def run(request, streams):
         if isinstance(status, str):
             print(status, file=sys.stderr)
             status = 1
-    except BaseException:  # noqa: BLE001
+    except BaseException:
         sys.excepthook(*sys.exc_info())
         status = 1
     # the end of an interpreter without taking it apart: processes that load data or sweep have the streams, too

@@ -31,7 +31,7 @@ def main():
 
 
 def kind(tag):
-    """Of a tag that is not of a content word."""
+    """The kind of a word that is no content word, by its tag."""
     return "punctuation" if tag.startswith(PUNCTUATION) else "function"
 
 

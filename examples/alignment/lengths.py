@@ -4,6 +4,7 @@ Over the target words of the validation split, so that frequent words count ofte
 ``‖W x - y‖²``, would be if the map gave 0.
 """
 
+import argparse
 import sys
 
 from fairseq_attnvariants_cli.systems.model import load
@@ -12,10 +13,11 @@ from fairseq_attnvariants_cli.text.files import UserError
 
 def main() -> None:
     """Print the mean."""
-    if len(sys.argv) != 3:
-        sys.exit("usage: lengths.py DATA CHECKPOINT")
-    data, checkpoint = sys.argv[1:]
-    system = load(checkpoint, data)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", metavar="DATA", help="folder of fairseq-preprocess")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT")
+    options = parser.parse_args()
+    system = load(options.checkpoint, options.data)
     system.task.load_dataset("valid")
     split, model = system.task.datasets["valid"], system.model
     squares = model.decoder.embed_tokens.weight.float().square().sum(dim=1)  # V

@@ -1,4 +1,4 @@
-"""What a model makes of the two levels of attention via attention: ``levels.py DATA CHECKPOINT [--gen-subset NAME]``.
+"""The use that a model makes of both levels of attention: ``levels.py DATA CHECKPOINT [--gen-subset NAME]``.
 
 Prints the perplexity of the references as the model is, and with the weights of words, or of characters, spread evenly;
 and the share of the characters' weight that lies on the word to which attention gives the largest weight.
@@ -24,7 +24,7 @@ LIMIT = Limits(sentences=64, tokens=6000)
 
 def main() -> None:
     """Print the perplexities and the share."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="folder of fairseq-preprocess")
     parser.add_argument("checkpoint", help="of a model that reads characters with attention via attention")
     parser.add_argument("--gen-subset", default="valid", help="split in it (default: %(default)s)")
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def perplexity(system: System, text: Text) -> float:
-    """Of the references, a character."""
+    """The perplexity of the references, by character."""
     padding = system.task.target_dictionary.pad()
     losses: List[torch.Tensor] = []
     for sample, ((logits, _),) in run_batches(system, text, LIMIT):
@@ -61,7 +61,7 @@ def even(level: Attention, system: System, text: Text) -> float:
 
 
 def share(system: System, text: Text) -> float:
-    """Of the characters' weight, that on the word with the largest weight and the space after it: a mean over steps."""
+    """The share of characters' weight on the word with the largest weight and the space after it, a mean over steps."""
     shares = []
     for pair in force(system, text, LIMIT, ("word_attn", "attn")):
         after = np.array([character == SPACE for character in pair.source])

@@ -4,6 +4,7 @@ Reads ``OUT/SYSTEM/SEED/measured/``, which measure.sh wrote, and writes ``FOLDER
 ``FOLDER/gates.csv``, the means of the gates by tag; FOLDER is this script's by default. Lines of other runs stay.
 """
 
+import argparse
 import csv
 import json
 import re
@@ -11,8 +12,6 @@ import statistics
 import sys
 from pathlib import Path
 
-KEYS = ["system", "seed"]
-GATES = [*KEYS, "side", "tag", "gate", "%"]
 SCORES = "BLEU", "chrF2", "TER", "1-gram precision"
 LENGTHS = "0 to 8", "9 to 12", "13 to 15", "16 to 18", "over 18"  # words of the source
 FURTHER = "test_2017_flickr", "test_2017_mscoco"
@@ -66,7 +65,7 @@ def gates(run):
                     yield {"side": side, "tag": label, "gate": name[:-2], "%": f"{value:.2f}"}
 
 
-def merge(path, rows, header):
+def merge(path, rows):
     """Write the lines, and those of the file that are of other runs; sorted by system and seed."""
     new = {(row["system"], row["seed"]) for row in rows}
     if path.exists():
@@ -74,7 +73,7 @@ def merge(path, rows, header):
             rows = [row for row in csv.DictReader(file) if (row["system"], row["seed"]) not in new] + rows
     if rows:
         with path.with_suffix(".part").open("w", newline="") as file:
-            writer = csv.DictWriter(file, header or list(rows[-1]), restval="", lineterminator="\n")
+            writer = csv.DictWriter(file, list(rows[-1]), restval="", lineterminator="\n")
             writer.writeheader()
             writer.writerows(sorted(rows, key=lambda row: (row["system"], int(row["seed"]))))
         path.with_suffix(".part").replace(path)
@@ -82,19 +81,20 @@ def merge(path, rows, header):
 
 def main():
     """Read the command line, collect."""
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: collect.py OUT [FOLDER]")
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent, metavar="FOLDER")
+    options = parser.parse_args()
     seeds, weights = [], []
-    for measured in sorted(Path(sys.argv[1]).glob("*/*/measured")):
+    for measured in sorted(options.out.glob("*/*/measured")):
         run = measured.parent
         key = {"system": run.parent.name, "seed": run.name}
         seeds.append({**key, **figures(run)})
         weights += [{**key, **line} for line in gates(run)]
     if not seeds:
-        sys.exit(f"collect.py: {sys.argv[1]} has no run that measure.sh has measured")
-    merge(folder / "seeds.csv", seeds, None)
-    merge(folder / "gates.csv", weights, GATES)
+        sys.exit(f"collect.py: {options.out} has no run that measure.sh has measured")
+    merge(options.folder / "seeds.csv", seeds)
+    merge(options.folder / "gates.csv", weights)
     print(f"{len(seeds)} runs")
 
 

@@ -4,6 +4,7 @@
 between them, mean the largest of them in each seed. A row counts as soon as each of its comparisons has three seeds.
 """
 
+import argparse
 import csv
 import statistics
 from collections import defaultdict
@@ -63,7 +64,7 @@ def comparison(own, others, better, margin):
 
 
 def judged():
-    """As ``compared``, each with its comparison and verdict; Holm's p is over all comparisons of the findings."""
+    """The lines of ``compared``, each with its comparison and verdict; Holm's p is over all findings' comparisons."""
     found = compared()
     rows = {line["row"] for line, *_ in found}
     family = [comparison(own, others, line["better"], line["margin"]) for line, own, others in found]
@@ -125,4 +126,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

@@ -13,7 +13,7 @@ import sys
 
 def main() -> None:
     """Write the sentences that are kept."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("in", "out"):
         parser.add_argument(name)
     parser.add_argument("languages", nargs="+")

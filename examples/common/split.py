@@ -38,7 +38,7 @@ def split(pairs: list[tuple[str, str]], sizes: dict[str, int], seed: int) -> dic
 
 def main() -> None:
     """Write the three texts, and print how many pairs each has."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("in", "out"):
         parser.add_argument(name)
     parser.add_argument("languages", nargs=2)

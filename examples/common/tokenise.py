@@ -3,6 +3,7 @@
 Needs ``pip install sacremoses``, whose own command always writes ``&apos;`` for ``'``.
 """
 
+import argparse
 import functools
 import io
 import multiprocessing
@@ -15,9 +16,10 @@ CHUNK = 1000  # lines handed to a process at once
 
 def main() -> None:
     """Tokenise with one process a core."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: tokenise.py LANGUAGE < RAW > TEXT")
-    tokenise = functools.partial(MosesTokenizer(sys.argv[1]).tokenize, return_str=True, escape=False)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("language", metavar="LANGUAGE")
+    language = parser.parse_args().language
+    tokenise = functools.partial(MosesTokenizer(language).tokenize, return_str=True, escape=False)
     # only line feeds end a line
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n")
     output = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")

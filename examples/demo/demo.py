@@ -54,7 +54,7 @@ class Translation(NamedTuple):
 
 def main() -> None:
     """Run the stages that are missing and print the scores."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--language", choices=CATALOGS, default="de", help="translate English into it (default: de)")
     parser.add_argument("--arch", default="dl4mt", help="architecture of this package (default: dl4mt)")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for everything (default: demo)")
@@ -326,7 +326,7 @@ def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
 
 
 def read_translations(translated: Path) -> List[Translation]:
-    """What fairseq-generate wrote, in the test set's order."""
+    """The translations that fairseq-generate wrote, in the test set's order."""
     path = str(translated / "generate-test.txt")
     sentences = read_generated(files.read_lines(path), path)
     return [Translation(sentences[k].source, sentences[k].hypotheses[0].text) for k in sorted(sentences)]

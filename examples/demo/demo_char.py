@@ -42,7 +42,7 @@ TASK = ("--task", "char_translation")
 
 def main() -> None:
     """Run the stages that are missing and print the scores."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--language", choices=LANGUAGES, default="fr", help="translate English into it (default: fr)")
     parser.add_argument("--shared-with", choices=LANGUAGES, help="only names that this language has, too")
     parser.add_argument(

@@ -86,7 +86,7 @@ def translated(words: Sequence[str]) -> Pair:
 
 
 def noun_phrase(rng: random.Random) -> Pair:
-    """Such as ``the red dogs``: ``dogo dogo redi``."""
+    """A phrase such as ``the red dogs``: ``dogo dogo redi``."""
     noun, adjectives = rng.choice(NOUNS), rng.sample(ADJECTIVES, rng.choice([0, 0, 1, 1, 2]))
     plural = rng.random() < 0.3
     source = [rng.choice(["the", "some"] if plural else ["the", "this"]), *adjectives, noun + "s" * plural]
@@ -95,7 +95,7 @@ def noun_phrase(rng: random.Random) -> Pair:
 
 
 def clause(rng: random.Random) -> Pair:
-    """Such as ``the red dogs saw this tree near the house``: ``dogo dogo redi houseo nearu treeo sawum``."""
+    """A clause such as ``the red dogs saw this tree near the house``: ``dogo dogo redi houseo nearu treeo sawum``."""
     subject, thing, verb = noun_phrase(rng), noun_phrase(rng), rng.choice(VERBS)
     parts, order = [subject, translated([verb]), thing], [0, 2, 1]
     if rng.random() < 0.5:
@@ -118,7 +118,7 @@ def phrases(rng: random.Random, least: int, most: int) -> Pair:
 
 
 def length(rng: random.Random, times: float, training: bool) -> Pair:
-    """Such as ``the red dogs near this house``, up to 20 words in training, exactly so many ``times`` 20 in a test."""
+    """Phrases such as ``the red dogs near this house``, up to 20 words in training, exactly ``times`` 20 in a test."""
     exactly = round(LONGEST * times)
     return phrases(rng, rng.randint(5, LONGEST), LONGEST) if training else phrases(rng, exactly, exactly)
 
@@ -356,7 +356,7 @@ def write(prefix: Path, pairs: Sequence[Pair]) -> None:
 
 def main() -> None:
     """Write ``{train,valid,test,test1,...}.{src,tgt,links,fertilities,sides}``."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--train", type=int, default=2000, help="sentences (default: %(default)s)")

@@ -24,8 +24,8 @@ particle neighbours among the particles of the translation that are neighbours a
 More is better everywhere. A sentence that has no such word has ``nan``, and does not count.
 """
 
+import argparse
 import math
-import sys
 from collections import Counter
 from itertools import takewhile
 from pathlib import Path
@@ -45,7 +45,7 @@ def percent(part: int, whole: int) -> float:
 
 
 def measures(found: Sequence[str], expected: Sequence[str], sides: Sequence[str]) -> Dict[str, float]:
-    """What the docstring of this file lists, of one translation, its reference and what decides the words of that."""
+    """The measures that the docstring of this file lists; ``sides`` say what decides each word of the reference."""
     ended, wanted = [*found, "</s>"], [*expected, "</s>"]
     right = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(ended, wanted))))
     pairs = [list(zip(["<s>", *words], words)) for words in (ended, wanted)]
@@ -75,11 +75,15 @@ def read(path: Path) -> List[List[str]]:
         return [line.split() for line in lines]
 
 
-def main(corpus: Path, paths: Sequence[Path]) -> None:
+def main() -> None:
     """Write a file for each translation and measure."""
-    for path in paths:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, metavar="CORPUS")
+    parser.add_argument("translations", type=Path, nargs="+", metavar="TRANSLATIONS")
+    options = parser.parse_args()
+    for path in options.translations:
         subset = path.name.partition("-")[0]
-        sides, expected = (read(corpus / f"{subset}.{suffix}") for suffix in ("sides", "tgt"))
+        sides, expected = (read(options.corpus / f"{subset}.{suffix}") for suffix in ("sides", "tgt"))
         numbers = [measures(*sentence) for sentence in zip(read(path), expected, sides, strict=True)]
         for name in numbers[0]:
             lines = "".join(f"{one[name]:.4f}\n" for one in numbers)
@@ -87,6 +91,4 @@ def main(corpus: Path, paths: Sequence[Path]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit("usage: measure.py CORPUS TRANSLATIONS.hypothesis.txt...")
-    main(Path(sys.argv[1]), [Path(path) for path in sys.argv[2:]])
+    main()

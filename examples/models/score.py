@@ -6,6 +6,7 @@ own words, so words that are split otherwise count as wrong, and the first row s
 sentences, and those of which training has seen neither side.
 """
 
+import argparse
 import math
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Dict, List, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacremoses import MosesDetokenizer, MosesTokenizer
-from text import read
+from text import parsed, read
 
 LONGEST = 12  # characters of a Japanese word
 
@@ -59,17 +60,21 @@ def row(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> str:
 
 def main() -> None:
     """Translate the test set with the package's own program, and print the table."""
-    if len(sys.argv) != 5 or {*sys.argv[3:]} != {"ja", "en"}:
-        sys.exit("usage: score.py CORPUS PACKAGE SOURCE TARGET, with ja and en as SOURCE and TARGET")
-    corpus, package, target = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[4]
-    train, test = ({side: read(corpus / f"{name}.{side}") for side in ("ja", "en")} for name in ("train", "test"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, metavar="CORPUS")
+    parser.add_argument("package", type=Path, metavar="PACKAGE")
+    options = parsed(parser)
+    target = options.target
+    train, test = (
+        {side: read(options.corpus / f"{name}.{side}") for side in ("ja", "en")} for name in ("train", "test")
+    )
     english = MosesDetokenizer("en")
     raw = {
         "ja": ["".join(line.split()) for line in test["ja"]],
         "en": [english.detokenize(line.split()) for line in test["en"]],
     }
-    source = "\n".join(raw[sys.argv[3]]) + "\n"
-    command = [sys.executable, str(package / "translate.py")]
+    source = "\n".join(raw[options.source]) + "\n"
+    command = [sys.executable, str(options.package / "translate.py")]
     made = subprocess.run(command, input=source.encode(), stdout=subprocess.PIPE, check=True)
     found = made.stdout.decode().rstrip("\n").split("\n")
     seen = {side: set(train[side]) for side in train}

@@ -5,6 +5,7 @@ the spaces. Where both sides of a training pair end in a full stop, every tenth 
 it. If Japanese is the source, another tenth has its digits and signs in ASCII (NFKC), as many keyboards write them.
 """
 
+import argparse
 import sys
 import unicodedata
 from pathlib import Path
@@ -27,20 +28,31 @@ def varied(number: int, japanese: str, english: str, source: str) -> Tuple[str, 
     return japanese, english
 
 
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Read the command line, which ends in SOURCE and TARGET."""
+    for name in ("source", "target"):
+        parser.add_argument(name, choices=("ja", "en"), metavar=name.upper())
+    options = parser.parse_args()
+    if options.source == options.target:
+        parser.error(f"SOURCE and TARGET are both {options.source}: one is ja, the other one en")
+    return options
+
+
 def main() -> None:
     """Write OUT/{train,valid,test}.{ja,en}."""
-    if len(sys.argv) != 5 or {*sys.argv[3:]} != {"ja", "en"}:
-        sys.exit("usage: text.py CORPUS OUT SOURCE TARGET, with ja and en as SOURCE and TARGET")
-    corpus, out, source = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, metavar="CORPUS")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    options = parsed(parser)
     for split, name in SPLITS.items():
-        japanese, english = (read(corpus / f"{split}.{language}") for language in ("ja", "en"))
+        japanese, english = (read(options.corpus / f"{split}.{language}") for language in ("ja", "en"))
         if len(japanese) != len(english):
-            sys.exit(f"text.py: {corpus}/{split} has {len(japanese)} lines of ja and {len(english)} of en")
+            sys.exit(f"text.py: {options.corpus}/{split} has {len(japanese)} lines of ja and {len(english)} of en")
         pairs = [("".join(ja.split()), " ".join(en.split())) for ja, en in zip(japanese, english)]
         if name == "train":
-            pairs = [varied(number, *pair, source) for number, pair in enumerate(pairs)]
+            pairs = [varied(number, *pair, options.source) for number, pair in enumerate(pairs)]
         for language, lines in zip(("ja", "en"), zip(*pairs)):
-            (out / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            (options.out / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ WER on the test sets, of each group of languages: of single models the mean and 
 ensembles the figure; the macro average is the mean over the languages that are there, if all are.
 """
 
+import argparse
 import csv
 import statistics
-import sys
 
 from systems import ENSEMBLES, LANGUAGES, SYSTEMS, YOYODYNE
 
@@ -46,9 +46,9 @@ def rows(runs, languages):
 
 def main():
     """Read the rows, print the tables."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: collect.py runs.csv")
-    with open(sys.argv[1], newline="") as file:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", metavar="runs.csv", help="what run.py has written")
+    with open(parser.parse_args().runs, newline="") as file:
         runs = [*csv.DictReader(file)]
     for group, languages in LANGUAGES.items():
         own = [run for run in runs if run["language"] in languages]

@@ -68,12 +68,13 @@ def said_by(command, log):
         ).stdout.decode()
 
 
-def train(data, out, language, system, seed, more):
+def train(data, out, language, system, seed, beam, more):
     """Train one seed, and score the test set."""
     tables = [str(data / f"{language}_{split}.tsv") for split in ("train", "dev", "test")]
     folder = out / language / system
     command = ["fairseq-attnvariants", "strings", *tables, "--output", str(folder), "--seeds", str(seed), "--cpu"]
-    rows = json.loads(said_by([*command, "--json", *SYSTEMS[system], *more], f"{folder}.log"))
+    command += ["--beam", str(beam), "--json", *SYSTEMS[system], *more]
+    rows = json.loads(said_by(command, f"{folder}.log"))
     return {name: rows[0][name] for name in ("words", "accuracy", "WER", "SER")}
 
 
@@ -95,7 +96,7 @@ def by_yoyodyne(data, out, language, system, seed, yoyodyne):
     return {"words": words["test"], "accuracy": accuracy, "WER": 100 - accuracy, "SER": "nan"}
 
 
-def ensemble(out, language, systems, seeds):
+def ensemble(out, language, systems, seeds, beam):
     """Score the test set by all seeds of some systems together."""
     paths = [out / language / system / f"seed{seed}" / "checkpoint_best.pt" for system in systems for seed in seeds]
     user_dir = subprocess.run(
@@ -104,7 +105,7 @@ def ensemble(out, language, systems, seeds):
     command = ["fairseq-generate", str(out / language / systems[0] / "data"), "--user-dir", user_dir.strip()]
     command += ["--task", "string_transduction", "--gen-subset", f"{language}_test", "--scoring", "exact_match"]
     command += ["--path", os.pathsep.join(map(str, paths)), "--batch-size", "128", "--num-workers", "0", "--cpu"]
-    command += ["--beam", "1"]  # as strings predicts by default
+    command += ["--beam", str(beam)]
     found = SCORES.search(said_by(command, out / language / f"{'+'.join(systems)}.log"))
     return dict(zip(("accuracy", "WER", "SER", "words"), found.groups()))
 
@@ -130,9 +131,12 @@ def main():
     parser.add_argument("--languages", nargs="+", choices=ALL, default=ALL, metavar="LANGUAGE")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="SYSTEM")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, metavar="SEED")
+    parser.add_argument("--beam", type=int, default=1, help="beam width of all but yoyodyne (default: %(default)s)")
     parser.add_argument("--yoyodyne", metavar="COMMAND", help="where yoyodyne is, whose models are trained at the end")
     parser.epilog = "other options, such as --updates 100, are for fairseq-attnvariants strings"
     options, more = parser.parse_known_args()
+    if len({*options.seeds}) < len(options.seeds):
+        parser.error("--seeds: one is given twice, leave it out")
     chosen = {*options.systems, *(YOYODYNE if options.yoyodyne else ())}
     failed = False
     for language, system, seeds, parts in jobs(options):
@@ -149,11 +153,11 @@ def main():
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             try:
                 if len(singles) > 1:
-                    scores = ensemble(options.out, language, parts, seeds)
+                    scores = ensemble(options.out, language, parts, seeds, options.beam)
                 elif system in YOYODYNE:
                     scores = by_yoyodyne(options.data, options.out, language, system, seeds[0], options.yoyodyne)
                 else:
-                    scores = train(options.data, options.out, language, system, seeds[0], more)
+                    scores = train(options.data, options.out, language, system, seeds[0], options.beam, more)
             except subprocess.CalledProcessError as error:
                 failed = True
                 print(f"{' '.join(run)} failed: see the log in {options.out / language}: {error}", file=sys.stderr)

@@ -97,7 +97,7 @@ def _loaded(path: str, config: str) -> Dict[str, Any]:
         parameters: Dict[str, Tensor] = _safetensors().load_file(path)
     except ConfigurationError:
         raise
-    except Exception as error:  # noqa: BLE001 - of a damaged file
+    except Exception as error:  # of a damaged file
         why = f"it is damaged or no safetensors ({type(error).__name__})"
         raise ConfigurationError(f"{path}: not loaded: {why}") from None
     for name, own in content["tied"].items():

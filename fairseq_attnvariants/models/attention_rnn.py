@@ -98,7 +98,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         if cfg.warm_start:
             try:
                 model.warm_started = warm_start(model, cfg.warm_start)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 model.refusal = f"--warm-start {cfg.warm_start}: {error}"
         return model
 

@@ -25,7 +25,7 @@ def check_environment() -> None:
         raise ImportError("the folder in which this was started has been deleted: cd to another one") from None
     _check_fairseq()
     found, oldest = _version("torch"), ".".join(map(str, OLDEST_TORCH))
-    if not found or _release(found) < OLDEST_TORCH:
+    if not found or release(found) < OLDEST_TORCH:
         _refuse(f"torch {oldest} or later", found, "pip install --upgrade torch")
 
 
@@ -63,5 +63,6 @@ def _refuse(needed: str, found: str, install: str) -> NoReturn:
     raise ImportError(f"fairseq_attnvariants needs {needed}, {state}: run '{install}'")
 
 
-def _release(text: str) -> Tuple[int, ...]:
+def release(text: str) -> Tuple[int, ...]:
+    """The first two numbers of a version."""
     return tuple(int(part) for part in text.split(".")[:2])

@@ -44,7 +44,7 @@ class Demand(NamedTuple):
             return Finding(None, str(why))
         except Broken as how:
             return Finding(False, str(how))
-        except Exception as error:  # noqa: BLE001 - whatever a model of somebody's own raises
+        except Exception as error:  # whatever a model of somebody's own raises
             kind, message = type(error).__name__, reason(error)
             return Finding(False, f"{kind if message == kind else f'{kind}: {message}'}{place(error)}")
         return Finding(True, "")

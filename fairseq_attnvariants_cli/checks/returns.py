@@ -117,7 +117,7 @@ def window(part: Window, found: Any, query: Tensor, memory: Memory, *state: Any)
 
 
 def features(part: Readout, found: Any, hidden: Tensor, *others: Tensor) -> None:
-    """As wide as the vocabulary layer reads, unless a prediction of its own reads them."""
+    """Check the width of features: that of the vocabulary layer, unless a prediction of the part's own reads them."""
     own = type(part).predict is not Readout.predict
     shaped(found, "N x T x f", *hidden.shape[:-1], None if own else part.hidden.out_features // part.pieces)
 
@@ -165,7 +165,7 @@ def nothing_there(past: Past) -> str:
     return f"None are {', '.join(found)}"
 
 
-# what is made for a method alone, which may change it: the places of such arguments
+# the places of arguments that are made for a method alone, which may change them
 UNSHARED = {"normalize": (0,), "step": (1,), "finish": (0,), "predict": (0,)}
 
 

@@ -75,7 +75,7 @@ def contexts(subject: Subject) -> None:
     plain.decoder.projects_annotations = False
     try:
         step_by_step(subject, REORDERED, "", plain)
-    except Exception:  # noqa: BLE001 - whatever a part of somebody's own raises; the demands that follow say it
+    except Exception:  # whatever a part of somebody's own raises; the demands that follow say it
         raise NotApplicable("it searches wrongly without projecting annotations, too") from None
     step_by_step(subject, REORDERED, "with annotations projected and without it")
 

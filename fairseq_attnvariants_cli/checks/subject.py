@@ -121,9 +121,9 @@ class Subject:
             flags = [part for name, value in sizes.items() if name in known for part in (flag(name), str(value))]
             try:
                 self._build([*flags, *arguments])
-            except UserError as refusal:
-                raise refusal
-            except Exception as error:  # noqa: BLE001 - architectures refuse sizes in many ways
+            except UserError:
+                raise
+            except Exception as error:  # architectures refuse sizes in many ways
                 if str(error) in map(str, refusals):
                     break  # sizes are not what it is about
                 refusals.append(error)

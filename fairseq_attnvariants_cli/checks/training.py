@@ -113,7 +113,7 @@ def gradients(subject: Subject) -> None:
     """
     model, pairs = subject.model().double().train(), subject.pairs(targets=EVEN)
     weights = subject.forward(model, pairs).attention
-    # what is rounded to float32 has no slope in so small steps
+    # weights that are rounded to float32 have no slope in such small steps
     with_attention = weights is not None and weights.requires_grad and not weights.float().double().equal(weights)
     loss(model, pairs, with_attention=with_attention).backward()
     generator = torch.Generator().manual_seed(3)

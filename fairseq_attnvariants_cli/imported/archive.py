@@ -148,7 +148,7 @@ def read_arrays(path: str) -> Dict[str, np.ndarray]:
         raise
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # noqa: BLE001 - of a damaged file: whatever its bytes happen to ask for
+    except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
         raise UserError(
             f"{path} is no .npz with arrays of numbers, or is damaged ({type(error).__name__}); arrays of Python's "
             "objects are not read, because they can run programs"

@@ -6,7 +6,7 @@ before attention, and in the recurrent product after it.  Three kinds of layer n
 arrays: none, Nematus's (gates and candidate apart, biases within), and Marian's (together, one bias behind it).
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
 
@@ -56,6 +56,9 @@ MARIAN: Dict[Tuple[str, ...], Sequence[Any]] = {
     ("lemma-dim-emb",): (0,),
     ("dec-cell-base-depth",): range(2, 1000),
 }
+
+
+Two = Tuple[Any, Any]  # what belongs to the input's sum of a cell, or None, and what to the recurrent one
 
 
 class Network(NamedTuple):
@@ -175,7 +178,7 @@ class Filling:
         self.features = arrays.shape("ff_logit_lstm_W")[1]
         self.filled: List[Tensor] = []
 
-    # what the network is
+    # options of the network
 
     def network(self, shared: bool) -> Network:
         """The options of a model here that has these equations."""
@@ -218,7 +221,7 @@ class Filling:
 
     def encoder_options(self, upper: bool) -> Dict[str, Any]:
         """Return what the encoder's layers read of each other, and the place of residuals."""
-        deep, both = self.encoder_layers > 1, layer("encoder", 2, True) + "_U" in self.arrays
+        deep, both = self.encoder_layers > 1, self.has_directions(2)
         skip = self.given.get("skip", default=False) if self.given.marian else deep or upper
         bidirectional = self.given.get("rnn_enc_depth_bidirectional", "enc_depth_bidirectional", default=None)
         if deep and not self.given.marian and (not both or bidirectional not in (None, self.encoder_layers)):
@@ -242,7 +245,7 @@ class Filling:
         """The kind of layer normalisation that has one of these arrays."""
         return "nematus" if nematus in self.arrays else "marian" if marian in self.arrays else "none"
 
-    # the model's parameters
+    # parameters of the model
 
     @torch.no_grad()
     def fill(self, model: Any, source: Sequence[int], target: Sequence[int]) -> None:
@@ -299,7 +302,7 @@ class Filling:
             prefix = layer(side, number, reverse=direction == 1)
             if isinstance(one, FusedLayer):
                 inputs, recurrent, bias, recurrent_bias = one.all_weights[direction]
-                self.fill_sums(prefix, 0, False, None, None, inputs, recurrent, bias, recurrent_bias)
+                self.fill_sums(prefix, 0, False, (None, None), (inputs, recurrent), (bias, recurrent_bias))
                 continue
             cell = one.cells[direction]
             for place, part in enumerate(getattr(cell, "cells", [cell])):
@@ -312,72 +315,52 @@ class Filling:
     def fill_cell(self, cell: Any, prefix: str, number: int = 0, after: bool = False) -> None:
         """A cell; after attention its bias is in the recurrent product."""
         inputs = next(iter(cell.inputs.values()), None)
-        bias = cell.bias if inputs is None else inputs.bias
-        norms = cell.input_norm, cell.recurrent_norm
-        weight = None if inputs is None else inputs.weight
-        self.fill_sums(prefix, number, after, *norms, weight, cell.recurrent.weight, bias, cell.recurrent.bias)
+        weight, bias = (None, cell.bias) if inputs is None else (inputs.weight, inputs.bias)
+        weights, biases = (weight, cell.recurrent.weight), (bias, cell.recurrent.bias)
+        self.fill_sums(prefix, number, after, (cell.input_norm, cell.recurrent_norm), weights, biases)
 
-    def fill_sums(
-        self,
-        prefix: str,
-        number: int,
-        after: bool,
-        input_norm: Optional[nn.Module],
-        recurrent_norm: Optional[nn.Module],
-        inputs: Optional[Tensor],
-        recurrent: Tensor,
-        bias: Tensor,
-        recurrent_bias: Optional[Tensor],
-    ) -> None:
-        """The parameters of a cell's two sums, ``W x + b`` and ``U h + b_u``, and of their normalisations."""
+    def fill_sums(self, prefix: str, number: int, after: bool, norms: Two, weights: Two, biases: Two) -> None:
+        """The parameters of a cell's two sums, ``W x + b`` and ``U h + b_u``, and of their normalisations.
+
+        In Nematus's TensorFlow version, further cells of the encoder may have no bias, and a layer above the transition
+        has its bias in the recurrent product.
+        """
+        (inputs, recurrent), (bias, recurrent_bias) = weights, biases
+        n = recurrent.size(1)
+        apart = ("", 2 * n), ("x", n)  # gates and candidate
 
         def name(root: str, norm: str = "") -> str:
             return cell_array(prefix, number, after, root, norm)
 
-        n = recurrent.size(1)
+        def matrix(root: str, width: int) -> np.ndarray:
+            return np.concatenate([self.arrays.matrix(name(root + end), width, size) for end, size in apart], axis=1)
+
+        def vector(root: str, norm: str = "") -> np.ndarray:
+            return np.concatenate([self.arrays.vector(name(root + end, norm), size) for end, size in apart])
+
         marian = name("gamma2") in self.arrays
         scale = MARIAN_SCALE if marian else 1
         if inputs is not None:
-            width = inputs.size(1)
-            w = [self.arrays.matrix(name("W"), width, 2 * n), self.arrays.matrix(name("Wx"), width, n)]
-            read = self.uncrossed(np.concatenate(w, axis=1), after)
-            self.write(inputs, read.T * scale)
-        u = [self.arrays.matrix(name("U"), n, 2 * n), self.arrays.matrix(name("Ux"), n, n)]
-        self.write(recurrent, np.concatenate(u, axis=1).T * scale)
-        b, zeros = self.cell_bias(name("b"), name("bx"), prefix, number, n), np.zeros(3 * n)
-        inside = recurrent_bias is not None and (after or self.inside(prefix))
-        behind = {"input": marian and not after and inputs is not None, "recurrent": marian and after}
-        self.write(bias, zeros if inside or any(behind.values()) else b)
+            self.write(inputs, self.uncrossed(matrix("W", inputs.size(1)), after).T * scale)
+        self.write(recurrent, matrix("U", n).T * scale)
+        has_bias = name("b") in self.arrays or name("bx") in self.arrays
+        further = self.tensorflow() and prefix.startswith("encoder") and number > 0
+        zeros = np.zeros(3 * n)
+        b = vector("b") if has_bias or not further else zeros
+        inside = recurrent_bias is not None and (after or (self.tensorflow() and prefix.startswith("decoder_")))
+        before = not after and inputs is not None
+        self.write(bias, zeros if inside or (marian and (before or after)) else b)
         if recurrent_bias is not None:
             self.write(recurrent_bias, b if inside else zeros)
-        for side, norm, root, there in (
-            ("input", input_norm, "W", inputs is not None),
-            ("recurrent", recurrent_norm, "U", True),
-        ):
-            if not (there and isinstance(norm, LayerNorm)):
+        for norm, weight, root, gain, behind in zip(norms, weights, "WU", ("gamma1", "gamma2"), (before, after)):
+            if weight is None or not isinstance(norm, LayerNorm):
                 continue
-            if marian:
-                gain = self.arrays.vector(name("gamma1" if side == "input" else "gamma2"), 3 * n)
-                self.write(norm.weight, gain)
-                self.write(norm.bias, b if behind[side] else zeros)
-                continue
-            for parameter, kind in ((norm.weight, "_lns"), (norm.bias, "_lnb")):
-                halves = [self.arrays.vector(name(root, kind), 2 * n), self.arrays.vector(name(root + "x", kind), n)]
-                self.write(parameter, np.concatenate(halves))
-
-    def inside(self, prefix: str) -> bool:
-        """Whether a layer above the transition has its bias in the recurrent product, as Nematus's later version."""
-        return self.tensorflow() and prefix.startswith("decoder_")
+            self.write(norm.weight, self.arrays.vector(name(gain), 3 * n) if marian else vector(root, "_lns"))
+            self.write(norm.bias, (b if behind else zeros) if marian else vector(root, "_lnb"))
 
     def tensorflow(self) -> bool:
         """Whether the network is of Nematus's TensorFlow version."""
         return not self.given.marian and "embedding_size" in self.given.values
-
-    def cell_bias(self, b: str, bx: str, prefix: str, number: int, n: int) -> np.ndarray:
-        """A cell's bias; further cells of the encoder have none in Nematus's TensorFlow version."""
-        if self.tensorflow() and prefix.startswith("encoder") and number and not {b, bx} & self.arrays.arrays.keys():
-            return np.zeros(3 * n)
-        return np.concatenate([self.arrays.vector(b, 2 * n), self.arrays.vector(bx, n)])
 
     def uncrossed(self, matrix: np.ndarray, reads_annotations: bool) -> np.ndarray:
         """A matrix that reads annotations, for those here: the forward direction first."""
@@ -397,15 +380,12 @@ class Filling:
         self.write(attention.key.bias, zeros if marian else bias)
         if not isinstance(attention.key_norm, LayerNorm):
             return
-        if marian:
-            self.write(attention.key_norm.weight, self.arrays.vector("decoder_att_gamma1", size))
-            self.write(attention.key_norm.bias, bias)
-            self.write(attention.query_norm.weight, self.arrays.vector("decoder_att_gamma2", size))
-            self.write(attention.query_norm.bias, zeros)
-            return
-        for norm, root in ((attention.key_norm, "decoder_Wc_att"), (attention.query_norm, "decoder_W_comb_att")):
-            self.write(norm.weight, self.arrays.vector(f"{root}_lns", size))
-            self.write(norm.bias, self.arrays.vector(f"{root}_lnb", size))
+        for norm, root, gain, behind in (
+            (attention.key_norm, "decoder_Wc_att", "decoder_att_gamma1", bias),
+            (attention.query_norm, "decoder_W_comb_att", "decoder_att_gamma2", zeros),
+        ):
+            self.write(norm.weight, self.arrays.vector(gain if marian else f"{root}_lns", size))
+            self.write(norm.bias, behind if marian else self.arrays.vector(f"{root}_lnb", size))
 
     def fill_map(self, linear: nn.Linear, norm: nn.Module, name: str, crossed: bool = False) -> None:
         """An affine map with its normalisation; ``crossed`` where it reads annotations."""

@@ -69,7 +69,7 @@ def read_vocabulary(path: str) -> Vocabulary:
         raise UserError(f"{path}: a dictionary is a .json, .yml or .yaml file, of words with the numbers of their rows")
     try:
         with open(path, encoding="utf-8") as stream:
-            content: Any = json.load(stream) if path.endswith(".json") else yaml.load(stream, Loader=YAML)  # noqa: S506
+            content: Any = json.load(stream) if path.endswith(".json") else yaml.load(stream, Loader=YAML)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, yaml.YAMLError, RecursionError) as error:

@@ -10,7 +10,7 @@ import numpy as np
 from ..options import numeric, option, positive
 from ..shown.pictures import DarkOption
 from ..shown.tables import Cell, Row
-from ..text.alignments import read_links
+from ..text.alignments import by_frequency, read_links
 from ..text.files import UserError, read_lines
 from ..text.tagged import read_tags
 from . import counting
@@ -38,7 +38,7 @@ class Groups(NamedTuple):
     intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
 
     def filled(self) -> List[int]:
-        """The positions of the groups that have a value, or words that are all wrong."""
+        """The positions of the groups that have words or sentences, or a value that is not 0."""
         return [k for k, count in enumerate(self.counts) if count or any(values[k] for values in self.values)]
 
 
@@ -143,7 +143,7 @@ def word_groups(
             for path, output, (name, _) in zip(options.system_tags, outputs, systems, strict=True)
         ]
         frequent = Counter(chain.from_iterable(chain(theirs, *ours)))
-        add("words by tag", sorted(frequent, key=lambda tag: (-frequent[tag], tag)), ours, theirs)
+        add("words by tag", by_frequency(frequent), ours, theirs)
     if options.alignments and options.train_source:
         words = split_lines(source, lowercase)
         lines = list(read_lines(options.alignments))

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..options import SEARCH
 from ..text.files import UserError, read_lines, write_whole
 from .measures import check_tokenised, metrics, scores, within_limits
 from .runs import Run
@@ -40,7 +41,7 @@ def translations(run: Run, subset: str, options: Any) -> Tuple[str, List[str], L
     data = options.data or run.data
     folder = Path(data.split(os.pathsep)[0])  # of several, the one that fairseq takes test sets from
     texts = sorted(path for name in (f"{subset}.*", "dict.*") for path in folder.glob(name))
-    search = [getattr(options, name) for name in ("remove_bpe", "beam", "lenpen", "max_len_a", "max_len_b")]
+    search = [getattr(options, name) for name in ("remove_bpe", *SEARCH)]
     model = [run.checkpoint.name, run.checkpoint.stat().st_size, run.checkpoint.stat().st_mtime_ns]
     made = f"{subset}-{_digest(json.dumps([model, search]).encode())}"
     held = json.dumps([(path.name, _digest(path.read_bytes())) for path in texts])

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from ..text.files import UserError
 
 GROUPS = ("task", "criterion", "optimizer", "lr_scheduler", "dataset", "optimization", "model")
-# of other groups, what changes a training
+# options of other groups that change a training
 MORE = {
     "common": ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16"),
     "checkpoint": ("finetune_from_model", "best_checkpoint_metric", "maximize_best_checkpoint_metric"),

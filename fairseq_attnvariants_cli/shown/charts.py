@@ -122,7 +122,7 @@ def draw_dial(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[st
     """
     from matplotlib.figure import Figure
 
-    measures = drawable(found, results, subsets[-1:])  # of what the easier ones lack, there is no point
+    measures = drawable(found, results, subsets[-1:])  # an easier one that lacks a score has no point
     figure = Figure(figsize=(1.5 + 3.5 * len(measures), 3.6))
     ticks = range(len(dial.values))
     for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):

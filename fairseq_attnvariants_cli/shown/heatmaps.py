@@ -39,7 +39,7 @@ def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Pane
     """
     source, columns = join_sentence(pair.source, style)
     target, rows = join_sentence(pair.target, style)
-    panel = Panel(title, visible(source), visible(target), join_attention(pair.extra["attn"], columns, rows))
+    panel = Panel(title, spaces_shown(source), spaces_shown(target), join_attention(pair.extra["attn"], columns, rows))
     weights = pair.extra.get("word_attn")
     if weights is None:
         return [panel]
@@ -47,11 +47,11 @@ def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Pane
         weights = join_attention(weights, columns, rows)
         return [panel._replace(title=f"{title}, higher level", weights=weights), panel]
     words = "".join(pair.source).split(SPACE)
-    return [Panel(f"{title}, words", words, visible(pair.target), weights[:, : len(words)]), panel]
+    return [Panel(f"{title}, words", words, spaces_shown(pair.target), weights[:, : len(words)]), panel]
 
 
-def visible(symbols: Sequence[str]) -> List[str]:
-    """Symbols as they are drawn: a space as U+2423."""
+def spaces_shown(symbols: Sequence[str]) -> List[str]:
+    """Symbols in which a space is U+2423."""
     return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
 
 

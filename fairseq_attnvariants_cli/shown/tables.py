@@ -22,7 +22,7 @@ class Interval(NamedTuple):
     signed: bool = False  # a plus before what is not negative
 
     def text(self, digits: int) -> str:
-        """Such as ``1.25 ± 0.50``."""
+        """The number, with its margin where there is one, such as ``1.25 ± 0.50``."""
         value = f"{round(self.value, digits) + 0.0:{'+' * self.signed}.{digits}f}"  # no -0.00
         return value if self.margin is None else f"{value} ± {self.margin:.{digits}f}"
 
@@ -88,18 +88,11 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
             print("\n\n".join(printed), file=output)
 
 
-def _not_computed(cell: Any) -> Any:
-    """A cell of CSV that no spreadsheet takes for a formula, nor for several rows."""
-    if not isinstance(cell, str):
-        return cell
-    return visible(f"'{cell}" if cell.startswith(FORMULA) else cell)
-
-
 def _visible(cell: Any, form: str) -> Any:
-    """A cell whose control characters are escapes, and where ``form`` is Markdown also what Markdown would obey."""
+    """A cell whose control characters are escapes, and in which CSV has no formula and Markdown no markup."""
     if not isinstance(cell, str):
         return cell
-    text = visible(cell)
+    text = visible(f"'{cell}" if form == ".csv" and cell.startswith(FORMULA) else cell)
     return "".join(f"&#{ord(c)};" if c in MARKDOWN else c for c in text) if form == "github" else text
 
 
@@ -124,7 +117,8 @@ def table_file(path: str) -> Iterator[Callable[..., None]]:
             else:
                 columns, values = expanded(headers, rows)
                 lines: List[Sequence[Any]] = [columns, *values]
-                csv.writer(stream, lineterminator="\n").writerows([[*map(_not_computed, line)] for line in lines])
+                shown = [[_visible(cell, form) for cell in line] for line in lines]
+                csv.writer(stream, lineterminator="\n").writerows(shown)
 
         yield save
 

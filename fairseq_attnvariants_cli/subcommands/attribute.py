@@ -10,7 +10,7 @@ import numpy as np
 
 from ..options import PiecesOptions, SeveralModels, TargetOptions, length, numeric, option, positive, switch
 from ..scores.seeds import estimate
-from ..shown.heatmaps import WIDTH, Panel, draw, visible
+from ..shown.heatmaps import WIDTH, Panel, draw, spaces_shown
 from ..shown.pages import template
 from ..shown.pictures import DarkOption, check_drawn, picture
 from ..shown.tables import Row, TableOptions, tables
@@ -70,9 +70,9 @@ class InWords(NamedTuple):
 
     def rows(self) -> Iterator[Tuple[str, List[Tuple[str, float, float]]]]:
         """Each target word, and with it the source words, their attributions, and the sizes over the largest."""
-        for word, values in zip(visible(self.target), self.values.tolist(), strict=True):
+        for word, values in zip(spaces_shown(self.target), self.values.tolist(), strict=True):
             largest = max(map(abs, values)) or 1
-            yield word, [(one, value, abs(value) / largest) for one, value in zip(visible(self.source), values)]
+            yield word, [(one, value, abs(value) / largest) for one, value in zip(spaces_shown(self.source), values)]
 
 
 def in_words(found: "Attribution", style: Optional[str]) -> InWords:
@@ -117,7 +117,7 @@ def shares(values: np.ndarray) -> np.ndarray:
 
 def panels(name: str, sentence: InWords, method: str) -> List[Panel]:
     """Heat maps of the sentence: attention, if there is any, and the shares of the attributions."""
-    source, target = visible(sentence.source), visible(sentence.target)
+    source, target = spaces_shown(sentence.source), spaces_shown(sentence.target)
     found = [Panel(f"{name}, {METHODS[method].lower()}", source, target, shares(sentence.values))]
     if sentence.attention is not None:
         found.insert(0, Panel(f"{name}, attention", source, target, sentence.attention))

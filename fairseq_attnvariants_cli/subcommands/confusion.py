@@ -6,7 +6,7 @@ from typing import Iterable, List, Tuple
 
 from ..options import numeric, option
 from ..shown.tables import Row, TableOptions, tables
-from ..text.alignments import count_links
+from ..text.alignments import by_frequency, count_links
 from ..text.tagged import Aligned, AlignedOptions, read_aligned
 
 
@@ -35,18 +35,18 @@ def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[
 
     Args:
         pairs: with tags on both sides.
-        most: how many tags on each side, the most frequent first, of equally frequent ones in alphabetical order;
-            0 for all.
+        most: how many tags on each side, :func:`by_frequency`; 0 for all.
     """
     counts = count_links(
         (pair.target_tags or (), pair.source_tags or (), [(j, i) for i, j in pair.links]) for pair in pairs
     )
     total: Counter[str] = sum(counts.values(), Counter())
-    columns = sorted(total, key=lambda tag: (-total[tag], tag))[: most or None]
-    rows = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))[: most or None]
-    return ["target tag", "links", *(f"{tag} %" for tag in columns)], [
-        (target, found.total(), *(100 * found[tag] / found.total() for tag in columns)) for target, found in rows
+    columns, links = by_frequency(total, most), {target: found.total() for target, found in counts.items()}
+    rows: List[Row] = [
+        (target, links[target], *(100 * counts[target][tag] / links[target] for tag in columns))
+        for target in by_frequency(links, most)
     ]
+    return ["target tag", "links", *(f"{tag} %" for tag in columns)], rows
 
 
 def run(options: Options) -> None:

@@ -1,6 +1,5 @@
 """``fairseq-attnvariants env``: what is installed and what it runs on, for a bug report."""
 
-import importlib
 import os
 import platform
 import sys
@@ -68,7 +67,7 @@ def startup() -> str:
 def on_torch() -> Iterator[Tuple[str, str]]:
     """Yield the devices that torch computes on."""
     try:
-        torch = importlib.import_module("torch")
+        import torch
     except Exception as error:  # a torch that is broken is what the report is about
         yield "torch starts", f"no: {reason(error)}"
         return

@@ -1,7 +1,5 @@
 """``fairseq-attnvariants export``: a folder that translates without fairseq and torch, or one without pickle."""
 
-import argparse
-import importlib
 import json
 import os
 import shutil
@@ -120,7 +118,7 @@ def shortlist_of(task: Any, options: Options) -> Any:
 
     Raises:
         ConfigurationError: the table is not one, or none of these dictionaries'.
-        UserError: an option is of a table that there is none of.
+        UserError: an option changes a table, and none is given.
     """
     from fairseq_attnvariants.tasks.shortlist import Shortlist, read_table
     from fairseq_attnvariants.tasks.shortlist_translation import FREQUENT, SIZE
@@ -153,10 +151,9 @@ def search_of(system: "System", options: Options) -> "Search":
     """Return the task's settings of the search, with these options."""
     from fairseq_attnvariants.deploy.proof import Search
 
-    asked = argparse.Namespace(
-        **{name: getattr(options, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
-    )
-    generator = system.task.build_generator(system.models, asked)
+    from ..systems.model import build_generator
+
+    generator = build_generator(system, options)
     generator = getattr(generator, "generator", generator)  # of one with a shortlist
     return Search(
         beam=generator.beam_size,
@@ -228,7 +225,7 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
     text: Dict[str, Any] = dict(lowercase=options.lowercase, tokenizer=None, truecase=None, bpe=None)
     files: Dict[str, bytes] = {}
     if options.tokenizer or options.truecase:
-        moses = importlib.import_module("fairseq_attnvariants.deploy.moses")
+        from fairseq_attnvariants.deploy import moses
     if options.tokenizer:
         names = {side: f"moses.{language}.json" for side, language in (("source", source), ("target", target))}
         text["tokenizer"] = {
@@ -257,15 +254,16 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
 
 
 def page_builder() -> Any:
-    """Return the module that makes a package's page.
+    """Return the function that makes a package's page.
 
     Raises:
         UserError: it is not there.
     """
     try:
-        return importlib.import_module("fairseq_attnvariants.deploy.page").build_page
+        from fairseq_attnvariants.deploy.page import build_page
     except ImportError as error:
         raise UserError(f"--page: this installation makes no pages ({error}): leave it out") from error
+    return build_page
 
 
 def write_safetensors(options: Options) -> None:
@@ -341,8 +339,8 @@ def write_package(options: Options) -> None:
         about = {option: getattr(options, option) for option in ABOUT}
         manifest = package.manifest(task, model, graph, proof, search, text, about, options.int8, shortlist)
         files["model.onnx"] = content
-        files.update({"source.json": package.symbols(task.source_dictionary)})
-        files.update({"target.json": package.symbols(task.target_dictionary)})
+        files["source.json"] = package.symbols(task.source_dictionary)
+        files["target.json"] = package.symbols(task.target_dictionary)
         with new_folder(options.output) as folder:
             package.write(Path(folder), files, manifest)
             shutil.copyfile(runtime(), os.path.join(folder, "translate.py"))

@@ -21,6 +21,7 @@ import numpy as np
 from ..options import OneModel, PiecesOptions, TargetOptions, numeric, option
 from ..shown.pictures import DarkOption, check_drawn, finish, font_families, picture
 from ..shown.tables import JsonOption, Row, tables
+from ..text.alignments import by_frequency
 from ..text.files import UserError, optional, write_whole
 from ..text.pieces import join_sentence, join_values
 from ..text.tagged import read_tags
@@ -79,7 +80,7 @@ def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most:
     Args:
         labels: of each sentence's words, without EOS: the words themselves, or tags.
         gates: of each sentence's words, EOS last, ``gates x words``.
-        most: how many labels, the most frequent first, of equally frequent ones in alphabetical order; 0 for all.
+        most: how many labels, :func:`by_frequency`; 0 for all.
     """
     values = np.concatenate(gates, axis=1)
     places: Dict[str, List[int]] = defaultdict(list)
@@ -87,8 +88,8 @@ def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most:
         places[label].append(place)
     ends = places.pop(EOS)
     everywhere = sorted(set(range(values.shape[1])) - set(ends))
-    ordered = sorted(places.items(), key=lambda item: (-len(item[1]), item[0]))
-    groups = [(ALL, everywhere), (EOS, ends), *ordered[: most or None]]
+    ordered = by_frequency({label: len(group) for label, group in places.items()}, most)
+    groups = [(ALL, everywhere), (EOS, ends), *((label, places[label]) for label in ordered)]
     return [(label, len(group), *values[:, group].mean(axis=1).tolist()) for label, group in groups if group]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Iterator, List, Sequence, Tuple
 
-from ..options import ColumnOptions, numeric, option, positive
+from ..options import ColumnOptions, numeric, positive
 from ..text.files import UserError, say, standard_output
 
 SHORTEST = 3  # letters of a stem
@@ -22,12 +22,10 @@ class Options(ColumnOptions):
     example: fairseq-attnvariants hallucinate train.tsv --words 10000 --seed 1 > more.tsv
 
     Args:
-        train: table of words to train on
         words: number of rows to print
         seed: seed of the random letters
     """
 
-    train: str = option("TRAIN", positional=True)
     words: int = numeric(10000, type=positive)
     seed: int = numeric(1)
 
@@ -38,16 +36,23 @@ def stems(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int, 
     return [(i, j, length) for i, j, length in blocks if length >= SHORTEST]
 
 
+def letters(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int]]:
+    """The positions, in both words, of the letters that may be replaced: a long stem keeps its first and its last."""
+    places = []
+    for i, j, length in stems(source, target):
+        ends = int(length > WHOLE)
+        places += [(i + k, j + k) for k in range(ends, length - ends) if source[i + k][0].isalpha()]
+    return places
+
+
 def hallucinated(
     source: Sequence[str], target: Sequence[str], alphabet: Sequence[str], rng: random.Random
 ) -> Tuple[List[str], List[str]]:
     """Both words with random letters in their stems, the same in both."""
     pair = [*source], [*target]
-    for i, j, length in stems(source, target):
-        ends = int(length > WHOLE)
-        for k in range(ends, length - ends):
-            if source[i + k][0].isalpha() and rng.random() < SHARE:
-                pair[0][i + k] = pair[1][j + k] = rng.choice(alphabet)
+    for i, j in letters(source, target):
+        if rng.random() < SHARE:
+            pair[0][i] = pair[1][j] = rng.choice(alphabet)
     return pair
 
 
@@ -55,7 +60,7 @@ def rows(options: Options) -> Iterator[List[str]]:
     """The cells of the new rows.
 
     Raises:
-        UserError: no word shares a stem with its form, or the alphabet has but one letter.
+        UserError: no word shares a stem that has letters with its form, or the alphabet has but one letter.
     """
     from fairseq_attnvariants.tasks.tsv import read_cells, read_table, symbols
 
@@ -67,7 +72,7 @@ def rows(options: Options) -> Iterator[List[str]]:
         table = read_table(options.train, columns)
     pairs = [(symbols(row.source), symbols(row.target or "")) for row in table.rows]
     alphabet = sorted({symbol for pair in pairs for word in pair for symbol in word if symbol[0].isalpha()})
-    usable = [number for number, pair in enumerate(pairs) if stems(*pair)]
+    usable = [number for number, pair in enumerate(pairs) if letters(*pair)]
     if not usable or len(alphabet) < 2:
         raise UserError(
             f"{options.train} has no word that shares {SHORTEST} letters in a row with its target, or has one letter "

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Set
 
 from ..options import numeric, option, positive
-from ..text.alignments import Link, count_links, format_links, parse_links, read_links
+from ..text.alignments import Link, by_frequency, count_links, format_links, parse_links, read_links
 from ..text.files import UserError, optional, read_parallel, say, write_whole
 from ..text.wordtable import Entry, write_lexicon
 
@@ -78,14 +78,11 @@ def grow_diag_final_and(forward: Set[Link], reverse: Set[Link]) -> List[Link]:
 
 
 def most_frequent(counts: Dict[str, Counter[str]], candidates: int = 1) -> List[Entry]:
-    """Rows of each source word, in alphabetical order: its most frequent targets, the first of which is first.
-
-    Of equally frequent targets, that which comes first in alphabetical order.
-    """
+    """Rows of each source word, in alphabetical order: its most frequent targets, :func:`by_frequency`."""
     rows = []
     for source, targets in sorted(counts.items()):
         total = sum(targets.values())
-        for target in sorted(targets, key=lambda word: (-targets[word], word))[:candidates]:
+        for target in by_frequency(targets, candidates):
             rows.append(Entry(source, target, targets[target], targets[target] / total))
     return rows
 

@@ -96,15 +96,9 @@ def neighbours(
     candidates = words(others)
     vectors = [tensor.detach().float().cpu().numpy() for tensor in (mapped, decoder.embed_tokens.weight[candidates])]
     distances, places = nearest(vectors[0], vectors[1], count)
+    table = lexicon or {}
     return [
-        Neighbour(
-            word,
-            dictionary.count[number],
-            rank,
-            others[candidates[place]],
-            distance,
-            lexicon.get(word) if lexicon else None,
-        )
+        Neighbour(word, dictionary.count[number], rank, others[candidates[place]], distance, table.get(word))
         for word, number, row in zip(sources, numbers, zip(distances.tolist(), places.tolist()), strict=True)
         for rank, (distance, place) in enumerate(zip(*row), start=1)
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, List
 
 from ..shown.tables import Row, TableOptions, tables
+from ..text.alignments import by_frequency
 from ..text.tagged import Aligned, AlignedOptions, read_aligned
 
 ALL = "all words"  # no tag has spaces
@@ -36,8 +37,7 @@ def repetitions(pair: Aligned) -> List[int]:
 
 
 def ratios(pairs: Iterable[Aligned]) -> List[Row]:
-    """Tag, source words, repetitions and their ratio in percent: of all words, then of the words of each tag, the most
-    frequent first, of equally frequent ones in alphabetical order."""
+    """Tag, source words, repetitions and their ratio in percent: of all words, then of each tag's, by frequency."""
     words: Counter[str] = Counter()
     repeated: Counter[str] = Counter()
     for pair in pairs:
@@ -45,7 +45,7 @@ def ratios(pairs: Iterable[Aligned]) -> List[Row]:
             for group in (ALL, *(pair.source_tags[k : k + 1] if pair.source_tags else ())):
                 words[group] += 1
                 repeated[group] += times
-    groups = sorted(words, key=lambda group: (group != ALL, -words[group], group))
+    groups = sorted(by_frequency(words), key=lambda group: group != ALL)
     return [(group, words[group], repeated[group], 100 * repeated[group] / words[group]) for group in groups]
 
 

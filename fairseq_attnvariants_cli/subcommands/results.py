@@ -106,9 +106,9 @@ def decide(found: Mapping[Place, Mapping[int, float]], results: Scores, options:
         for place, paired in found.items()
     }
     decisive = subsets[-1:] if options.dial else subsets
-    systems = dict.fromkeys(place.system for place in results if place.system != options.baseline)
+    others = dict.fromkeys(place.system for place in results if place.system != options.baseline)
     family = {}
-    for place in itertools.starmap(Place, itertools.product(systems, decisive, wanted(options.measure))):
+    for place in itertools.starmap(Place, itertools.product(others, decisive, wanted(options.measure))):
         gain, grows = gains.get(place), True
         if gain and options.dial and options.baseline:
             base = place._replace(system=options.baseline)

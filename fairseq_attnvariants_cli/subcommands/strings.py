@@ -18,7 +18,6 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
     example: fairseq-attnvariants strings train.tsv dev.tsv test.tsv --output g2p --seeds 1 2 3 --cpu
 
     Args:
-        train: table of words to train on
         dev: table whose accuracy chooses the checkpoint
         test: tables to predict; scored if they have targets
         output: folder for models and predictions, FOLDER/TEST.tsv
@@ -32,7 +31,6 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
         nbest: predictions for each word, in FOLDER/TEST.nbest.tsv
     """
 
-    train: str = option("TRAIN", positional=True)
     dev: str = option("DEV", positional=True)
     test: List[str] = option("TEST", positional=True, nargs="+")
     output: str = option("FOLDER", required=True)
@@ -48,17 +46,19 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
 
 def run(options: Options) -> None:
     """Read the tables, train each seed, predict, score."""
-    from ..systems.transduction import OWN, default_updates, prepare, refused, results, train_seed
+    from ..systems.transduction import OWN, prepare, refused, results, train_seed
 
+    for seed in options.seeds:
+        if options.seeds.count(seed) > 1:
+            raise UserError(f"--seeds {seed} is given twice: leave one out")
     for given in options.others:
         name = given.partition("=")[0]
         if name in OWN:
             raise UserError(f"{name} is not for fairseq-train here: use {OWN[name]}")
     with refused():
-        job, train = prepare(options)
-    updates = options.updates or default_updates(len(train.rows))
+        job = prepare(options)
     with tables(options.json, scores=options.table) as write:
-        checkpoints = [train_seed(job, options, seed, updates, len(train.rows)) for seed in options.seeds]
+        checkpoints = [train_seed(job, options, seed) for seed in options.seeds]
         systems = {f"seed {seed}": [path] for seed, path in zip(options.seeds, checkpoints)}
         if len(checkpoints) > 1:
             systems["ensemble"] = checkpoints

@@ -29,7 +29,7 @@ from fairseq_attnvariants.nn.attention import adds_up
 from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
 
-from ..options import BatchOptions, TextOptions
+from ..options import SEARCH, BatchOptions, TextOptions
 from ..text.files import UserError, read_parallel, reason
 
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
@@ -89,7 +89,7 @@ class Text(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Return the largest size of a batch."""
+    """The largest size of a batch."""
 
     sentences: int
     tokens: int  # of the longer side, padding included
@@ -124,7 +124,7 @@ def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> Syste
     Raises:
         UserError: a file is missing, not a checkpoint, or does not go with the data.
     """
-    # what these name may have moved since the training, and nothing here needs it
+    # these files may have moved since the training, and nothing here needs them
     unneeded = dict.fromkeys(["encoder_embed_path", "decoder_embed_path", "warm_start"])
     overrides = {"data": data, **unneeded}
     task = None
@@ -387,13 +387,16 @@ def decoded(
         yield system, text if given else generate(system, text, options)
 
 
+def build_generator(system: System, options: Any, **instead: Any) -> Any:
+    """The task's generator for the search that the options ask for, or with other values ``instead``."""
+    asked = {name: getattr(options, name) for name in SEARCH}
+    return system.task.build_generator(system.models, argparse.Namespace(**{**asked, **instead}))
+
+
 @torch.no_grad()
-def search(system: System, text: Text, options: Any, lenpen: float) -> List[List[Dict[str, Tensor]]]:
-    """All hypotheses of each sentence, the best first, by beam search through the task's generator."""
-    asked = argparse.Namespace(
-        beam=options.beam, lenpen=lenpen, max_len_a=options.max_len_a, max_len_b=options.max_len_b
-    )
-    generator = system.task.build_generator(system.models, asked)
+def search(system: System, text: Text, options: Any, **instead: Any) -> List[List[Dict[str, Tensor]]]:
+    """All hypotheses of each sentence, the best first, by beam search through :func:`build_generator`."""
+    generator = build_generator(system, options, **instead)
     found: Dict[int, List[Dict[str, Tensor]]] = {}
     sources = text.with_targets([None] * len(text.sentences))
     for sample in samples(system, sources, limits(options), "translating"):
@@ -405,7 +408,7 @@ def search(system: System, text: Text, options: Any, lenpen: float) -> List[List
 
 def generate(system: System, text: Text, options: Any) -> Text:
     """The sources with the best hypothesis as target."""
-    return text.with_targets([beam[0]["tokens"] for beam in search(system, text, options, options.lenpen)])
+    return text.with_targets([beam[0]["tokens"] for beam in search(system, text, options)])
 
 
 def check_probabilities(system: System, reader: str) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from tqdm import tqdm
 
@@ -31,6 +31,7 @@ from fairseq_attnvariants.tasks.tsv import (
     symbols,
 )
 
+from ..options import ColumnOptions
 from ..text.files import UserError, say, write_whole
 from ..text.generated import Sentence, read_generated
 
@@ -52,15 +53,6 @@ TRAINING = shlex.split(
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
 
 
-class Tabular(Protocol):
-    """Options that name columns of a table."""
-
-    train: str
-    source_column: Optional[int]
-    target_column: Optional[int]
-    features_column: Optional[int]
-
-
 class Job(NamedTuple):
     """The tables to read, and how to read them."""
 
@@ -69,14 +61,11 @@ class Job(NamedTuple):
     columns: Columns
     separators: Tuple[str, str]
     """of sources and of targets"""
+    words: int
+    """to train on"""
     tests: Dict[str, Path]
     """the files to be predicted, by their names"""
     user_dir: str
-
-
-def default_updates(words: int) -> int:
-    """Return the number of updates for a training table of so many words."""
-    return max(LEAST_UPDATES, PASSES * words // BATCH)
 
 
 @contextlib.contextmanager
@@ -88,7 +77,7 @@ def refused() -> Iterator[None]:
         raise UserError(str(error)) from error
 
 
-def prepare(options: "Options") -> Tuple[Job, Table]:
+def prepare(options: "Options") -> Job:
     """Read all tables, and put them where fairseq-train finds them; nothing is written if one is refused."""
     cells = read_cells(options.train)
     columns = find_columns(cells, options)
@@ -120,10 +109,11 @@ def prepare(options: "Options") -> Tuple[Job, Table]:
     kinds = [described_symbols(separator) for separator in separators]
     say(f"columns: {', '.join(shown)}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
-    return Job(folder, data, columns, separators, {name: Path(path) for name, path in tests.items()}, user_dir), train
+    paths = {name: Path(path) for name, path in tests.items()}
+    return Job(folder, data, columns, separators, len(train.rows), paths, user_dir)
 
 
-def find_columns(cells: Sequence[Sequence[str]], options: "Tabular") -> Columns:
+def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Columns:
     """The columns that the options name, or else those of the shared tasks.
 
     Raises:
@@ -167,10 +157,11 @@ def find_separator(table: Table, side: str, options: "Options") -> str:
     return DECOMPOSED if once > UNSEEN * sum(found.values()) else ""
 
 
-def train_seed(job: Job, options: "Options", seed: int, updates: int, words: int) -> str:
+def train_seed(job: Job, options: "Options", seed: int) -> str:
     """Train, or go on with it; returns the path of the checkpoint with the highest accuracy on the development set."""
     save = job.folder / f"seed{seed}"
-    epochs = -(-updates * BATCH // words)
+    updates = options.updates or max(LEAST_UPDATES, PASSES * job.words // BATCH)
+    epochs = -(-updates * BATCH // job.words)
     interval = str(max(1, epochs // VALIDATIONS))
     named = [
         part for name, column in job.columns._asdict().items() if column for part in (f"--{name}-column", str(column))

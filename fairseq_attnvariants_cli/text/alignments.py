@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from typing import Callable, Dict, Iterable, List, Sequence, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, List, Mapping, Sequence, Tuple, TypeVar
 
 import numpy as np
 
@@ -120,3 +120,8 @@ def count_links(pairs: Iterable[Tuple[Sequence[str], Sequence[str], Iterable[Lin
         for i, j in links:
             counts[source[i]][target[j]] += 1
     return counts
+
+
+def by_frequency(counts: Mapping[str, int], most: int = 0) -> List[str]:
+    """The ``most`` frequent words, all for 0: the most frequent first, and equally frequent ones by the alphabet."""
+    return sorted(counts, key=lambda word: (-counts[word], word))[: most or None]

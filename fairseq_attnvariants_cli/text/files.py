@@ -130,13 +130,13 @@ def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[Bina
     target = os.path.realpath(path) if links else os.path.abspath(path)
     opened = OPEN.fullmatch(os.path.abspath(path))
     if links and (opened or os.path.exists(path) and not os.path.isfile(path)):  # such as /dev/null or a pipe
-        with _writing(path):
+        with writing(path):
             # an open stream is written at its position
             stream = open(os.dup(int(opened[1] or 2)) if opened else path, "wb")  # noqa: SIM115
             os.write(stream.fileno(), b"")
         with stream:
             yield content
-            with _writing(path):
+            with writing(path):
                 stream.write(content.getbuffer())
                 stream.flush()
         return
@@ -160,16 +160,16 @@ def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]
     """Write to a new file of a name that nobody can foresee, since a link of that name would lead elsewhere."""
     scratch = f"{target}.{os.urandom(4).hex()}.tmp"
     exists = os.path.isfile(target) and not os.path.islink(target)
-    with _writing(path):
+    with writing(path):
         if exists and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         stream = open(scratch, "xb")  # noqa: SIM115
     try:
-        with _writing(path):
+        with writing(path):
             if exists:
                 shutil.copymode(target, scratch)
         yield content
-        with _writing(path):
+        with writing(path):
             with stream:  # a full disk may refuse only when it is closed
                 stream.write(content.getbuffer())
             os.replace(scratch, target)
@@ -182,7 +182,13 @@ def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]
 
 
 @contextlib.contextmanager
-def _writing(path: str) -> Iterator[None]:
+def writing(path: str) -> Iterator[None]:
+    """Turn errors of the system, where ``path`` is written in the block, into the command's.
+
+    Raises:
+        UserError: it cannot be written.
+        BrokenPipeError: its reader is gone.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -201,7 +207,7 @@ def standard_output() -> Iterator[TextIO]:
     """
     output = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     try:
-        with _writing("standard output"):
+        with writing("standard output"):
             try:
                 yield output
             finally:

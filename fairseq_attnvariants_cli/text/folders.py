@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from typing import Iterator
 
-from .files import UserError
+from .files import UserError, writing
 
 
 def check_new(path: str) -> str:
@@ -34,18 +34,14 @@ def new_folder(path: str) -> Iterator[str]:
         UserError: as :func:`check_new`, or it cannot be written, such as to a full disk.
     """
     target = check_new(path)
-    try:
+    with writing(path):
         scratch = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=f"{os.path.basename(target)}.", suffix=".tmp")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error
-    try:
-        yield scratch
-        os.chmod(scratch, 0o777 & ~_umask())
-        os.rename(scratch, target)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        try:
+            yield scratch
+            os.chmod(scratch, 0o777 & ~_umask())
+            os.rename(scratch, target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _umask() -> int:

@@ -1,6 +1,7 @@
 """The subcommand hallucinate: stems by hand, rows that keep what is no stem, and what is refused."""
 
 import random
+import signal
 
 import pytest
 
@@ -8,6 +9,16 @@ from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.hallucinate import hallucinated, stems
 
 ROWS = ["talo\tN;INE(SG)\ttalossa", "juokseminen\tN;ESS(PL)\tjuoksemisina", "yö\tN;INE(SG)\työssä"]
+
+
+@pytest.fixture(autouse=True)
+def limited():
+    """A command that would not end fails."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it is still running"))
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture
@@ -67,6 +78,8 @@ def test_rows_keep_their_features_and_their_order_of_columns(table, capsys):
     [
         ("yö\työssä\n", [], "no word that shares 3 letters in a row with its target"),
         ("aaa\taaaa\n", [], "no word that shares"),  # there is no other letter
+        ("123\t123ab\n", [], "no word that shares"),
+        ("a12345b\ta12345bc\n", [], "no word that shares"),  # the ends of a long stem stay
         ("a\tb\nc\n", [], "train.tsv, line 2: 1 columns"),
         ("a\tb\tc\td\n", [], "4 columns, whose meaning is unclear: give --source-column"),
         ("talo\ttalossa\n", ["--target-column", "3"], "2 columns, and --target-column is 3"),

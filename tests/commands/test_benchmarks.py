@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 
+import corpus
 import pytest
 from corpus import ROOT, SCRIPTS
 
@@ -79,6 +80,19 @@ def test_the_pages_have_what_was_measured_on_a_gpu():
     printed = call(SCRIPTS / "python", "gpu_table.py", "h200.jsonl").stdout
     shown = {cell for cell in cells if re.search(r" to .*GiB|words/s\)|sentences/s\)", cell)}
     assert len(shown) > 30 and all(f" {cell} " in printed or f" {cell}," in printed for cell in shown)
+
+
+@pytest.mark.parametrize("script, line, row", [
+    ("ablation.py", "--archs rnnsearch", r"\| rnnsearch +\| memory shared by hypotheses +\| [\d.]+ \("),
+    ("floor.py", "--archs rnnsearch", r"\| rnnsearch +\|"),
+    ("search.py", "--ways lstm dl4mt+bfloat16+list", r"dl4mt\+bfloat16\+list +[\d.]+ sentences/s +x[\d.]+ "),
+    ("speed.py", "--archs dl4mt", r"generation, beam 5, .*\n.*\n  dl4mt +[\d.]+ +x[\d.]+ "),
+])  # fmt: skip
+def test_those_of_a_cpu(script, line, row):
+    """At a size at which nothing can be said about speed."""
+    tiny = "--embed 8 --hidden 16 --vocabulary 40 --batch 3 --length 6 --batches 1 --rounds 1"
+    done = corpus.run("python.script", BENCHMARKS / script, *tiny.split(), *line.split())
+    assert re.search(row, done.stdout), done.stdout
 
 
 def test_exported_models_against_the_stock_lstm():

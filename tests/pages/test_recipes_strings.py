@@ -1,6 +1,8 @@
 """The queue of the strings' table on tiny tables, and what it does when it is started again."""
 
 import csv
+import importlib.util
+import json
 import os
 import random
 import re
@@ -104,6 +106,29 @@ def test_the_queue(recipe):
     assert "| ensemble of 4: `dl4mt` + `hard_monotone` |" in table and table.count("ensemble of 2") == 2
 
 
+@pytest.mark.parametrize("beam", ["1", "4"])
+def test_single_models_and_ensembles_search_with_one_beam(beam, monkeypatch, tmp_path):
+    spec = importlib.util.spec_from_file_location("run", STRINGS / "run.py")
+    queue = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(queue)
+    asked = []
+
+    def said_by(command, log):
+        asked.append((command[0], command[command.index("--beam") + 1]))
+        scores = dict(words=6, accuracy=50, WER=50, SER=9)
+        return json.dumps([scores]) if "--json" in command else "accuracy = 50, WER = 50, SER = 9 (3 of 6 right)"
+
+    monkeypatch.setattr(queue, "said_by", said_by)
+    monkeypatch.setenv("PATH", f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}")
+    given = [] if beam == "1" else ["--beam", beam]
+    command = ["run.py", "data", str(tmp_path), "--languages", "ice", "--systems", "dl4mt", "--seeds", "1", "2", *given]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as end:
+        queue.main()
+    assert not end.value.code
+    assert asked == [("fairseq-attnvariants", beam)] * 2 + [("fairseq-generate", beam)]
+
+
 def test_the_minutes_of_an_interrupted_run_are_unknown(recipe):
     """The minutes after the interruption alone would make the run look quick, and the mean includes them."""
     command = f"python run.py data cut --languages ita --systems dl4mt --seeds 1 --updates 2 {SMALL}"
@@ -144,6 +169,13 @@ def test_a_run_that_is_taken_is_left_to_its_lane(recipe):
         f"mkdir -p taken/khm; {held}python run.py data taken --languages khm --systems dl4mt --seeds 1 {SMALL}"
     )
     assert (done.returncode, done.stdout) == (0, "") and not (recipe.folder / "taken/runs.csv").exists()
+
+
+def test_a_seed_that_is_given_twice_is_refused(recipe):
+    """Else an ensemble of one model and itself is in the table."""
+    done = recipe("python run.py data twice --seeds 1 1")
+    assert done.returncode == 2 and "error: --seeds: one is given twice, leave it out" in done.stderr
+    assert not (recipe.folder / "twice").exists()
 
 
 def test_yoyodyne(recipe):

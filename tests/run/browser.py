@@ -33,7 +33,7 @@ def opened(address, profile):
 
 def evaluator(port, address):
     asked = http.client.HTTPConnection("127.0.0.1", port)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         asked.request("GET", "/json/list")
         tabs = [tab for tab in json.loads(asked.getresponse().read()) if tab["url"] == address]
@@ -50,19 +50,24 @@ def evaluator(port, address):
     while received.readline() != b"\r\n":
         pass
 
-    def evaluate(expression):
+    def ask(expression):
+        """The protocol's answer."""
         about = {"expression": expression, "awaitPromise": True, "returnByValue": True}
         data = json.dumps({"id": 1, "method": "Runtime.evaluate", "params": about}).encode()
         stream.sendall(b"\x81" + struct.pack(">BH", 128 | 126, len(data)) + bytes(4) + data)  # text, masked by zeros
         size = received.read(2)[1]
         if size > 125:
             size = int.from_bytes(received.read(2 if size == 126 else 8), "big")
-        message = json.loads(received.read(size))
-        if "error" in message and time.monotonic() < deadline:  # the page was still replacing the blank one
-            time.sleep(0.1)
-            return evaluate(expression)
-        answer = message["result"]
+        return json.loads(received.read(size))
+
+    def evaluate(expression):
+        answer = ask(expression)["result"]
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
+    ready = f"location.href == {json.dumps(address)} && document.readyState == 'complete'"
+    # an error while the page replaces the blank one
+    while not ask(ready).get("result", {}).get("result", {}).get("value"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     return evaluate

@@ -196,7 +196,7 @@ class Graphs:
             key = f"{casting(self.recorder.device)} {each(kind, entries)}"
             if key in self.seen and key not in self.pairs and len(self.pairs) < MOST and not self.failed:
                 self.pairs[key] = Pair(self, entries)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self.failed = True
             logger.warning(
                 f"--cuda-graphs: no further graphs are captured, and training continues without: "

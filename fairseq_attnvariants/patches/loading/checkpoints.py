@@ -32,8 +32,9 @@ from omegaconf import OmegaConf
 from ...deploy.plain import MODEL as PLAIN
 from ...deploy.plain import load as load_plain
 from ...registry import ConfigurationError
+from ..environment import release
 from ..replaced import replaces
-from .configuration import check_configuration, update_configuration
+from .configuration import as_dict, check_configuration, update_configuration
 from .damage import check_sums
 
 logger = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
         return _checked(content, {})
     except OSError:
         raise
-    except Exception as error:  # noqa: BLE001 - of a damaged file: whatever its bytes happen to ask for
+    except Exception as error:  # of a damaged file: whatever its bytes happen to ask for
         raise ConfigurationError(f"{path}: {_reason(error)}") from None  # torch's own words advise to run what it holds
 
 
@@ -222,7 +223,7 @@ def _checked(part: Any, seen: Dict[int, Any]) -> Any:
         if any(one is not other for one, other in zip(values, part, strict=True)):
             seen[id(part)] = tuple(values)
         return seen[id(part)]
-    content: Any = vars(part) if isinstance(part, argparse.Namespace) else part
+    content = as_dict(part)
     for key, value in list(enumerate(part) if isinstance(part, list) else content.items()):
         new = _checked(value, seen)
         if new is not value:
@@ -249,7 +250,7 @@ def _reason(error: Exception) -> str:
 
 @functools.cache
 def _warn_of_holes() -> None:
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < WITHOUT_HOLES:
+    if release(torch.__version__) < WITHOUT_HOLES:
         logger.warning(
             f"torch {torch.__version__} has known security holes in its safe loading (CVE-2026-24747, and up to 2.5.1 "
             "CVE-2025-32434), fixed in 2.10: load only checkpoints that you trust"

@@ -65,7 +65,7 @@ def check_configuration(path: str, state: Mapping[str, Any]) -> None:
 def update_configuration(path: str, state: Mapping[str, Any]) -> None:
     """Give options of a checkpoint that had values which are no longer there the nearest that are, with a warning."""
     for part in (state.get("args"), (state.get("cfg") or {}).get("model")):
-        options = vars(part) if isinstance(part, argparse.Namespace) else part
+        options = as_dict(part)
         if isinstance(options, dict) and options.get("search_dtype") == "int8":
             options["search_dtype"] = "auto"
             logger.warning(f"{path} asks for a search in int8, which was removed: auto is used instead")
@@ -75,7 +75,7 @@ def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
     """Yield the mappings, keys and values of a nested configuration, and what its strings hold, with their options."""
     yield name, None if isinstance(part, (list, tuple)) else part
     if isinstance(part, (dict, argparse.Namespace)):
-        for key, value in _as_dict(part).items():
+        for key, value in as_dict(part).items():
             option = f"{name}.{key}" if name else str(key)
             yield option, key
             yield from _values(value, option)
@@ -87,7 +87,8 @@ def _values(part: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
             yield from _values(value, name)
 
 
-def _as_dict(part: Any) -> Any:
+def as_dict(part: Any) -> Any:
+    """A mapping of options, which may be a ``Namespace``; anything else stays as it is."""
     return vars(part) if isinstance(part, argparse.Namespace) else part
 
 
@@ -140,9 +141,9 @@ def _check_names(path: str, part: Any, strict: bool) -> None:
     """
     for kind, known in registries().items():
         legacy = "arch" if kind == "model" else kind
-        name = _as_dict(part).get(legacy if isinstance(part, argparse.Namespace) else kind)
+        name = as_dict(part).get(legacy if isinstance(part, argparse.Namespace) else kind)
         if isinstance(name, (dict, argparse.Namespace)):
-            options = _as_dict(name)
+            options = as_dict(name)
             name = next((options[key] for key in ("_name", legacy) if options.get(key) is not None), None)
         if kind in TRAINING and not strict and re.fullmatch(r"[\w-]+", str(name)):
             continue

@@ -14,6 +14,7 @@ from fairseq import options, utils
 from fairseq.registry import REGISTRIES
 from omegaconf import MISSING
 
+from ...architectures.options import flag
 from ...architectures.variants import default_criterion
 from ...registry import ConfigurationError
 from ..replaced import replaces
@@ -91,4 +92,4 @@ def complete(parser: argparse.ArgumentParser, parsed: argparse.Namespace, kind: 
             parser.error(f"--{kind} {name}: {error}")
     for option in missing:
         if getattr(parsed, option, None) in (None, MISSING):
-            parser.error(f"--{kind} {name} needs --{option.replace('_', '-')}")
+            parser.error(f"--{kind} {name} needs {flag(option)}")

@@ -11,6 +11,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
+from ...architectures.options import flag
 from ...registry import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ def start_of(cfg: Any, suffix: str = "") -> Tuple[str, str]:
     if not PathManager.exists(last):
         for option in ("continue_once", "finetune_from_model"):
             if getattr(cfg, option, None) is not None:
-                return f"--{option.replace('_', '-')}", getattr(cfg, option)
+                return flag(option), getattr(cfg, option)
     return "", last
 
 

@@ -208,7 +208,7 @@ def _place(path: str, model: BaseFairseqModel) -> Optional[Tuple[int, bool]]:
         shallow_copy(model).upgrade_state_dict(saved)  # to the names of today; how the model is to start it still knows
         updates = state["optimizer_history"][-1]["num_updates"]
         by_training = "val_loss" in state["extra_state"]  # an average has none
-    except Exception:  # noqa: BLE001 - another model's may fail anyhow
+    except Exception:  # another model's may fail anyhow
         return None
     sizes = [{name: value.shape for name, value in values.items()} for values in (saved, model.state_dict())]
     return (updates, bool(state.get("last_optimizer_state"))) if by_training and sizes[0] == sizes[1] else None

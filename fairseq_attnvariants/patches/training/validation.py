@@ -17,6 +17,7 @@ from fairseq.logging import metrics
 from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationTask
 
+from ...architectures.options import flag
 from ...registry import ConfigurationError, nearest
 from ..replaced import replaces
 
@@ -43,7 +44,7 @@ def build_model(build, self, *args, **named):
 def reduce_metrics(reduce, self, logging_outputs, criterion) -> None:
     """Score empty translations."""
     if sum(log.get("_bleu_totals_0", 1) for log in logging_outputs) == 0:
-        # as if there were a word, though hardly one: of no words fairseq logs no BLEU, which is then asked for
+        # hardly a word: without any, fairseq logs no BLEU, and then asks for it
         logging_outputs = [{**log, "_bleu_totals_0": 1e-9} for log in logging_outputs]
     reduce(self, logging_outputs, criterion)
 
@@ -60,9 +61,10 @@ def check_bleu(cfg: Any) -> None:
         except (TypeError, ValueError):
             known = False
         if not known:
+            escaped = example.replace('"', '\\"')
             raise ConfigurationError(
-                f"--{name.replace('_', '-')} {getattr(cfg, name)}: this is no JSON object; quote it twice, as in "
-                f"--{name.replace('_', '-')} '{example}', or by hydra 'task.{name}=\"{_escaped(example)}\"'"
+                f"{flag(name)} {getattr(cfg, name)}: this is no JSON object; quote it twice, as in {flag(name)} "
+                f"'{example}', or by hydra 'task.{name}=\"{escaped}\"'"
             )
     known_options = [field.name for field in dataclasses.fields(GenerationConfig)]
     for option in json.loads(cfg.eval_bleu_args):
@@ -83,10 +85,6 @@ def check_bleu(cfg: Any) -> None:
         ) from None
 
 
-def _escaped(text: str) -> str:
-    return text.replace('"', '\\"')
-
-
 def check_options(cfg: Any) -> None:
     """Refuse options that stock fairseq reads when an epoch is over, and that cannot be meant.
 
@@ -95,7 +93,7 @@ def check_options(cfg: Any) -> None:
     """
     for section, option in INTERVALS:
         if cfg[section][option] == 0:
-            raise ConfigurationError(f"--{option.replace('_', '-')} 0: an interval is 1 or above")
+            raise ConfigurationError(f"{flag(option)} 0: an interval is 1 or above")
     plateau = cfg.lr_scheduler._name == "reduce_lr_on_plateau"
     waiting = "--lr-scheduler reduce_lr_on_plateau" if plateau else "--patience" if cfg.checkpoint.patience > 0 else ""
     if cfg.dataset.disable_validation and waiting:
