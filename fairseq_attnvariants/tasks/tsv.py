@@ -25,6 +25,20 @@ class Columns(NamedTuple):
     features: int = 0
     """0 if there are none"""
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {column}" for name, column in self._asdict().items() if column)
+
+    def check(self) -> None:
+        """Refuse one column with two meanings.
+
+        Raises:
+            ConfigurationError: naming the options.
+        """
+        if len({*self} - {0}) < sum(column > 0 for column in self):
+            raise ConfigurationError(
+                f"--source-column, --target-column and --features-column name the same column twice: {self}"
+            )
+
 
 class Row(NamedTuple):
     """A line of a table."""

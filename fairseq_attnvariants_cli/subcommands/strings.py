@@ -48,19 +48,19 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
 
 def run(options: Options) -> None:
     """Read the tables, train each seed, predict, score."""
-    from ..systems.transduction import OWN, default_updates, prepare, refused, results, train_seed
+    from ..systems.transduction import OWN, prepare, refused, results, train_seed
 
     for given in options.others:
         name = given.partition("=")[0]
         if name in OWN:
             raise UserError(f"{name} is not for fairseq-train here: use {OWN[name]}")
     with refused():
-        job, train = prepare(options)
-    updates = options.updates or default_updates(len(train.rows))
+        job = prepare(options)
     with tables(options.json, scores=options.table) as write:
-        checkpoints = [train_seed(job, options, seed, updates, len(train.rows)) for seed in options.seeds]
+        checkpoints = [train_seed(job, options, seed) for seed in options.seeds]
         systems = {f"seed {seed}": [path] for seed, path in zip(options.seeds, checkpoints)}
         if len(checkpoints) > 1:
             systems["ensemble"] = checkpoints
         rows = [row for name in job.tests for row in results(job, options, name, systems)]
-        write("scores", ("table", "model", "words", "accuracy", "WER", "SER"), rows)
+        if rows or options.json or options.table:
+            write("scores", ("table", "model", "words", "accuracy", "WER", "SER"), rows)
