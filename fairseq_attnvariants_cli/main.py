@@ -100,8 +100,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except KeyboardInterrupt:
         say(f"{PROGRAM}: interrupted")
         return 128 + signal.SIGINT
-    except (UserError, ImportError, OSError) as error:
+    except (UserError, ImportError) as error:
         return refuse(arguments, str(error))
+    except OSError as error:
+        return refuse(arguments, reason(error))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
             raise

@@ -211,7 +211,9 @@ def read_checkpoint(path: str) -> Dict[str, Any]:
 
 def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
     why = reason(error)
-    if why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
+    if isinstance(error, OSError):
+        why = why.removeprefix(f"{path}: ")
+    elif why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
         return UserError(why)
     too_little = (AttributeError, LookupError, TypeError)
     if isinstance(error, too_little) and not isinstance(error, ConfigurationError):

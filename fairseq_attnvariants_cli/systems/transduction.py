@@ -115,6 +115,8 @@ def prepare(options: "Options") -> Job:
                 if not symbols(getattr(row, side), separator):
                     raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
     folder = Path(options.output)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is no folder: name another")
     data = folder / "data"
     texts = {"train": options.train, "valid": options.dev, **tests}
     written = {name: "".join("\t".join(line) + "\n" for line in read_cells(path)) for name, path in texts.items()}
