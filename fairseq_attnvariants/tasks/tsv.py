@@ -201,7 +201,10 @@ def find_split(folder: str, split: str) -> str:
         if os.path.isfile(path):
             return path
     there = ", ".join(sorted(name for name in os.listdir(folder) if name.endswith(".tsv"))) or "no table at all"
-    raise ConfigurationError(f"{folder} has no {' or '.join(names)}, but {there}")
+    raise ConfigurationError(
+        f"{folder} has no {' or '.join(names)}, but {there}: correct --train-subset, --valid-subset or --gen-subset, "
+        "or the folder"
+    )
 
 
 def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> None:

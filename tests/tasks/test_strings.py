@@ -223,6 +223,14 @@ class TestCommands:
         targets = dict(line for line in lines if line[0][:2] == "T-")
         assert [targets[f"T-{number}"] for number in range(12)] == [target for _, target in rows]
 
+    def test_subcommands_print_nothing_else(self, trained, tmp_path):
+        data, checkpoint, _ = trained
+        line = ["align", data, "--path", checkpoint, "--cpu", "--output", tmp_path / "links"]
+        done = run("fairseq-attnvariants", *line)
+        assert done.stdout == done.stderr == "" and len((tmp_path / "links").read_text().splitlines()) == 12
+        done = run("fairseq-attnvariants", *line, "--gen-subset", "tset", check=False)
+        assert "has no tset.tsv, but " in done.stderr and "correct --train-subset" in done.stderr
+
     def test_interactive_and_hub(self, trained):
         data, checkpoint, _ = trained
         done = run("fairseq-interactive", data, *GENERATE, "--path", checkpoint, stdin="abe\u0301\nca\n")
