@@ -285,7 +285,7 @@ def test_language_models(runs, refused):
 
 def parsed(data, *more):
     parser = options.get_interactive_generation_parser()
-    return options.parse_args_and_arch(parser, [str(data), "--path", "model.pt", *more])
+    return options.parse_args_and_arch(parser, [str(data), "--path", __file__, *more])
 
 
 def test_tokenizers_get_their_languages(binarised):
@@ -300,6 +300,9 @@ def test_tokenizers_get_their_languages(binarised):
     (("--bpe", "characters"), "--bpe characters has no configuration"),
     (("--left-pad-source", "False"), "a switch takes no True or False"),
     (("--no-such-option", "1"), "unrecognized arguments: --no-such-option 1\n"),
+    (("--path", f"{__file__}:nothing.pt"), "--path nothing.pt: there is no such file; several are separated by ':'\n"),
+    (("--path", f"{__file__},nothing.pt"), "nothing.pt: there is no such file; several are separated by ':'\n"),
+    (("--path", corpus.USER_DIR), f"--path {corpus.USER_DIR} is a folder: name a checkpoint in it, such as "),
 ])  # fmt: skip
 def test_what_a_command_line_lacks_is_asked_for(binarised, capsys, more, message):
     with pytest.raises(SystemExit):

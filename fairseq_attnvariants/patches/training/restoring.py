@@ -66,7 +66,7 @@ def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
 
 
 def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> Optional[str]:
-    """Why a model cannot take the parameters of a checkpoint: the options that differ, or else PyTorch's first reason."""
+    """Why a model cannot take the parameters of a checkpoint: the options that differ, or PyTorch's first reason."""
     first, *reasons = str(error.__context__).splitlines()
     if not first.startswith("Error(s) in loading state_dict"):
         return None
