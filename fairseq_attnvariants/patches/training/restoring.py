@@ -67,7 +67,7 @@ def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
 
 def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> Optional[str]:
     """Why a model cannot take the parameters of a checkpoint: the options that differ, or PyTorch's first reason."""
-    first, *reasons = str(error.__context__).splitlines()
+    first, *reasons = str(error.__context__).splitlines() or [""]
     if not first.startswith("Error(s) in loading state_dict"):
         return None
     now, before = section(vars(model), "cfg"), section(stored, "model")
