@@ -111,7 +111,8 @@ def start(load, cfg, trainer, **options):
             raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
         if reason := other_scheduler(error, trainer):
             raise ConfigurationError(f"{path}: {reason}") from error
-        if reason := other_model(error, trainer.get_model(), read_checkpoint(path).get("cfg") or {}):
+        stored = read_checkpoint(path).get("cfg") or {} if os.path.isfile(path) else {}
+        if reason := other_model(error, trainer.get_model(), stored):
             instead = f"or --warm-start instead of {option}" if option else "or another --save-dir"
             raise ConfigurationError(f"{path} is of another model ({reason}): give its options, {instead}") from error
         raise
