@@ -3,13 +3,15 @@
 ``fairseq_attnvariants_startup.py`` asks :func:`find_spec` for fairseq's modules, and imports this one only then.
 
 Lines.  A line ends in ``\\n`` or ``\\r\\n``.  fairseq opens text with universal newlines, so that a lone carriage
-return ends a line, too: that sentence becomes two, and every pair after it is wrong.  fairseq-preprocess,
-fairseq-interactive and fairseq-score refuse such text before they read it, and so does whatever else opens text.
+return ends a line, too: that sentence becomes two, and every pair after it is wrong.  It takes a byte order mark for
+a part of the first word, and ends in a traceback at what is not UTF-8.  fairseq-preprocess, fairseq-interactive and
+fairseq-score refuse such text before they read it, and so does whatever else opens text.
 
 numpy.  fairseq uses names that numpy 1.24 to 2.4 removed.  Its modules that use them get them back, and nobody else.
 """
 
 import builtins
+import codecs
 import functools
 import io
 import os
@@ -23,6 +25,7 @@ RETURN = (
     "a carriage return that no line feed follows, at which fairseq would end the line: put a space there, or a line "
     r"feed if it is to end one (tr '\r' ' ' < FILE)"
 )
+MARK = "a byte order mark, which fairseq takes for a part of the first word: remove it (tail -c +4 FILE)"
 
 
 def find_spec(name: str, path) -> Optional[ModuleSpec]:
@@ -44,20 +47,33 @@ def find_spec(name: str, path) -> Optional[ModuleSpec]:
 # ---- lines
 
 
-def refuse_returns(path: str) -> None:
-    """Refuse a text with a lone carriage return.
+def misread(line: bytes, number: int) -> str:
+    """Say what fairseq would misread in a line; an empty text if nothing."""
+    if number == 1 and line.startswith(codecs.BOM_UTF8):
+        return MARK
+    if b"\r" in line.removesuffix(b"\r\n"):
+        return RETURN
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f"not UTF-8 ({error.reason}): save it as UTF-8"
+    return ""
+
+
+def refuse_misread(path: str) -> None:
+    """Refuse a text that fairseq would misread.
 
     Raises:
         ValueError: with its line.
     """
     with builtins.open(path, "rb") as stream:
         for number, line in enumerate(stream, start=1):
-            if b"\r" in line.removesuffix(b"\r\n"):
-                raise ValueError(f"{path}, line {number}: {RETURN}")
+            if why := misread(line, number):
+                raise ValueError(f"{path}, line {number}: {why}")
 
 
 class Lines(io.TextIOWrapper):
-    """A stream of lines, at whose first lone carriage return the command ends; for it cannot be read beforehand."""
+    """A stream of lines that ends the command at the first line that fairseq would misread."""
 
     number = 0
 
@@ -65,18 +81,18 @@ class Lines(io.TextIOWrapper):
         """Read the next line."""
         line = super().readline(size)
         self.number += 1
-        if "\r" in line.removesuffix("\r\n"):
+        if why := misread(line.encode(errors="surrogateescape"), self.number):
             name = getattr(self, "name", "standard input")
-            sys.exit(f"{os.path.basename(sys.argv[0])}: error: {name}, line {self.number}: {RETURN}")
+            sys.exit(f"{os.path.basename(sys.argv[0])}: error: {name}, line {self.number}: {why}")
         return line
 
 
 def repair_open(module: Any) -> None:
-    """Let a module open only text without lone carriage returns."""
+    """Let a module open only text that fairseq does not misread."""
 
     def open_text(path, mode="r", *args, **options):
         if mode == "r":
-            refuse_returns(path)
+            refuse_misread(path)
         return builtins.open(path, mode, *args, **options)
 
     module.open = open_text
@@ -96,7 +112,7 @@ def repair_score(module: Any) -> None:
 
 
 def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], List[Optional[str]]]):
-    """Wrap a function that makes a parser: it refuses arguments one of whose texts has a lone carriage return."""
+    """Wrap a function that makes a parser: it refuses arguments one of whose texts fairseq would misread."""
 
     @functools.wraps(make)
     def make_parser(*args, **options) -> ArgumentParser:
@@ -108,7 +124,7 @@ def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], L
             try:
                 for path in texts(found):
                     if path and os.path.isfile(path):
-                        refuse_returns(path)
+                        refuse_misread(path)
             except (OSError, ValueError) as error:
                 parser.exit(2, f"{parser.prog}: error: {error}\n")
             return found, rest
@@ -136,7 +152,7 @@ def streamed(found: Namespace, name: str) -> Optional[str]:
         return path
     if not isinstance(sys.stdin, Lines):  # arguments are parsed twice
         stream = sys.stdin.buffer if path == "-" else builtins.open(path, "rb")  # noqa: SIM115
-        sys.stdin = Lines(stream, encoding="utf-8", newline="\n")
+        sys.stdin = Lines(stream, encoding="utf-8", errors="surrogateescape", newline="\n")
     setattr(found, name, "-")
     return None
 

@@ -83,7 +83,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="backslashreplace")
     warnings.filterwarnings("ignore", "Detected pickle protocol|'torch.load' received")  # a refusal says enough
-    for name, level in (("fairseq", "WARNING"), ("sacrebleu", "WARNING"), ("matplotlib.font_manager", "ERROR")):
+    quiet = dict.fromkeys(("fairseq", "fairseq_attnvariants", "sacrebleu"), "WARNING")
+    for name, level in {**quiet, "matplotlib.font_manager": "ERROR"}.items():
         logging.getLogger(name).setLevel(level)
     try:
         check_name(arguments)
@@ -102,8 +103,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except KeyboardInterrupt:
         say(f"{PROGRAM}: interrupted")
         return 128 + signal.SIGINT
-    except (UserError, ImportError, OSError) as error:
+    except (UserError, ImportError) as error:
         return refuse(arguments, str(error))
+    except OSError as error:
+        return refuse(arguments, reason(error))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
             raise

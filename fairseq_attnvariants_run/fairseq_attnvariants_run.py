@@ -621,7 +621,7 @@ class Translator:
         if not 1 <= beam <= self.search["largest_beam"]:
             raise SentenceError(f"the beam must be from 1 to {self.search['largest_beam']}, not {beam}")
         if not 1 <= n_best <= beam:
-            raise SentenceError(f"an n-best list has from 1 to {beam} translations with this beam, not {n_best}")
+            raise SentenceError(f"n-best must be from 1 to the beam of {beam}, not {n_best}: give a wider beam")
         return beam
 
     def symbols(self, line: str, beam: int) -> list[str]:

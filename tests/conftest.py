@@ -196,7 +196,7 @@ def subject(name, options=()):
     return Subject(name, [*flags, *(["--task", "char_translation"] if on_characters else [])])
 
 
-FAIRSEQ = logging.getLogger("fairseq")
+QUIETENED = [logging.getLogger(name) for name in ("fairseq", "fairseq_attnvariants")]
 # those that somebody handles; without SIGPIPE ignored, a broken connection ends the process and all of its tests
 HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE)
 SIGNALS = {number: signal.getsignal(number) for number in HANDLED}
@@ -205,10 +205,12 @@ SIGNALS = {number: signal.getsignal(number) for number in HANDLED}
 @pytest.fixture(autouse=True)
 def process():
     """Begin and end with a process as it was: subcommands, in fixtures too, quiet fairseq and set what signals do."""
-    FAIRSEQ.setLevel(logging.NOTSET)
+    for logger in QUIETENED:
+        logger.setLevel(logging.NOTSET)
     yield
     logging.disable(logging.NOTSET)  # which benchmarks set
-    FAIRSEQ.setLevel(logging.NOTSET)
+    for logger in QUIETENED:
+        logger.setLevel(logging.NOTSET)
     for number, handler in SIGNALS.items():
         signal.signal(number, handler)
 

@@ -103,7 +103,7 @@ def read_lines(kind):
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    given = [options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "model"])]
+    given = [options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", __file__])]
     for line in LINES[kind]:
         line = f"data --optimizer adam {line}".split()
         given.append(options.parse_args_and_arch(options.get_training_parser(), line))

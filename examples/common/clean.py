@@ -9,6 +9,16 @@ import argparse
 import contextlib
 import itertools
 import sys
+from typing import BinaryIO, Iterator
+
+
+def decoded(path: str, stream: BinaryIO) -> Iterator[str]:
+    """The lines of a text, which only line feeds end."""
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            sys.exit(f"clean.py: {path}, line {number}: not UTF-8: save it as UTF-8")
 
 
 def main() -> None:
@@ -28,8 +38,7 @@ def main() -> None:
     read, write = ([f"{options[end]}.{language}" for language in options["languages"]] for end in ("in", "out"))
     try:
         with contextlib.ExitStack() as files:
-            # only line feeds end a line
-            reading = [files.enter_context(open(path, encoding="utf-8-sig", newline="\n")) for path in read]
+            reading = [decoded(path, files.enter_context(open(path, "rb"))) for path in read]
             writing = [files.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in write]
             pairs = itertools.zip_longest(*reading)
             while joined := list(itertools.islice(pairs, options["join"])):
@@ -40,8 +49,8 @@ def main() -> None:
                 if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in lines):
                     for stream, line in zip(writing, lines):
                         stream.write((line.lower() if options["lower"] else line) + "\n")
-    except (OSError, UnicodeError) as error:
-        sys.exit(f"clean.py: {error}")
+    except OSError as error:
+        sys.exit(f"clean.py: {error.filename}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -11,14 +11,21 @@ import sys
 from pathlib import Path
 
 
+def read_lines(path: str) -> list[str]:
+    """The lines of a text, which only line feeds end."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
+    except OSError as error:
+        sys.exit(f"split.py: {path}: {error.strerror}")
+    except UnicodeDecodeError as error:
+        number = error.object.count(b"\n", 0, error.start) + 1
+        sys.exit(f"split.py: {path}, line {number}: not UTF-8: save it as UTF-8")
+
+
 def read_pairs(prefix: str, languages: list[str]) -> list[tuple[str, str]]:
     """The pairs that have two sides, each once, in the order of the text."""
     paths = [f"{prefix}.{language}" for language in languages]
-    try:
-        # only line feeds end a line
-        sides = [Path(path).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n") for path in paths]
-    except (OSError, UnicodeError) as error:
-        sys.exit(f"split.py: {error}")
+    sides = [read_lines(path) for path in paths]
     if len(sides[0]) != len(sides[1]):
         sys.exit(f"split.py: {paths[0]} has {len(sides[0])} lines, and {paths[1]} has {len(sides[1])}")
     return [pair for pair in dict.fromkeys(zip(*sides)) if all(side.strip() for side in pair)]

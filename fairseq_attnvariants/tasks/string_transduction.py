@@ -94,11 +94,7 @@ class StringTransductionTask(TranslationTask):
         if not os.path.isdir(folder):
             raise ConfigurationError(f"there is no data folder {folder}: give the one with train.tsv")
         columns = Columns(**{**Columns()._asdict(), **cls._given_columns(cfg)})
-        if len({*columns} - {0}) < sum(column > 0 for column in columns):
-            raise ConfigurationError(
-                "--source-column, --target-column and --features-column name the same column twice: "
-                + ", ".join(f"{name} {column}" for name, column in columns._asdict().items() if column)
-            )
+        columns.check()
         table: List[Table] = []  # read once, where a dictionary is missing
 
         def train() -> Table:

@@ -25,6 +25,21 @@ class Columns(NamedTuple):
     features: int = 0
     """0 if there are none"""
 
+    def __str__(self) -> str:
+        """Such as ``source 1, target 2``."""
+        return ", ".join(f"{name} {column}" for name, column in self._asdict().items() if column)
+
+    def check(self) -> None:
+        """Refuse one column with two meanings.
+
+        Raises:
+            ConfigurationError: naming the options.
+        """
+        if len({*self} - {0}) < sum(column > 0 for column in self):
+            raise ConfigurationError(
+                f"--source-column, --target-column and --features-column name the same column twice: {self}"
+            )
+
 
 class Row(NamedTuple):
     """A line of a table."""
@@ -186,7 +201,10 @@ def find_split(folder: str, split: str) -> str:
         if os.path.isfile(path):
             return path
     there = ", ".join(sorted(name for name in os.listdir(folder) if name.endswith(".tsv"))) or "no table at all"
-    raise ConfigurationError(f"{folder} has no {' or '.join(names)}, but {there}")
+    raise ConfigurationError(
+        f"{folder} has no {' or '.join(names)}, but {there}: correct --train-subset, --valid-subset or --gen-subset, "
+        "or the folder"
+    )
 
 
 def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> None:

@@ -84,7 +84,7 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
     with standard_output() as output:
         if as_json:
             print(json.dumps(found if len(paths) > 1 else next(iter(found.values())), indent=2), file=output)
-        else:
+        elif printed:
             print("\n\n".join(printed), file=output)
 
 

@@ -63,4 +63,5 @@ def run(options: Options) -> None:
         if len(checkpoints) > 1:
             systems["ensemble"] = checkpoints
         rows = [row for name in job.tests for row in results(job, options, name, systems)]
-        write("scores", ("table", "model", "words", "accuracy", "WER", "SER"), rows)
+        if rows or options.json or options.table:
+            write("scores", ("table", "model", "words", "accuracy", "WER", "SER"), rows)

@@ -11,6 +11,7 @@ of its source even where the model does not keep track of padding, as the stock 
 import argparse
 import itertools
 import os
+import re
 import traceback
 from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -30,7 +31,7 @@ from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
 
 from ..options import SEARCH, BatchOptions, TextOptions
-from ..text.files import UserError, read_parallel, reason
+from ..text.files import UserError, read_parallel, reason, say
 
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
 Extra = Dict[str, List[Optional[Tensor]]]  # a model's outputs other than the logits
@@ -211,7 +212,9 @@ def read_checkpoint(path: str) -> Dict[str, Any]:
 
 def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
     why = reason(error)
-    if why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
+    if isinstance(error, OSError):
+        why = why.removeprefix(f"{path}: ")
+    elif why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
         return UserError(why)
     too_little = (AttributeError, LookupError, TypeError)
     if isinstance(error, too_little) and not isinstance(error, ConfigurationError):
@@ -274,6 +277,11 @@ def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, syst
     task = system.task
     if lines is None:
         return read_subset(options.gen_subset, task, reference)
+    names = [options.source, options.reference] if reference else [options.source]
+    dictionaries = task.source_dictionary, task.target_dictionary
+    for name, side, dictionary in zip(names, zip(*lines, strict=True), dictionaries):
+        if not in_its_units(dictionary, side):
+            say(f"{name} has unknown words and no subwords, which {system.path} reads: apply its codes to the text")
     tokens = [_encode(task.source_dictionary, source) for source, *_ in lines]
     dataset = task.build_dataset_for_inference(tokens, [len(sentence) for sentence in tokens])
     sentences = []
@@ -283,6 +291,14 @@ def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, syst
             item["target"] = _encode(task.target_dictionary, target[0])
         sentences.append(Sentence(item, source, target[0] if reference else ""))
     return Text(str(options.source), sentences, dataset.collater)
+
+
+def in_its_units(dictionary, lines: Sequence[str]) -> bool:
+    """Whether a text may be in the subwords of a dictionary: it has their mark, or no unknown word."""
+    for marked in (re.compile(r"@@(?!\S)"), re.compile(r"(?<!\S)\u2581")):
+        if any(map(marked.search, getattr(dictionary, "symbols", ()))) and not any(map(marked.search, lines)):
+            return all(word in dictionary for line in lines for word in line.split())
+    return True
 
 
 def read_subset(name: str, task, reference: bool = True) -> Text:

@@ -50,6 +50,7 @@ TRAINING = shlex.split(
     "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric --batch-size-valid 256 --log-format simple "
     "--log-interval 20"
 )
+LAST, OPTIONS = "checkpoint_last.pt", "options.txt"  # in a seed's folder
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
 
 
@@ -66,6 +67,9 @@ class Job(NamedTuple):
     tests: Dict[str, Path]
     """the files to be predicted, by their names"""
     user_dir: str
+    updates: int
+    given: str
+    """the options that a training keeps from its start on"""
 
 
 @contextlib.contextmanager
@@ -79,12 +83,16 @@ def refused() -> Iterator[None]:
 
 def prepare(options: "Options") -> Job:
     """Read all tables, and put them where fairseq-train finds them; nothing is written if one is refused."""
+    if twice := [seed for seed, count in Counter(options.seeds).items() if count > 1]:
+        raise UserError(f"--seeds: {twice[0]} is there twice, and would be trained once: give different seeds")
     cells = read_cells(options.train)
     columns = find_columns(cells, options)
     train, dev = (read_table(path, columns) for path in (options.train, options.dev))
     tests = {Path(path).stem: path for path in options.test}
     if len(tests) < len(options.test) or {"train", "valid"} & tests.keys():
-        raise UserError("the tables to predict need different names, and neither train nor valid")
+        raise UserError(
+            f"the tables to predict need different names, and neither train nor valid: {', '.join(options.test)}"
+        )
     for path in options.test:
         read_table(path, columns, with_targets=False)
     separators = find_separator(train, "source", options), find_separator(train, "target", options)
@@ -94,6 +102,8 @@ def prepare(options: "Options") -> Job:
                 if not symbols(getattr(row, side), separator):
                     raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
     folder = Path(options.output)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is no folder: name another")
     data = folder / "data"
     texts = {"train": options.train, "valid": options.dev, **tests}
     written = {name: "".join("\t".join(line) + "\n" for line in read_cells(path)) for name, path in texts.items()}
@@ -101,16 +111,33 @@ def prepare(options: "Options") -> Job:
         there = data / f"{name}.tsv"
         if there.is_file() and there.read_text(encoding="utf-8") != written[name]:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
+    updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
+    given = shlex.join(["--arch", options.arch, "--updates", str(updates), *options.others])
+    for seed in options.seeds:
+        check_options(folder / f"seed{seed}", given)
     data.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         with write_whole(str(data / f"{name}.tsv")) as stream:
             stream.write(text)
-    shown = [f"{name} {column}" for name, column in columns._asdict().items() if column]
     kinds = [described_symbols(separator) for separator in separators]
-    say(f"columns: {', '.join(shown)}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
+    say(f"columns: {columns}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
     paths = {name: Path(path) for name, path in tests.items()}
-    return Job(folder, data, columns, separators, len(train.rows), paths, user_dir)
+    return Job(folder, data, columns, separators, len(train.rows), paths, user_dir, updates, given)
+
+
+def check_options(save: Path, given: str) -> None:
+    """Refuse to go on with a training by other options: if it is finished, they would change nothing.
+
+    Raises:
+        UserError: with the former options.
+    """
+    if not (save / LAST).exists() or not (save / OPTIONS).is_file():
+        return
+    if (before := (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")) != given:
+        raise UserError(
+            f"{save} was trained with {before}, and not with {given}: give the former options, or another --output"
+        )
 
 
 def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Columns:
@@ -124,7 +151,9 @@ def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Colu
     given = {name: getattr(options, f"{name}_column") for name in Columns._fields}
     given = {name: column for name, column in given.items() if column is not None}
     if given:
-        return Columns(**given)
+        columns = Columns(**given)
+        columns.check()
+        return columns
     width = len(cells[0])
     tagged = Counter(column for line in cells for column, cell in enumerate(line, start=1) if ";" in cell)
     [(features, count)] = tagged.most_common(1) or [(0, 0)]
@@ -159,8 +188,7 @@ def find_separator(table: Table, side: str, options: "Options") -> str:
 
 def train_seed(job: Job, options: "Options", seed: int) -> str:
     """Train, or go on with it; returns the path of the checkpoint with the highest accuracy on the development set."""
-    save = job.folder / f"seed{seed}"
-    updates = options.updates or max(LEAST_UPDATES, PASSES * job.words // BATCH)
+    save, updates = job.folder / f"seed{seed}", job.updates
     epochs = -(-updates * BATCH // job.words)
     interval = str(max(1, epochs // VALIDATIONS))
     named = [
@@ -175,6 +203,8 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
         *("--validate-interval", interval, "--save-interval", interval, *["--cpu"] * options.cpu, *options.others),
     ]
     save.mkdir(parents=True, exist_ok=True)
+    if not (save / LAST).exists():
+        (save / OPTIONS).write_text(job.given + "\n", encoding="utf-8")
     with tqdm(total=updates, desc=f"training, seed {seed}", unit="update", disable=None) as bar:
 
         def see(line: str) -> None:
@@ -183,19 +213,19 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
             if found := re.search(r"\| (?:best_)?accuracy ([\d.]+)", line):
                 bar.set_postfix_str(f"accuracy {found[1]}")
 
-        start(command, save / "train.log", see)
+        start(command, save / "train.log", see, "a")
         bar.update(updates - bar.n)
     return str(save / "checkpoint_best.pt")
 
 
-def start(command: Sequence[str], log: Path, see: Callable[[str], None]) -> None:
-    """Run a command of fairseq's, whose output goes into a file, and line by line to ``see``.
+def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: str = "w") -> None:
+    """Run a command of fairseq's, whose output goes into a file, opened by ``mode``, and line by line to ``see``.
 
     Raises:
         UserError: it failed, with its last line.
     """
     line = ""
-    with open(log, "w", encoding="utf-8") as kept:
+    with open(log, mode, encoding="utf-8") as kept:
         process = subprocess.Popen(
             [sys.executable, "-m", *command],
             stdout=subprocess.PIPE,
@@ -266,7 +296,8 @@ def write_predictions(job: Job, options: "Options", name: str, rows: Sequence[Ro
             filled = [*cells, *[""] * (target + 1 - len(cells))]
             filled[target] = sentence.hypotheses[0].text
             stream.write("\t".join(filled) + "\n")
-    say(f"the predictions for {job.tests[name]} are in {job.folder / name}.tsv")
+    without = "" if rows[0].target is not None else ", which has no targets to score by,"
+    say(f"the predictions for {job.tests[name]}{without} are in {job.folder / name}.tsv")
     if options.nbest == 1:
         return
     with write_whole(str(job.folder / f"{name}.nbest.tsv")) as stream:

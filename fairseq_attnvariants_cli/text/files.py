@@ -35,7 +35,12 @@ def say(message: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """The first line of an error's message, with the next one where it ends in a colon, or the error's name."""
+    """The first line of an error's message, with the next one where it ends in a colon, or the error's name.
+
+    Of the system's errors it is the file and why, without a number.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     lines = [line.strip() for line in str(error).strip().split("\n")]
     return " ".join(lines[: 1 + lines[0].endswith(":")]) or type(error).__name__
 

@@ -202,6 +202,25 @@ def test_unknown_pieces_are_joined_as_they_stand_in_the_text(runs, tmp_path):
     assert hard.split("\n")[1] == ""
 
 
+@pytest.mark.commands
+def test_words_for_a_model_of_subwords_are_remarked_on(tmp_path, capfd):
+    """Their links would be those of ``<unk>``."""
+    corpus.write_corpus(tmp_path, train=20)
+    for text in tmp_path.glob("*.??"):
+        text.write_text(text.read_text().replace("cat", "ca@@ t"))
+    data, texts = corpus.preprocess(tmp_path), [tmp_path / "source", tmp_path / "reference"]
+    corpus.train_here(*corpus.train_arguments(data, tmp_path / "run", "--max-update", "1"))
+    checkpoint = tmp_path / "run" / "checkpoint_last.pt"
+    line = ["align", data, "--path", checkpoint, "--source", texts[0], "--reference", texts[1], "--cpu", "--output"]
+    said = f" has unknown words and no subwords, which {checkpoint} reads: apply its codes to the text\n"
+    for words, remarked in (("ant ca@@ t ze@@ bra", []), ("ant bee", []), ("ant zebra", texts)):
+        for text in texts:
+            text.write_text(f"{words}\n")
+        capfd.readouterr()
+        assert main([*map(str, line), str(tmp_path / "hard")]) == 0
+        assert capfd.readouterr().err == "".join(f"{text}{said}" for text in remarked)
+
+
 class TestBadInput:
     def refused(self, line, capfd):
         assert main(line) == 2

@@ -160,7 +160,8 @@ def test_what_is_no_plain_data_is_not_loaded(runs, tmp_path):
         (["--folder", "nowhere", "--last", "2"], "nowhere has 0 checkpoints saved by epochs, and 2 are asked for"),
         (["--folder", "nowhere", "--best", "2", "--by", "updates"], "--by is the unit of --last: give --last, too"),
         (["--folder", "nowhere"], "name the checkpoints, or give --folder"),
-        (["nowhere.pt"], "nowhere.pt cannot be loaded"),
+        (["nowhere.pt"], "nowhere.pt cannot be loaded: No such file or directory"),
+        (["."], ". cannot be loaded: Is a directory"),
     ],
 )
 def test_bad_input_is_refused(tmp_path, capfd, more, message):

@@ -179,9 +179,10 @@ def test_raw_text_is_named(raw, binarised, tmp_path):
         load_split(binarised, kind="raw")
     spoilt = shutil.copytree(raw, tmp_path / "raw")
     lines = (spoilt / "train.xx-yy.xx").read_bytes().splitlines(keepends=True)
-    (spoilt / "train.xx-yy.xx").write_bytes(b"".join([lines[0], b"ant \xff\n", *lines[2:]]))
-    with pytest.raises(ConfigurationError, match="train.xx-yy.xx, line 2: not UTF-8: save it as UTF-8"):
-        load_split(spoilt, kind="raw")
+    for bad, said in ((b"ant \xff\n", "not UTF-8 .*: save it as UTF-8"), (b"ant\rbee\n", "a carriage return")):
+        (spoilt / "train.xx-yy.xx").write_bytes(b"".join([lines[0], bad, *lines[2:]]))
+        with pytest.raises(ConfigurationError, match=f"train.xx-yy.xx, line 2: {said}"):
+            load_split(spoilt, kind="raw")
     (spoilt / "train.xx-yy.xx").write_bytes(b"".join(lines[:-1]))
     with pytest.raises(ConfigurationError, match="has not as many lines in xx as in yy"):
         load_split(spoilt, kind="raw")
@@ -284,7 +285,7 @@ def test_language_models(runs, refused):
 
 def parsed(data, *more):
     parser = options.get_interactive_generation_parser()
-    return options.parse_args_and_arch(parser, [str(data), "--path", "model.pt", *more])
+    return options.parse_args_and_arch(parser, [str(data), "--path", __file__, *more])
 
 
 def test_tokenizers_get_their_languages(binarised):
@@ -299,6 +300,9 @@ def test_tokenizers_get_their_languages(binarised):
     (("--bpe", "characters"), "--bpe characters has no configuration"),
     (("--left-pad-source", "False"), "a switch takes no True or False"),
     (("--no-such-option", "1"), "unrecognized arguments: --no-such-option 1\n"),
+    (("--path", f"{__file__}:nothing.pt"), "--path nothing.pt: there is no such file; several are separated by ':'\n"),
+    (("--path", f"{__file__},nothing.pt"), "nothing.pt: there is no such file; several are separated by ':'\n"),
+    (("--path", corpus.USER_DIR), f"--path {corpus.USER_DIR} is a folder: name a checkpoint in it, such as "),
 ])  # fmt: skip
 def test_what_a_command_line_lacks_is_asked_for(binarised, capsys, more, message):
     with pytest.raises(SystemExit):
@@ -318,6 +322,8 @@ def test_a_tokenizer_without_languages_is_refused(tmp_path, capsys):
     (b"ant 3\nbee\n", "line 2: not a word and its count"),
     (b"ant 3\nbee many\n", "line 2: not a word and its count"),
     (b"ant 3\n\xff 7\n", "line 2: not UTF-8"),
+    (b"ant 3\nbee\rcat 7\n", "line 2: a carriage return"),
+    (b"\xef\xbb\xbfant 3\n", "line 1: a byte order mark"),
 ])  # fmt: skip
 def test_dictionaries_that_fairseq_cannot_read(folder, content, message):
     """The first is what fairseq-preprocess writes of a --srcdict with ``#fairseq:overwrite``."""

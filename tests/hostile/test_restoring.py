@@ -35,6 +35,22 @@ def test_two_files_to_start_from_are_refused(runs, tmp_path):
         train(runs, tmp_path, "--max-update", "1", "--restore-file", path, "--finetune-from-model", path)
 
 
+@pytest.mark.parametrize("more, said, instead", [
+    (["--arch", "dl4mt"], "--arch is rnnsearch there and dl4mt here", "another --save-dir"),
+    (["--attention-dim", "7", "--dropout", "0.4"], "--attention-dim is [0-9]+ there and 7 here", "another --save-dir"),
+    (["--arch", "dl4mt", "--restore-file"], "--arch is rnnsearch there and dl4mt here",
+     "--warm-start instead of --restore-file"),
+    (["--arch", "lstm", "--finetune-from-model"], "Missing key.*", "--warm-start instead of --finetune-from-model"),
+])  # fmt: skip
+def test_a_checkpoint_of_another_model_is_refused_by_what_differs(runs, tmp_path, more, said, instead):
+    train(runs, tmp_path, "--max-update", "1")
+    path, folder = tmp_path / "checkpoint_last.pt", tmp_path
+    if more[-1].startswith("--"):
+        more, folder = [*more, path], tmp_path / "new"
+    with pytest.raises(ValueError, match=rf"^{path} is of another model \({said}\): give its options, or {instead}$"):
+        train(runs, folder, "--max-update", "2", *more)
+
+
 @pytest.mark.parametrize("scheduler", ["reduce_lr_on_plateau", "inverse_sqrt"])
 def test_another_scheduler_is_refused_by_name(runs, tmp_path, scheduler):
     train(runs, tmp_path, "--max-update", "1")

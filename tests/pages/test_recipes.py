@@ -198,6 +198,12 @@ def test_a_line_feed_alone_ends_a_line(text, tmp_path):
     assert (tmp_path / "out.yy").read_bytes() == b"A\nB\nC D\n"
     refused = subprocess.run([*clean, "--join", "0"], cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 1 and refused.stderr == "clean.py: --join 0 is not at least 1\n"
+    (tmp_path / "in.yy").write_bytes(b"A\nB\xff\nC\n")
+    refused = subprocess.run(clean, cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 1 and refused.stderr == "clean.py: in.yy, line 2: not UTF-8: save it as UTF-8\n"
+    (tmp_path / "in.yy").unlink()
+    refused = subprocess.run(clean, cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 1 and refused.stderr == "clean.py: in.yy: No such file or directory\n"
 
 
 def split(folder, *options):
@@ -234,7 +240,9 @@ def test_a_split_shares_no_sentence(tmp_path):
 
 def test_a_split_refuses_what_it_cannot_divide(tmp_path):
     (tmp_path / "all.xx").write_text("a\nb\n")
-    assert split(tmp_path).stderr.startswith("split.py: [Errno 2] No such file or directory: 'all.yy'")
+    assert split(tmp_path).stderr == "split.py: all.yy: No such file or directory\n"
+    (tmp_path / "all.yy").write_bytes(b"a\nb\xff\n")
+    assert split(tmp_path).stderr == "split.py: all.yy, line 2: not UTF-8: save it as UTF-8\n"
     (tmp_path / "all.yy").write_text("a\n")
     assert split(tmp_path).stderr == "split.py: all.xx has 2 lines, and all.yy has 1\n"
     (tmp_path / "all.yy").write_text("a\nb\n")

@@ -1,6 +1,7 @@
 """Stock fairseq's readers of text and its use of numpy, without ``--user-dir``."""
 
 import io
+import re
 import sys
 
 import numpy as np
@@ -19,24 +20,39 @@ pytestmark = pytest.mark.commands
 OTHER = "\v\f\x1c\x1d\x1e\x85\xa0\u2028\u2029\u3000"  # white space that ends no line
 
 
-@pytest.mark.parametrize("name, number", [("train.xx", 2), ("train.yy", 91), ("test.yy", 12)])
-def test_preprocessing_refuses_a_lone_carriage_return_before_it_writes(tmp_path, name, number):
+MISREAD = [
+    (b"a b\r\nc\rd\n", 2, "a carriage return"),
+    (b"a b\r\nc\xff d\n", 2, "not UTF-8 (invalid start byte): save it as UTF-8"),
+    (b"\xef\xbb\xbfa b\n", 1, "a byte order mark"),
+]
+
+
+@pytest.mark.parametrize("name, number, before, after, said", [
+    ("train.xx", 2, b"", b"\rcat", "a carriage return"),
+    ("train.yy", 91, b"", b"\rcat", "a carriage return"),
+    ("test.yy", 12, b"", b"\rcat", "a carriage return"),
+    ("train.xx", 2, b"", b" caf\xe9", "not UTF-8 (invalid continuation byte)"),
+    ("test.yy", 1, b"\xef\xbb\xbf", b"", "a byte order mark"),
+])  # fmt: skip
+def test_preprocessing_refuses_what_it_misreads_before_it_writes(tmp_path, name, number, before, after, said):
     write_corpus(tmp_path)
-    lines = (tmp_path / name).read_text().split("\n")
-    lines[number - 1] += "\rcat"
-    (tmp_path / name).write_bytes("\n".join(lines).encode())
+    lines = (tmp_path / name).read_bytes().split(b"\n")
+    lines[number - 1] = before + lines[number - 1] + after
+    (tmp_path / name).write_bytes(b"\n".join(lines))
     prefixes = [f"--{split}pref={tmp_path / split}" for split in ("train", "valid", "test")]
     found = run("fairseq-preprocess", "-s", "xx", "-t", "yy", *prefixes, "--destdir", tmp_path / "bin", check=False)
     assert found.returncode == 2 and found.stderr.count("\n") == 1, found.stderr
-    assert f"error: {tmp_path / name}, line {number}: a carriage return" in found.stderr
+    assert f"error: {tmp_path / name}, line {number}: {said}" in found.stderr
     assert not (tmp_path / "bin").exists()
 
 
-@pytest.fixture
-def text(tmp_path):
+@pytest.fixture(params=MISREAD, ids=["return", "not UTF-8", "mark"])
+def text(request, tmp_path):
+    """A file, and what is said of it."""
+    content, number, why = request.param
     path = tmp_path / "text"
-    path.write_bytes(b"a b\r\nc\rd\n")
-    return path
+    path.write_bytes(content)
+    return path, f"{path}, line {number}: {why}"
 
 
 def parse(make, *arguments):
@@ -53,17 +69,18 @@ def test_commands_refuse_it_with_its_line(text, capfd, monkeypatch, make, argume
     given = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr(sys, "stdin", given)
     with pytest.raises(SystemExit) as end:
-        parse(make, *arguments, text)
-    assert end.value.code == 2 and f"error: {text}, line 2: a carriage return" in capfd.readouterr().err
+        parse(make, *arguments, text[0])
+    assert end.value.code == 2 and f"error: {text[1]}" in capfd.readouterr().err
 
 
-def test_a_stream_ends_at_it(monkeypatch):
-    given = io.TextIOWrapper(io.BytesIO(f"a{OTHER}b\r\n\nc\rd\n".encode()))  # kept, as sys.__stdin__ is
+@pytest.mark.parametrize("bad, said", [(b"c\rd\n", "a carriage return"), (b"caf\xe9 d\n", "not UTF-8")])
+def test_a_stream_ends_at_it(monkeypatch, bad, said):
+    given = io.TextIOWrapper(io.BytesIO(f"a{OTHER}b\r\n\n".encode() + bad))  # kept, as sys.__stdin__ is
     monkeypatch.setattr(sys, "stdin", given)
     for _ in range(2):  # fairseq parses twice
         assert parse(options.get_interactive_generation_parser, "data", "--path", "model").input == "-"
     assert [sys.stdin.readline(), sys.stdin.readline()] == [f"a{OTHER}b\r\n", "\n"]
-    with pytest.raises(SystemExit, match="line 3: a carriage return"):
+    with pytest.raises(SystemExit, match=f"line 3: {said}"):
         sys.stdin.readline()
 
 
@@ -71,8 +88,8 @@ def test_a_stream_ends_at_it(monkeypatch):
     "read", [lambda path: IndexedRawTextDataset(path, Dictionary()), Dictionary.load, utils.load_align_dict]
 )
 def test_readers_refuse_it_with_its_line(text, read):
-    with pytest.raises(ValueError, match="text, line 2: a carriage return"):
-        read(str(text))
+    with pytest.raises(ValueError, match=re.escape(text[1])):
+        read(str(text[0]))
 
 
 def test_everybody_reads_the_same_lines_and_words(tmp_path):

@@ -78,7 +78,7 @@ def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
     "options, message",
     [
         (["--beam", "99"], "error: the beam must be from 1 to 8, not 99"),
-        (["--n-best", "3", "--beam", "2"], "error: an n-best list has from 1 to 2 translations with this beam, not 3"),
+        (["--n-best", "3", "--beam", "2"], "error: n-best must be from 1 to the beam of 2, not 3: give a wider beam"),
         (["--beams", "2"], "error: --beams is no option (--help has all)"),
         (["--batch-size", "0"], "--batch-size and --threads must be at least 1"),
         (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 is not available"),

@@ -155,8 +155,8 @@ def test_a_translation_has_at_most_the_symbols_that_the_manifest_allows(tmp_path
     [
         (["the"], dict(beam=0), "the beam must be from 1 to 8, not 0"),
         (["the"], dict(beam=9), "the beam must be from 1 to 8, not 9"),
-        (["the"], dict(beam=2, n_best=3), "an n-best list has from 1 to 2 translations"),
-        (["the"], dict(n_best=0), "an n-best list has from 1 to 2 translations"),
+        (["the"], dict(beam=2, n_best=3), "the beam of 2, not 3: give a wider beam"),
+        (["the"], dict(n_best=0), "n-best must be from 1 to the beam of 2, not 0"),
         (["the", "the " * 50], {}, "line 2: it has 50 symbols, and the model reads at most 49: split it"),
         (["a" * 100_000], {}, "line 1: it has 100000 characters, and at most 20000 are allowed"),
         (["a b" * 100_000], {}, "line 1: it has 300000 characters"),

@@ -223,6 +223,14 @@ class TestCommands:
         targets = dict(line for line in lines if line[0][:2] == "T-")
         assert [targets[f"T-{number}"] for number in range(12)] == [target for _, target in rows]
 
+    def test_subcommands_print_nothing_else(self, trained, tmp_path):
+        data, checkpoint, _ = trained
+        line = ["align", data, "--path", checkpoint, "--cpu", "--output", tmp_path / "links"]
+        done = run("fairseq-attnvariants", *line)
+        assert done.stdout == done.stderr == "" and len((tmp_path / "links").read_text().splitlines()) == 12
+        done = run("fairseq-attnvariants", *line, "--gen-subset", "tset", check=False)
+        assert "has no tset.tsv, but " in done.stderr and "correct --train-subset" in done.stderr
+
     def test_interactive_and_hub(self, trained):
         data, checkpoint, _ = trained
         done = run("fairseq-interactive", data, *GENERATE, "--path", checkpoint, stdin="abe\u0301\nca\n")
@@ -354,7 +362,29 @@ class TestStrings:
         assert "train.tsv has one column: put a tab between source and target" in done.stderr
         done = strings(write_tables(data), "--output", tmp_path / "out", "--max-update", "5", check=False)
         assert "--max-update is not for fairseq-train here: use --updates" in done.stderr
+        done = strings(data, "--output", tmp_path / "out", "--source-column", "2", check=False)
+        assert "name the same column twice: source 2, target 2" in done.stderr
+        done = strings(data, "--output", tmp_path / "out", "--seeds", "1", "2", "1", check=False)
+        assert "--seeds: 1 is there twice" in done.stderr
+        done = strings(data, "--output", data / "train.tsv", check=False)
+        assert done.stderr == f"fairseq-attnvariants strings: {data / 'train.tsv'} is no folder: name another\n"
         assert not (tmp_path / "out").exists()
+
+    def test_other_options_are_refused_and_a_finished_training_keeps_its_log(self, tmp_path):
+        data = write_tables(tmp_path / "words")
+        new, more = tmp_path / "new.tsv", ["--output", tmp_path / "out", "--updates", "2", *QUICK]
+        strings(data, *more)
+        log = tmp_path / "out" / "seed1" / "train.log"
+        former, kept = log.read_text(), log.stat().st_mtime
+        for other in (["--dropout", "0.5"], ["--arch", "hard_monotone"], ["--updates", "3"]):
+            done = strings(data, *more, *other, check=False)
+            assert done.returncode == 2 and "--arch dl4mt --updates 2" in done.stderr
+            assert "give the former options, or another --output" in done.stderr and log.stat().st_mtime == kept
+        new.write_text("ab\nba\n")
+        done = run("fairseq-attnvariants", "strings", data / "train.tsv", data / "valid.tsv", new, "--cpu", *more)
+        assert log.read_text().startswith(former) and "valid on" in former
+        assert "new.tsv, which has no targets to score by, are in" in done.stderr and done.stdout == ""
+        assert len((tmp_path / "out" / "new.tsv").read_text().splitlines()) == 2
 
     def test_fairseq_train_says_why(self, tmp_path):
         data = write_tables(tmp_path / "words")

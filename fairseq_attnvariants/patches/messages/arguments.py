@@ -11,6 +11,7 @@ import sys
 from typing import Optional, Sequence
 
 from fairseq import options, utils
+from fairseq.file_io import PathManager
 from fairseq.registry import REGISTRIES
 from omegaconf import MISSING
 
@@ -33,8 +34,10 @@ def parse_args_and_arch(parse, parser, *args, **named):
     if parser.get_default("task") is None:  # fairseq-validate's, which stumbles over it
         parser.set_defaults(task="translation")
     parsed = parse(parser, *args, **named)
+    given = parsed[0] if isinstance(parsed, tuple) else parsed
     for kind in TEXT:
-        complete(parser, parsed[0] if isinstance(parsed, tuple) else parsed, kind)
+        complete(parser, given, kind)
+    check_models(parser, given)
     return parsed
 
 
@@ -62,6 +65,16 @@ def choose_criterion(parser: argparse.ArgumentParser, line: Optional[Sequence[st
             parser.error(str(error))
         if own:
             parser.set_defaults(criterion=own)
+
+
+def check_models(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Refuse a ``--path`` without a file, if checkpoints are not in shards, whose names fairseq completes."""
+    sharded = getattr(given, "checkpoint_suffix", "") or getattr(given, "checkpoint_shard_count", 1) > 1
+    for path in utils.split_paths(given.path) if getattr(given, "path", None) and not sharded else ():
+        if os.path.isdir(path):
+            parser.error(f"--path {path} is a folder: name a checkpoint in it, such as {path}/checkpoint_best.pt")
+        if not PathManager.exists(path):
+            parser.error(f"--path {path}: there is no such file; several are separated by {os.pathsep!r}")
 
 
 def about_switches(message: str) -> str:

@@ -16,6 +16,8 @@ from fairseq.data.huffman import HuffmanMMapIndex
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationTask
 
+from fairseq_attnvariants_stock import refuse_misread
+
 from ...registry import ConfigurationError
 from ..replaced import replaces
 
@@ -49,8 +51,9 @@ def load_indexed_dataset(load, path, dictionary=None, *more, **named):
     check_binarised(path, dictionary)
     try:
         return load(path, dictionary, *more, **named)
-    except UnicodeDecodeError:
-        check_encoding(path)
+    except ValueError:
+        if os.path.isfile(path):  # raw text
+            check_text(path)
         raise
 
 
@@ -220,18 +223,16 @@ def _line(ends: np.ndarray, position: Any) -> int:
     return int(np.searchsorted(ends, position, side="right")) + 1
 
 
-def check_encoding(path: str) -> None:
-    """Refuse raw text that is not UTF-8.
+def check_text(path: str) -> None:
+    """Refuse text that fairseq would misread.
 
     Raises:
         ConfigurationError: naming the line.
     """
-    with open(path, "rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                raise ConfigurationError(f"{path}, line {number}: not UTF-8: save it as UTF-8") from None
+    try:
+        refuse_misread(path)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def check_dictionary(path: str) -> None:
@@ -240,7 +241,7 @@ def check_dictionary(path: str) -> None:
     Raises:
         ConfigurationError: naming the line.
     """
-    check_encoding(path)
+    check_text(path)
     words = set(Dictionary().symbols)
     with open(path, encoding="utf-8", newline="\n") as lines:
         for number, line in enumerate(lines, start=1):

@@ -6,6 +6,7 @@ checkpoint has another learning rate scheduler, and compares new scores with the
 
 import logging
 import os
+import re
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from fairseq import checkpoint_utils
@@ -17,6 +18,7 @@ from ...registry import ConfigurationError
 logger = logging.getLogger(__name__)
 
 LAST = "checkpoint_last.pt"  # the default of --restore-file
+SHAPELESS = re.compile("dropout|^init(_std)?$|embed_path$|^warm_start$")  # options that no parameter's shape depends on
 
 
 def start_of(cfg: Any, suffix: str = "") -> Tuple[str, str]:
@@ -62,6 +64,22 @@ def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:
         f"the checkpoint has the state of another --lr-scheduler than {trainer.cfg.lr_scheduler._name}: give the "
         "former, or --reset-lr-scheduler to start this one again"
     )
+
+
+def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> Optional[str]:
+    """Why a model cannot take the parameters of a checkpoint: the options that differ, or PyTorch's first reason."""
+    first, *reasons = str(error.__context__).splitlines() or [""]
+    if not first.startswith("Error(s) in loading state_dict"):
+        return None
+    now, before = section(vars(model), "cfg"), section(stored, "model")
+    before.setdefault("_name", before.get("arch"))
+    names = ["_name"] if now.get("_name", before["_name"]) != before["_name"] else now.keys() & before.keys()
+    different = [
+        f"--{'arch' if name == '_name' else name.replace('_', '-')} is {before[name]} there and {now[name]} here"
+        for name in sorted(names)
+        if str(now[name]) != str(before[name]) and not SHAPELESS.search(name)
+    ]
+    return ", ".join(different) or reasons[0].strip()
 
 
 def compare_options(cfg: Any, model: Any, path: str, stored: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ from ..messages.data import check_texts
 from ..replaced import replaces
 from .lock import lock, release
 from .plateau import see_last_loss
-from .restoring import LAST, check_start, compare_options, other_scheduler, start_of
+from .restoring import LAST, check_start, compare_options, other_model, other_scheduler, start_of
 from .validation import check_validation
 
 logger = logging.getLogger(__name__)
@@ -111,6 +111,10 @@ def start(load, cfg, trainer, **options):
             raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
         if reason := other_scheduler(error, trainer):
             raise ConfigurationError(f"{path}: {reason}") from error
+        stored = read_checkpoint(path).get("cfg") or {} if os.path.isfile(path) else {}
+        if reason := other_model(error, trainer.get_model(), stored):
+            instead = f"or --warm-start instead of {option}" if option else "or another --save-dir"
+            raise ConfigurationError(f"{path} is of another model ({reason}): give its options, {instead}") from error
         raise
     if first and os.path.isfile(path):
         compare_options(cfg, trainer.get_model(), path, read_checkpoint(path).get("cfg") or {})
