@@ -83,8 +83,6 @@ def refused() -> Iterator[None]:
 
 def prepare(options: "Options") -> Job:
     """Read all tables, and put them where fairseq-train finds them; nothing is written if one is refused."""
-    if twice := [seed for seed, count in Counter(options.seeds).items() if count > 1]:
-        raise UserError(f"--seeds: {twice[0]} is there twice, and would be trained once: give different seeds")
     cells = read_cells(options.train)
     columns = find_columns(cells, options)
     train, dev = (read_table(path, columns) for path in (options.train, options.dev))

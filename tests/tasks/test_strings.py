@@ -364,8 +364,6 @@ class TestStrings:
         assert "--max-update is not for fairseq-train here: use --updates" in done.stderr
         done = strings(data, "--output", tmp_path / "out", "--source-column", "2", check=False)
         assert "name the same column twice: source 2, target 2" in done.stderr
-        done = strings(data, "--output", tmp_path / "out", "--seeds", "1", "2", "1", check=False)
-        assert "--seeds: 1 is there twice" in done.stderr
         done = strings(data, "--output", data / "train.tsv", check=False)
         assert done.stderr == f"fairseq-attnvariants strings: {data / 'train.tsv'} is no folder: name another\n"
         assert not (tmp_path / "out").exists()
