@@ -61,12 +61,13 @@ def least_depth(cfg) -> int:
 
 
 def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
-    """A width of the readout's features; if the vocabulary layer reads only the state, the width of its input."""
+    """A width of the readout's features, unless the vocabulary layer reads the state alone or is tied to embeddings."""
 
     @wraps(width)
     def chosen(cfg) -> int:
-        layers = cfg.decoder_layers if cfg.readout_all_layers else 1
-        return layers * cfg.decoder_hidden_size if cfg.readout == "state" else width(cfg)
+        if cfg.readout == "state":
+            return cfg.decoder_hidden_size * (cfg.decoder_layers if cfg.readout_all_layers else 1)
+        return cfg.decoder_embed_dim if tied(cfg) else width(cfg)
 
     return chosen
 
@@ -74,25 +75,25 @@ def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
 @of_features
 def maxout_width(cfg) -> int:
     """Half the decoder's hidden width; the embedding's width if they are tied."""
-    return cfg.decoder_embed_dim if tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
+    return max(1, cfg.decoder_hidden_size // 2)
 
 
 @of_features
 def relu_width(cfg) -> int:
     """512 (Zhao and Zhang 2018); the embedding's width if they are tied."""
-    return cfg.decoder_embed_dim if tied(cfg) else 512
+    return 512
 
 
 @of_features
 def linear_width(cfg) -> int:
     """The decoder's hidden width; the embedding's width if they are tied."""
-    return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
+    return cfg.decoder_hidden_size
 
 
 @of_features
 def state_and_annotation_width(cfg) -> int:
     """The width of a state and an annotation (Wu et al. 2018); the embedding's width if they are tied."""
-    return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size + 2 * cfg.encoder_hidden_size
+    return cfg.decoder_hidden_size + 2 * cfg.encoder_hidden_size
 
 
 @of_features
