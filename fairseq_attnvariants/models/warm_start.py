@@ -86,7 +86,7 @@ class WarmStart(NamedTuple):
         rows += [f"  grown       {name} ({how})" for name, how in self.grown.items()]
         rows += [f"  not taken   {name} ({why})" for name, why in self.other.items()]
         if self.left:
-            rows.append(f"  {self.left} parameters of the checkpoint belong to components that this model does not have")
+            rows += [f"  {self.left} parameters of the checkpoint belong to components that this model does not have"]
         return "\n".join(rows)
 
 

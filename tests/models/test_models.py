@@ -347,7 +347,7 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
         for step, change in enumerate(map(torch.tensor, changes)):
             output, _ = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
             torch.testing.assert_close(output[:, 0], full[rows, step])
-            run = model.decoder.get_incremental_state(state, "state")["run"]
+            run = model.decoder.get_incremental_state(state, "run")
             memories.append(run.memory)
             rows = rows[change]
             model.decoder.reorder_incremental_state_scripting(state, change)
