@@ -35,8 +35,7 @@ FEATURES = ChoiceEnum(["attended", "prepended"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
-COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
-SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
+DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
 
 RESIDUALS = Bound(
     "be 0 (none), or the first layer with a residual, 2 or above (the lowest layer reads words, and its input is no "
@@ -128,8 +127,8 @@ def option(
         alias: another flag.
         sets: the component, and the option of its constructor, that this option sets.
     """
-    said = {"help": help, "rnnsearch": rnnsearch, "bound": bound, "names": names, "argparse_alias": alias}
-    return field(default=default, metadata={**said, "sets": sets})
+    said = dict(help=help, rnnsearch=rnnsearch, bound=bound, names=names, argparse_alias=alias, sets=sets)
+    return field(default=default, metadata=said)
 
 
 size = partial(option, bound=at_least(1))
@@ -395,8 +394,8 @@ class AttentionRNNConfig(Described):
     share_all_embeddings: Optional[bool] = switch()
 
     warm_start: Optional[str] = option()
-    compute_dtype: COMPUTE_DTYPE = option(default="float32")  # type: ignore[valid-type]
-    search_dtype: SEARCH_DTYPE = option(default="float32")  # type: ignore[valid-type]
+    compute_dtype: DTYPE = option(default="float32")  # type: ignore[valid-type]
+    search_dtype: DTYPE = option(default="float32")  # type: ignore[valid-type]
     coverage_penalty: float = option(default=0.0, bound=at_least(0, "off"))
     recompute_steps: int = option(default=0, bound=at_least(0, "off"))
     compile: bool = option(default=False)
