@@ -4,7 +4,7 @@ Only this module reads the configuration: components receive widths and other co
 """
 
 from functools import partial
-from typing import Any, Callable, Dict, Optional, Tuple, Union
+from typing import Any, Callable, Optional, Tuple, Union
 
 from torch import Tensor, nn
 
@@ -15,7 +15,7 @@ from ..nn.convolutional import ConvolutionalEncoder
 from ..nn.copying import Copying
 from ..nn.decoder import AnyReadout, Decoder, InitialState, InitialStates, ZeroState
 from ..nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from ..nn.histories import HISTORIES, History
+from ..nn.histories import HISTORIES
 from ..nn.layers import Layers
 from ..nn.readout import READOUTS, AdaptiveWeighting
 from ..nn.transition import AnyAttention, AnyCell, Condition, Transition
@@ -87,18 +87,13 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None, features: bool = False)
         cfg: the configuration.
         symbols: indices of the target symbols as which source symbols are copied; None without copying.
         features: whether the decoder attends to features of the source.
-
-    Raises:
-        AttributeError: a component names a map of the context that it lacks.
     """
     target, hidden, source = cfg.decoder_embed_dim, cfg.decoder_hidden_size, source_widths(cfg)
-    initial_source = str(cfg.initial_state)
-    initial_dim = source.top if initial_source == "mean" else cfg.encoder_hidden_size
     own_state = any(history.replaces_query for history in histories(cfg).values())
     norm, reads_target = _decoder_norm(cfg), cfg.attention_reads_target
     before, after = _cells(cfg, source, cfg.encoder_embed_dim * features)
     layers, inside = cfg.decoder_layers, layers_inside(cfg)
-    above = layers - inside
+    described = Widths(hidden, cfg.encoder_embed_dim, attention=cfg.attention_dim)
     transition = Transition(
         before,
         _attention(cfg, source),
@@ -106,20 +101,18 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None, features: bool = False)
         query_cell=GRUCell({"hidden": hidden, "context": source.context}, hidden, norm) if own_state else None,
         condition=Condition(target, hidden, source.context, source.final) if cfg.decoder_condition else None,
         query_word=nn.Linear(target, _score_width(cfg, cfg.attention_dim), bias=False) if reads_target else None,
-        features=AdditiveAttention(Widths(hidden, cfg.encoder_embed_dim, attention=cfg.attention_dim), norm=norm)
-        if features
-        else None,
+        features=AdditiveAttention(described, norm=norm) if features else None,
     )
-    zero = initial_source == "zero"
-    initial: Any = ZeroState if zero else partial(InitialState, initial_source, initial_dim, norm=norm)
-    width = transition.last.state_dim // inside
-    own = cfg.initial_state_per_layer
+    summary = str(cfg.initial_state)
+    summary_dim = source.top if summary == "mean" else cfg.encoder_hidden_size
+    initial: Any = ZeroState if summary == "zero" else partial(InitialState, summary, summary_dim, norm=norm)
+    width, separate = transition.last.state_dim // inside, cfg.initial_state_per_layer
     return Decoder(
         transition,
-        InitialStates(initial(width) for _ in range(layers)) if own else initial(width, copies=layers),
+        InitialStates(initial(width) for _ in range(layers)) if separate else initial(width, copies=layers),
         _readout(cfg, source, symbols),
         initial_query=initial(hidden) if own_state else None,
-        above=_layers_above(cfg, above, source.context) if above else None,
+        above=_layers_above(cfg, layers - inside, source.context) if layers > inside else None,
         recompute_steps=cfg.recompute_steps,
         hidden_dropout=cfg.decoder_dropout_hidden,
         reads_all_layers=cfg.readout_all_layers and inside > 1,
@@ -195,16 +188,12 @@ def _attention(cfg, source: SourceWidths) -> AnyAttention:
         cfg.decoder_embed_dim,
         guide,
     )
-    plain = cfg.attention_window == "none"
-    window = None if plain else _part(cfg, WINDOWS, cfg.attention_window)(lower)
-    score = make(lower, _histories(cfg, lower), window=window)
+    window = None if cfg.attention_window == "none" else _part(cfg, WINDOWS, cfg.attention_window)(lower)
+    found = {name: _part(cfg, HISTORIES, name)(lower) for name in histories(cfg)}
+    score = make(lower, found, window=window)
     if not two:
         return score
     return AttentionViaAttention(make(lower._replace(annotation=source.upper, attention=width, guide=0)), score)
-
-
-def _histories(cfg, widths: Widths) -> Dict[str, History]:
-    return {name: _part(cfg, HISTORIES, name)(widths) for name in histories(cfg)}
 
 
 def build_bridge(cfg) -> Optional[DirectBridge]:
@@ -217,7 +206,7 @@ def _readout(cfg, source: SourceWidths, symbols: Optional[Tensor]) -> AnyReadout
     kind, features = READOUTS[cfg.readout], cfg.decoder_out_embed_dim
     hidden = cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1)
     widths = Widths(hidden, source.lower, source.context, target=cfg.decoder_embed_dim, features=features)
-    swapped, width = cfg.adaptive_output_swapped, kind.pieces * widths.features
+    swapped, width = cfg.adaptive_output_swapped, kind.pieces * features
     weighting = AdaptiveWeighting(widths, width, swapped) if cfg.adaptive_output else None
     readout = _part(cfg, READOUTS, cfg.readout)(widths, weighting, _decoder_norm(cfg))
     return readout if symbols is None else Copying(readout, widths, symbols)

@@ -35,8 +35,7 @@ FEATURES = ChoiceEnum(["attended", "prepended"])
 INIT = ChoiceEnum(["normal", "uniform"])
 LAYER_NORM = ChoiceEnum(["none", "encoder", "all"])
 BRIDGE_DIRECT = ChoiceEnum(["none", "hard", "soft"])
-COMPUTE_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
-SEARCH_DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
+DTYPE = ChoiceEnum(["float32", "bfloat16", "auto"])
 
 RESIDUALS = Bound(
     "be 0 (none), or the first layer with a residual, 2 or above (the lowest layer reads words, and its input is no "
@@ -61,12 +60,13 @@ def least_depth(cfg) -> int:
 
 
 def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
-    """A width of the readout's features; if the vocabulary layer reads only the state, the width of its input."""
+    """A width of the readout's features, unless the vocabulary layer reads the state alone or is tied to embeddings."""
 
     @wraps(width)
     def chosen(cfg) -> int:
-        layers = cfg.decoder_layers if cfg.readout_all_layers else 1
-        return layers * cfg.decoder_hidden_size if cfg.readout == "state" else width(cfg)
+        if cfg.readout == "state":
+            return cfg.decoder_hidden_size * (cfg.decoder_layers if cfg.readout_all_layers else 1)
+        return cfg.decoder_embed_dim if tied(cfg) else width(cfg)
 
     return chosen
 
@@ -74,25 +74,25 @@ def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
 @of_features
 def maxout_width(cfg) -> int:
     """Half the decoder's hidden width; the embedding's width if they are tied."""
-    return cfg.decoder_embed_dim if tied(cfg) else max(1, cfg.decoder_hidden_size // 2)
+    return max(1, cfg.decoder_hidden_size // 2)
 
 
 @of_features
 def relu_width(cfg) -> int:
     """512 (Zhao and Zhang 2018); the embedding's width if they are tied."""
-    return cfg.decoder_embed_dim if tied(cfg) else 512
+    return 512
 
 
 @of_features
 def linear_width(cfg) -> int:
     """The decoder's hidden width; the embedding's width if they are tied."""
-    return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size
+    return cfg.decoder_hidden_size
 
 
 @of_features
 def state_and_annotation_width(cfg) -> int:
     """The width of a state and an annotation (Wu et al. 2018); the embedding's width if they are tied."""
-    return cfg.decoder_embed_dim if tied(cfg) else cfg.decoder_hidden_size + 2 * cfg.encoder_hidden_size
+    return cfg.decoder_hidden_size + 2 * cfg.encoder_hidden_size
 
 
 @of_features
@@ -127,8 +127,8 @@ def option(
         alias: another flag.
         sets: the component, and the option of its constructor, that this option sets.
     """
-    said = {"help": help, "rnnsearch": rnnsearch, "bound": bound, "names": names, "argparse_alias": alias}
-    return field(default=default, metadata={**said, "sets": sets})
+    said = dict(help=help, rnnsearch=rnnsearch, bound=bound, names=names, argparse_alias=alias, sets=sets)
+    return field(default=default, metadata=said)
 
 
 size = partial(option, bound=at_least(1))
@@ -394,8 +394,8 @@ class AttentionRNNConfig(Described):
     share_all_embeddings: Optional[bool] = switch()
 
     warm_start: Optional[str] = option()
-    compute_dtype: COMPUTE_DTYPE = option(default="float32")  # type: ignore[valid-type]
-    search_dtype: SEARCH_DTYPE = option(default="float32")  # type: ignore[valid-type]
+    compute_dtype: DTYPE = option(default="float32")  # type: ignore[valid-type]
+    search_dtype: DTYPE = option(default="float32")  # type: ignore[valid-type]
     coverage_penalty: float = option(default=0.0, bound=at_least(0, "off"))
     recompute_steps: int = option(default=0, bound=at_least(0, "off"))
     compile: bool = option(default=False)

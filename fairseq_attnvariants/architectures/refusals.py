@@ -17,6 +17,7 @@ from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from ..nn.attention import NORMALIZERS
 from ..nn.cells import CELLS, AdaptiveGRUCell, GRUCell
 from ..nn.hard_attention import HardAttention, HardMonotone
+from ..nn.layers import FUSED
 from ..nn.readout import READOUTS
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
@@ -118,7 +119,9 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
             )
     if o.layer_norm_joint and o.layer_norm == "none":
         yield "--layer-norm-joint needs --layer-norm: add it"
-    if o.recurrent_bias and not issubclass(CELLS[o.decoder_cell], GRUCell) and not stepped(o):
+    plain = o.layer_norm == "none" and o.encoder_transition_depth == 1 and o.encoder_reads == "both"
+    pytorchs = plain and CELLS[o.encoder_cell] in FUSED  # the encoder has PyTorch's layers
+    if o.recurrent_bias and pytorchs and not issubclass(CELLS[o.decoder_cell], GRUCell):
         yield (
             "--recurrent-bias gives a GRU a second bias, and the encoder's has one anyway, as PyTorch's kernels want "
             "it: leave it out"
@@ -236,11 +239,6 @@ def bridges(o: AttentionRNNConfig) -> Iterator[str]:
         yield "--bridge-direct-alone allows --bridge-direct, which is not given: add it"
 
 
-def stepped(o: AttentionRNNConfig) -> bool:
-    """Whether an encoder's layers differ from PyTorch's."""
-    return o.layer_norm != "none" or o.encoder_transition_depth > 1
-
-
 def readout(o: AttentionRNNConfig) -> Iterator[str]:
     """The inputs, biases and weights of the readout (Li et al. 2018)."""
     reads_context = o.context_to_layers or o.input_feed or o.copying
@@ -301,19 +299,19 @@ REFUSALS = (idle, embeddings, units, cells, levels, layers, bridges, readout, ha
 
 
 def unread(o: AttentionRNNConfig) -> List[str]:
-    """Yields a sentence for each option whose unusual value nothing reads.
+    """A sentence for each option whose unusual value nothing reads.
 
     Such options are not refused, because checkpoints may have them.
     """
-    cells = [CELLS[getattr(o, option)] for option in cell_options(o)]
-    in_histories = not {"state", "coverage_gru"}.isdisjoint(histories(o))
+    gru = any(issubclass(CELLS[getattr(o, option)], GRUCell) for option in cell_options(o))
+    gru = gru or not {"state", "coverage_gru"}.isdisjoint(histories(o))
     convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
     hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
     readers = [
         ("--encoder-type convolutional", o.encoder_type == "convolutional", convolutional),
         ("--encoder-type hierarchical", o.encoder_type == "hierarchical", hierarchical),
         ("attention to two levels", two_levels(o), ("attention_via_dim",)),
-        ("a GRU", in_histories or any(issubclass(cell, GRUCell) for cell in cells), ("gate_bias",)),
+        ("a GRU", gru, ("gate_bias",)),
         ("--init normal", o.init == "normal", ("init_std",)),
     ]
     return [

@@ -64,7 +64,7 @@ class Batch(NamedTuple):
     """The inputs of a loss of one batch."""
 
     term: Tensor
-    """of the model's output, what the cost asks for"""
+    """the model's output that the cost reads"""
     mask: Tensor
     """True at real target tokens, ``B x T``"""
     sample: Dict[str, Any]
@@ -76,51 +76,49 @@ class Cost(NamedTuple):
     """A term of the loss."""
 
     weight: str
-    """its weight's option"""
+    """the option that weighs it"""
     term: str
-    """what it is made of, a key of the model's output"""
+    """the key of the model's output that it reads"""
     needs: str
-    """where that is, for a message"""
+    """a model that has this output, for messages"""
     unit: str
-    """what it is divided by in the logs, ``nsentences`` or ``ntokens``"""
+    """the count that logs divide it by, ``nsentences`` or ``ntokens``"""
     total: Callable[[Batch], Tensor]
     """its sum over a batch"""
     settings: Tuple[str, ...] = ()
-    """other options of it"""
+    """its other options"""
     for_costs: bool = True
-    """whether a model makes what it is made of for costs alone, and names that in ``cost_terms``"""
+    """whether a model makes this output for costs alone, and names it in ``cost_terms``"""
     links: bool = False
-    """whether it is also made of the links of texts"""
+    """whether it also reads the word alignments of the text"""
 
 
 COSTS = {
     "decay_loss": Cost(
         "step_decay_weight", "conditions", CONDITION, "nsentences",
-        lambda of: losses.step_decay(of.term, of.mask, of.cfg.step_decay_norm == "squared"),
+        lambda batch: losses.step_decay(batch.term, batch.mask, batch.cfg.step_decay_norm == "squared"),
         settings=("step_decay_norm",),
     ),
     "left_loss": Cost(
         "left_over_weight", "conditions", CONDITION, "nsentences",
-        lambda of: losses.left_over(of.term, of.mask),
+        lambda batch: losses.left_over(batch.term, batch.mask),
     ),
     "bridging_loss": Cost(
         "bridging_weight", "bridged", BRIDGE, "ntokens",
-        lambda of: losses.bridging(
-            of.term, of.model.decoder.embed_tokens(of.sample["target"]), of.mask,
-            of.cfg.bridging_norm == "squared", of.cfg.bridging_unit_length,
+        lambda batch: losses.bridging(
+            batch.term, batch.model.decoder.embed_tokens(batch.sample["target"]), batch.mask,
+            batch.cfg.bridging_norm == "squared", batch.cfg.bridging_unit_length,
         ),
         settings=("bridging_norm", "bridging_unit_length"),
     ),
     "coverage_loss": Cost(
         "coverage_weight", "attn", ATTENTION, "ntokens",
-        lambda of: losses.coverage(of.term, of.mask),
+        lambda batch: losses.coverage(batch.term, batch.mask),
         for_costs=False,
     ),
     "alignment_loss": Cost(
         "alignment_weight", "attn", ATTENTION, "ntokens",
-        lambda of: losses.alignment(
-            of.term, of.sample.get("alignments"), of.sample.get("align_weights")
-        ),
+        lambda batch: losses.alignment(batch.term, batch.sample.get("alignments"), batch.sample.get("align_weights")),
         for_costs=False, links=True,
     ),
 }  # fmt: skip
@@ -167,7 +165,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
             if cost.for_costs and cost.term not in (own or ()):
                 for option in (cost.weight, *cost.settings):
                     value = getattr(self.cfg, option)
-                    if value and value != CostsConfig.__dataclass_fields__[option].default:
+                    if value and value != getattr(CostsConfig, option):
                         raise _refusal(option, value, cost.needs)
             if given and cost.links and model.training:
                 if isinstance(self.task, TranslationMultiSimpleEpochTask):

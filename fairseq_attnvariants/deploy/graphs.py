@@ -17,7 +17,7 @@ from ..models.attention_rnn import Run
 from ..nn.additive import KeyFeatures, compared
 from ..nn.attention import AdditiveAttention
 from ..nn.fast.projected import projected, projecting
-from ..nn.state import Encoded, Memory, State, each, reorder
+from ..nn.state import Memory, State, each, reorder
 from .padded import pad_encoder
 from .search import Beam, Limits, Select
 
@@ -194,11 +194,10 @@ class Following(Searching):
 
 
 def started(model: Any, source: Tensor) -> Tuple[Memory, State]:
-    """Return the decoder's first state, with contexts."""
-    entries = model.encoder(source, src_lengths=source.ne(model.encoder.dictionary.pad()).sum(1))
-    encoded = Encoded(**{name: values[0] for name, values in entries.items() if values})
-    start: Tuple[Memory, State] = model.decoder.network.start(encoded)
-    return start
+    """The decoder's memory and first state, with contexts that are not projected."""
+    encoder_out = model.encoder(source, src_lengths=source.ne(model.encoder.dictionary.pad()).sum(1))
+    run: Run = model.decoder._start(encoder_out, search=False)
+    return run.memory, run.state
 
 
 def projecting_decoder(model: Any) -> Tuple[Any, Any]:

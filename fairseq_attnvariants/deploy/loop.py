@@ -20,7 +20,7 @@ from ..registry import ConfigurationError
 from ..tasks.shortlist import SPECIAL, Shortlist, copying
 from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, projecting_decoder
 from .refusal import lengths_refused, part, why
-from .search import Limits
+from .search import Limits, largest_beam
 
 OPSET = 20
 TALKATIVE = "onnx_ir", "onnxscript", "torch.onnx", "torch.export"
@@ -81,9 +81,9 @@ def example(model: Any, sentences: int, beam: int, length: int, listed: int) -> 
 
 def convert(graph: nn.Module, given: Sequence[Sequence[Tensor]], model: Any) -> ir.Model:
     """A graph in ONNX, whose inputs are free where those given differ."""
-    most = (len(model.decoder.dictionary) - 1) // 2
     # sentences and hypotheses multiply, so that it is told which sizes they are; of lengths the exporter finds out
-    names = dict(zip(zip(*EXAMPLES), (torch.export.Dim("batch"), torch.export.Dim("beam", max=most))))
+    beam = torch.export.Dim("beam", max=largest_beam(model.decoder.dictionary))
+    names = dict(zip(zip(*EXAMPLES), (torch.export.Dim("batch"), beam)))
     shapes = tuple(
         {place: names.get(pair, torch.export.Dim.AUTO) for place, pair in enumerate(zip(*sizes)) if pair[0] != pair[1]}
         for sizes in zip(*([tensor.shape for tensor in inputs] for inputs in given))
@@ -112,15 +112,15 @@ def looped(
     """The one model of two, whose outputs are as those of ``like``: a step, and what all read."""
     step, _ = like
     names = [*RECORD, "word_attention"][: len(step.record)]
-    many = len(tensors(tuple(step[1:4])))  # that a step hands to the next
-    split = [1, many, len(names)]
+    handed_on = len(tensors(tuple(step[1:4])))
+    split = [1, handed_on, len(names)]
     start, body = first.graph, following.graph
     rename(body, "next.")
     source, hypotheses, *rest = start.inputs
     limits, listed = rest[: len(Limits._fields)], rest[len(Limits._fields) :]
     _, starts, recorded, memory = parts(start.outputs, split)
     [going], ends, records, _ = parts(body.outputs, split)
-    [number], inner_limits, states, inner_memory = parts(body.inputs, [1, len(limits), many])
+    [number], inner_limits, states, inner_memory = parts(body.inputs, [1, len(limits), handed_on])
     ir.convenience.replace_all_uses_with([*inner_limits, *inner_memory], [*limits, *memory])
     read = needed([going, *records], dict(zip(states, ends)))
     carried = [three for three in zip(states, starts, ends) if three[0] in read]
@@ -143,8 +143,8 @@ def looped(
     if shortlist is not None:
         # what always comes, at least as much as a beam needs, and what the source's symbols bring; ones in a mask
         least = node("Max", number_of(shortlist.frequent), node("Mul", beam, number_of(2)))
-        many = node("Unsqueeze", node("Add", least, number_of(SPECIAL)), number_of([0]))
-        always = node("Slice", whole(shortlist.by_frequency), number_of([0]), many)
+        count = node("Unsqueeze", node("Add", least, number_of(SPECIAL)), number_of([0]))
+        always = node("Slice", whole(shortlist.by_frequency), number_of([0]), count)
         own = node("Reshape", node("Gather", whole(shortlist.candidates), source), number_of([-1]))
         symbols = node("Concat", *(node("Cast", one, to=int(ir.DataType.INT64)) for one in (always, own)), axis=0)
         mask = node("ConstantOfShape", number_of([len(shortlist.by_frequency)]), value=ir.tensor([0]))

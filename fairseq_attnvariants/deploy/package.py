@@ -16,6 +16,7 @@ from ..nn.attention import adds_up
 from ..tasks.shortlist import Shortlist
 from .graphs import end
 from .proof import Proof, Search
+from .search import largest_beam
 
 FORMAT = 1
 VERSIONS = "fairseq", "torch", "onnx", "onnxruntime"
@@ -43,11 +44,6 @@ def side(language: str, dictionary: Any, name: str) -> Dict[str, Any]:
 def languages_of(task: Any) -> Tuple[str, str]:
     """The languages of a task; tables of strings name none."""
     return getattr(task.cfg, "source_lang", None) or "source", getattr(task.cfg, "target_lang", None) or "target"
-
-
-def largest_beam(target: Any) -> int:
-    """How wide a search may be: a step takes twice as many of the target's symbols."""
-    return (len(target) - 1) // 2
 
 
 def manifest(

@@ -77,13 +77,14 @@ def load(folder: str) -> Dict[str, Any]:
         ConfigurationError: a file cannot be read, or is damaged; one sentence that names it.
     """
     try:
-        return _loaded(os.path.join(folder, MODEL), os.path.join(folder, CONFIG))
+        return _loaded(folder)
     except OSError as error:
         raise ConfigurationError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
 
 
-def _loaded(path: str, config: str) -> Dict[str, Any]:
-    folder, content = os.path.dirname(path), _read(config)
+def _loaded(folder: str) -> Dict[str, Any]:
+    path, config = os.path.join(folder, MODEL), os.path.join(folder, CONFIG)
+    content = _read(config)
     for name, expected in content["sha256"].items():
         if os.path.basename(name) != name:
             raise ConfigurationError(f"{config} names {name!a}, which is no file of its folder")
@@ -93,10 +94,9 @@ def _loaded(path: str, config: str) -> Dict[str, Any]:
             )
     if MODEL not in content["sha256"]:
         raise ConfigurationError(f"{config} has no checksum of {MODEL}")
+    safetensors = _safetensors()
     try:
-        parameters: Dict[str, Tensor] = _safetensors().load_file(path)
-    except ConfigurationError:
-        raise
+        parameters: Dict[str, Tensor] = safetensors.load_file(path)
     except Exception as error:  # of a damaged file
         why = f"it is damaged or no safetensors ({type(error).__name__})"
         raise ConfigurationError(f"{path}: not loaded: {why}") from None

@@ -11,6 +11,11 @@ from torch import Tensor, nn
 LOWEST = -float("inf")
 
 
+def largest_beam(target: Any) -> int:
+    """How wide a search may be: a step takes twice as many of the target's symbols."""
+    return (len(target) - 1) // 2
+
+
 class Limits(NamedTuple):
     """The options of a search."""
 

@@ -272,8 +272,6 @@ class Encoder(FairseqEncoder):
 class IncrementalDecoder(FairseqIncrementalDecoder):
     """Embeds previous target tokens, decodes them and projects to the vocabulary."""
 
-    STATE = "state"
-
     def __init__(self, dictionary, embed_tokens: nn.Embedding, decoder: Decoder, bridge: Optional[DirectBridge], cfg):
         super().__init__(dictionary)
         self.embed_tokens = embed_tokens
@@ -415,11 +413,10 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         return Run(network, memory, state)
 
     def _kept(self, incremental_state) -> Optional["Run"]:
-        kept = self.get_incremental_state(incremental_state, self.STATE)
-        return None if kept is None else kept["run"]
+        return self.get_incremental_state(incremental_state, "run")
 
     def _keep(self, incremental_state, run: "Run") -> None:
-        self.set_incremental_state(incremental_state, self.STATE, {"run": run})
+        self.set_incremental_state(incremental_state, "run", run)
 
 
 class Run(NamedTuple):

@@ -85,12 +85,12 @@ class WarmStart(NamedTuple):
         rows = [f"warm start from {self.path}: {self.taken} parameters taken"]
         rows += [f"  grown       {name} ({how})" for name, how in self.grown.items()]
         rows += [f"  not taken   {name} ({why})" for name, why in self.other.items()]
-        rows += [f"  {self.left} parameters of the checkpoint belong to components that this model does not have"] * (
-            self.left > 0
-        )
+        if self.left:
+            rows += [f"  {self.left} parameters of the checkpoint belong to components that this model does not have"]
         return "\n".join(rows)
 
 
+@torch.no_grad()
 def warm_start(model: nn.Module, path: str) -> WarmStart:
     """Give ``model`` the parameters that it shares with the checkpoint ``path``.
 
@@ -137,10 +137,10 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         elif value.shape == parameter.shape:
             taken += 1
             matrices += value.dim() > 1
-            _copy(parameter, value)
+            parameter.copy_(value)
         elif value.dim() == 2 and parameter.shape == (len(value), value.size(1) + source_bridge):
             grown[name] = f"{value.size(1)} of {parameter.size(1)} columns taken"
-            _copy(parameter[:, : value.size(1)], value)
+            parameter[:, : value.size(1)].copy_(value)
         else:
             other[name] = f"{_size(value)} in the checkpoint, {_size(parameter)} here"
     if not (matrices or grown):
@@ -158,11 +158,6 @@ def _with_copying(saved: Dict[str, Tensor], there: Any, here: Any) -> Dict[str, 
         own = {name for name in saved if name.startswith(readout) and not name.startswith(inner)}
         return {name.replace(inner, readout): value for name, value in saved.items() if name not in own}
     return saved
-
-
-@torch.no_grad()
-def _copy(parameter: Tensor, value: Tensor) -> None:
-    parameter.copy_(value)
 
 
 def _size(value: Tensor) -> str:

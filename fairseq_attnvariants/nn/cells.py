@@ -67,9 +67,9 @@ class Cell(Part, nn.Module):
             )
         self.hidden_dim = hidden_dim
         self.state_dim = self.vectors * hidden_dim
-        self.inputs = input_maps(inputs, self.gates * hidden_dim, bias=True)
-        self.bias = None if inputs else nn.Parameter(torch.empty(self.gates * hidden_dim))
         size = self.gates * hidden_dim
+        self.inputs = input_maps(inputs, size, bias=True)
+        self.bias = None if inputs else nn.Parameter(torch.empty(size))
         self.recurrent = RecurrentLinear(hidden_dim, size, bias=recurrent_bias) if self.recalls else None
         parts = [gates * hidden_dim for gates in self.normalised]
         self.input_norm = layer_norm(norm and len(inputs) > 0, *parts)
@@ -355,6 +355,8 @@ class DeepCell(nn.Module):
         cells: the first cell has the inputs, the others have none.
     """
 
+    cells: Any
+
     def __init__(self, cells: Sequence[Any]):
         super().__init__()
         self.cells = nn.ModuleList(cells)
@@ -367,12 +369,12 @@ class DeepCell(nn.Module):
 
     def project(self, name: str, value: Tensor) -> Tensor:
         """Project an input of the first cell."""
-        projected: Tensor = self.cells[0].project(name, value)  # type: ignore[operator]
+        projected: Tensor = self.cells[0].project(name, value)
         return projected
 
     def output(self, state: Tensor) -> Tensor:
         """The last cell's output."""
-        output: Tensor = self.cells[-1].output(state)  # type: ignore[operator]
+        output: Tensor = self.cells[-1].output(state)
         return output
 
     def forward(self, state: Tensor, projected: Optional[Tensor] = None, **inputs: Tensor) -> Tensor:
@@ -408,7 +410,7 @@ class StackedCell(DeepCell):
         """The outputs of all cells, with residuals, ``... x n``."""
         found = [state]  # the lowest cell has no residual
         for number, (cell, own) in enumerate(zip(self.cells, state.chunk(len(self.cells), dim=-1)), start=1):
-            found.append(with_residual(self.residuals, number, cell.output(own), found[-1]))  # type: ignore[operator]
+            found.append(with_residual(self.residuals, number, cell.output(own), found[-1]))
         return found[1:]
 
     def output(self, state: Tensor) -> Tensor:
@@ -420,11 +422,11 @@ class StackedCell(DeepCell):
         lowest, *above = self.cells
         own, *others = state.chunk(len(self.cells), dim=-1)
         states: List[Tensor] = [lowest(own, projected, **inputs)]
-        below = lowest.output(states[0])  # type: ignore[operator]
+        below = lowest.output(states[0])
         shared = {"context": inputs["context"]} if self.shares_context else {}
         for number, (cell, own) in enumerate(zip(above, others), start=2):
             states.append(cell(own, below=self.dropout(below), **shared))
-            below = with_residual(self.residuals, number, cell.output(states[-1]), below)  # type: ignore[operator]
+            below = with_residual(self.residuals, number, cell.output(states[-1]), below)
         return torch.cat(states, dim=-1)
 
 

@@ -16,7 +16,7 @@ from .fast.deferred import deferred
 from .layer_norm import at_least_float32, layer_norm
 from .layers import Layers
 from .readout import Readout
-from .state import Encoded, Memory, State, grouped
+from .state import Encoded, Memory, State, by_steps, grouped
 from .transition import Transition, Words
 
 AnyReadout = Union[Readout, Copying]
@@ -251,11 +251,6 @@ class Decoder(nn.Module):
         read = ("hidden", "context", "weights", "upper_weights", "head_weights", "condition")
         terms = {name: torch.stack([one.terms[name] for one in states], dim=1) for name in state.terms}
         return state._replace(terms=terms, **{name: made(name) for name in read}), state
-
-
-def by_steps(values: Tensor) -> Tensor:
-    """Rows of all steps, step after step, ``T·N x ...``, from ``N x T x ...``."""
-    return values.transpose(0, 1).flatten(0, 1)
 
 
 def of_tokens(weights: Any, memory: Memory) -> Any:

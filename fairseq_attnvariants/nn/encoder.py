@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .device import capturing
 from .dropout import drop_hidden
 from .layers import Layers
-from .state import Encoded
+from .state import Encoded, by_steps
 
 
 class BidirectionalEncoder(nn.Module):
@@ -148,7 +148,7 @@ def padded(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
     batch, length = padding_mask.shape
     first = torch.arange(length, device=inputs.device) == 0  # a row of padding alone reads it
     real = (~padding_mask | (padding_mask.all(1, keepdim=True) & first)).t().reshape(-1, 1)  # (S · B) x 1
-    rows = inputs.transpose(0, 1).flatten(0, 1)
+    rows = by_steps(inputs)
     outputs, final = rnn(rows, [batch] * length, rnn.start(rows, batch), real=real)
     return outputs.masked_fill(~real, 0).view(length, batch, -1).transpose(0, 1).contiguous(), final
 

@@ -143,6 +143,11 @@ def grouped(rows: Tensor, sentences: Tensor) -> Tensor:
     return rows.view(sentences.size(0), -1, *rows.shape[1:])
 
 
+def by_steps(values: Tensor) -> Tensor:
+    """Rows of all steps, step after step, ``T·N x ...``, from ``N x T x ...``."""
+    return values.transpose(0, 1).flatten(0, 1)
+
+
 def serve(memory: Memory, hypotheses: int, order: Tensor) -> Memory:
     """The memory after a reordering of the states that it serves, ``hypotheses`` rows per sentence.
 

@@ -28,7 +28,7 @@ from .attention import Attention, AttentionViaAttention
 from .bridging import most_attended
 from .cells import Cell, ContextGatedCell, DeepCell
 from .layers import over_steps
-from .state import Memory, State, each, grouped
+from .state import Memory, State, by_steps, each, grouped
 
 AnyAttention = Union[Attention, AttentionViaAttention]
 AnyCell = Union[Cell, ContextGatedCell, DeepCell]
@@ -144,8 +144,7 @@ class Transition(nn.Module):
             tensors ``N x T x ...``, without the cells' states; and the last state.
         """
         rows, steps = target.size(0), target.size(1)
-        by_steps = target.transpose(0, 1).flatten(0, 1)  # T·N x m
-        outputs, hidden = over_steps(self.before, "target", by_steps, state.hidden)
+        outputs, hidden = over_steps(self.before, "target", by_steps(target), state.hidden)
         outputs = [output.unflatten(0, (steps, rows)).transpose(0, 1) for output in outputs]  # N x T x n
         number = state.step.unsqueeze(1) + torch.arange(steps, device=target.device)  # N x T
         word = None if self.query_word is None else self.query_word(target).flatten(0, 1)

@@ -1,17 +1,14 @@
 """Translation of plain text by models on characters (Zhao and Zhang 2018 §4)."""
 
-import copy
 import logging
 import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import Sequence
 
 import numpy as np
 import torch
-from fairseq import metrics, utils
+from fairseq import utils
 from fairseq.data import BaseWrapperDataset, Dictionary, LanguagePairDataset
-from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
@@ -21,6 +18,7 @@ from ..registry import ConfigurationError
 from . import scores
 from .character_dictionary import SPACE_IN_FILE, CharacterDictionary
 from .characters import to_characters
+from .limits import with_limits
 
 logger = logging.getLogger(__name__)
 
@@ -135,12 +133,7 @@ class CharTranslationTask(TranslationTask):
         ``--max-len-a`` and ``--max-len-b`` are 3 and 200, and 12 and 200 for a source of subwords, where both have
         fairseq's defaults, 0 and 200, which look the same given or not; any other value of either is kept.
         """
-        default = GenerationConfig()
-        given = [getattr(args, name, getattr(default, name)) for name in ("max_len_a", "max_len_b")]
-        if given == [default.max_len_a, default.max_len_b]:
-            args = copy.copy(args)
-            args.max_len_a = MAX_LEN_A_SUBWORDS if self.cfg.source_subwords else MAX_LEN_A
-            args.max_len_b = MAX_LEN_B
+        args = with_limits(args, MAX_LEN_A_SUBWORDS if self.cfg.source_subwords else MAX_LEN_A, MAX_LEN_B)
         return super().build_generator(models, args, *more, **named)
 
     def valid_step(self, sample, model, criterion):
@@ -157,10 +150,7 @@ class CharTranslationTask(TranslationTask):
         """Log what the criterion logs, and in validation ``bleu`` and ``chrf`` of all counts so far."""
         FairseqTask.reduce_metrics(self, logging_outputs, criterion)
         for score in self.scores:
-            if any(score.keys[0] in log for log in logging_outputs):
-                for key in score.keys:
-                    metrics.log_scalar(key, int(sum(log.get(key, 0) for log in logging_outputs)))
-                metrics.log_derived(score.name, partial(_score, score))
+            scores.log_scores(logging_outputs, score.keys, {score.name: score.score})
 
     def _translate(self, sample, model):
         found = self.inference_step(self.sequence_generator, [model], sample)
@@ -175,10 +165,6 @@ class CharTranslationTask(TranslationTask):
         tokens = utils.strip_pad(tokens, self.tgt_dict.pad()).int().cpu()
         text = self.tgt_dict.string(tokens, unk_string=unknown)
         return self.tokenizer.decode(text) if self.tokenizer else text
-
-
-def _score(score: scores.SummedScore, meters) -> float:
-    return round(score.score({key: meters[key].sum for key in score.keys}), 2)
 
 
 class SpaceBeforeEOS(BaseWrapperDataset):

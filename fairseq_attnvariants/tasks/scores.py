@@ -1,7 +1,9 @@
-"""BLEU and chrF from n-gram counts, which may be added over batches and processes before they become a score."""
+"""Scores from counts, which may be added over batches and processes before they become a score: BLEU and chrF."""
 
-from typing import Dict, Mapping, Sequence
+from functools import partial
+from typing import Any, Callable, Dict, Mapping, Sequence
 
+from fairseq import metrics
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.base import Metric
 
@@ -40,3 +42,20 @@ def bleu(tokenized: bool = False) -> SummedScore:
 def chrf() -> SummedScore:
     """chrF2 of character 6-grams."""
     return SummedScore("chrf", CHRF())
+
+
+def log_scores(
+    logging_outputs: Sequence[Mapping[str, Any]],
+    keys: Sequence[str],
+    scores: Mapping[str, Callable[[Dict[str, Any]], float]],
+) -> None:
+    """Log counts, and by their names the scores of all counts so far; nothing if no batch was counted."""
+    if any(keys[0] in log for log in logging_outputs):
+        for key in keys:
+            metrics.log_scalar(key, int(sum(log.get(key, 0) for log in logging_outputs)))
+        for name, score in scores.items():
+            metrics.log_derived(name, partial(_rounded, score, keys))
+
+
+def _rounded(score: Callable[[Dict[str, Any]], float], keys: Sequence[str], meters: Any) -> float:
+    return round(score({key: meters[key].sum for key in keys}), 2)

@@ -1,18 +1,15 @@
 """Translation of strings: pronunciation, inflection, transliteration, spelling; tables in, tables out."""
 
-import copy
 import logging
 import os
 from argparse import Namespace
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
-from fairseq import metrics, utils
+from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import II
@@ -20,6 +17,8 @@ from omegaconf import II
 from ..architectures.options import option
 from ..registry import ConfigurationError
 from . import exact_match
+from .limits import with_limits
+from .scores import log_scores
 from .string_dictionary import StringDictionary, write
 from .tsv import Columns, Table, check_symbols, described_symbols, find_split, read_separator, read_table, symbols
 
@@ -65,8 +64,7 @@ class StringTransductionTask(TranslationTask):
 
     def __init__(self, cfg: StringTransductionConfig, src_dict: StringDictionary, tgt_dict: StringDictionary):
         super().__init__(cfg, src_dict, tgt_dict)
-        given = self._given_columns(cfg)
-        self.state.merge_state_dict({name: given.get(name, column) for name, column in Columns()._asdict().items()})
+        self.state.merge_state_dict(Columns(**self._given_columns(cfg))._asdict())
         self.generator: Any = None
 
     @staticmethod
@@ -93,7 +91,7 @@ class StringTransductionTask(TranslationTask):
         folder = _folder(cfg)
         if not os.path.isdir(folder):
             raise ConfigurationError(f"there is no data folder {folder}: give the one with train.tsv")
-        columns = Columns(**{**Columns()._asdict(), **cls._given_columns(cfg)})
+        columns = Columns(**cls._given_columns(cfg))
         columns.check()
         table: List[Table] = []  # read once, where a dictionary is missing
 
@@ -199,12 +197,7 @@ class StringTransductionTask(TranslationTask):
 
     def build_generator(self, models: Any, args: Any, *more: Any, **named: Any) -> Any:
         """A generator whose limit on length suits strings: 3 and 30, where ``--max-len-a`` and ``-b`` are fairseq's."""
-        default = GenerationConfig()
-        given = [getattr(args, name, getattr(default, name)) for name in ("max_len_a", "max_len_b")]
-        if given == [default.max_len_a, default.max_len_b]:
-            args = copy.copy(args)
-            args.max_len_a, args.max_len_b = MAX_LEN_A, MAX_LEN_B
-        return super().build_generator(models, args, *more, **named)
+        return super().build_generator(models, with_limits(args, MAX_LEN_A, MAX_LEN_B), *more, **named)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """As every task; the stock translation task's has options of BLEU."""
@@ -224,15 +217,7 @@ class StringTransductionTask(TranslationTask):
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """Log what the criterion logs, and in validation ``accuracy``, ``wer`` and ``ser``."""
         FairseqTask.reduce_metrics(self, logging_outputs, criterion)
-        if any(exact_match.COUNTS[0] in log for log in logging_outputs):
-            for key in exact_match.COUNTS:
-                metrics.log_scalar(key, int(sum(log.get(key, 0) for log in logging_outputs)))
-            for name, score in exact_match.SCORES.items():
-                metrics.log_derived(name, partial(_score, score))
-
-
-def _score(score: Callable[[Dict[str, float]], float], meters: Any) -> float:
-    return round(score({key: meters[key].sum for key in exact_match.COUNTS}), 2)
+        log_scores(logging_outputs, exact_match.COUNTS, exact_match.SCORES)
 
 
 def _folder(cfg: StringTransductionConfig) -> str:

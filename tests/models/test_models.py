@@ -21,7 +21,7 @@ from fairseq_attnvariants.architectures import refusals
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import VARIANTS, fill, settings
 from fairseq_attnvariants.models import AttentionRNNModel
-from fairseq_attnvariants.nn.cells import RecurrentLinear
+from fairseq_attnvariants.nn.cells import CELLS, GRUCell, RecurrentLinear
 from fairseq_attnvariants.nn.dropout import Masked
 from fairseq_attnvariants.nn.state import Encoded, each
 from fairseq_attnvariants.registry import ConfigurationError
@@ -347,7 +347,7 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
         for step, change in enumerate(map(torch.tensor, changes)):
             output, _ = model.decoder(previous[rows, : step + 1], encoder_out, incremental_state=state)
             torch.testing.assert_close(output[:, 0], full[rows, step])
-            run = model.decoder.get_incremental_state(state, "state")["run"]
+            run = model.decoder.get_incremental_state(state, "run")
             memories.append(run.memory)
             rows = rows[change]
             model.decoder.reorder_incremental_state_scripting(state, change)
@@ -1016,6 +1016,18 @@ def test_one_level_needs_no_second_one(caplog):
     build("ava", **alone, attention_score="multihead", attention_heads=3, attention_dim=6, attention_via_dim=4)
     build("ava", **alone, attention_via_dim=7).before_training(torch.device("cpu"), True)
     assert "--attention-via-dim 7 changes nothing without attention to two levels" in caplog.text
+
+
+@pytest.mark.parametrize("options", [
+    dict(layer_norm="encoder"),
+    dict(encoder_transition_depth=2),
+    dict(encoder_layers=2, encoder_reads="own"),
+    dict(encoder_cell="custom"),
+], ids=str)  # fmt: skip
+def test_an_encoder_without_pytorchs_layers_may_have_a_recurrent_bias(options, monkeypatch):
+    monkeypatch.setitem(CELLS.entries, "custom", type("Custom", (GRUCell,), {}))
+    plain, biased = (build("rnnsearch", decoder_cell="lstm", recurrent_bias=bias, **options) for bias in (False, True))
+    assert len(biased.encoder.state_dict()) > len(plain.encoder.state_dict())
 
 
 def test_a_normalised_encoder_leaves_the_released_cell_alone():
