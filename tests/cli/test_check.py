@@ -450,7 +450,7 @@ def test_errors_of_ones_own_have_a_place(init, term, message, mine, capsys):
             "No module named 'nosuch' (mine/parts.py, line 1)",
         ),
         (dict(__init__="from . import parts", parts="x = ("), "'(' was never closed (parts.py, line 1)"),
-        (dict(__init__="open('/nosuch')"), "No such file or directory: '/nosuch' (mine/__init__.py, line 1)"),
+        (dict(__init__="open('/nosuch')"), "/nosuch: No such file or directory (mine/__init__.py, line 1)"),
     ],
 )
 def test_errors_of_an_import_have_a_place(files, message, mine, capsys):
