@@ -6,19 +6,9 @@ Between words one space is left of any white space, such as carriage returns, no
 """
 
 import argparse
-import contextlib
-import itertools
 import sys
-from typing import BinaryIO, Iterator
 
-
-def decoded(path: str, stream: BinaryIO) -> Iterator[str]:
-    """The lines of a text, which only line feeds end."""
-    for number, line in enumerate(stream, start=1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
-            sys.exit(f"clean.py: {path}, line {number}: not UTF-8: save it as UTF-8")
+from split import read_lines
 
 
 def main() -> None:
@@ -36,19 +26,19 @@ def main() -> None:
     if options["in"] == options["out"]:
         sys.exit("clean.py: OUT is IN, and would be emptied before it is read: choose another prefix")
     read, write = ([f"{options[end]}.{language}" for language in options["languages"]] for end in ("in", "out"))
+    texts = [read_lines(path) for path in read]
+    if len({*map(len, texts)}) > 1:
+        sys.exit(f"clean.py: {' and '.join(read)} do not have equally many lines")
+    kept = []
+    for first in range(0, len(texts[0]), options["join"]):
+        # other white space ends lines for subword-nmt, or divides words for fairseq alone
+        lines = [" ".join(" ".join(text[first : first + options["join"]]).split()) for text in texts]
+        if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in lines):
+            kept.append([line.lower() if options["lower"] else line for line in lines])
     try:
-        with contextlib.ExitStack() as files:
-            reading = [decoded(path, files.enter_context(open(path, "rb"))) for path in read]
-            writing = [files.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in write]
-            pairs = itertools.zip_longest(*reading)
-            while joined := list(itertools.islice(pairs, options["join"])):
-                if any(None in pair for pair in joined):
-                    sys.exit(f"clean.py: {' and '.join(read)} do not have equally many lines")
-                # other white space ends lines for subword-nmt, or divides words for fairseq alone
-                lines = [" ".join(" ".join(side).split()) for side in zip(*joined)]
-                if options["longest"] == 0 or all(1 <= len(line.split()) <= options["longest"] for line in lines):
-                    for stream, line in zip(writing, lines):
-                        stream.write((line.lower() if options["lower"] else line) + "\n")
+        for number, path in enumerate(write):
+            with open(path, "w", encoding="utf-8", newline="\n") as stream:
+                stream.writelines(f"{lines[number]}\n" for lines in kept)
     except OSError as error:
         sys.exit(f"clean.py: {error.filename}: {error.strerror}")
 

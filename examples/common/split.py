@@ -13,13 +13,15 @@ from pathlib import Path
 
 def read_lines(path: str) -> list[str]:
     """The lines of a text, which only line feeds end."""
+    program = Path(sys.argv[0]).name
     try:
-        return Path(path).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
-        sys.exit(f"split.py: {path}: {error.strerror}")
+        sys.exit(f"{program}: {path}: {error.strerror}")
     except UnicodeDecodeError as error:
         number = error.object.count(b"\n", 0, error.start) + 1
-        sys.exit(f"split.py: {path}, line {number}: not UTF-8: save it as UTF-8")
+        sys.exit(f"{program}: {path}, line {number}: not UTF-8: save it as UTF-8")
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_pairs(prefix: str, languages: list[str]) -> list[tuple[str, str]]:

@@ -201,6 +201,10 @@ def test_a_line_feed_alone_ends_a_line(text, tmp_path):
     (tmp_path / "in.yy").write_bytes(b"A\nB\xff\nC\n")
     refused = subprocess.run(clean, cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 1 and refused.stderr == "clean.py: in.yy, line 2: not UTF-8: save it as UTF-8\n"
+    (tmp_path / "in.yy").write_bytes(b"A\nB\n")
+    refused = subprocess.run(clean, cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 1 and refused.stderr == "clean.py: in.xx and in.yy do not have equally many lines\n"
+    assert (tmp_path / "out.yy").read_bytes() == b"A\nB\nC D\n"  # nothing is half-written
     (tmp_path / "in.yy").unlink()
     refused = subprocess.run(clean, cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 1 and refused.stderr == "clean.py: in.yy: No such file or directory\n"
