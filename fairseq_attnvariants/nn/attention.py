@@ -310,7 +310,7 @@ class NormedAdditiveAttention(AdditiveAttention):
         nn.init.constant_(self.gain, self.vector.size(0) ** -0.5)
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        return kept_small(query, keys, self.gain * self.vector / self.vector.norm(), *features)
+        return self.equation(query, keys, self.gain * self.vector / self.vector.norm(), *features)
 
 
 @register_score("dot")
