@@ -30,7 +30,7 @@ from ..nn.fast.graphs import Graphs, graphs_for
 from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Readout, Steps
-from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
+from ..nn.state import Encoded, Memory, State, grouped, reorder, serve, tensors
 from ..registry import ConfigurationError
 from .allocation import keep_memory
 from .embeddings import load_embeddings
@@ -328,10 +328,9 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 self._keep(incremental_state, run)
             terms = {**decoded.terms, **predicted.terms}
             if self.training:
-                unread: List[Tensor] = []
-                each(unread.append, terms)  # which not every loss reads
+                unread = tensors(terms)  # by some losses
                 if prev_output_tokens.size(1) == 1:  # a single step makes these and does not read them
-                    each(unread.append, (run.state.query, run.state.histories, run.state.readout))
+                    unread += tensors((run.state.query, run.state.histories, run.state.readout))
                 for made in unread:
                     output = with_gradient(output, made)
         entries = {

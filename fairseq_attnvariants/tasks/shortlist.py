@@ -222,7 +222,7 @@ def cut(model: Any, symbols: Tensor) -> Any:
 
 
 def copying(model: Any) -> List[Copying]:
-    """Return the module that copies source symbols into the target, if the model has one."""
+    """The modules of a model that copy source symbols into the target: one or none."""
     return [part for part in model.decoder.modules() if isinstance(part, Copying)]
 
 
