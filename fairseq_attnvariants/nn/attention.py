@@ -131,13 +131,10 @@ class Attended(NamedTuple):
     """inputs of a loss, by their name in the model's output, ``N x ...``"""
 
 
-class WeightedSum(nn.Module):
-    """``Σ_j w_j v_j``, for values that are the same at every step."""
-
-    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        """``N x a``, from weights ``N x S`` and values ``B x S x a``."""
-        weights = weights.view(values.size(0), -1, values.size(1)).to(values.dtype)  # B x k x S
-        return torch.bmm(weights, values).flatten(0, 1)
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """``Σ_j w_j v_j``, ``N x a``, from weights ``N x S`` and values ``B x S x a``."""
+    weights = weights.view(values.size(0), -1, values.size(1)).to(values.dtype)  # B x k x S
+    return torch.bmm(weights, values).flatten(0, 1)
 
 
 class Attention(Part, nn.Module):
@@ -195,7 +192,6 @@ class Attention(Part, nn.Module):
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
         self.window = window
-        self.sum = WeightedSum()
 
     @property
     def averages(self) -> bool:
@@ -272,7 +268,7 @@ class Attention(Part, nn.Module):
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         """The context and the weights, for weights shaped as :meth:`energies`."""
         weights = weights.flatten(0, -2)  # N x S
-        return Attended(self.sum(weights, memory.values), weights)
+        return Attended(weighted_sum(weights, memory.values), weights)
 
 
 SCORES: Registry[Type[Attention]] = Registry("attention score", Attention)
@@ -403,13 +399,10 @@ class AttentionViaAttention(nn.Module):
             independent), the histories and the window.
     """
 
-    averages = False
-
     def __init__(self, upper: Attention, lower: Attention):
         super().__init__()
         self.upper = upper
         self.lower = lower
-        self.guide_sum = WeightedSum()
 
     @property
     def independent(self) -> bool:
@@ -442,7 +435,7 @@ class AttentionViaAttention(nn.Module):
         memories: Any = memory.upper
         upper = self.upper(query, memories, state, added)
         if memories.guides is not None:
-            guide = self.guide_sum(upper.weights, memories.guides)  # N x A
+            guide = weighted_sum(upper.weights, memories.guides)  # N x A
         else:
             guide = None if self.lower.guide is None else self.lower.guide(upper.context)
         lower = self.lower(query, memory, state, guide)
