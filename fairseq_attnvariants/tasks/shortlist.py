@@ -6,7 +6,6 @@ of their target embeddings and of their vocabulary layer, a search runs on the s
 renumbered at the end.  Probabilities are among the words of the list, as in Jean et al.
 """
 
-import copy
 import os
 from collections import Counter
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -17,7 +16,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
 from ..nn.copying import Copying
-from ..nn.twins import twin
+from ..nn.twins import shallow, twin
 from ..registry import ConfigurationError
 
 SPECIAL = 4  # <s>, <pad>, </s>, <unk>: they keep their numbers
@@ -216,7 +215,7 @@ def cut(model: Any, symbols: Tensor) -> Any:
             layer.bias = nn.Parameter(whole.bias[symbols], requires_grad=False)
         stand_ins[whole] = layer
     for part in copying(model):
-        stand_ins[part] = copied = copy.copy(part)
+        stand_ins[part] = copied = shallow(part)
         copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}  # those that it needs are among them
     return with_parts(model, decoder=twin(decoder, stand_ins.get))
 
@@ -228,6 +227,6 @@ def copying(model: Any) -> List[Copying]:
 
 def with_parts(module: Any, **parts: nn.Module) -> Any:
     """A copy of a module that shares everything with it but these parts."""
-    copied = copy.copy(module)
+    copied = shallow(module)
     copied._modules = {**module._modules, **parts}
     return copied
