@@ -20,7 +20,17 @@ from . import exact_match
 from .limits import with_limits
 from .scores import log_scores
 from .string_dictionary import StringDictionary, write
-from .tsv import Columns, Table, check_symbols, described_symbols, find_split, read_separator, read_table, symbols
+from .tsv import (
+    Columns,
+    Table,
+    check_features,
+    check_symbols,
+    described_symbols,
+    find_split,
+    read_separator,
+    read_table,
+    symbols,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +119,7 @@ class StringTransductionTask(TranslationTask):
         if os.path.isfile(path):
             features = Dictionary.load(path)
         elif columns.features:
+            check_features(train(), sides[0].indices)
             features = Dictionary()
             for row in train().rows:
                 for tag in row.features:

@@ -4,7 +4,7 @@ import codecs
 import os
 import re
 import unicodedata
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import regex
 
@@ -198,3 +198,20 @@ def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> No
     for number, row in enumerate(found):
         if taken := SPECIAL.intersection(row):
             raise ConfigurationError(f"{table.place(number)}: the {side} has {min(taken)}, a symbol of fairseq's own")
+
+
+def check_features(table: Table, known: Container[str]) -> None:
+    """Refuse features that are symbols of fairseq, or among the known symbols of sources.
+
+    Raises:
+        ConfigurationError: naming the line.
+    """
+    for number, row in enumerate(table.rows):
+        for tag in row.features:
+            if tag in SPECIAL:
+                raise ConfigurationError(f"{table.place(number)}: the features have {tag}, a symbol of fairseq's own")
+            if f"[{tag}]" in known:
+                raise ConfigurationError(
+                    f"{table.place(number)}: the feature {tag} is [{tag}] in the dictionary, and so is a symbol of the "
+                    "sources: rename one of them"
+                )
