@@ -18,7 +18,7 @@ from .search import hypotheses
 
 CLOSE = 1e-4
 MOST_TIES = 0.05
-"""of the lists, that may differ, where a tie in the middle of the search has another outcome"""
+"""the share of lists that may differ, because a tie in the middle of the search has another outcome"""
 
 
 class Search(NamedTuple):
@@ -50,7 +50,7 @@ class Proof(NamedTuple):
     score: float
     """largest difference of scores in equal lists"""
     attention: float
-    """largest difference of weights there; of those above 1, which some normalizers make, as a share of them"""
+    """largest difference of attention weights there; relative to weights above 1, which some normalizers make"""
     where: str
     """the first sentence and step at which they differ; empty if they do not"""
 
@@ -62,7 +62,7 @@ class Proof(NamedTuple):
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """Whatever ONNX Runtime raises, which has no class for it.
+    """Turn errors of ONNX Runtime, which have no common class, into sentences.
 
     Raises:
         ConfigurationError: with the first line.
@@ -159,7 +159,7 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[
 
 
 def alike(found: Sequence[Any], wanted: Sequence[Dict[str, Tensor]]) -> bool:
-    """Whether lists hold the same hypotheses, but for ties: those as good as the last one may be others."""
+    """Whether lists hold the same hypotheses; those that tie with the last one may differ."""
     ours = {tuple(symbols): total for total, symbols, _, _ in found}
     theirs = {tuple(one["tokens"].tolist()): one["score"].item() for one in wanted}
     if len(found) != len(wanted) or len(found) == 1:

@@ -11,7 +11,7 @@ import regex
 from ..registry import ConfigurationError
 
 DECOMPOSED = "NFD"
-"""in place of a separator: symbols are the code points of the canonical decomposition"""
+"""instead of a separator: symbols are the code points of the canonical decomposition"""
 SEPARATORS = {"": "", "none": "", "space": " ", "decomposed": DECOMPOSED}
 """names of separators of symbols"""
 SPECIAL = frozenset(["<s>", "<pad>", "</s>", "<unk>"])  # fairseq's own symbols
@@ -63,12 +63,12 @@ def read_separator(text: str, option: str) -> str:
 
 
 def separator_name(separator: str) -> str:
-    """What an option calls a separator."""
+    """The name of a separator in an option."""
     return {"": "none", " ": "space", DECOMPOSED: "decomposed"}.get(separator, separator)
 
 
 def described_symbols(separator: str) -> str:
-    """What the symbols are, for messages."""
+    """The kind of the symbols, for messages."""
     kinds = {"": "characters", DECOMPOSED: "letters, marks and Hangul's jamo, decomposed"}
     return kinds.get(separator, f"separated by {separator!r}")
 
