@@ -221,9 +221,12 @@ class Attention(Part, nn.Module):
             for name in self.carrying
         }
 
-    def next(self, pasts: Dict[str, Past], weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
-        """The states of histories and window after a step."""
-        return {name: part.next(pasts[name], weights, hidden) for name, part in self.carrying.items()}
+    def next(
+        self, memory: Memory, state: State, query: Tensor, weights: Tensor, previous: Tensor, hidden: Tensor
+    ) -> Dict[str, Any]:
+        """The states of histories and window after a step, from ``w_ij``, ``h_{i-1}`` and ``h_i``."""
+        pasts = self.pasts(memory, state, query, hidden)
+        return {name: part.next(pasts[name], weights, previous) for name, part in self.carrying.items()}
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         """``e_ij``, ``B x k x S``, or with ``h`` heads ``h x B x k x S``, float32 or better.
@@ -413,10 +416,6 @@ class AttentionViaAttention(nn.Module):
         """The states of the lower level before the first step."""
         return self.lower.start(memory)
 
-    def pasts(self, *step: Any) -> Dict[str, Past]:
-        """The inputs of the lower level's histories and window."""
-        return self.lower.pasts(*step)
-
     def next(self, *step: Any) -> Dict[str, Any]:
         """The states of the lower level after a step."""
         return self.lower.next(*step)
@@ -434,10 +433,11 @@ class AttentionViaAttention(nn.Module):
         """Attend once to each level, as :meth:`Attention.forward`; ``added`` is added to the upper query."""
         memories: Any = memory.upper
         upper = self.upper(query, memories, state, added)
+        guide: Optional[Tensor] = None  # N x A
         if memories.guides is not None:
-            guide = weighted_sum(upper.weights, memories.guides)  # N x A
-        else:
-            guide = None if self.lower.guide is None else self.lower.guide(upper.context)
+            guide = weighted_sum(upper.weights, memories.guides)
+        elif self.lower.guide is not None:
+            guide = self.lower.guide(upper.context)
         lower = self.lower(query, memory, state, guide)
         context = torch.cat([upper.context, lower.context], dim=1)
         terms = {**{f"word_{name}": term for name, term in upper.terms.items()}, **lower.terms}
