@@ -115,10 +115,21 @@ class Select(nn.Module):
         return beams, parents.gather(1, chosen), done, finished | last | (over >= beam)
 
 
+class Hypothesis(NamedTuple):
+    """A translation by the graph."""
+
+    score: float
+    symbols: List[int]
+    sums: List[float]
+    """the sum of log-probabilities up to each symbol"""
+    attention: List[Any]
+    """the weights of each step, arrays ``S``"""
+
+
 def hypotheses(
     out: Any, sentence: int, length: int, eos: int, lenpen: float, normalize: bool = True
-) -> List[Tuple[float, List[int], List[float], List[Any]]]:
-    """The n-best list of a sentence in what the graph gave: score, symbols, their sums and where each looked.
+) -> List[Hypothesis]:
+    """The n-best list of a sentence, from the graph's outputs.
 
     Args:
         out: the graph's outputs by name, arrays.
@@ -131,12 +142,12 @@ def hypotheses(
     ends = [(t, j) for t in range(steps) for j in range(beam) if out["ended"][t, sentence, j]][:beam]
     for t, j in ends:
         row, symbols, sums = out["ended_parents"][t, sentence, j], [eos], [out["ended_scores"][t, sentence, j]]
-        looks = [out["attention"][t, sentence, row, :length]]
+        attention = [out["attention"][t, sentence, row, :length]]
         for s in range(t - 1, -1, -1):
             symbols.insert(0, int(out["words"][s, sentence, row]))
             sums.insert(0, out["scores"][s, sentence, row])
             row = out["parents"][s, sentence, row]
-            looks.insert(0, out["attention"][s, sentence, row, :length])
+            attention.insert(0, out["attention"][s, sentence, row, :length])
         score = sums[-1] / (t + 1) ** lenpen if normalize else sums[-1]
-        found.append((float(score), symbols, sums, looks))
-    return sorted(found, key=lambda one: -one[0])
+        found.append(Hypothesis(float(score), symbols, sums, attention))
+    return sorted(found, key=lambda one: -one.score)
