@@ -127,7 +127,7 @@ def _layers_above(cfg, layers: int, context: int) -> Layers:
         layers,
         cfg.decoder_dropout_out,
         residuals=max(0, cfg.residuals - 1),  # counted above the transition's layer
-        beside=context * cfg.context_to_layers,
+        context_dim=context * cfg.context_to_layers,
         on_layers=True,
     )
 

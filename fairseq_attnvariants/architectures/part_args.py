@@ -17,8 +17,8 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
         ConfigurationError: it is not JSON of this form, or names an unknown component or option.
     """
     having = {name: parts for name, parts in chosen_parts(cfg).items() if any(map(custom_options, parts))}
-    given = _given(cfg.part_args)
-    found: Dict[str, Dict[str, Any]] = {name: {} for name in having}
+    given = parsed(cfg.part_args)
+    found: Dict[str, Dict[str, Any]] = {}
     for name in given:
         if name not in having:
             there = f"{nearest(name, having)}; those that have are {', '.join(having)}" if having else "; none has any"
@@ -26,15 +26,16 @@ def part_arguments(cfg) -> Dict[str, Dict[str, Any]]:
     for name, parts in having.items():
         if len(parts) > 1:
             raise ConfigurationError(f"--part-args: the model has several components {name!r}: give one another name")
-        options = custom_options(parts[0])
-        for own in given.get(name, {}):
+        options, values = custom_options(parts[0]), given.get(name, {})
+        for own in values:
             if own not in options:
                 raise ConfigurationError(
                     f"--part-args: {name} has no option {own!r}{nearest(own, options)}; it has {', '.join(options)}"
                 )
-        for own, option in options.items():
-            value = given.get(name, {}).get(own, option.default)
-            found[name][own] = option.read(value, f"--part-args: {name}'s {own}")
+        found[name] = {
+            own: option.read(values.get(own, option.default), f"--part-args: {name}'s {own}")
+            for own, option in options.items()
+        }
     return found
 
 
@@ -47,19 +48,23 @@ def part_args_over(cfg, below: Any, given: Any) -> Optional[str]:
         ConfigurationError: one of them is not JSON of this form.
     """
     named = history_names(cfg).union(str(getattr(cfg, option)) for option in described("names"))
-    kept = {name: options for name, options in _given(below).items() if name in named}
+    kept = {name: options for name, options in parsed(below).items() if name in named}
     merged = merged_part_args(kept, given)
     return json.dumps(merged) if merged else None
 
 
 def merged_part_args(below: Any, given: Any) -> Dict[str, Dict[str, Any]]:
     """Two values of ``--part-args`` in one; the second decides if both have an option."""
-    first, second = _given(below), _given(given)
+    first, second = parsed(below), parsed(given)
     return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
 
 
-def _given(text: Any) -> Dict[str, Dict[str, Any]]:
-    """``--part-args`` as a dictionary of dictionaries."""
+def parsed(text: Any) -> Dict[str, Dict[str, Any]]:
+    """``--part-args`` as a dictionary of dictionaries.
+
+    Raises:
+        ConfigurationError: it is not JSON of this form.
+    """
     value: Any = OmegaConf.to_container(text) if OmegaConf.is_config(text) else text
     try:
         value = json.loads(value) if isinstance(value, str) else value

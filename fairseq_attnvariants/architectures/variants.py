@@ -24,7 +24,7 @@ from .options import (
     relu_width,
     state_and_annotation_width,
 )
-from .part_args import merged_part_args, part_args_over
+from .part_args import merged_part_args, parsed, part_args_over
 
 BASE = "rnnsearch"  # its options apply if none are given
 
@@ -76,7 +76,7 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
         if not callable(delta[option]) and mistaken(option, delta[option]):
             raise ConfigurationError(f"architecture {name!r}: {option!r} cannot be {delta[option]!r}, of another type")
     parts = {part for table in described("names").values() for part, kind in table.items() if custom_options(kind)}
-    for part in merged_part_args(delta.get("part_args"), None):
+    for part in parsed(delta.get("part_args")):
         if part not in parts:
             raise ConfigurationError(
                 f"architecture {name!r}: part_args names {part!r}{nearest(part, parts)}, and no component "

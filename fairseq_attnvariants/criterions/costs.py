@@ -131,12 +131,12 @@ RDROP = "rdrop_loss"
 class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterion):
     """Sums the tokens' loss and costs; the costs are a training loss only.
 
-    In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  A cost is measured where its
-    weight is above 0, and where the model makes something for costs alone; guided alignment where texts have links.
+    In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  A cost is measured if its
+    weight is above 0, or if the model makes the cost's term for costs alone; guided alignment only in texts with links.
 
-    With R-Drop (Liang et al. 2021) a batch in training has each sentence twice, of which dropout makes two predictions.
-    The loss is half of their equation 4, so that the tokens' loss and the costs count as they do without: the mean of
-    both, and half the weight times the divergence of the predictions.
+    With R-Drop (Liang et al. 2021) a batch in training has each sentence twice, and dropout makes two predictions of
+    it.  The loss is half of their equation 4: the mean of both losses, costs included, plus half the weight times the
+    divergence of the predictions.  So the tokens' loss and the costs count as they do without R-Drop.
     """
 
     def __init__(self, cfg: CostsConfig, task):  # fairseq hands out what is named in the signature
@@ -153,11 +153,11 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
             raise ConfigurationError(f"--student-forcing must be from 0 to 1, not {cfg.student_forcing}")
 
     def check_model(self, model) -> None:
-        """Refuse options of costs for which the model or the data have nothing.
+        """Refuse options of costs whose inputs the model or the data lack.
 
         Raises:
-            ConfigurationError: a weight that was given is above 0, or a setting is not the default, and what the cost
-                is made of is not there.
+            ConfigurationError: a given weight is above 0, or a setting is not the default, and an input of the cost is
+                not there.
         """
         own = getattr(model, "cost_terms", None)
         for cost in COSTS.values():

@@ -1,4 +1,4 @@
-"""Sums over a batch that the criterions weigh.  They know nothing of fairseq.
+"""Sums over a batch that the criterions weigh.  This module does not import fairseq.
 
 Shapes: ``B`` batch, ``T`` target length, ``S`` source length, ``n`` encoder's hidden width.
 """
@@ -32,8 +32,8 @@ def bridging(
         target: ``e(y_t)``, ``B x T x m``.
         target_mask: True at real target tokens, ``B x T``.
         squared: sum the squared norms; else the norms.
-        unit_length: ``e(y_t) / ||e(y_t)||`` in the place of ``e(y_t)``, so that the cost does not fall where
-            embeddings only grow short.
+        unit_length: ``e(y_t) / ||e(y_t)||`` instead of ``e(y_t)``, so that the cost does not fall if embeddings only
+            grow short.
     """
     target = at_least_float32(target)
     if unit_length:
@@ -46,8 +46,8 @@ def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -
 
     (Feng et al. 2016 §5.)
 
-    Of steps in one direction the plain norms cost the same however long each is; their squares cost least where all are
-    equal.
+    For steps in one direction, plain norms cost the same whatever the length of each step; squares cost least if all
+    steps are equal.
 
     Args:
         conditions: ``sd_0 .. sd_T``, ``B x (T+1) x 2n``.

@@ -39,7 +39,7 @@ class Step(NamedTuple):
     carried: Any
     """the next step's, all tensors ``B x k x ...``"""
     record: Tuple[Tensor, ...]
-    """what goes out, as :data:`RECORD` and, with two levels, ``word_attention``"""
+    """the step's part of the outputs: :data:`RECORD` and, with two levels, ``word_attention``"""
 
 
 def plain(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -> Tensor:
@@ -203,7 +203,7 @@ def started(model: Any, source: Tensor) -> Tuple[Memory, State]:
 def projecting_decoder(model: Any) -> Tuple[Any, Any]:
     """The decoder that searches sentences of any length, and the maps that it projects annotations by.
 
-    It is found before a tracer gives parts classes of its own.
+    It is found first, because a tracer gives components other classes.
     """
     memory, state = started(model, example_sources(model))
     return projecting(model.decoder.network, memory, state, model.decoder.embed_tokens.embedding_dim)

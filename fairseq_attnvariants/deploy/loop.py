@@ -109,7 +109,14 @@ class Flat(nn.Module):
 def looped(
     first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortlist: Optional[Shortlist] = None
 ) -> ir.Model:
-    """The one model of two, whose outputs are as those of ``like``: a step, and what all read."""
+    """One model made of the two.
+
+    Args:
+        first: the graph of the first step.
+        following: the graph of each later step.
+        like: a step and the memory that all steps read, as ``first`` returns them.
+        shortlist: says which words a batch's translations are made of, or None.
+    """
     step, _ = like
     names = [*RECORD, "word_attention"][: len(step.record)]
     handed_on = len(tensors(tuple(step[1:4])))
@@ -141,7 +148,7 @@ def looped(
     beam = ir.Value(name="beam", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
     ir.convenience.replace_all_uses_with(hypotheses, node("Range", number_of(0), beam, number_of(1)))
     if shortlist is not None:
-        # what always comes, at least as much as a beam needs, and what the source's symbols bring; ones in a mask
+        # frequent words, at least as many as a beam needs, and the candidates of the source's symbols; ones in a mask
         least = node("Max", number_of(shortlist.frequent), node("Mul", beam, number_of(2)))
         count = node("Unsqueeze", node("Add", least, number_of(SPECIAL)), number_of([0]))
         always = node("Slice", whole(shortlist.by_frequency), number_of([0]), count)
@@ -177,7 +184,7 @@ def looped(
 
 
 def fold(model: ir.Model, *kinds: str) -> None:
-    """Compute what depends on weights alone, by these operators and, of small ones, by any."""
+    """Compute constants: the results of these operators, and small results of any operator."""
     optimizer.fold_constants(model, should_fold=lambda node: node.op_type in kinds or None)
 
 
@@ -198,7 +205,10 @@ def rename(graph: ir.Graph, prefix: str) -> None:
 
 
 def needed(outputs: Sequence[Any], following: Mapping[Any, Any]) -> Set[Any]:
-    """All that these outputs need, at this step or at a later one: ``following`` is what becomes of an input."""
+    """All values that these outputs need, at this step or at a later one.
+
+    ``following`` has the output that becomes each input at the next step.
+    """
     found: Set[Any] = set()
     left = [*outputs]
     while left:

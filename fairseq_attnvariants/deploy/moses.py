@@ -1,4 +1,4 @@
-"""Tables of the Moses tokeniser and truecaser for a package, whose runtime and page have none of their own."""
+"""Tables of the Moses tokeniser and truecaser for a package, because its runtime and page contain none."""
 
 from pathlib import Path
 from typing import Any, Dict, Iterable, List

@@ -57,15 +57,15 @@ def manifest(
     int8: bool,
     shortlist: Optional[Shortlist] = None,
 ) -> Dict[str, Any]:
-    """All of it but the files.
+    """The manifest without the list of files.
 
     Args:
-        task, model: that are exported.
-        graph, proof, search: of it.
-        text: how lines become words, as FORMAT.md has it.
-        about: what the user says of it.
-        int8: whether weights are.
-        shortlist: that is in the graph.
+        task, model: are exported.
+        graph, proof, search: the model's graph, its comparison with fairseq, and the settings of a search.
+        text: the way from lines to words, as in FORMAT.md.
+        about: the user's notes.
+        int8: whether weights have eight bits.
+        shortlist: is in the graph, or None.
     """
     source, target, cfg = task.source_dictionary, task.target_dictionary, model.cfg
     languages = languages_of(task)

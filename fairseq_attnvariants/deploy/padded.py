@@ -14,7 +14,7 @@ from ..nn.convolutional import ConvolutionalEncoder
 from ..nn.encoder import BidirectionalEncoder, HierarchicalEncoder
 from ..nn.layers import LSTM, FusedLayer, Layers
 
-# of ONNX's operators, by their place in PyTorch's matrices
+# ONNX's order of gates, as positions in PyTorch's matrices
 GATES = {"GRU": [1, 0, 2], "LSTM": [0, 3, 1, 2]}
 
 

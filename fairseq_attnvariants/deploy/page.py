@@ -14,7 +14,7 @@ from ..registry import ConfigurationError
 
 HERE = Path(__file__).parent
 Name = Union[str, "os.PathLike[str]"]
-# of onnxruntime-web: its program, what that loads, and the engine
+# files of onnxruntime-web
 PROGRAM, LOADER, ENGINE = "ort.wasm.min.js", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"
 
 

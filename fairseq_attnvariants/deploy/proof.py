@@ -14,11 +14,11 @@ from torch import Tensor
 from ..arithmetic.choice import SearchDtype
 from ..registry import ConfigurationError
 from ..tasks.shortlist import Shortlist, ShortlistGenerator
-from .search import hypotheses
+from .search import Hypothesis, hypotheses
 
 CLOSE = 1e-4
 MOST_TIES = 0.05
-"""of the lists, that may differ, where a tie in the middle of the search has another outcome"""
+"""the share of lists that may differ, because a tie in the middle of the search has another outcome"""
 
 
 class Search(NamedTuple):
@@ -50,7 +50,7 @@ class Proof(NamedTuple):
     score: float
     """largest difference of scores in equal lists"""
     attention: float
-    """largest difference of weights there; of those above 1, which some normalizers make, as a share of them"""
+    """largest difference of attention weights there; relative to weights above 1, which some normalizers make"""
     where: str
     """the first sentence and step at which they differ; empty if they do not"""
 
@@ -62,7 +62,7 @@ class Proof(NamedTuple):
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """Whatever ONNX Runtime raises, which has no class for it.
+    """Turn errors of ONNX Runtime, which have no common class, into sentences.
 
     Raises:
         ConfigurationError: with the first line.
@@ -142,25 +142,25 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[
         for number, (source, wanted) in enumerate(zip(sources, expected)):
             found = hypotheses(out, number, len(source), target.eos(), search.lenpen, search.normalize)
             lists += 1
-            best += found[0][1] == wanted[0]["tokens"].tolist()
+            best += found[0].symbols == wanted[0]["tokens"].tolist()
             same = alike(found, wanted)
             equal += same
-            by_symbols = {tuple(symbols): (total, looks) for total, symbols, _, looks in found}
+            by_symbols = {tuple(one.symbols): one for one in found}
             for one in wanted if same else ():
-                if tuple(one["tokens"].tolist()) in by_symbols:
-                    total, looks = by_symbols[tuple(one["tokens"].tolist())]
-                    score = max(score, abs(total - one["score"].item()))
+                ours = by_symbols.get(tuple(one["tokens"].tolist()))
+                if ours is not None:
+                    score = max(score, abs(ours.score - one["score"].item()))
                     weights = one["attention"][-len(source) :].T.numpy()  # the padding is on the left
-                    differences = np.abs(np.stack(looks) - weights) / np.maximum(weights, 1)
+                    differences = np.abs(np.stack(ours.attention) - weights) / np.maximum(weights, 1)
                     attention = max(attention, float(differences.max()))
             if not where and (not same or max(score, attention) > CLOSE):
                 where = f"{difference(found[0], wanted[0])} of the translation of {len(source)} symbols"
     return Proof(sum(len(batch.sources) for batch in batches), lists, equal, best / lists, score, attention, where)
 
 
-def alike(found: Sequence[Any], wanted: Sequence[Dict[str, Tensor]]) -> bool:
-    """Whether lists hold the same hypotheses, but for ties: those as good as the last one may be others."""
-    ours = {tuple(symbols): total for total, symbols, _, _ in found}
+def alike(found: Sequence[Hypothesis], wanted: Sequence[Dict[str, Tensor]]) -> bool:
+    """Whether lists hold the same hypotheses; those that tie with the last one may differ."""
+    ours = {tuple(one.symbols): one.score for one in found}
     theirs = {tuple(one["tokens"].tolist()): one["score"].item() for one in wanted}
     if len(found) != len(wanted) or len(found) == 1:
         return ours.keys() == theirs.keys()
@@ -170,11 +170,10 @@ def alike(found: Sequence[Any], wanted: Sequence[Dict[str, Tensor]]) -> bool:
     return all(abs(one - other) <= CLOSE for one, other in ranks) and all(total <= last for total in differing)
 
 
-def difference(found: Any, wanted: Dict[str, Tensor]) -> str:
+def difference(found: Hypothesis, wanted: Dict[str, Tensor]) -> str:
     """The first step at which the best hypotheses differ."""
-    _, symbols, sums, _ = found
     tokens, totals = wanted["tokens"].tolist(), wanted["positional_scores"].cumsum(0).tolist()
-    for step, (one, other, total, expected) in enumerate(zip(symbols, tokens, sums, totals), start=1):
+    for step, (one, other, total, expected) in enumerate(zip(found.symbols, tokens, found.sums, totals), start=1):
         if one != other or abs(total - expected) > CLOSE:
             return f"step {step}"
     return "another hypothesis"

@@ -1,9 +1,8 @@
 """A graph with weights of eight bits, a quarter as large.
 
-Products are of whole numbers: each row of what is multiplied is scaled by itself as it comes, so that what a sentence
-gives does not depend on its batch.  Both factors are unsigned, of which every processor adds products exactly.  What
-attention compares and the layers of ONNX's own operators stay float32; the weights of the latter are small in the file
-alone.
+Products are of whole numbers.  Each row of activations has a separate scale, so a sentence's result does not depend on
+its batch.  Both factors are unsigned, because every processor adds products of such numbers exactly.  Attention's
+energies and ONNX's recurrent operators compute in float32; the weights of these operators are small only in the file.
 """
 
 from typing import Any, Dict, List, Tuple
@@ -33,10 +32,10 @@ def reduce(model: ir.Model) -> ir.Model:
 
 
 class Rewriter:
-    """Puts nodes into the place of others.
+    """Replaces nodes.
 
     Args:
-        graph: the whole one, which holds all weights.
+        graph: the main graph, which holds all weights.
     """
 
     def __init__(self, graph: ir.Graph):
@@ -100,12 +99,12 @@ class Rewriter:
             self.rows[key] = self.cast(self.node("Add", whole, self.number(ZERO)), ir.DataType.UINT8), scale
         rows, scale = self.rows[key]
         zero, one = self.weight(np.array(ZERO, np.uint8)), self.number(1.0)
-        # scales of columns on the way out of the product, those of rows by themselves: it knows one for all rows alone
+        # the operator scales each column, but has one scale for all rows: rows are scaled after it
         total = self.node("MatMulIntegerToFloat", rows, values, one, scales, zero, zero, domain="com.microsoft")
         return self.node("Mul", total, scale)
 
     def reduced(self, value: Any, axis: int, transposed: int = 0) -> Tuple[Any, Any]:
-        """Weights as whole numbers, and their scales, by the largest along an axis."""
+        """Weights as whole numbers, and their scales: the largest weight along an axis becomes :data:`LARGEST`."""
         key = value, axis, transposed
         if key not in self.small:
             array = value.const_value.numpy()
@@ -117,7 +116,7 @@ class Rewriter:
         return self.small[key]
 
     def weight(self, array: np.ndarray) -> Any:
-        """Something that the graph knows."""
+        """A new constant of the graph."""
         self.count += 1
         tensor = ir.tensor(np.ascontiguousarray(array), name=f"small.{self.count}")
         value = ir.Value(
@@ -127,7 +126,7 @@ class Rewriter:
         return value
 
     def number(self, value: Any) -> Any:
-        """A number, or some."""
+        """A constant of one number, or of a list of whole numbers."""
         return self.weight(np.array(value, np.int64 if isinstance(value, list) else np.float32))
 
     def cast(self, value: Any, kind: ir.DataType) -> Any:

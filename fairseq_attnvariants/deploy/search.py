@@ -20,9 +20,9 @@ class Limits(NamedTuple):
     """The options of a search."""
 
     max_len: Tensor
-    """most symbols of each sentence's translation, ``B``"""
+    """the most symbols of each sentence's translation, ``B``"""
     min_len: Tensor
-    """fewest"""
+    """the fewest symbols of a translation"""
     unkpen: Tensor
     """subtracted from the log-probability of ``<unk>``"""
 
@@ -31,21 +31,24 @@ class Beam(NamedTuple):
     """The hypotheses of a step."""
 
     words: Tensor
-    """``B x k``"""
+    """their last words, ``B x k``"""
     scores: Tensor
     """sums of log-probabilities, ``B x k``"""
     ignored: Tensor
-    """those that have ended in fairseq's eyes, and are kept to fill the beam, ``B x k``"""
+    """True for hypotheses that have ended and only fill the beam, ``B x k``"""
     over: Tensor
-    """how many have ended, ``B``"""
+    """the number of ended hypotheses, ``B``"""
 
 
 class Ended(NamedTuple):
-    """The candidates of a step, all ``B x k``, of which some end hypotheses."""
+    """The best candidates of a step, all ``B x k``."""
 
     ended: Tensor
+    """True for candidates that end a hypothesis"""
     parents: Tensor
+    """the hypotheses that they continue"""
     scores: Tensor
+    """sums of log-probabilities"""
 
 
 class Select(nn.Module):
@@ -72,25 +75,26 @@ class Select(nn.Module):
         limits: Limits,
         symbols: Optional[Tensor] = None,
     ) -> Tuple[Beam, Tensor, Ended, Tensor]:
-        """The next beam, the hypothesis of the step before that each of it continues, and who has ended.
+        """One step of the search.
 
         Args:
             scores: log-probabilities, ``B x k x V``, or ``B x 1 x V`` at the first step.
             before: the beam so far, whose scores are ``B x 1`` at the first step.
-            finished: sentences that are, ``B``.
+            finished: True for finished sentences, ``B``.
             step: its number, from 0.
             limits: of the search.
-            symbols: of a shortlist, ``V``; all without one.
+            symbols: of a shortlist, ``V``; None for all.
 
         Returns:
-            as above; parents are ``B x k``, and the last is ``finished`` after this step.
+            the next beam; the previous hypothesis that each of its hypotheses continues, ``B x k``; the candidates that
+            end; and ``finished`` after this step.
         """
         beam = before.ignored.size(1)
         marks = self.is_eos, self.is_unk, self.never
         is_eos, is_unk, never = marks if symbols is None else (mark[symbols] for mark in marks)
         allowed = never - torch.where(is_unk, limits.unkpen, 0.0)
         scores = scores + torch.where(is_eos & (step < limits.min_len), LOWEST, allowed)
-        # those of each hypothesis, as all vocabularies together take longer; at a sentence's last step EOS alone
+        # the best of each hypothesis first: all vocabularies together take longer; at a sentence's last step EOS alone
         likely, words = scores.topk(2 * beam)  # B x k x 2k
         last = step >= limits.max_len  # B
         first = torch.arange(2 * beam) == 0
@@ -111,10 +115,21 @@ class Select(nn.Module):
         return beams, parents.gather(1, chosen), done, finished | last | (over >= beam)
 
 
+class Hypothesis(NamedTuple):
+    """A translation by the graph."""
+
+    score: float
+    symbols: List[int]
+    sums: List[float]
+    """the sum of log-probabilities up to each symbol"""
+    attention: List[Any]
+    """the weights of each step, arrays ``S``"""
+
+
 def hypotheses(
     out: Any, sentence: int, length: int, eos: int, lenpen: float, normalize: bool = True
-) -> List[Tuple[float, List[int], List[float], List[Any]]]:
-    """The n-best list of a sentence in what the graph gave: score, symbols, their sums and where each looked.
+) -> List[Hypothesis]:
+    """The n-best list of a sentence, from the graph's outputs.
 
     Args:
         out: the graph's outputs by name, arrays.
@@ -127,12 +142,12 @@ def hypotheses(
     ends = [(t, j) for t in range(steps) for j in range(beam) if out["ended"][t, sentence, j]][:beam]
     for t, j in ends:
         row, symbols, sums = out["ended_parents"][t, sentence, j], [eos], [out["ended_scores"][t, sentence, j]]
-        looks = [out["attention"][t, sentence, row, :length]]
+        attention = [out["attention"][t, sentence, row, :length]]
         for s in range(t - 1, -1, -1):
             symbols.insert(0, int(out["words"][s, sentence, row]))
             sums.insert(0, out["scores"][s, sentence, row])
             row = out["parents"][s, sentence, row]
-            looks.insert(0, out["attention"][s, sentence, row, :length])
+            attention.insert(0, out["attention"][s, sentence, row, :length])
         score = sums[-1] / (t + 1) ** lenpen if normalize else sums[-1]
-        found.append((float(score), symbols, sums, looks))
-    return sorted(found, key=lambda one: -one[0])
+        found.append(Hypothesis(float(score), symbols, sums, attention))
+    return sorted(found, key=lambda one: -one.score)

@@ -4,23 +4,23 @@ import ctypes
 import os
 from functools import cache
 
-# of glibc's malloc.h: how large a buffer has to be for pages of its own, and how much stays when it is no longer used
+# of glibc's malloc.h: the size from which a buffer has separate pages, and the unused memory that is kept
 THRESHOLDS = {-3: ("MALLOC_MMAP_THRESHOLD_", 2**30), -1: ("MALLOC_TRIM_THRESHOLD_", 2**31 - 1)}
 
 
 @cache
 def keep_memory() -> None:
-    """Keep what large tensors leave for those of the next update.
+    """Keep the memory of large tensors for the next update, once per process.
 
-    glibc gives buffers of more than 32 MiB back to the system at once, such as logits, and gets them again page by
-    page, each filled with zeros.  Once for a process; what the environment says of this stays, and other C libraries
-    stay as they are.  Before the process forks, as it does for who loads the data of an epoch, it gives back what is
-    kept: the child would hold it until it ends.
+    glibc returns buffers of more than 32 MiB, such as logits, to the system at once, and gets them again page by page,
+    each filled with zeros.  Variables of the environment that set this have priority, and other C libraries are left
+    alone.  Before the process forks, as for workers that load data, it returns the memory: the child would hold it
+    until it ends.
     """
     if any(name in os.environ for name, _ in THRESHOLDS.values()):
         return
     library = ctypes.CDLL(None)
     mallopt = getattr(library, "mallopt", None)
-    # older glibc refuses the first, and the second alone would stop what it does of itself
+    # older glibc refuses the first, and the second alone would stop glibc from adapting both
     if mallopt is not None and all(mallopt(parameter, value) for parameter, (_, value) in THRESHOLDS.items()):
         os.register_at_fork(before=lambda: library.malloc_trim(0))

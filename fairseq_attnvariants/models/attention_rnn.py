@@ -30,7 +30,7 @@ from ..nn.fast.graphs import Graphs, graphs_for
 from ..nn.fast.projected import for_hypotheses
 from ..nn.init import Scheme, initialise
 from ..nn.readout import Prediction, Readout, Steps
-from ..nn.state import Encoded, Memory, State, each, grouped, reorder, serve
+from ..nn.state import Encoded, Memory, State, grouped, reorder, serve, tensors
 from ..registry import ConfigurationError
 from .allocation import keep_memory
 from .embeddings import load_embeddings
@@ -56,7 +56,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
     def __init__(self, cfg: AttentionRNNConfig, encoder: "Encoder", decoder: "IncrementalDecoder"):
         super().__init__(encoder, decoder)
         self.cfg = cfg
-        self.told = False
+        self.started = False
+        """whether a batch has been trained, so that warnings have been given"""
         self.compute_dtype = TrainingDtype(str(cfg.compute_dtype))
         self.compute_dtype.register(self)
         self.warm_started: Optional[WarmStart] = None
@@ -147,7 +148,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
 
     @property
     def cost_terms(self) -> List[str]:
-        """Return the keys of the output from which a criterion can make a loss."""
+        """The keys of the output that the model makes for losses alone."""
         has = {"conditions": self.cfg.decoder_condition, "bridged": self.decoder.bridge is not None}
         return [term for term, there in has.items() if there]
 
@@ -174,9 +175,9 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         if self.cfg.compile and not self.decoder.network.compiled:
             check_compiler(device)
             self.decoder.network.compile_step()
-        if self.told:
+        if self.started:
             return
-        self.told = True
+        self.started = True
         if self.cfg.cuda_graphs:
             self.decoder.graphs = graphs_for(self.decoder.network, device)
         if self.cost_terms and not with_cost_terms:
@@ -328,10 +329,9 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 self._keep(incremental_state, run)
             terms = {**decoded.terms, **predicted.terms}
             if self.training:
-                unread: List[Tensor] = []
-                each(unread.append, terms)  # which not every loss reads
+                unread = tensors(terms)  # by some losses
                 if prev_output_tokens.size(1) == 1:  # a single step makes these and does not read them
-                    each(unread.append, (run.state.query, run.state.histories, run.state.readout))
+                    unread += tensors((run.state.query, run.state.histories, run.state.readout))
                 for made in unread:
                     output = with_gradient(output, made)
         entries = {

@@ -45,7 +45,7 @@ INSTEAD = {
     **dict.fromkeys(("iter_decode_max_iter", "iter_decode_force_max_iter", "iter_decode_with_beam"), UNREAD),
     "iter_decode_with_external_reranker": UNREAD,
 }
-"""What to do instead of giving an option that fairseq's interface ignores, or fails with."""
+"""Options that fairseq's interface ignores or fails with, and what to do instead."""
 OTHER_SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len"
 
 
@@ -55,7 +55,7 @@ class Translation(NamedTuple):
     text: str
     source: List[str]  # S tokens, EOS last
     target: List[str]  # T tokens, EOS last
-    attention: Tensor  # T x S, rows sum to 1
+    attention: Tensor  # T x S; rows add up to 1, if the normalizer's do
 
 
 class Score(NamedTuple):

@@ -18,7 +18,7 @@ RENAMED = [
     (LAYERS + r"\.((?:weight|bias)_[ih]h)_l(\d+)", r"\1.layers.\3.\2_l0"),
     (r"decoder\.network\.above\.rnn\.", "decoder.network.above."),
 ]
-"""How names begin in an older version, and what stands there now; one after the other."""
+"""Beginnings of names in older versions, and their present form; applied one after the other."""
 
 
 def renamed(name: str) -> str:

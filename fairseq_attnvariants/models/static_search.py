@@ -36,12 +36,12 @@ MEMORY = 2**30  # bytes of their tensors that are kept
 class StaticSearch(SequenceGenerator):
     """fairseq's beam search on a GPU as CUDA graphs, for models of this package.
 
-    Whatever else it is asked for is left to fairseq: prefixes, constraints, other strategies than the plain beam, a
-    language model, blocked n-grams, shortlists, autocast.  So is everything once a graph could not be captured.
+    fairseq's own search serves prefixes, constraints, other strategies than the plain beam, a language model, blocked
+    n-grams, shortlists and autocast, and everything once a graph could not be captured.
     """
 
     device_type = "cuda"
-    """where it is not fairseq's own; on a CPU a batch that shrinks is quicker"""
+    """the device with this search; on a CPU fairseq's is quicker, because its batch shrinks"""
 
     def _generate(
         self,
@@ -63,7 +63,7 @@ class StaticSearch(SequenceGenerator):
         return super()._generate(sample, prefix_tokens, constraints, bos_token)
 
     def _fits(self, sources: Tensor) -> bool:
-        """Whether this is a search that can be made here."""
+        """Whether this class has the search that is asked for."""
         return (
             sources.device.type == self.device_type
             and type(self.search) is BeamSearch
@@ -87,7 +87,7 @@ class StaticSearch(SequenceGenerator):
         encoded = self.model.forward_encoder(net_input)
         encoded = self.model.reorder_encoder_out(encoded, rows.div(self.beam_size, rounding_mode="floor"))
         states: List[Dict[str, Any]] = [{} for _ in decoders]
-        # before the first step there is less in the states than after it
+        # the first step runs apart: states have fewer tensors before it than after it
         words = rows.new_full((len(rows), 1), begin)
         log_probs, weights = self.model.forward_decoder(words, encoded, states, self.temperature)
         runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
@@ -108,7 +108,7 @@ class StaticSearch(SequenceGenerator):
         self, decoders: Sequence[IncrementalDecoder], runs: Sequence[Run], log_probs: Tensor, weights: Tensor
     ) -> "Beams":
         """Return the hypotheses of an earlier batch of these shapes, with their graph, or new ones."""
-        # a graph has in it where tensors lie, their shapes, and whatever else a module computes with
+        # a graph contains addresses and shapes of tensors, and everything else that a module computes with
         held = [tensor.data_ptr() for decoder in decoders for tensor in (*decoder.parameters(), *decoder.buffers())]
         others = [value for decoder in decoders for part in decoder.modules() for value in vars(part).values()]
         plain = [value for value in others if isinstance(value, (bool, int, float, str))]
@@ -151,12 +151,12 @@ class Beams:
         self.added, self.ends = score(search.vocab_size), torch.arange(search.vocab_size, device=device).eq(search.eos)
         self.before = torch.arange(sentences, device=device).unsqueeze(1) * beam  # rows before a sentence's
         self.places = torch.arange(2 * beam, device=device)
-        # of the hypotheses that go on
+        # hypotheses that go on
         self.words, self.totals, self.idle = number(rows, 1), score(sentences, beam), number(sentences, beam).bool()
-        # of those that have ended: row, step and total, and a column for what is none
+        # hypotheses that have ended: row, step and total; the last column is written and never read
         self.ended = number(sentences, beam + 1), number(sentences, beam + 1), score(sentences, beam + 1)
         self.count, self.done = number(sentences, 1), number(sentences, 1).bool()
-        # of the last steps: the row that each hypothesis comes from, its word, its total, and the rows' attention
+        # the last steps: the row that each hypothesis comes from, its word, its total, and the rows' attention
         looked = torch.zeros(EVERY, *weights.shape, device=device)
         self.notes = number(EVERY, rows), number(EVERY, rows), score(EVERY, rows), looked
         self.graph: Any = None
@@ -189,7 +189,7 @@ class Beams:
         states: List[Dict[str, Any]] = [{} for _ in decoders]
         for decoder, state, run in zip(decoders, states, self.runs):
             decoder._keep(state, run)
-        nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # of the encoder is read after the first step
+        nothing: List[Dict[str, Any]] = [{} for _ in decoders]  # later steps read nothing of the encoder
         log_probs, weights = search.model.forward_decoder(self.words, nothing, states, search.temperature)
         runs = [decoder._kept(state) for decoder, state in zip(decoders, states)]
         self.choose(search, runs, log_probs, weights)
@@ -294,7 +294,7 @@ def write(fixed: Any, entries: Any) -> None:
 
 
 def captured(step: Callable[[], None], device: torch.device) -> Any:
-    """Make a step, by which libraries set themselves up, and then a graph of it; a CPU has none."""
+    """Make a step, in which libraries set themselves up, and return a graph of a step; None on a CPU."""
     if device.type not in RECORDERS:
         step()
         return None
@@ -311,4 +311,4 @@ def recorder(device: torch.device) -> Any:
 
 _searching = threading.RLock()  # one search at a time: the next one of these shapes is in the same tensors
 _beams: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
-"""of the first model's decoder, by shape; None once a graph could not be captured"""
+"""beams by the first model's decoder and by shape; None once a graph could not be captured"""

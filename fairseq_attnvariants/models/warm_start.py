@@ -1,7 +1,7 @@
 """Starting a model from another one's checkpoint (Kuang et al. 2018 §3 trains the direct bridge so).
 
-What both have is taken, what has grown keeps its random values in the additional columns, and the rest is left as it
-was initialised.
+The model takes the parameters that both have.  A matrix that has grown keeps its random values in the additional
+columns, and all other parameters stay as they were initialised.
 """
 
 import argparse

@@ -131,13 +131,10 @@ class Attended(NamedTuple):
     """inputs of a loss, by their name in the model's output, ``N x ...``"""
 
 
-class WeightedSum(nn.Module):
-    """``Σ_j w_j v_j``, for values that are the same at every step."""
-
-    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
-        """``N x a``, from weights ``N x S`` and values ``B x S x a``."""
-        weights = weights.view(values.size(0), -1, values.size(1)).to(values.dtype)  # B x k x S
-        return torch.bmm(weights, values).flatten(0, 1)
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """``Σ_j w_j v_j``, ``N x a``, from weights ``N x S`` and values ``B x S x a``."""
+    weights = weights.view(values.size(0), -1, values.size(1)).to(values.dtype)  # B x k x S
+    return torch.bmm(weights, values).flatten(0, 1)
 
 
 class Attention(Part, nn.Module):
@@ -195,7 +192,6 @@ class Attention(Part, nn.Module):
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
         self.window = window
-        self.sum = WeightedSum()
 
     @property
     def averages(self) -> bool:
@@ -225,9 +221,12 @@ class Attention(Part, nn.Module):
             for name in self.carrying
         }
 
-    def next(self, pasts: Dict[str, Past], weights: Tensor, hidden: Tensor) -> Dict[str, Any]:
-        """The states of histories and window after a step."""
-        return {name: part.next(pasts[name], weights, hidden) for name, part in self.carrying.items()}
+    def next(
+        self, memory: Memory, state: State, query: Tensor, weights: Tensor, previous: Tensor, hidden: Tensor
+    ) -> Dict[str, Any]:
+        """The states of histories and window after a step, from ``w_ij``, ``h_{i-1}`` and ``h_i``."""
+        pasts = self.pasts(memory, state, query, hidden)
+        return {name: part.next(pasts[name], weights, previous) for name, part in self.carrying.items()}
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
         """``e_ij``, ``B x k x S``, or with ``h`` heads ``h x B x k x S``, float32 or better.
@@ -272,7 +271,7 @@ class Attention(Part, nn.Module):
     def read(self, weights: Tensor, memory: Memory) -> Attended:
         """The context and the weights, for weights shaped as :meth:`energies`."""
         weights = weights.flatten(0, -2)  # N x S
-        return Attended(self.sum(weights, memory.values), weights)
+        return Attended(weighted_sum(weights, memory.values), weights)
 
 
 SCORES: Registry[Type[Attention]] = Registry("attention score", Attention)
@@ -310,7 +309,7 @@ class NormedAdditiveAttention(AdditiveAttention):
         nn.init.constant_(self.gain, self.vector.size(0) ** -0.5)
 
     def energies(self, query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
-        return kept_small(query, keys, self.gain * self.vector / self.vector.norm(), *features)
+        return self.equation(query, keys, self.gain * self.vector / self.vector.norm(), *features)
 
 
 @register_score("dot")
@@ -403,13 +402,10 @@ class AttentionViaAttention(nn.Module):
             independent), the histories and the window.
     """
 
-    averages = False
-
     def __init__(self, upper: Attention, lower: Attention):
         super().__init__()
         self.upper = upper
         self.lower = lower
-        self.guide_sum = WeightedSum()
 
     @property
     def independent(self) -> bool:
@@ -419,10 +415,6 @@ class AttentionViaAttention(nn.Module):
     def start(self, memory: Memory) -> Dict[str, Any]:
         """The states of the lower level before the first step."""
         return self.lower.start(memory)
-
-    def pasts(self, *step: Any) -> Dict[str, Past]:
-        """The inputs of the lower level's histories and window."""
-        return self.lower.pasts(*step)
 
     def next(self, *step: Any) -> Dict[str, Any]:
         """The states of the lower level after a step."""
@@ -441,10 +433,11 @@ class AttentionViaAttention(nn.Module):
         """Attend once to each level, as :meth:`Attention.forward`; ``added`` is added to the upper query."""
         memories: Any = memory.upper
         upper = self.upper(query, memories, state, added)
+        guide: Optional[Tensor] = None  # N x A
         if memories.guides is not None:
-            guide = self.guide_sum(upper.weights, memories.guides)  # N x A
-        else:
-            guide = None if self.lower.guide is None else self.lower.guide(upper.context)
+            guide = weighted_sum(upper.weights, memories.guides)
+        elif self.lower.guide is not None:
+            guide = self.lower.guide(upper.context)
         lower = self.lower(query, memory, state, guide)
         context = torch.cat([upper.context, lower.context], dim=1)
         terms = {**{f"word_{name}": term for name, term in upper.terms.items()}, **lower.terms}

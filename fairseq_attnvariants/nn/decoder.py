@@ -222,10 +222,10 @@ class Decoder(nn.Module):
         hidden = torch.cat(outputs, dim=-1) if self.reads_all_layers else outputs[-1]  # N x T x n, or of all its layers
         contexts = made.context
         if self.above is not None:
-            beside = by_steps(contexts) if self.above.beside else None
+            context = by_steps(contexts) if self.above.context_dim else None
             sizes = [hidden.size(0)] * hidden.size(1)
             start: Any = state.above
-            rows, above = self.above(by_steps(hidden), sizes, start.transpose(0, 1), beside)
+            rows, above = self.above(by_steps(hidden), sizes, start.transpose(0, 1), context)
             hidden = rows.unflatten(0, (len(sizes), -1)).transpose(0, 1)
             state = state._replace(above=above.transpose(0, 1))
         features = self.readout(hidden, target, contexts)  # N x T x f

@@ -229,7 +229,7 @@ class Layers(nn.Module):
         bidirectional: the number of lowest layers with both directions.
         residuals: the number of the layer, from 1, from which on a layer's input is added to its output (Wu et al.
             2016), or 0.
-        beside: width of an additional input of every layer.
+        context_dim: width of a context that every layer reads as well (Wu et al. 2016), or 0.
         depth: cells of a step, see :class:`~.cells.DeepCell`.
         on_layers: the input is the output of another layer, so the lowest layer has dropout before it as well.
         reads: the directions of a bidirectional layer below that a direction reads: ``both``, its ``own`` or the
@@ -245,7 +245,7 @@ class Layers(nn.Module):
         dropout: float = 0.0,
         bidirectional: int = 0,
         residuals: int = 0,
-        beside: int = 0,
+        context_dim: int = 0,
         depth: int = 1,
         on_layers: bool = False,
         reads: str = "both",
@@ -253,7 +253,7 @@ class Layers(nn.Module):
         super().__init__()
         self.dropout = dropout
         self.residuals = residuals
-        self.beside = beside
+        self.context_dim = context_dim
         self.on_layers = on_layers
         self.directions = [1 + (number < bidirectional) for number in range(layers)]
         self.layers = nn.ModuleList()
@@ -261,9 +261,9 @@ class Layers(nn.Module):
             halved = reads != "both" and directions == 2 and (on_layers or len(self.layers) > 0)
             kernels = None if halved or depth > 1 else fused(cell)
             if kernels is not None:
-                layer = kernels(input_dim + beside, hidden_dim, bidirectional=directions == 2)
+                layer = kernels(input_dim + context_dim, hidden_dim, bidirectional=directions == 2)
             else:
-                width = input_dim // 2 if halved else input_dim + beside
+                width = input_dim // 2 if halved else input_dim + context_dim
                 lowest = (cell({"input": width}, hidden_dim) for _ in range(directions))
                 cells = (deepened(one, cell, hidden_dim, depth - 1) for one in lowest)
                 layer = HalvedLayer(cells, reads == "other") if halved else SteppedLayer(cells)
@@ -289,14 +289,14 @@ class Layers(nn.Module):
         data: Tensor,
         sizes: Sequence[int],
         initial: Tensor,
-        beside: Optional[Tensor] = None,
+        context: Optional[Tensor] = None,
         real: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
             data, sizes, initial, real: as for :meth:`Layer.forward`.
-            beside: an additional input of every layer, ``sum(sizes) x ...``, or None.
+            context: is read by every layer as well, ``sum(sizes) x context_dim``; or None.
 
         Returns:
             the outputs of the top layer, ``sum(sizes) x its width``, and every last state, ``d x B x state width``.
@@ -305,7 +305,7 @@ class Layers(nn.Module):
         for number, (layer, start) in enumerate(zip(self.layers, initial.split(self.directions)), start=1):
             below = data
             data = F.dropout(below, self.dropout, self.training) if number > 1 or self.on_layers else below
-            data = data if beside is None else torch.cat([data, beside], dim=1)
+            data = data if context is None else torch.cat([data, context], dim=1)
             data, final = layer(data, sizes, start, real)
             if isinstance(layer, HalvedLayer):
                 below = torch.cat([*layer.inputs(below)], dim=1)

@@ -201,8 +201,7 @@ class Transition(nn.Module):
             hidden = hidden + self.condition(condition)
         carried = state.histories
         if carried:
-            pasts = attention.pasts(memory, state, query, last.output(hidden))
-            carried = attention.next(pasts, weights, last.output(previous))
+            carried = attention.next(memory, state, query, weights, last.output(previous), last.output(hidden))
         return State(  # not _replace, because the compiler of torch 2.11 makes an empty state of it
             hidden=hidden,
             context=context,

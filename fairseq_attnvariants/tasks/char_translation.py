@@ -11,14 +11,15 @@ from fairseq import utils
 from fairseq.data import BaseWrapperDataset, Dictionary, LanguagePairDataset
 from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from sacrebleu.metrics import BLEU, CHRF
 from torch import Tensor
 
 from ..architectures.options import option
 from ..registry import ConfigurationError
-from . import scores
 from .character_dictionary import SPACE_IN_FILE, CharacterDictionary
 from .characters import to_characters
 from .limits import with_limits
+from .scores import SummedScore, log_scores
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,8 @@ class CharTranslationTask(TranslationTask):
             raise ConfigurationError(f"--max-train-characters must be at least 0, not {cfg.max_train_characters}")
         super().__init__(cfg, src_dict, tgt_dict)
         self.trains = False
-        self.scores = (scores.bleu(cfg.eval_tokenized_bleu), scores.chrf())
+        bleu = BLEU(tokenize="none" if cfg.eval_tokenized_bleu else "13a", force=True)
+        self.scores = SummedScore("bleu", bleu), SummedScore("chrf", CHRF())
 
     @classmethod
     def load_dictionary(cls, filename: str) -> Dictionary:
@@ -150,7 +152,7 @@ class CharTranslationTask(TranslationTask):
         """Log what the criterion logs, and in validation ``bleu`` and ``chrf`` of all counts so far."""
         FairseqTask.reduce_metrics(self, logging_outputs, criterion)
         for score in self.scores:
-            scores.log_scores(logging_outputs, score.keys, {score.name: score.score})
+            log_scores(logging_outputs, score.keys, {score.name: score.score})
 
     def _translate(self, sample, model):
         found = self.inference_step(self.sequence_generator, [model], sample)

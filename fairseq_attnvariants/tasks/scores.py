@@ -1,10 +1,9 @@
-"""Scores from counts, which may be added over batches and processes before they become a score: BLEU and chrF."""
+"""Scores from counts, which may be added over batches and processes before they become a score."""
 
 from functools import partial
 from typing import Any, Callable, Dict, Mapping, Sequence
 
 from fairseq import metrics
-from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.base import Metric
 
 
@@ -32,16 +31,6 @@ class SummedScore:
     def score(self, counts: Mapping[str, int]) -> float:
         """The score, from 0 to 100, of added counts."""
         return self.metric._compute_score_from_stats([counts[key] for key in self.keys]).score
-
-
-def bleu(tokenized: bool = False) -> SummedScore:
-    """BLEU with sacrebleu's own tokenisation, or of ``tokenized`` text as it is."""
-    return SummedScore("bleu", BLEU(tokenize="none" if tokenized else "13a", force=True))
-
-
-def chrf() -> SummedScore:
-    """chrF2 of character 6-grams."""
-    return SummedScore("chrf", CHRF())
 
 
 def log_scores(

@@ -1,12 +1,11 @@
-"""Search among the words that can come: a short target vocabulary for each batch.
+"""Search on a vocabulary shortlist: a short target vocabulary for each batch.
 
-Jean et al. 2015, section 3.3; L'Hostis et al. 2016.  For a batch of sources the list holds fairseq's special symbols,
-the most frequent target words, and of every source word its likeliest translations.  The models are cut to these rows
-of their target embeddings and of their vocabulary layer, a search runs on the short numbering, and what it found is
-renumbered at the end.  Probabilities are among the words of the list, as in Jean et al.
+(Jean et al. 2015, section 3.3; L'Hostis et al. 2016.)  The list of a batch holds fairseq's special symbols, the most
+frequent target words, and the likeliest translations of every source word.  The models are cut to these rows of their
+target embeddings and of their vocabulary layer.  A search runs on the short numbering, and its results are renumbered
+at the end.  Probabilities are among the words of the list, as in Jean et al.
 """
 
-import copy
 import os
 from collections import Counter
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -17,7 +16,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
 from ..nn.copying import Copying
-from ..nn.twins import twin
+from ..nn.twins import shallow, twin
 from ..registry import ConfigurationError
 
 SPECIAL = 4  # <s>, <pad>, </s>, <unk>: they keep their numbers
@@ -37,11 +36,11 @@ class Shortlist:
     """The target words of the shortlist for a batch of sources.
 
     Args:
-        rows: of the table; words that the dictionaries lack are passed over.
+        rows: of the table; rows with words that the dictionaries lack are left out.
         source, target: dictionaries.
-        size: how many of a source word's translations, the likeliest, are in its list.
-        frequent: how many of the most frequent words are in every list.  They are counted by links; words without any
-            follow in the dictionary's order.
+        size: the number of a source word's likeliest translations that are in its list.
+        frequent: the number of most frequent words that are in every list.  They are counted by links; words without
+            links follow in the dictionary's order.
 
     Raises:
         ConfigurationError: the dictionaries have no word of the table.
@@ -66,7 +65,7 @@ class Shortlist:
         self.by_frequency = torch.tensor([*range(SPECIAL), *words, *rest])
         """all target symbols, the special ones first"""
         self.candidates = torch.full((len(source), size), target.pad())
-        """of each source symbol, filled up with padding, which is in every list"""
+        """the translations of each source symbol, filled up with padding, which is in every list"""
         for number, found in candidates.items():
             best = torch.tensor([target for _, target in sorted(found)[:size]])
             self.candidates[number, : len(best)] = best
@@ -77,7 +76,7 @@ class Shortlist:
         Args:
             sources: tokens.
             others: target symbols that are in the list as well.
-            least: how many frequent words there are at least.
+            least: the smallest number of frequent words.
         """
         always = self.by_frequency[: SPECIAL + max(self.frequent, least)]
         words = self.candidates[sources.cpu().unique()]
@@ -114,11 +113,11 @@ def read_table(path: str) -> Iterator[Row]:
 
 
 class ShortlistGenerator:
-    """fairseq's search on short lists.
+    """fairseq's search on shortlists.
 
     Args:
-        generator: of the whole vocabulary; its strategy may be any that does not name symbols beforehand.
-        shortlist: what says which symbols can come.
+        generator: for the whole vocabulary; its strategy may be any that does not name symbols beforehand.
+        shortlist: makes the list of a batch.
 
     Raises:
         ConfigurationError: a model has no vocabulary layer that can be cut.
@@ -128,7 +127,7 @@ class ShortlistGenerator:
         self.generator = generator
         self.shortlist = shortlist
         self.symbols_to_strip_from_output = generator.symbols_to_strip_from_output
-        # a beam needs candidates, those that end among them, and top-k sampling as many as it is told
+        # a beam takes twice as many candidates as it is wide, and top-k sampling takes k
         self.least = max(2 * generator.beam_size, getattr(generator.search, "sampling_topk", 0))
         for model in generator.model.models:
             vocabulary_layer(model.decoder)
@@ -144,7 +143,7 @@ class ShortlistGenerator:
     ) -> List[List[Dict[str, Tensor]]]:
         """Translate a batch, as :meth:`fairseq.sequence_generator.SequenceGenerator.generate` does.
 
-        Forced prefixes and constraints are in the list, whatever its table says, and what a model can copy.
+        Forced prefixes, constraints and the symbols that a model can copy are always in the list.
         """
         sources, whole = sample["net_input"]["src_tokens"], self.generator
         begin = whole.eos if bos_token is None else bos_token
@@ -216,18 +215,18 @@ def cut(model: Any, symbols: Tensor) -> Any:
             layer.bias = nn.Parameter(whole.bias[symbols], requires_grad=False)
         stand_ins[whole] = layer
     for part in copying(model):
-        stand_ins[part] = copied = copy.copy(part)
+        stand_ins[part] = copied = shallow(part)
         copied._buffers = {"symbols": torch.searchsorted(symbols, part.symbols)}  # those that it needs are among them
     return with_parts(model, decoder=twin(decoder, stand_ins.get))
 
 
 def copying(model: Any) -> List[Copying]:
-    """Return the module that copies source symbols into the target, if the model has one."""
+    """The modules of a model that copy source symbols into the target: one or none."""
     return [part for part in model.decoder.modules() if isinstance(part, Copying)]
 
 
 def with_parts(module: Any, **parts: nn.Module) -> Any:
     """A copy of a module that shares everything with it but these parts."""
-    copied = copy.copy(module)
+    copied = shallow(module)
     copied._modules = {**module._modules, **parts}
     return copied

@@ -1,4 +1,4 @@
-"""Stock translation whose search is among the words that can come; see :mod:`.shortlist`."""
+"""Stock translation with vocabulary shortlists; see :mod:`.shortlist`."""
 
 from dataclasses import dataclass
 from typing import Optional

@@ -4,6 +4,7 @@ import logging
 import os
 from argparse import Namespace
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
@@ -20,7 +21,17 @@ from . import exact_match
 from .limits import with_limits
 from .scores import log_scores
 from .string_dictionary import StringDictionary, write
-from .tsv import Columns, Table, check_symbols, described_symbols, find_split, read_separator, read_table, symbols
+from .tsv import (
+    Columns,
+    Table,
+    check_features,
+    check_symbols,
+    described_symbols,
+    find_split,
+    read_separator,
+    read_table,
+    symbols,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -93,31 +104,27 @@ class StringTransductionTask(TranslationTask):
             raise ConfigurationError(f"there is no data folder {folder}: give the one with train.tsv")
         columns = Columns(**cls._given_columns(cfg))
         columns.check()
-        table: List[Table] = []  # read once, where a dictionary is missing
 
+        @cache  # read once, and only if a dictionary is missing
         def train() -> Table:
-            if not table:
-                table.append(read_table(find_split(folder, cfg.train_subset), columns))
-            return table[0]
+            return read_table(find_split(folder, cfg.train_subset), columns)
 
-        sides = [cls._dictionary(cfg, folder, side, train) for side in ("source", "target")]
-        features, path = None, os.path.join(folder, "dict.features.txt")
-        if os.path.isfile(path):
-            features = Dictionary.load(path)
+        found: Dict[str, Any] = {side: cls._dictionary(cfg, folder, side, train) for side in ("source", "target")}
+        if os.path.isfile(_path(folder, "features")):
+            found["features"] = Dictionary.load(_path(folder, "features"))
         elif columns.features:
-            features = Dictionary()
+            check_features(train(), found["source"].indices)
+            found["features"] = features = Dictionary()
             for row in train().rows:
                 for tag in row.features:
                     features.add_symbol(tag)
             features.finalize(padding_factor=1)
-        for side, dictionary in zip(("source", "target"), sides):
-            if not os.path.isfile(_path(folder, side)):
-                write(dictionary, _path(folder, side))
-        if features is not None:
-            if not os.path.isfile(path):
-                write(features, path)
-            sides[0].add_features(features)
-        return cls(cfg, *sides)
+        for name, dictionary in found.items():
+            if not os.path.isfile(_path(folder, name)):
+                write(dictionary, _path(folder, name))
+        if "features" in found:
+            found["source"].add_features(found["features"])
+        return cls(cfg, found["source"], found["target"])
 
     @classmethod
     def _dictionary(
@@ -224,5 +231,5 @@ def _folder(cfg: StringTransductionConfig) -> str:
     return (utils.split_paths(cfg.data or "") or [""])[0]
 
 
-def _path(folder: str, side: str) -> str:
-    return os.path.join(folder, f"dict.{side}.txt")
+def _path(folder: str, name: str) -> str:
+    return os.path.join(folder, f"dict.{name}.txt")

@@ -4,14 +4,14 @@ import codecs
 import os
 import re
 import unicodedata
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import regex
 
 from ..registry import ConfigurationError
 
 DECOMPOSED = "NFD"
-"""in place of a separator: symbols are the code points of the canonical decomposition"""
+"""instead of a separator: symbols are the code points of the canonical decomposition"""
 SEPARATORS = {"": "", "none": "", "space": " ", "decomposed": DECOMPOSED}
 """names of separators of symbols"""
 SPECIAL = frozenset(["<s>", "<pad>", "</s>", "<unk>"])  # fairseq's own symbols
@@ -78,12 +78,12 @@ def read_separator(text: str, option: str) -> str:
 
 
 def separator_name(separator: str) -> str:
-    """What an option calls a separator."""
+    """The name of a separator in an option."""
     return {"": "none", " ": "space", DECOMPOSED: "decomposed"}.get(separator, separator)
 
 
 def described_symbols(separator: str) -> str:
-    """What the symbols are, for messages."""
+    """The kind of the symbols, for messages."""
     kinds = {"": "characters", DECOMPOSED: "letters, marks and Hangul's jamo, decomposed"}
     return kinds.get(separator, f"separated by {separator!r}")
 
@@ -216,3 +216,20 @@ def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> No
     for number, row in enumerate(found):
         if taken := SPECIAL.intersection(row):
             raise ConfigurationError(f"{table.place(number)}: the {side} has {min(taken)}, a symbol of fairseq's own")
+
+
+def check_features(table: Table, known: Container[str]) -> None:
+    """Refuse features that are symbols of fairseq, or among the known symbols of sources.
+
+    Raises:
+        ConfigurationError: naming the line.
+    """
+    for number, row in enumerate(table.rows):
+        for tag in row.features:
+            if tag in SPECIAL:
+                raise ConfigurationError(f"{table.place(number)}: the features have {tag}, a symbol of fairseq's own")
+            if f"[{tag}]" in known:
+                raise ConfigurationError(
+                    f"{table.place(number)}: the feature {tag} is [{tag}] in the dictionary, and so is a symbol of the "
+                    "sources: rename one of them"
+                )

@@ -104,9 +104,10 @@ def test_every_weight_is_there_once():
 
 
 @pytest.mark.more
-def test_no_product_is_by_a_vector():
+@pytest.mark.parametrize("name", [*MADE, "gnmt_v2"])  # the additive score, and the one with a normalised vector
+def test_no_product_is_by_a_vector(name):
     """For which ONNX Runtime takes six times as long as for a matrix of one column."""
-    products = [node for node in exported(*MADE)[1].graph.all_nodes() if node.op_type == "MatMul"]
+    products = [node for node in exported(name)[1].graph.all_nodes() if node.op_type == "MatMul"]
     assert products and all(len(node.inputs[1].shape) > 1 for node in products if node.inputs[1].shape is not None)
 
 

@@ -137,6 +137,17 @@ class TestDictionary:
         with pytest.raises(ConfigurationError, match="dict.source.txt: this dictionary was not written by"):
             StringTransductionTask.load_dictionary(str(tmp_path / "dict.source.txt"))
 
+    @pytest.mark.parametrize("feature, said", [
+        ("V", r"train.tsv, line 2: the feature V is \[V\] in the dictionary, and so is a symbol of the sources"),
+        ("<s>", "train.tsv, line 2: the features have <s>, a symbol of fairseq's own"),
+    ])  # fmt: skip
+    def test_a_feature_that_would_be_another_symbol_is_refused(self, tmp_path, feature, said):
+        (tmp_path / "train.tsv").write_text(f"a b\tb\tN\n[V] a\tb\tPST;{feature}\n")
+        options = dict(data=str(tmp_path), source_separator="space", features_column=3, train_subset="train")
+        with pytest.raises(ConfigurationError, match=said):
+            StringTransductionTask.setup_task(StringTransductionConfig(**options))
+        assert [path.name for path in tmp_path.iterdir()] == ["train.tsv"]
+
 
 class TestScores:
     @pytest.mark.parametrize(
