@@ -160,15 +160,20 @@ class StringTransductionTask(TranslationTask):
         targets = None
         if table.rows[0].target is not None:
             targets = [self.tgt_dict.encode(self.tgt_dict.split(row.target)) for row in table.rows]
-        for side, dictionary, encoded in (("source", self.src_dict, sources), ("target", self.tgt_dict, targets)):
-            unknown = [number for number, ids in enumerate(encoded or []) if dictionary.unk() in ids]
+        features = [[*map(self.src_dict.feature, row.features)] for row in table.rows]
+        for name, side, kind, encoded in (
+            ("source", "source", "symbol", sources),
+            ("target", "target", "symbol", targets),
+            ("features", "source", "feature", features),
+        ):
+            unknown = [number for number, ids in enumerate(encoded or []) if self.src_dict.unk() in ids]
             if training and unknown:
                 raise ConfigurationError(
-                    f"{table.place(unknown[0])}: the {side} has a symbol that {_path(folder, side)} lacks, which was "
+                    f"{table.place(unknown[0])}: the {side} has a {kind} that {_path(folder, name)} lacks, which was "
                     "made of another table: remove the folder's dict.*.txt to make them again, or use another folder"
                 )
             if unknown:
-                logger.info(f"{table.path}: {len(unknown)} of {len(sources)} {side}s have symbols unseen in training")
+                logger.info(f"{table.path}: {len(unknown)} of {len(sources)} {side}s have {kind}s unseen in training")
         logger.info(f"{table.path}: {len(sources)} strings")
         source, target = self._tensors(sources), None if targets is None else self._tensors(targets)
         pairs = LanguagePairDataset(
