@@ -58,9 +58,13 @@ class StringDictionary(CharacterDictionary):
 
     def encode(self, found: List[str], features: Iterable[str] = ()) -> List[int]:
         """The numbers of features and symbols, without EOS."""
-        known = (self.indices.get(f"[{name}]", 0) for name in features)
-        first = len(self) if self.first_feature is None else self.first_feature
-        return sorted(number for number in known if number >= first) + [self.letter(symbol) for symbol in found]
+        known = sorted(number for number in map(self.feature, features) if number != self.unk())
+        return known + [self.letter(symbol) for symbol in found]
+
+    def feature(self, name: str) -> int:
+        """The number of a feature."""
+        number = self.index(f"[{name}]")
+        return self.unk() if self.first_feature is None or number < self.first_feature else number
 
     def letter(self, symbol: str) -> int:
         """The number of a symbol that is no feature."""

@@ -17,21 +17,11 @@ from omegaconf import II
 
 from ..architectures.options import option
 from ..registry import ConfigurationError
-from . import exact_match
+from . import exact_match, tsv
 from .limits import with_limits
 from .scores import log_scores
 from .string_dictionary import StringDictionary, write
-from .tsv import (
-    Columns,
-    Table,
-    check_features,
-    check_symbols,
-    described_symbols,
-    find_split,
-    read_separator,
-    read_table,
-    symbols,
-)
+from .tsv import Columns, Table
 
 logger = logging.getLogger(__name__)
 
@@ -107,13 +97,13 @@ class StringTransductionTask(TranslationTask):
 
         @cache  # read once, and only if a dictionary is missing
         def train() -> Table:
-            return read_table(find_split(folder, cfg.train_subset), columns)
+            return tsv.read_table(tsv.find_split(folder, cfg.train_subset), columns)
 
         found: Dict[str, Any] = {side: cls._dictionary(cfg, folder, side, train) for side in ("source", "target")}
         if os.path.isfile(_path(folder, "features")):
             found["features"] = Dictionary.load(_path(folder, "features"))
         elif columns.features:
-            check_features(train(), found["source"].indices)
+            tsv.check_features(train(), found["source"].indices)
             found["features"] = features = Dictionary()
             for row in train().rows:
                 for tag in row.features:
@@ -132,17 +122,17 @@ class StringTransductionTask(TranslationTask):
     ) -> StringDictionary:
         path, option = _path(folder, side), f"--{side}-separator"
         given = getattr(cfg, f"{side}_separator")
-        separator = read_separator(given or "", option)
+        separator = tsv.read_separator(given or "", option)
         if os.path.isfile(path):
             dictionary = cls.load_dictionary(path)
             if given is not None and separator != dictionary.separator:
                 raise ConfigurationError(
-                    f"{option} {given!r}: the symbols of {path} are {described_symbols(dictionary.separator)}: "
+                    f"{option} {given!r}: the symbols of {path} are {tsv.described_symbols(dictionary.separator)}: "
                     "leave the option out, or remove dict.*.txt there to make them again"
                 )
             return dictionary
-        texts = [symbols(getattr(row, side), separator) for row in train().rows]
-        check_symbols(train(), side, texts)
+        texts = [tsv.symbols(getattr(row, side), separator) for row in train().rows]
+        tsv.check_symbols(train(), side, texts)
         return StringDictionary.of(texts, separator)
 
     @classmethod
@@ -161,20 +151,25 @@ class StringTransductionTask(TranslationTask):
         """Read a split's table."""
         folder, training = _folder(self.cfg), split == self.cfg.train_subset
         needed = training or split == "valid"
-        table = read_table(find_split(folder, split), self._read_columns(), with_targets=needed)
+        table = tsv.read_table(tsv.find_split(folder, split), self._read_columns(), with_targets=needed)
         sources = [self.src_dict.encode(self.src_dict.split(row.source), row.features) for row in table.rows]
         targets = None
         if table.rows[0].target is not None:
             targets = [self.tgt_dict.encode(self.tgt_dict.split(row.target)) for row in table.rows]
-        for side, dictionary, encoded in (("source", self.src_dict, sources), ("target", self.tgt_dict, targets)):
-            unknown = [number for number, ids in enumerate(encoded or []) if dictionary.unk() in ids]
+        features = [[*map(self.src_dict.feature, row.features)] for row in table.rows]
+        for name, side, kind, encoded in (
+            ("source", "source", "symbol", sources),
+            ("target", "target", "symbol", targets),
+            ("features", "source", "feature", features),
+        ):
+            unknown = [number for number, ids in enumerate(encoded or []) if self.src_dict.unk() in ids]
             if training and unknown:
                 raise ConfigurationError(
-                    f"{table.place(unknown[0])}: the {side} has a symbol that {_path(folder, side)} lacks, which was "
+                    f"{table.place(unknown[0])}: the {side} has a {kind} that {_path(folder, name)} lacks, which was "
                     "made of another table: remove the folder's dict.*.txt to make them again, or use another folder"
                 )
             if unknown:
-                logger.info(f"{table.path}: {len(unknown)} of {len(sources)} {side}s have symbols unseen in training")
+                logger.info(f"{table.path}: {len(unknown)} of {len(sources)} {side}s have {kind}s unseen in training")
         logger.info(f"{table.path}: {len(sources)} strings")
         source, target = self._tensors(sources), None if targets is None else self._tensors(targets)
         pairs = LanguagePairDataset(

@@ -148,6 +148,19 @@ class TestDictionary:
             StringTransductionTask.setup_task(StringTransductionConfig(**options))
         assert [path.name for path in tmp_path.iterdir()] == ["train.tsv"]
 
+    def test_features_that_the_dictionary_lacks(self, tmp_path, caplog):
+        """As with symbols: refused in training, and counted elsewhere."""
+        (tmp_path / "train.tsv").write_text("ab\tb\tN;PL\n")
+        options = dict(data=str(tmp_path), features_column=3, train_subset="train", required_seq_len_multiple=1)
+        task = StringTransductionTask.setup_task(StringTransductionConfig(**options))
+        for name in ("train", "test"):
+            (tmp_path / f"{name}.tsv").write_text("ab\tb\tN\nab\tb\tN;SG\n")
+        with pytest.raises(ConfigurationError, match="line 2: the source has a feature that .*features.txt lacks"):
+            task.load_dataset("train")
+        with caplog.at_level("INFO"):
+            task.load_dataset("test")
+        assert "test.tsv: 1 of 2 sources have features unseen in training" in caplog.text
+
 
 class TestScores:
     @pytest.mark.parametrize(
