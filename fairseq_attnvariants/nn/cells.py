@@ -268,7 +268,7 @@ class LSTMCell(Cell):
         return torch.cat([torch.sigmoid(output_gate) * torch.tanh(cell), cell], dim=-1)  # N x 2n
 
 
-class ContextGatedCell(Part, nn.Module):
+class ContextGatedCell(nn.Module):
     """A GRU with a context gate, which weighs its source input against its target input (Tu et al. 2017).
 
     ``z = σ(W_z y + U_z h + C_z c + b_z)``; in every gate and in the candidate it scales ``C c`` (``source``) or ``W y``

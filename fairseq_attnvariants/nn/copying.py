@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..registry import Part, Widths
+from ..registry import Widths
 from .layer_norm import at_least_float32
 from .readout import Prediction, Readout, Steps
 from .state import Encoded, Memory
@@ -26,7 +26,7 @@ class Copies(NamedTuple):
     """the generating readout's entry of the memory"""
 
 
-class Copying(Part, nn.Module):
+class Copying(nn.Module):
     """A readout that generates a word as another one does, or copies it (See et al. 2017 eq. 8, 9).
 
     ``p = σ(u·c + v·s + x·y + b)``, ``P(w) = p P_vocab(w) + (1-p) Σ_{j: x_j = w} w_j``.

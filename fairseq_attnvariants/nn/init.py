@@ -3,11 +3,11 @@
 There are two schemes.  As in dl4mt, square matrices are orthogonal, other matrices and embeddings N(0, 0.01²), and
 biases 0.  Or matrices are U(±√(6 / (in + out))) and embeddings U(±0.01) (Zhao and Zhang 2018).  A single number, such
 as a temperature, keeps the value that its constructor gave it.  A component with other initial values has the method
-``initialise``: cells and recurrent layers (orthogonal gate by gate, biases of gates), convolutions, highway layers,
-layer normalisation and readouts.
+``initialise(scheme)``, which runs after that: cells and recurrent layers (orthogonal gate by gate, biases of gates),
+convolutions, highway layers, layer normalisation and readouts.
 """
 
-from typing import Callable, NamedTuple, Protocol, runtime_checkable
+from typing import Callable, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -40,14 +40,6 @@ class Scheme(NamedTuple):
         nn.init.uniform_(weight, -0.01, 0.01) if self.uniform else self.matrix_(weight)
 
 
-@runtime_checkable
-class Initialised(Protocol):
-    """A component with its own initial values."""
-
-    def initialise(self, scheme: Scheme) -> None:
-        """Fill the component's parameters; they have the scheme's values before."""
-
-
 def by_gate(fill: Callable[[Tensor], object], weight: Tensor, hidden_dim: int) -> None:
     """Fill ``k·hidden_dim x in`` gate by gate, each ``hidden x in``."""
     for block in weight.split(hidden_dim):
@@ -67,5 +59,5 @@ def initialise(model: nn.Module, scheme: Scheme) -> None:
             scheme.embedding_(module.weight)
             if module.padding_idx is not None:
                 nn.init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, Initialised):
-            module.initialise(scheme)
+        elif hasattr(module, "initialise"):
+            module.initialise(scheme)  # type: ignore[operator]

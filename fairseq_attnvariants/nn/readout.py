@@ -17,7 +17,7 @@ from .layer_norm import layer_norm
 from .state import Encoded, Memory
 
 
-class AdaptiveWeighting(Part, nn.Module):
+class AdaptiveWeighting(nn.Module):
     """Weighs the three terms of the readout's sum (Li et al. 2018 eq. 18-21).
 
     ``e_k = W_p tanh(W_m p_k + W_r õ + b)`` for ``k`` of ``s``, ``y`` and ``c``, with a second set of projections in

@@ -23,7 +23,6 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from ..registry import Part
 from .attention import Attention, AttentionViaAttention
 from .bridging import most_attended
 from .cells import Cell, ContextGatedCell, DeepCell
@@ -34,7 +33,7 @@ AnyAttention = Union[Attention, AttentionViaAttention]
 AnyCell = Union[Cell, ContextGatedCell, DeepCell]
 
 
-class Condition(Part, nn.Module):
+class Condition(nn.Module):
     """CondDec's condition (Feng et al. 2016 §5): the part of the source that is still to be translated.
 
     ``d_i = σ(W^d y_{i-1} + U^d h_{i-1} + V^d c_i + b)``, ``sd_i = d_i ∘ sd_{i-1}``; ``tanh(V^h sd_i)`` is added
