@@ -26,7 +26,7 @@ class Columns(NamedTuple):
     """0 if there are none"""
 
     def __str__(self) -> str:
-        """Such as ``source 1, target 2``."""
+        """Names and numbers of the columns, such as ``source 1, target 2``."""
         return ", ".join(f"{name} {column}" for name, column in self._asdict().items() if column)
 
     def check(self) -> None:

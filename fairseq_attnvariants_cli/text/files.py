@@ -37,7 +37,7 @@ def say(message: str) -> None:
 def reason(error: Exception) -> str:
     """The first line of an error's message, with the next one where it ends in a colon, or the error's name.
 
-    Of the system's errors it is the file and why, without a number.
+    An error of the operating system is told by its file and its reason, without its number.
     """
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"

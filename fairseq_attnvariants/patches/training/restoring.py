@@ -75,7 +75,7 @@ def other_model(error: Exception, model: Any, stored: Mapping[str, Any]) -> Opti
     before.setdefault("_name", before.get("arch"))
     names = ["_name"] if now.get("_name", before["_name"]) != before["_name"] else now.keys() & before.keys()
     different = [
-        f"--{'arch' if name == '_name' else name.replace('_', '-')} is {before[name]} there and {now[name]} here"
+        f"{flag('arch' if name == '_name' else name)} is {before[name]} there and {now[name]} here"
         for name in sorted(names)
         if str(now[name]) != str(before[name]) and not SHAPELESS.search(name)
     ]
