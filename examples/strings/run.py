@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from systems import ALL, ENSEMBLES, ORDER, SEEDS, SYSTEMS, YOYODYNE
+from systems import ALL, ENSEMBLES, LANGUAGES, ORDER, SEEDS, SYSTEMS, YOYODYNE, YOYODYNE_INFLECTION
 
 COLUMNS = "language", "system", "seeds", "words", "accuracy", "WER", "SER", "minutes"
 SCORES = re.compile(r"accuracy = ([\d.]+), WER = ([\d.]+), SER = ([\d.]+) \(\d+ of (\d+) right\)")
@@ -81,6 +81,7 @@ def train(data, out, language, system, seed, beam, more):
 def by_yoyodyne(data, out, language, system, seed, yoyodyne):
     """Train one seed of a model of yoyodyne for as many epochs as the others, and score the test set."""
     model, *more = YOYODYNE[system]
+    more += YOYODYNE_INFLECTION if language in LANGUAGES["inflection"] else ()
     folder = out / language / system / f"seed{seed}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -129,15 +130,17 @@ def main():
     parser.add_argument("data", type=Path, metavar="DATA")
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--languages", nargs="+", choices=ALL, default=ALL, metavar="LANGUAGE")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="SYSTEM")
+    parser.add_argument("--systems", nargs="+", choices=[*SYSTEMS, *YOYODYNE], metavar="SYSTEM")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, metavar="SEED")
     parser.add_argument("--beam", type=int, default=1, help="beam width of all but yoyodyne (default: %(default)s)")
-    parser.add_argument("--yoyodyne", metavar="COMMAND", help="where yoyodyne is, whose models are trained at the end")
+    parser.add_argument("--yoyodyne", metavar="COMMAND", help="where yoyodyne is; without it none of its models")
     parser.epilog = "other options, such as --updates 100, are for fairseq-attnvariants strings"
     options, more = parser.parse_known_args()
     if len({*options.seeds}) < len(options.seeds):
         parser.error("--seeds: one is given twice, leave it out")
-    chosen = {*options.systems, *(YOYODYNE if options.yoyodyne else ())}
+    chosen = {*(options.systems or [*SYSTEMS, *(YOYODYNE if options.yoyodyne else ())])}
+    if not options.yoyodyne and chosen & {*YOYODYNE}:
+        parser.error("--systems: models of yoyodyne need --yoyodyne, which says where it is")
     failed = False
     for language, system, seeds, parts in jobs(options):
         if language not in options.languages or not {*parts} <= chosen:

@@ -19,11 +19,16 @@ SYSTEMS = {  # options of `fairseq-attnvariants strings`
         "--decoder-out-embed-dim 128"
     ),
 }
-YOYODYNE = {  # models of another program, for pronunciation, where --yoyodyne says where it is
+YOYODYNE = {  # models of another program, where --yoyodyne says where it is
     "yoyodyne_hard_attention": ["HardAttentionLSTMModel", "--model.init_args.enforce_monotonic", "true"]
     + ["--model.init_args.attention_context", "5"],
     "yoyodyne_pointer_generator": ["PointerGeneratorLSTMModel"],
 }
+YOYODYNE_INFLECTION = shlex.split(  # three columns instead of two; as wide as the source encoder in both directions
+    "--data.features_col 2 --data.target_col 3 --data.target_sep= "
+    "--model.init_args.features_encoder yoyodyne.models.modules.LinearEncoder "
+    "--model.init_args.features_encoder.embedding_size 64 --model.init_args.features_encoder.output_size 256"
+)
 ENSEMBLES = {**{name: [name] for name in SYSTEMS}, "dl4mt + hard_monotone": ["dl4mt", "hard_monotone"]}
 """all seeds of these systems together"""
 ORDER = [  # group by group, and in each a seed of everything before the next seed
@@ -33,5 +38,5 @@ ORDER = [  # group by group, and in each a seed of everything before the next se
     (LANGUAGES["inflection"], ["dl4mt", "hard_monotone", "pointer_generator"]),
     (LANGUAGES["medium"], ["pointer_generator", "ava"]),
     (LANGUAGES["inflection"], ["ava"]),
-    (LANGUAGES["low"] + LANGUAGES["medium"], [*YOYODYNE]),
+    (ALL, [*YOYODYNE]),
 ]

@@ -179,26 +179,38 @@ def test_a_seed_that_is_given_twice_is_refused(recipe):
 
 
 def test_yoyodyne(recipe):
-    """Its checkpoint is tested; without the option there are no runs of it."""
+    """Its checkpoint is tested, inflection has three columns, its models need the option and are chosen like any."""
     put(
         recipe.folder / "yoyodyne",
         """case $1 in
-          fit) for folder in yo/ita/*/seed1; do mkdir -p "$folder/a" && touch "$folder/a/best.ckpt"; done ;;
+          fit)
+            echo "$@" >> options
+            for folder in yo/*/*/seed1; do mkdir -p "$folder/a"; touch "$folder/a/best.ckpt"; done ;;
           test) echo '│ test_accuracy │ 0.75 │' ;;
         esac""",
     )
-    command = "python run.py data yo --languages ita --systems dl4mt --seeds 1"
+    command = "python run.py data yo --languages ita fin --seeds 1"
+    done = recipe(f"{command} --systems yoyodyne_hard_attention")
+    assert done.returncode == 2 and not (recipe.folder / "yo").exists()
+    assert "error: --systems: models of yoyodyne need --yoyodyne, which says where it is" in done.stderr
     (recipe.folder / "yo").mkdir()
-    (recipe.folder / "yo/runs.csv").write_text(
-        "language,system,seeds,words,accuracy,WER,SER,minutes\nita,dl4mt,1,6,50,50,9,1\n"
-    )
+    rows_before = [f"{language},{system},1,6,50,50,9,1" for language in ("ita", "fin") for system in systems.SYSTEMS]
+    header = "language,system,seeds,words,accuracy,WER,SER,minutes"
+    (recipe.folder / "yo/runs.csv").write_text("".join(f"{row}\n" for row in (header, *rows_before)))
     assert recipe(command).stdout == ""
-    done = recipe(f"{command} --yoyodyne ./yoyodyne")
+    done = recipe(f"{command} --yoyodyne ./yoyodyne --systems yoyodyne_hard_attention")
     assert done.returncode == 0, done.stderr
-    found = [(row["system"], row["words"], row["WER"]) for row in rows(recipe, "yo")[1:]]
-    assert found == [(f"yoyodyne_{name}", "6", "25.00") for name in ("hard_attention", "pointer_generator")]
+    assert recipe(f"{command} --yoyodyne ./yoyodyne").returncode == 0
+    found = [(row["language"], row["system"], row["words"], row["WER"]) for row in rows(recipe, "yo")[8:]]
+    assert found == [
+        (language, f"yoyodyne_{name}", "6", "25.00")
+        for name in ("hard_attention", "pointer_generator")
+        for language in ("ita", "fin")
+    ]
     config = (recipe.folder / "yo/ita/yoyodyne_hard_attention/seed1/config.yaml").read_text()
     assert "class_path: yoyodyne.models.HardAttentionLSTMModel" in config and "max_epochs: 1333" in config
+    columns = ["--data.features_col 2 --data.target_col 3" in line for line in (recipe.folder / "options").open()]
+    assert columns == [False, True, False, True]
     assert "yoyodyne_hard_attention` | 0 to 1 |" in recipe("python collect.py yo/runs.csv").stdout
 
 
