@@ -41,10 +41,12 @@ if TYPE_CHECKING:
 BATCH = 16
 PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables more
 VALIDATIONS = 40  # in a training
+RATE, LONG_RATE = "4e-3", "3e-3"  # learning rates; the second one with more than the least updates
+FALL = 20  # points of accuracy; what falls deeper has diverged
 UNSEEN = 0.01  # share of characters, from which on they are decomposed
-# not tuned; docs/strings.md says what they reach
+# examples/strings/RESULTS.md says how they were chosen
 TRAINING = shlex.split(
-    "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --lr 4e-3 --clip-norm 1 "
+    "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
     "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 --init uniform "
     "--encoder-embed-dim 64 --encoder-hidden-size 128 --decoder-embed-dim 64 --decoder-hidden-size 256 --dropout 0.3 "
     "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric --batch-size-valid 256 --log-format simple "
@@ -196,23 +198,31 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
         named += [f"--{side}-separator", separator_name(separator)]
     command = [
         *("fairseq_cli.train", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction", *named),
-        *("--arch", options.arch, *TRAINING, "--batch-size", str(BATCH), "--seed", str(seed)),
+        *("--arch", options.arch, *TRAINING, "--lr", RATE if updates <= LEAST_UPDATES else LONG_RATE),
+        *("--batch-size", str(BATCH), "--seed", str(seed)),
         *("--max-update", str(updates), "--total-num-update", str(updates), "--save-dir", str(save)),
         *("--validate-interval", interval, "--save-interval", interval, *["--cpu"] * options.cpu, *options.others),
     ]
     save.mkdir(parents=True, exist_ok=True)
     if not (save / LAST).exists():
         (save / OPTIONS).write_text(job.given + "\n", encoding="utf-8")
+    accuracies = []
     with tqdm(total=updates, desc=f"training, seed {seed}", unit="update", disable=None) as bar:
 
         def see(line: str) -> None:
             if found := re.search(r"\bnum_updates[= ](\d+)", line):
                 bar.update(int(found[1]) - bar.n)
-            if found := re.search(r"\| (?:best_)?accuracy ([\d.]+)", line):
+            if found := re.search(r"\| accuracy ([\d.]+)", line):
+                accuracies.append(float(found[1]))
                 bar.set_postfix_str(f"accuracy {found[1]}")
 
         start(command, save / "train.log", see, "a")
         bar.update(updates - bar.n)
+    if accuracies and max(accuracies) - accuracies[-1] > FALL:
+        say(
+            f"seed {seed}: the accuracy on {options.dev} fell from {max(accuracies)} to {accuracies[-1]}; "
+            "the best checkpoint is kept, but try a smaller --lr, with another --output"
+        )
     return str(save / "checkpoint_best.pt")
 
 

@@ -25,7 +25,7 @@ from fairseq_attnvariants.tasks.exact_match import ExactMatchScorer, counts, edi
 from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
 from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_table, symbols, tags
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
-from fairseq_attnvariants_cli.systems.transduction import find_separator
+from fairseq_attnvariants_cli.systems import transduction
 
 commands = pytest.mark.commands
 PLAIN = Columns()
@@ -337,8 +337,27 @@ class TestCommands:
 )
 def test_characters_that_will_be_unseen_are_decomposed(words, expected):
     table = Table("train.tsv", [Row(word, word) for word in words])
-    found = [find_separator(table, side, Namespace(**{f"{side}_separator": None})) for side in ("source", "target")]
+    found = [
+        transduction.find_separator(table, side, Namespace(**{f"{side}_separator": None}))
+        for side in ("source", "target")
+    ]
     assert found == [expected] * 2
+
+
+@pytest.mark.parametrize("updates, rate", [(2000, "4e-3"), (2001, "3e-3")])
+@pytest.mark.parametrize("last, told", [("88.0", ""), ("68.5", ""), ("12.5", "fell from 88.5 to 12.5")])
+def test_a_training_that_diverges_is_told(tmp_path, monkeypatch, capsys, updates, rate, last, told):
+    def start(command, log, see, mode):
+        assert command[command.index("--lr") + 1] == rate
+        for line in ("epoch 1 | accuracy 88.5 | wer 11.5", f"epoch 2 | accuracy {last} | best_accuracy 88.5"):
+            see(f"| valid | {line}\n")
+
+    monkeypatch.setattr(transduction, "start", start)
+    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 800, {}, "user", updates, "")
+    options = Namespace(arch="dl4mt", cpu=True, others=[], dev="valid.tsv")
+    assert transduction.train_seed(job, options, 1) == str(tmp_path / "seed1" / "checkpoint_best.pt")
+    said = capsys.readouterr().err
+    assert (told in said and "valid.tsv" in said and "try a smaller --lr" in said) if told else "fell" not in said
 
 
 def strings(folder, *more, **options):
