@@ -1,5 +1,6 @@
 """A dictionary of the symbols of strings, and of the features that a source may have."""
 
+import contextlib
 import os
 import re
 import unicodedata
@@ -134,4 +135,6 @@ def write(dictionary: Dictionary, path: str) -> None:
         dictionary.save(part)
         os.replace(part, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None

@@ -69,7 +69,7 @@ def test_the_last_are_chosen_by_number(runs):
 
 @pytest.mark.parametrize("maximize", [False, True])
 def test_the_best_are_chosen_by_value_and_copies_count_once(runs, tmp_path, maximize):
-    for k, value in enumerate([3.0, 1.0, None, 2.0]):
+    for k, value in enumerate([3.0, 1.0, None, 2.0, float("inf"), float("nan")]):
 
         def change(state, k=k, value=value):
             state["extra_state"]["val_loss"] = value

@@ -52,7 +52,8 @@ def test_bare_text_is_told_apart():
 
 def test_words_that_are_not_the_tokens_have_no_attention():
     joined = PRINTED.replace("\tder hund\nD-1", "\tderhund\nD-1")  # as fairseq-generate --remove-bpe prints it
-    assert read(joined)[1].hypotheses[0].attention is None
+    best, second = read(joined.replace("A-1\t0-0 2-1", "A-1\t0-0"))[1].hypotheses
+    assert best.attention is None and second.attention is not None
 
 
 @pytest.mark.parametrize("outside", ["3-2", "0.2,0.2,0.2,0.2,0.2 " * 4])
@@ -75,6 +76,8 @@ def test_alignments_may_be_needed():
     (PRINTED + PRINTED, "file, line 15: sentence 1 has 2 S-, 2 T-, 4 H-, 4 P-, 4 A- lines"),
     (PRINTED.replace("A-1\t1-0\n", ""), "sentence 1 has 1 S-, 1 T-, 2 H-, 2 P-, 1 A- lines"),
     (PRINTED.replace("0-0 2-1", "3-0"), "file, line 7: A-1: 3-0 is outside the sentences, which have 3 and 2 tokens"),
+    (PRINTED.replace("T-1", "T-1\nT-1"), "file, line 2: sentence 1 has 1 S-, 2 T-, 2 H-, 2 P-, 2 A- lines"),
+    (PRINTED.replace("S-0", "S-10000001"), "file, line 11: sentence 10000001, where 10000000 is the last that is read"),
     (PRINTED.replace("-0.25\t", "-0.25"), "file, line 12: no tab between score and text"),
 ])  # fmt: skip
 def test_cut_or_doubled_output_is_refused(text, message):

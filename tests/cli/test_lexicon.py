@@ -174,6 +174,14 @@ def test_who_may_read_a_file_stays_as_it_is(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("before")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everything
+    with pytest.raises(UserError, match="file cannot be written: Permission denied"), write_whole(tmp_path / "file"):
+        pass
+    assert (tmp_path / "file").read_text() == "before"
+
+
 def test_a_private_file_is_private_while_it_is_replaced(tmp_path):
     (tmp_path / "private").touch(mode=0o600)
     with write_whole(str(tmp_path / "private")):
@@ -242,6 +250,7 @@ def test_subcommand_reads_alignments_from_standard_input(parallel, tmp_path, mon
     "source, target, links, message",
     [
         ("a\nb\n", "x\n", "0-0\n0-0\n", "target ends after line 1, but {folder}/source has 2 lines"),
+        ("a\n", "x\ny\n", "0-0\n", "source ends after line 1, but {folder}/target has 2 lines"),
         ("a\n", "x\n", "", "links ends after line 0, but {folder}/source has 1 lines"),
         ("a\nb\n", "x\ny\n", "0-0\n0:0\n", "links, line 2: '0:0' is not an alignment pair"),
         ("a\nb c\n", "x\ny\n", "0-0\n1-1\n", "links, line 2: 1-1 is outside the sentences, which have 2 and 1 words"),

@@ -188,7 +188,7 @@ A-1	0.9,0.1 0.1,0.9
 
 def test_of_a_model_that_copies_an_unk_takes_the_word_that_was_copied(command, tmp_path, capfd):
     """Of those that the target dictionary lacks, or the source dictionary; if there are none, as ever."""
-    (tmp_path / "dict.txt").write_text("the 9\nBob 3\nmet 2 #fairseq:overwrite\nZoe 1\n")
+    (tmp_path / "dict.txt").write_text("the 9\nBob 3\nmet 2 #fairseq:overwrite\n<unk> 1 #fairseq:overwrite\nZoe 1\n")
     arguments = [*command(SOFT, "the Zoe Ada met Bob\nthe\n"), "--copied", str(tmp_path / "dict.txt"), "--detailed"]
     assert main(arguments) == 0
     assert (tmp_path / "output").read_text() == "Zoe der Ada hund\nthe\n"

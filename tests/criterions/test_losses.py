@@ -244,7 +244,10 @@ def aligned(rows=slice(None), times=1):
 @pytest.mark.parametrize("sentence_avg", [False, True])
 @pytest.mark.parametrize("training", [True, False])
 def test_sums_do_not_depend_on_how_sentences_are_divided(training, sentence_avg):
-    """Gradients and what is logged, of one batch and of its parts: --update-freq and several processes add them up."""
+    """Gradients and what is logged, of one batch and of its parts: --update-freq and several processes add them up.
+
+    An epoch's batches are logged one after the other.
+    """
     weights = dict.fromkeys(["step_decay_weight", "left_over_weight", "bridging_weight", "coverage_weight"], 0.5)
     options = dict(alignment_weight=0.5, datasets=LINKED, sentence_avg=sentence_avg)
     own = criterion("costs", **weights, **options)
@@ -253,13 +256,15 @@ def test_sums_do_not_depend_on_how_sentences_are_divided(training, sentence_avg)
     for parts in ([slice(0, 3)], [slice(0, 1), slice(1, 3)]):
         losses, sizes, logs = zip(*(own(model, aligned(rows)) for rows in parts))
         gradients = torch.autograd.grad(sum(losses), list(model.parameters()), allow_unused=True)
-        with metrics.aggregate() as logged:
-            own.reduce_metrics(logs)
-        found.append(
-            (sum(losses), sum(sizes), [g for g in gradients if g is not None], dict(logged.get_smoothed_values()))
-        )
-    torch.testing.assert_close(found[0][:3], found[1][:3])
-    assert found[0][3] == pytest.approx(found[1][3])
+        for updates in ([logs], [[log] for log in logs]):
+            with metrics.aggregate() as logged:
+                for update in updates:
+                    own.reduce_metrics(update)
+            gradients = [g for g in gradients if g is not None]
+            found.append((sum(losses), sum(sizes), gradients, dict(logged.get_smoothed_values())))
+    for other in found[1:]:
+        torch.testing.assert_close(found[0][:3], other[:3])
+        assert found[0][3] == pytest.approx(other[3], abs=1e-3)
     assert {"decay_loss", "left_loss", "bridging_loss", "coverage_loss", "alignment_loss", "nll_loss"} <= {*found[0][3]}
     assert found[0][1] == (3 if sentence_avg else 16)
 
@@ -364,6 +369,8 @@ def test_rdrop(name, sentence_avg, monkeypatch):
     expected = expected + 3.0 / 2 * divergence
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(log["rdrop_loss"], divergence.data)
+    words_loss = -sum(each.log_prob(sample["target"][mask]).sum() for each in predictions) / 2
+    torch.testing.assert_close([log["loss"], log["nll_loss"]], [loss.data, words_loss.data])
     assert divergence > 0.01 and log["ntokens"] == 16 and log["sample_size"] == (3 if sentence_avg else 16)
     gradients_expected = torch.autograd.grad(expected, list(model.parameters()), allow_unused=True)
     torch.testing.assert_close(gradients, [gradient for gradient in gradients_expected if gradient is not None])
@@ -431,6 +438,9 @@ def test_rdrop_without_dropout_is_refused(name):
     own, model = criterion("costs", rdrop_weight=3.0), SYSTEMS[name](0.0).train()
     for _ in range(10):  # a dropout of whole words may leave all of a small batch
         own(model, aligned())
+    seen = criterion("costs", rdrop_weight=3.0)
+    for rate in (0.4, *[0.0] * 11):  # one batch that differs shows that there is dropout
+        seen(SYSTEMS[name](rate).train(), aligned())
     with pytest.raises(ValueError, match="--rdrop-weight 3.0 needs dropout, such as --dropout 0.3"):
         own(model, aligned())
     with pytest.raises(ValueError, match="--rdrop-weight must be 0 or above, not -1"):

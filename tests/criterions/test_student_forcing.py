@@ -103,6 +103,13 @@ def test_a_prefix_that_search_is_given_stays():
     assert twice[::2, :3].equal(true[:, :3]) and not twice[::2, 3:].equal(true[:, 3:])
 
 
+def test_eos_stays_where_targets_are_padded_on_the_left():
+    model, inputs = SYSTEMS["transformer"](0.0).train(), aligned()["net_input"]
+    true = utils.convert_padding_direction(inputs["prev_output_tokens"], PAD, right_to_left=True)
+    previous = own_previous(model, {**inputs, "prev_output_tokens": true}, 1.0)
+    assert true[:, 0].eq(PAD).any() and previous.eq(EOS).equal(true.eq(EOS))
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
 def test_a_share_is_from_0_to_1(share):
     with pytest.raises(ValueError, match=f"--student-forcing must be from 0 to 1, not {share}"):

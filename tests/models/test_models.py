@@ -494,6 +494,8 @@ def test_initial_values():
     ):
         assert 0.008 < parameters[name].std() < 0.012, name
     assert all(not p.any() for n, p in parameters.items() if n.endswith("bias") or "bias_" in n)
+    normed = build("dl4mt", attention_score="additive_normed", attention_dim=16).decoder.network.transition.attention
+    assert normed.gain.item() == 0.25
 
 
 def test_initial_values_after_zhao_and_zhang():
@@ -815,7 +817,7 @@ def test_every_architecture_can_be_tied(name):
     assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "recatt", "character", "pointer_generator"])
+@pytest.mark.parametrize("name", ["rnnsearch", "dl4mt", "recatt", "character", "pointer_generator", "hard_attention"])
 def test_dropout_between_decoder_layers(name):
     """Two passes of two layers differ, of one layer they do not: after the readout the adapter drops."""
     for layers in (1, 2):

@@ -47,7 +47,7 @@ CASES = [(name, {}) for name in VARIANTS] + [
     ("dl4mt", dict(attention_via=True, encoder_layers=3, residuals=2, bridge_source=True)),
     ("ava_deep", dict(residuals=2, encoder_bidirectional_layers=0, attention_history="state")),
     ("ava", dict(encoder_layers=2, encoder_bidirectional_layers=1, initial_state="first")),
-    ("rnnsearch", dict(context_gate="source")),
+    ("rnnsearch", dict(context_gate="source", layer_norm="all")),
     ("rnnsearch", dict(context_gate="target", decoder_cell="adaptive_gru", bridge_target=True)),
     ("rnnsearch", dict(context_gate="both", layer_norm="all", input_feed=True)),
     ("dl4mt", dict(context_gate="source", decoder_cell="adaptive_gru")),

@@ -310,6 +310,7 @@ def test_steps_that_read_no_context_are_made_at_once(kind, gpu, monkeypatch):
 READS = {
     "input feeding": ("gnmt_v2", dict(input_feed=True)),
     "history": ("gnmt_v2", dict(attention_history="coverage")),
+    "history of the lower level": ("gnmt_v2", dict(attention_via=True, attention_history="coverage")),
     "own query": ("gnmt_v2", dict(attention_history="state")),
     "stacked": ("char2char", {}),
     "simple": ("gnmt", {}),

@@ -15,6 +15,7 @@ from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn import cells as kinds
 from fairseq_attnvariants.nn.additive import additive_energies
 from fairseq_attnvariants.nn.attention import NORMALIZERS, AdditiveAttention, real_positions
+from fairseq_attnvariants.nn.bridging import most_attended
 from fairseq_attnvariants.nn.cells import (
     AdaptiveGRUCell,
     ContextGatedCell,
@@ -327,6 +328,13 @@ def test_positions_and_first_weights_ignore_padding():
     padding = torch.tensor([[True, False, False], [False, False, True]])
     assert real_positions(padding)[0, 1:].tolist() == [1, 2] and real_positions(padding)[1, :2].tolist() == [1, 2]
     assert uniform_weights(padding).tolist() == [[0, 0.5, 0.5], [0.5, 0.5, 0]]
+
+
+def test_the_most_attended_word_is_never_padding():
+    """The first of equals, also where every weight is 0, as those of the window of Graves 2013 may be."""
+    padding, words = torch.tensor([[True, False, False]]), torch.tensor([[[7.0], [8.0], [9.0]]])
+    weights = torch.tensor([[[0, 0.2, 0.8], [0, 0.5, 0.5], [0, 0, 0]]])
+    assert most_attended(words, weights, padding).flatten().tolist() == [9, 8, 8]
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])

@@ -59,7 +59,7 @@ def test_a_score_is_probabilities_and_the_penalty(name, sample):
 
 def test_without_strength_nothing_changes(sample):
     plain, off = (build("dl4mt", scale=0.5, **options).eval() for options in ({}, {"coverage_penalty": 0.0}))
-    for one, other in zip(search([plain]).generate([], sample), search([off]).generate([], sample)):
+    for one, other in zip(search([plain]).generate([], sample), search([off]).generate([], sample), strict=True):
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
         assert [h["score"].item() for h in one] == [h["score"].item() for h in other]
 

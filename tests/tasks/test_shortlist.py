@@ -300,12 +300,18 @@ def test_refusals(runs, table, options, message):
     assert result.returncode and message in result.stderr
 
 
-def test_a_language_model_is_refused(runs, table):
+def test_what_reads_the_whole_vocabulary_is_refused_from_python(runs, table):
     task = ShortlistTranslationTask.setup_task(
         ShortlistTranslationConfig(data=str(runs.data), shortlist=str(table), source_lang="xx", target_lang="yy")
     )
-    with pytest.raises(ValueError, match="--lm-path reads the whole vocabulary"):
-        task.build_generator([build("dl4mt")], GenerationConfig(), extra_gen_cls_kwargs={"lm_model": build("dl4mt")})
+    allowed = {"prefix_allowed_tokens_fn": lambda batch, prefix: [4]}
+    for flag, args, given in (
+        ("--lm-path", GenerationConfig(), {"extra_gen_cls_kwargs": {"lm_model": build("dl4mt")}}),
+        ("prefix_allowed_tokens_fn", GenerationConfig(), allowed),
+        ("prefix_allowed_tokens_fn", argparse.Namespace(**allowed), {}),
+    ):
+        with pytest.raises(ValueError, match=f"{flag} reads the whole vocabulary"):
+            task.build_generator([build("dl4mt")], args, **given)
 
 
 def test_from_python(runs, table):

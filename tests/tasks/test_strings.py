@@ -1,5 +1,6 @@
 """String transduction: tables in, strings out, by fairseq's commands and by the one command of this package."""
 
+import errno
 import os
 import random
 import re
@@ -10,6 +11,7 @@ import time
 import unicodedata
 from argparse import Namespace
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +24,7 @@ from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks import StringDictionary, StringTransductionTask
 from fairseq_attnvariants.tasks.exact_match import ExactMatchScorer, counts, edits
+from fairseq_attnvariants.tasks.string_dictionary import write
 from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
 from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_table, symbols, tags
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
@@ -122,7 +125,7 @@ class TestDictionary:
                 assert loaded.string(loaded.encode_line(line)) == line
 
     def test_features(self):
-        words, features = StringDictionary.of([list("talo")], ""), Dictionary()
+        words, features = StringDictionary.of([[*"talo", "[SG]"]], ""), Dictionary()
         for name in ("N", "t", "INE(SG)"):
             features.add_symbol(name)
         words.add_features(features)
@@ -130,7 +133,18 @@ class TestDictionary:
         assert one.equal(other) and len(one) == 2 + 4 + 1
         assert words.string(one) == "talo\tN;INE(SG)" and words.encode_line(words.string(one)).equal(one)
         assert words[words.encode_line("t\tt")[0]] == "[t]" and words.encode_line("[t]")[1] == words.index("t")
+        assert words.feature("SG") == words.letter("[N]") == words.unk() != words.feature("N")
         assert words.split("talo\tN") == list("talo") and words.string(words.encode_line("talo")) == "talo"
+
+    def test_a_full_disk_leaves_nothing(self, tmp_path, monkeypatch):
+        def save(dictionary, path):
+            Path(path).write_text("<space> 0\n")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(StringDictionary, "save", save)
+        with pytest.raises(ConfigurationError, match="dict.source.txt cannot be written: No space left on device"):
+            write(StringDictionary(), str(tmp_path / "dict.source.txt"))
+        assert not [*tmp_path.iterdir()]
 
     def test_another_dictionary_is_refused(self, tmp_path):
         (tmp_path / "dict.source.txt").write_text("<space> 0\na 1\n")
@@ -500,6 +514,10 @@ def test_a_task_of_tables_here(tmp_path):
     later = StringTransductionTask.setup_task(StringTransductionConfig(data=str(data), train_subset="train"))
     with pytest.raises(ConfigurationError, match="has dict.features.txt, .*: give --features-column"):
         later.load_dataset("valid")
+    given = dict(source_column=2, target_column=3, features_column=1)
+    other = StringTransductionTask.setup_task(StringTransductionConfig(data=str(data), train_subset="train", **given))
+    other.load_state_dict(task.state_dict())
+    assert other.columns == (2, 3, 1)  # options win
     later.load_state_dict(task.state_dict())
     later.cfg.required_seq_len_multiple = 1
     later.load_dataset("valid")
@@ -516,6 +534,13 @@ ELSEWHERE = ("compiled", "widths", "saved", "resumed", "in-place")
 def described(arch):
     """A small model of sources with features, as ``fairseq-attnvariants check`` builds it."""
     return Subject(arch, ["--task", "string_transduction"])
+
+
+def test_validation_searches_greedily():
+    subject = described("dl4mt")
+    criterion = subject.task.build_criterion(subject.cfg.criterion)
+    log = subject.task.valid_step(subject.pairs().sample, subject.model(), criterion)[2]
+    assert subject.task.generator.beam_size == 1 and log["_strings"] == 3
 
 
 @pytest.mark.slow
