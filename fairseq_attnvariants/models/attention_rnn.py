@@ -129,7 +129,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
             logits, extra = self.decoder(prev_output_tokens, encoder_out=encoder_out, **kwargs)
             if self.decoder.bridge is not None and with_cost_terms:
                 # the whole embeddings: what is compared with e(y) has nothing dropped out (Kuang et al. 2018 eq. 3)
-                extra["bridged"] = [self.decoder.bridge(self.encoder.embed_tokens(src_tokens), extra["attn"][0])]
+                embedded, padding = self.encoder.embed_tokens(src_tokens), src_tokens.eq(self.encoder.dictionary.pad())
+                extra["bridged"] = [self.decoder.bridge(embedded, extra["attn"][0], padding)]
             elif self.decoder.bridge is not None and self.training:
                 logits = with_gradient(logits, self.decoder.bridge.projection.weight)
         if not with_cost_terms:

@@ -185,8 +185,8 @@ class Transition(nn.Module):
         if after is not None:
             inputs["context"] = context
             if self.bridges:
-                by_source = grouped(weights, memory.padding_mask)  # B x k x S
-                chosen = most_attended(memory.embeddings, by_source)  # x_{t*}, B x k x m
+                mask = memory.padding_mask
+                chosen = most_attended(memory.embeddings, grouped(weights, mask), mask)  # x_{t*}, B x k x m
                 inputs["attended"] = chosen.flatten(0, 1)
             hidden = after(hidden, word, **inputs)
 
