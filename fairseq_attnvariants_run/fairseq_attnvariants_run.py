@@ -572,7 +572,7 @@ class Translator:
         used = ((self.source, [self.pad, self.eos, self.unk, *self.end]), (self.target, [self.eos, self.unk]))
         if not all(isinstance(i, int) and 0 <= i < len(symbols) for symbols, indices in used for i in indices):
             files.refuse("manifest.json", "special or source.end is outside of a dictionary")
-        self.index = {symbol: i for i, symbol in reversed(list(enumerate(self.source))) if i > self.unk}
+        self.index = {symbol: i for i, symbol in enumerate(self.source) if i > self.unk}  # of doubles the last
         self.index[self.source[self.unk]] = self.unk
         self.known = frozenset(self.target[self.unk + 1 :])
         self.text = Text(files)

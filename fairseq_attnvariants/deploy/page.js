@@ -179,7 +179,7 @@ class Translator {
     this.source = files[manifest.source.symbols];
     this.target = files[manifest.target.symbols];
     this.index = new Map();
-    this.source.forEach((symbol, i) => { if (i > unk && !this.index.has(symbol)) this.index.set(symbol, i); });
+    this.source.forEach((symbol, i) => { if (i > unk) this.index.set(symbol, i); });
     this.index.set(this.source[unk], unk);
     this.readable = new Set(this.source.slice(unk + 1));
     this.longest = this.source.reduce((most, symbol) => Math.max(most, [...symbol].length), 1);

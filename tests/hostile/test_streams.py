@@ -278,6 +278,9 @@ def test_a_name_that_is_no_text(folder, capfd):
         assert "na\\\\udcffme" in text and json.loads(text)
     assert main(["compare", "generated", "--name", NO_UTF8, "--output", f"{NO_UTF8}.html"]) == 0
     assert "<title>na\\udcffme" in Path(f"{NO_UTF8}.html").read_text(encoding="utf-8")
+    Path(NO_UTF8).write_text("0-0\n")
+    assert main(["aer", NO_UTF8, "--hard", NO_UTF8, "--table", "t.csv"]) == 0
+    assert "na\\udcffme" in Path("t.csv").read_text(encoding="utf-8")
 
 
 def test_standard_output_in_ascii(folder):

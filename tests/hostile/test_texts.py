@@ -203,7 +203,7 @@ def test_cells_of_latex_are_text(folder, cell):
         assert not re.search(r"\\input|(?<!\\)[$%#]|\^\^", row)
 
 
-TERMINAL = "\x1b]0;x\x07\x1b[2J\r\nfairseq-attnvariants: all is well\u202e\u2028\x9b"
+TERMINAL = "\x1b]0;x\x07\x1b[2J\r\nfairseq-attnvariants: all is well\u202e\u2066\u2028\x9b"
 
 
 def test_what_is_printed_holds_nothing_that_a_terminal_obeys(folder, monkeypatch, capfd):
@@ -218,7 +218,7 @@ def test_what_is_printed_holds_nothing_that_a_terminal_obeys(folder, monkeypatch
                  ["env"], ["results", TERMINAL], ["average", TERMINAL, "--output", "x"], [TERMINAL]):  # fmt: skip
         main(line)
         out, error = capfd.readouterr()
-        assert out + error and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e]", out + error), line
+        assert out + error and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e\u2066]", out + error), line
         assert not re.search("^fairseq-attnvariants: all is well", out + error, re.MULTILINE)
 
 

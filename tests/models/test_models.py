@@ -965,6 +965,7 @@ REFUSED = [
     ),
     (dict(layer_norm_joint=True), "--layer-norm-joint needs --layer-norm"),
     (dict(readout_biases=True, layer_norm="encoder"), "--readout-biases .* without --layer-norm all"),
+    (dict(share_all_embeddings=True, encoder_embed_dim=5, encoder_embed_path="file"), "give both sides the same"),
 ]
 
 
@@ -972,6 +973,19 @@ REFUSED = [
 def test_refuses(options, message):
     with pytest.raises(ConfigurationError, match=message):
         build("rnnsearch", **options)
+
+
+@pytest.mark.parametrize("options", [
+    dict(residuals=4, encoder_layers=4, encoder_bidirectional_layers=2),
+    dict(encoder_layers=2, encoder_bidirectional_layers=2),
+    dict(decoder_transition="conditional", decoder_transition_depth=2),
+    dict(readout="state", decoder_transition="late", input_feed=True),
+    dict(readout="state", decoder_transition="late", context_to_layers=True, decoder_layers=2),
+    dict(readout_biases=True, adaptive_output=True),
+    dict(RELEASED, layer_norm="encoder"),
+], ids=str)  # fmt: skip
+def test_what_a_refusal_advises_is_accepted(options):
+    assert build("rnnsearch", **options)(*batch())[0].isfinite().all()
 
 
 def test_refuses_targets_that_are_padded_on_the_left():
@@ -1030,10 +1044,6 @@ def test_an_encoder_without_pytorchs_layers_may_have_a_recurrent_bias(options, m
     monkeypatch.setitem(CELLS.entries, "custom", type("Custom", (GRUCell,), {}))
     plain, biased = (build("rnnsearch", decoder_cell="lstm", recurrent_bias=bias, **options) for bias in (False, True))
     assert len(biased.encoder.state_dict()) > len(plain.encoder.state_dict())
-
-
-def test_a_normalised_encoder_leaves_the_released_cell_alone():
-    build("adaptive_gru", adaptive_gru_released=True, layer_norm="encoder")
 
 
 @pytest.mark.parametrize("option,value,message", [

@@ -194,9 +194,13 @@ TENSORS = ["initializer", "sparse initializer", "attribute", "attribute of a nes
 TENSORS += ["sparse attribute", "list of tensors"]
 
 
+@pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("place", TENSORS)
-def test_external_data(tmp_path, place, unseen):
-    package = packages.write(tmp_path, put(place, external(None)))
+def test_external_data(tmp_path, place, named, unseen):
+    tensor = external(None)
+    if not named:
+        del tensor.external_data[:]
+    package = packages.write(tmp_path, put(place, tensor))
     about = json.loads((package / "manifest.json").read_text())
     about["graph"]["operators"] += ["Constant", "If", "Identity"]
     rehash(package, about)

@@ -73,6 +73,7 @@ def codes():
 @pytest.mark.parametrize("separator", ["@@", "~"])
 def test_subwords_are_those_of_subword_nmt(codes, version, separator):
     codes = codes.replace("#version: 0.2\n", "" if version == "0.1" else "#version: 0.2\n")
+    codes += "\n".join(codes.split("\n")[1:20]) + "\n"  # the first one counts
     reference = apply_bpe.BPE(io.StringIO(codes), separator=separator)
     subwords = runtime.Subwords(codes, separator)
     assert len(SOME) > 500
@@ -148,7 +149,7 @@ def test_case_is_that_of_sacremoses(tmp_path):
     truecaser.train(words, save_to=str(path), possibly_use_first_token=True)
     truecaser, table = sacremoses.MosesTruecaser(str(path)), moses.truecase_table(path)
     assert len(table) > 1000
-    for line in words:
+    for line in [*words, *([mark, "the", "cat", ".", mark, "a"] for mark in sorted(runtime.IN_FRONT))]:
         cased = truecaser.truecase(" ".join(line))
         assert runtime.true_case(line, table) == cased
         assert runtime.sentence_case(cased) == sacremoses.MosesDetruecaser().detruecase(" ".join(cased))

@@ -174,6 +174,21 @@ def test_a_sentence_whose_attention_would_fill_memory_is_refused(tmp_path):
         translator.translate(["a " * 9_000], beam=2)
 
 
+def test_batches_are_as_large_as_their_attention_may_be(translator, monkeypatch):
+    sizes, batch = [], translator._batch
+    monkeypatch.setattr(translator, "_batch", lambda rows, *more: sizes.append(len(rows)) or batch(rows, *more))
+    monkeypatch.setattr(runtime, "LARGEST_ATTENTION", 2 * translator._weights(["the"], beam=1))
+    translator.translate(["the"] * 5, beam=1)
+    assert sizes == [2, 2, 1]
+
+
+def test_only_the_start_of_a_line_without_an_end_is_kept(tmp_path):
+    (tmp_path / "text").write_bytes(b"a" * 10**6)
+    with open(tmp_path / "text", "rb") as text:
+        [[line]] = runtime.chunks(text.fileno())
+    assert len(line) == 4 * runtime.LONGEST_LINE + 4
+
+
 def test_control_characters_are_characters_or_white_space(translator):
     text = "".join(map(chr, [*range(32), 0x7F, 0x85, 0xA0, 0x200B, 0x2028, 0xFEFF, 0xFFFE, 0xFFFF, 0x10FFFF]))
     (found,) = translator.translate([f"the{text}red"])
@@ -184,6 +199,24 @@ def test_dictionaries_of_the_two_sides_differ(tmp_path):
     target = [*SPECIAL, *(word.upper() for word in WORDS)]
     translator = runtime.Translator(packages.write(tmp_path, target=target))
     assert translator.translate(["the red dogs"])[0].text == "THE RED DOGS"
+
+
+def test_of_a_symbol_that_is_there_twice_the_last_counts(tmp_path):
+    """As of a line with #fairseq:overwrite in a dictionary of fairseq's."""
+    source, target = [*SPECIAL, *WORDS, WORDS[0]], [*SPECIAL, *WORDS, "again"]
+    translator = runtime.Translator(packages.write(tmp_path, source=source, target=target))
+    assert translator.translate([WORDS[0]])[0].text == "again"
+
+
+def test_a_request_beyond_those_that_may_wait_is_told_so(translator):
+    class Full:
+        def acquire(self, blocking=True):
+            assert not blocking
+            return False
+
+    desk = runtime.Desk(translator)
+    desk.waiting = Full()
+    assert desk.answer(b'{"text": "the"}')[0] == 503
 
 
 @pytest.mark.parametrize("fault", ["words", "parents", "ended_parents", "ended", "attention"])
