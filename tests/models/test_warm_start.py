@@ -86,12 +86,17 @@ def test_a_matrix_grows_by_the_embedding_of_a_bridge_alone(runs, tmp_path):
     assert build("rnnsearch", bridge_source=True, warm_start=path).warm_started.grown
 
 
-def test_projections_of_another_score_are_not_taken(runs, tmp_path):
-    """In a dot product they are factors, and in the additive score terms."""
-    path = saved(build("rnnsearch", attention_score="additive"), runs, tmp_path / "donor.pt")
-    other = build("rnnsearch", seed=1, attention_score="scaled", warm_start=path).warm_started.other
-    assert set(other.values()) == {"of another attention_score there"}
-    assert {name.rpartition("attention.")[2] for name in other} >= {"query.weight", "key.weight"}
+@pytest.mark.parametrize("option,there,here,more,names", [
+    ("attention_score", "additive", "scaled", {}, {"query.weight", "key.weight"}),
+    ("adaptive_gru_released", True, False, dict(decoder_cell="adaptive_gru", decoder_transition="conditional"),
+     {"context.weight", "recurrent.weight"}),
+])  # fmt: skip
+def test_matrices_of_another_equation_are_not_taken(runs, tmp_path, option, there, here, more, names):
+    """In a dot product they are factors, and in the additive score terms; in the released cell biases are not scaled."""
+    path = saved(build("rnnsearch", **more, **{option: there}), runs, tmp_path / "donor.pt")
+    started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path).warm_started
+    assert set(started.other.values()) == {f"of another {option} there"} and started.left
+    assert all(any(name.endswith(f".{end}") for name in started.other) for end in names)
 
 
 def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):
