@@ -215,9 +215,8 @@ class Beams:
         ends = words.eq(search.eos) & scores.ne(-infinite)
         ending = ends[:, :beam] & ~self.idle
 
-        new = ending & ~self.done
-        found = new.cumsum(1)
-        column = (self.count + found - 1).masked_fill_(~new, beam).clamp_(max=beam)
+        found = ending.cumsum(1)  # of a sentence that is done, all are too many
+        column = (self.count + found - 1).masked_fill_(~ending, beam).clamp_(max=beam)
         for store, values in zip(self.ended, (rows, self.step.expand_as(rows), scores)):
             store.scatter_(1, column, values[:, :beam])
         self.count.add_(found[:, -1:]).clamp_(max=beam)

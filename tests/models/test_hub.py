@@ -79,6 +79,7 @@ def test_prefixes(hub):
     first, second, third = hub.translate(SENTENCES, prefix=["ant", "", "hen fox gnu"])
     assert first.startswith("ant") and second == hub.translate(SENTENCES[1]) and third.startswith("hen fox gnu")
     assert hub.translate(SENTENCES[0], prefix="ant") == first
+    assert hub.translate("jay", prefix="hen fox", max_len_b=2) == "hen fox"
 
 
 def test_constraints(hub):
@@ -123,6 +124,8 @@ def test_a_source_word_for_each_unknown_one(hub):
     table_words = [table[word] if one == "<unk>" else word for one, word in zip(plain.target, words)]
     assert hub.translate("yak elk ant", replace_unk=table, **given).text == " ".join(table_words)
     assert hub.translate("yak elk ant", unkpen=-30) == plain.text
+    unknown = torch.tensor([hub.tgt_dict.unk()])
+    assert [*hub._places(unknown, torch.zeros(1, 2), ["yak", "elk"])] == [None]  # where it looks at no word
 
 
 def test_scores_of_given_translations(runs):
@@ -166,6 +169,9 @@ def test_every_option_of_fairseq_is_read_or_refused(hub, runs):
     with pytest.raises(ValueError, match="print_alignment has no effect here: give attention=True"):
         hub.translate("ant", print_alignment="hard")
     assert hub.generate(hub.encode("ant"), print_alignment="hard")[0]["alignment"]
+    usual = {option: fields[option].default for option in INSTEAD}
+    found, [expected] = hub.generate(hub.encode("ant"), **usual), hub.generate([hub.encode("ant")])
+    assert [one["tokens"].tolist() for one in found] == [one["tokens"].tolist() for one in expected]
 
 
 def test_what_generate_takes_translate_takes(hub):

@@ -443,11 +443,13 @@ def test_what_is_left_to_fairseq(options, given, monkeypatch):
     same(*found, exactly=True)
 
 
-def test_a_language_model_is_left_to_fairseq():
+def test_a_language_model_and_lengths_of_sources_are_left_to_fairseq():
     search = StaticSearch(several("dl4mt"), TARGET, lm_model=torch.nn.Linear(1, 1))
     assert not search._fits(SAMPLE["net_input"]["src_tokens"])
     search.lm_model = None
     assert search._fits(SAMPLE["net_input"]["src_tokens"])
+    search.match_source_len = True
+    assert not search._fits(SAMPLE["net_input"]["src_tokens"])
 
 
 def test_a_minimum_above_the_maximum_is_refused_by_fairseq():

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import pytest
 import torch
-from conftest import build
+from conftest import batch, build
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from fairseq_attnvariants.models import AttentionRNNModel, attention_rnn
 from fairseq_attnvariants.models.warm_start import PARTS
 from fairseq_attnvariants.nn.cells import CELLS, AdaptiveGRUCell
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants_cli.systems.model import load
 
 CHOICE = "hidden.weight", "hidden.bias", "target.weight", "context.weight"
@@ -86,12 +87,27 @@ def test_a_matrix_grows_by_the_embedding_of_a_bridge_alone(runs, tmp_path):
     assert build("rnnsearch", bridge_source=True, warm_start=path).warm_started.grown
 
 
-def test_projections_of_another_score_are_not_taken(runs, tmp_path):
-    """In a dot product they are factors, and in the additive score terms."""
-    path = saved(build("rnnsearch", attention_score="additive"), runs, tmp_path / "donor.pt")
-    other = build("rnnsearch", seed=1, attention_score="scaled", warm_start=path).warm_started.other
-    assert set(other.values()) == {"of another attention_score there"}
-    assert {name.rpartition("attention.")[2] for name in other} >= {"query.weight", "key.weight"}
+@pytest.mark.parametrize("option,there,here,more,names", [
+    ("attention_score", "additive", "scaled", {}, {"query.weight", "key.weight"}),
+    ("adaptive_gru_released", True, False, dict(decoder_cell="adaptive_gru", decoder_transition="conditional"),
+     {"context.weight", "recurrent.weight"}),
+])  # fmt: skip
+def test_matrices_of_another_equation_are_not_taken(runs, tmp_path, option, there, here, more, names):
+    """In a dot product they are factors, and in the additive score terms; the released cell scales no bias."""
+    path = saved(build("rnnsearch", **more, **{option: there}), runs, tmp_path / "donor.pt")
+    started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path).warm_started
+    assert set(started.other.values()) == {f"of another {option} there"} and started.left
+    assert all(any(name.endswith(f".{end}") for name in started.other) for end in names)
+
+
+@pytest.mark.parametrize("side,language", [("encoder", "source"), ("decoder", "target")])
+def test_a_donor_of_other_dictionaries_is_refused(runs, tmp_path, side, language):
+    donor = build("rnnsearch")
+    getattr(donor, side).dictionary_version.add_(1)
+    path = saved(donor, runs, tmp_path / "donor.pt")
+    model = build("rnnsearch", warm_start=path).train()
+    with pytest.raises(ConfigurationError, match=f"--warm-start .* was trained with another {language} dictionary"):
+        model(*batch())
 
 
 def test_a_warm_start_of_tied_embeddings_from_a_model_without(runs, tmp_path):

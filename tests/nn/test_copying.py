@@ -156,8 +156,9 @@ def test_what_attention_of_other_units_cannot_copy(options, message):
 
 def test_subwords_are_no_characters():
     words = Dictionary()  # which knows no space
-    with pytest.raises(ConfigurationError, match="--copying .*--source-subwords"):
-        build("bpe2char", Task(source=words), copying=True)
+    for option, value in (("copying", True), ("attention_window", "monotone")):
+        with pytest.raises(ConfigurationError, match=f"--{option.replace('_', '-')} .*--source-subwords"):
+            build("bpe2char", Task(source=words), **{option: value})
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +209,7 @@ def test_a_checkpoint_in_another_task_and_from_python(named):
     copied = [word for word in filled if word not in hub.tgt_dict.indices]
     assert len(copied) >= " ".join(whole).count("<unk>") > 3 and {*copied} <= {*" ".join(sentences).split()}
     assert hub.models[0].decoder.network.readout.symbols.ne(UNK).any()
+    assert [*hub._places(torch.tensor([UNK]), torch.tensor([[0.7, 0.3]]), ["a", "N999"])] == [1]
     (named / "table").write_text("a\ta\t3\t1.0\n")
     task = {"_name": "shortlist_translation", "shortlist": str(named / "table"), "shortlist_frequent": 1000}
     short = AttentionRNNModel.from_pretrained(named / "run", "checkpoint_best.pt", str(named / "bin"), task=task)
