@@ -2,6 +2,8 @@
 
 import corpus
 import pytest
+from fairseq.data import ListDataset
+from fairseq.data.iterators import EpochBatchIterator
 from fairseq.trainer import Trainer
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
@@ -64,6 +66,14 @@ def test_with_other_batches_an_epoch_begins_anew(train, tmp_path, caplog, more):
     batches = train(tmp_path, "--max-epoch", "1", *more)
     assert done and sorted(sum(batches, [])) == [*range(120)]
     assert "the epoch starts again" in caplog.text
+
+
+def test_a_checkpoint_that_says_nothing_of_its_batches_and_had_more():
+    """As stock fairseq's; it ends such an epoch without a batch."""
+    numbers = ListDataset([*range(4)])
+    batches = EpochBatchIterator(numbers, numbers.collater, [[0, 1], [2, 3]])
+    batches.load_state_dict({"version": 2, "epoch": 1, "iterations_in_epoch": 5, "shuffle": False})
+    assert [*batches.next_epoch_itr(shuffle=False)] == [[0, 1], [2, 3]]
 
 
 @pytest.mark.parametrize("more", [[], ["--skip-remainder-batch"]], ids=["all", "skip"])

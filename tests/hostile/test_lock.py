@@ -66,10 +66,27 @@ def test_one_process_trains_again_and_gives_the_folder_back(runs, tmp_path):
 def test_a_process_that_loads_data_does_not_keep_it(tmp_path):
     trainer = hold(tmp_path)
     child = fork(time.sleep, 0)
+    stays = (tmp_path / locks.NAME).exists()
     del trainer
     hold(tmp_path)
     child.kill()
     child.join()
+    assert stays  # a child that gives it back would have removed it
+
+
+def test_a_lock_that_an_ending_training_removes_is_taken_anew(tmp_path, monkeypatch):
+    """Between opening the file and locking it."""
+    flock, removed = fcntl.flock, []
+
+    def late(stream, how):
+        flock(stream, how)
+        if not removed:
+            removed.append(os.unlink(tmp_path / locks.NAME))
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    trainer = hold(tmp_path)
+    assert (tmp_path / locks.NAME).exists()
+    del trainer
 
 
 @pytest.mark.parametrize("reason", [OSError(37, "No locks available"), PermissionError(13, "Permission denied")])

@@ -5,6 +5,7 @@ import shutil
 
 import corpus
 import pytest
+import torch
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
 
@@ -79,6 +80,15 @@ def test_the_best_score_of_another_metric_is_forgotten(runs, tmp_path, caplog):
     assert before["best"] == before["val_loss"] < after["best"] == after["val_loss"]
     assert load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"] == after["val_loss"]
     assert "has the best loss, and here --best-checkpoint-metric is ppl" in caplog.text
+
+
+def test_the_best_score_of_another_folder_is_forgotten(runs, tmp_path):
+    """There may never be a better one here, and no checkpoint_best.pt."""
+    state = load(runs.rnnsearch / "checkpoint1.pt")
+    state["extra_state"]["best"] = 0.0
+    torch.save(state, tmp_path / "other.pt")
+    train(runs, tmp_path / "run", "--restore-file", tmp_path / "other.pt", "--max-epoch", "2")
+    assert load(tmp_path / "run" / "checkpoint_best.pt")["extra_state"]["best"] > 0
 
 
 def test_a_repeated_finetuning_without_the_optimizer_changes_nothing(runs, tmp_path):
