@@ -5,25 +5,23 @@ between them, mean the largest of them in each seed. A row counts as soon as eac
 """
 
 import argparse
-import csv
 import statistics
+import sys
 from collections import defaultdict
 from pathlib import Path
 
-from fairseq_attnvariants_cli.scores.seeds import FEWEST, Comparison, estimate, verdicts
+from fairseq_attnvariants_cli.scores.seeds import FEWEST, verdicts
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from findings import comparison, ends, read, significant  # noqa: E402
+
 SCORES = "BLEU", "chrF2", "TER", "AER", "words translated twice, %", "ends on the source's end, %"
 FURTHER = "BLEU, test_2017_flickr", "BLEU, test_2017_mscoco"
 ENCODER = [f"source, {tag}, g {way}" for way in ("forward", "backward") for tag in ("content", "function", "all words")]
 READOUT = [f"target, all words, alpha_{kind}" for kind in "syc"]
 READOUT += [f"target, {tag}, alpha_c" for tag in ("content", "function", "end of sentence")]
-
-
-def read(path):
-    """The lines of a CSV file."""
-    with path.open(newline="") as file:
-        return [*csv.DictReader(file)]
 
 
 def measured():
@@ -56,13 +54,6 @@ def compared():
     return [each for each in found if each[0]["row"] not in waiting]
 
 
-def comparison(own, others, better, margin):
-    """The comparison of two rows of figures, which are text; a gain is on the side that is better."""
-    sign = -1 if better == "less" else 1
-    gains = [sign * (float(one) - float(other)) for one, other in zip(own, others, strict=True)]
-    return Comparison(estimate(gains), float(margin) if margin else None)
-
-
 def judged():
     """The lines of ``compared``, each with its comparison and verdict; Holm's p is over all findings' comparisons."""
     found = compared()
@@ -93,25 +84,12 @@ def systems(columns, heads=None):
             yield [f"`{system}`", str(len(cells[0])), *map(spread, cells)]
 
 
-def significant(p):
-    """A p with two significant digits, or those that tell it from 0.05."""
-    if p < 1e-4:
-        return f"{p:.0e}"
-    return f"{p:.{4 if p < 0.01 or 0.0495 <= p < 0.0505 else 3 if p < 0.0995 else 2}f}"
-
-
-def interval(gain, better, decimals):
-    """The system less the baseline, with its interval, also if less is better."""
-    ends = (gain.mean, gain.low, gain.high) if better == "more" else (-gain.mean, -gain.high, -gain.low)
-    return "{} ({} to {})".format(*(f"{end + 0:+.{decimals}f}" for end in ends))
-
-
 def comparisons():
     """The table of comparisons."""
     yield ["row", "comparison", "measure", "margin", "seeds", "difference", "Holm's p", "verdict"]
     for (line, own, _), (gain, *_), (word, p) in judged():
         decimals = len(own[0].partition(".")[2])
-        difference = interval(gain, line["better"], decimals)
+        difference = "{} ({} to {})".format(*ends(gain, line["better"], decimals))
         named = line["row"], line["name"], line["measure"], line["margin"], str(gain.n)
         yield [*named, difference, significant(p), word]
 

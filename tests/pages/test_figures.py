@@ -5,6 +5,7 @@ A figure that stands on several pages is marked as ``39.7<!--=name-->`` on each.
 
 import csv
 import re
+import shutil
 import statistics
 import sys
 from collections import Counter, defaultdict
@@ -16,9 +17,9 @@ from scipy import stats
 
 from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, verdicts
 
-sys.path.insert(0, str(ROOT / "examples" / "laboratory"))
+sys.path.insert(0, str(ROOT / "examples"))
 
-from seeds_to_decide import seeds_to_decide  # noqa: E402
+import findings as findings_py  # noqa: E402
 
 pytestmark = pytest.mark.docs
 
@@ -33,7 +34,6 @@ MARGINS = {
     "SAER": 0.02,
     "accuracy": 5,
 }
-FIRST_OF_SEVERAL = "refuted", "open", "no relevant difference", "shown"  # of a row with several comparisons
 MARK = re.compile(r"([\d.,]+(?: ± [\d.,]+)?(?: %)?)\**<!--=([a-z0-9-]+)-->")
 
 
@@ -95,28 +95,70 @@ def claims():
     return findings(7)
 
 
+def compared():
+    """Each comparison of findings.csv: its row, and what the row has of it, the pair of seeds first."""
+    for row in csv.DictReader((FINDINGS.parent / "findings.csv").read_text().splitlines()):
+        columns = ("system_seeds", "baseline_seeds", "difference", "low", "high", "holm_p")
+        for seeds, others, *figures in zip(*(row[name].split("; ") for name in columns)) if row["seeds"] else ():
+            if seeds:
+                yield row, (seeds.split(), others.split()), figures
+
+
 def test_findings_of_three_seeds():
-    """The table of single seeds is what its seeds make by the rule, and the tables of claims have its differences."""
-    text = FINDINGS.read_text()
-    (table,) = [rows for rows in tables(text) if rows[0][-2:] == ["Holm's p", "from"]]
-    pairs = [[[float(seed) for seed in cell.split(", ")] for cell in row[3:5]] for row in table[1:]]
-    family = [Comparison(estimate([one - other for one, other in zip(*pair, strict=True)])) for pair in pairs]
-    for row, pair, (gain, *_), (_, adjusted) in zip(table[1:], pairs, family, verdicts(family), strict=True):
-        _, measure, margin, system, baseline, difference, interval, p, printed, source = row
-        assert measure not in MARGINS or float(margin) == MARGINS[measure], row
-        low, high = stats.ttest_rel(*pair).confidence_interval()
-        place = number(difference)[1]
-        told = [float(figure) for figure in (difference, *interval.split(" to "))]
-        expected = statistics.mean(pair[0]) - statistics.mean(pair[1]), low, high
-        assert all(abs(figure - value) <= 0.51 * place for figure, value in zip(told, expected, strict=True)), row
-        assert float(p) == pytest.approx(gain.p, rel=0.06, abs=5.1e-5)
-        assert float(printed) == pytest.approx(adjusted, rel=0.06, abs=5.1e-5)
-        assert any(f"{difference} ({interval})" in row[4] for row in claims()), difference
-        page = FINDINGS.parent / re.search(r"\((.*?)#", source)[1]
+    """Differences, intervals and Holm's p are what the single seeds make, and the recipes have these seeds."""
+    found = [*compared()]
+    pairs = [[[float(seed) for seed in seeds] for seeds in pair] for _, pair, _ in found]
+    gains = [estimate([one - other for one, other in zip(*pair, strict=True)]) for pair in pairs]
+    adjusted = [p for _, p in verdicts([*map(Comparison, gains)])]
+    for (row, printed, figures), pair, p in zip(found, pairs, adjusted, strict=True):
+        assert row["measure"] not in MARGINS or float(row["margin"]) == MARGINS[row["measure"]], row["id"]
+        expected = statistics.mean(pair[0]) - statistics.mean(pair[1]), *stats.ttest_rel(*pair).confidence_interval()
+        place = number(figures[0])[1]
+        assert [*map(float, figures[:3])] == pytest.approx(expected, abs=0.51 * place), row["id"]
+        assert float(figures[3]) == pytest.approx(p, rel=0.06, abs=5.1e-5), row["id"]
+        page = FINDINGS.parent / re.search(r"\]\((.*?)[#)]", row["here"])[1]
         recipe = "".join(path.read_text() for path in (page, *page.parent.glob("*.csv")))
-        figures = [figure for figure in f"{system}, {baseline}".split(", ") if figure != "0"]
-        missing = [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", recipe)]
-        assert not missing, f"{measure}: {missing} are not in {source}"
+        seeds = [seed for seeds in printed for seed in seeds if seed not in ("0", "20")]
+        missing = [seed for seed in seeds if not re.search(rf"(?<![\d.]){re.escape(seed)}(?!\d)", recipe)]
+        assert not missing, f"{row['id']}: {missing} are not in {page}"
+
+
+def test_findings_are_counted_again(tmp_path, monkeypatch):
+    """``findings.py`` changes neither the file nor the page."""
+    for name in ("findings.csv", "FINDINGS.md"):
+        shutil.copy(FINDINGS.parent / name, tmp_path)
+    monkeypatch.setattr(findings_py, "HERE", tmp_path)
+    findings_py.main()
+    for name in ("findings.csv", "FINDINGS.md"):
+        changed = f"run python examples/findings.py: {name} is another then"
+        assert (tmp_path / name).read_text() == (FINDINGS.parent / name).read_text(), changed
+    rows = findings_py.read(tmp_path / "findings.csv")
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_findings_follow_their_seeds(tmp_path, monkeypatch):
+    """Other seeds change the row, its verdict, the full table and the figures of the answer."""
+    for name in ("findings.csv", "FINDINGS.md"):
+        shutil.copy(FINDINGS.parent / name, tmp_path)
+    monkeypatch.setattr(findings_py, "HERE", tmp_path)
+    path = tmp_path / "findings.csv"
+    rows = findings_py.read(path)
+    (row,) = [row for row in rows if row["id"] == "feng-02"]
+    assert row["verdict"] == "open"
+    row["system_seeds"] = " ".join(
+        f"{float(seed) + 3 + k / 10:.2f}" for k, seed in enumerate(row["baseline_seeds"].split())
+    )
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, row)
+        writer.writeheader()
+        writer.writerows(rows)
+    findings_py.main()
+    (row,) = [row for row in findings_py.read(path) if row["id"] == "feng-02"]
+    figures = "+3.30 (+3.10 to +3.50), 7 seeds"
+    assert (row["verdict"], row["figures"], row["seeds_to_decide"]) == ("shown", figures, "")
+    text = (tmp_path / "FINDINGS.md").read_text()
+    assert re.search(rf"^\| feng-02 \|.*\| {re.escape(figures)}, German", text, re.M)
+    assert re.search(rf"^\| feng-02 \|.*\| {re.escape(figures)} \| \*\*shown\*\*: ", text, re.M)
 
 
 def test_findings_are_counted():
@@ -133,48 +175,6 @@ def test_findings_are_counted():
     for row in claims():  # a verdict needs an interval over three seeds
         if VERDICT.match(row[5])[1] in ("shown", "refuted", "no relevant difference"):
             assert re.search(r"\(\S+ to \S+\), ([3-9]|\d\d) seeds$", row[4]), row
-
-
-def test_findings_csv():
-    """The file has the rows of the page, and its figures and verdicts are what its single seeds make by the rule."""
-    rows = [*csv.DictReader((FINDINGS.parent / "findings.csv").read_text().splitlines())]
-    assert len({row["id"] for row in rows}) == len(rows)
-    claim = said = ""
-    for row, (paper, own_claim, own_said, here, figures, verdict, task, known) in zip(rows, claims(), strict=True):
-        claim, said = (own_claim, own_said) if own_claim else (claim, said)
-        cells = row["claim"], row["paper_says"], row["here"], row["figures"], row["laboratory"]
-        assert cells == (claim, said, here, figures, task), row["id"]
-        match = VERDICT.match(verdict)
-        assert row["id"] == known
-        assert (row["verdict"], row["seeds_to_decide"] or None) == match.groups(), row["id"]
-        assert paper.startswith(row["paper"]) and verdict[match.end() :].lstrip(": ,") == row["remark"]
-    (table,) = [rows for rows in tables(FINDINGS.read_text()) if rows[0][-2:] == ["Holm's p", "from"]]
-    margins = {tuple(cell.replace(",", "") for cell in row[3:5]): row[2] for row in table[1:]}
-    family, cells = [], []
-    for row in rows:
-        names = ("system_seeds", "baseline_seeds", "difference", "low", "high", "holm_p")
-        for own in zip(*(row[name].split("; ") for name in names)) if row["system_seeds"] else ():
-            assert margins[own[:2]] == row["margin"], row["id"]
-            pairs = zip(*([float(seed) for seed in seeds.split()] for seeds in own[:2]), strict=True)
-            gains = [base - score if row["better"] == "less" else score - base for score, base in pairs]
-            family.append(Comparison(estimate(gains), float(row["margin"]) if row["margin"] else None))
-            cells.append((row, own[2:]))
-    assert len(family) == len(table) - 1
-    of_row = defaultdict(list)
-    for (gain, margin, _), (word, p), (row, figures) in zip(family, verdicts(family), cells):
-        of_row[row["id"]].append((word, gain, margin))
-        ends = (gain.mean, gain.low, gain.high) if row["better"] == "more" else (-gain.mean, -gain.high, -gain.low)
-        for cell, value in zip(figures, ends):
-            assert abs(float(cell) - value) <= 0.51 * number(cell)[1], row["id"]
-        assert float(figures[3]) == pytest.approx(p, rel=0.06, abs=5.1e-5), row["id"]
-    for row in rows:
-        if row["id"] in of_row:
-            words, gains, _ = zip(*of_row[row["id"]])
-            assert row["verdict"] == next(word for word in FIRST_OF_SEVERAL if word in words), row["id"]
-            assert row["seeds"].split("; ") == [*dict.fromkeys(str(gain.n) for gain in gains)], row["id"]
-            wide = [(gain, margin) for word, gain, margin in of_row[row["id"]] if word == "open" and margin]
-            more = [seeds for gain, margin in wide if (seeds := seeds_to_decide(gain, margin)) and seeds > gain.n]
-            assert row["seeds_to_decide"] == str(max(more, default="")), row["id"]
 
 
 def test_findings_answers():
