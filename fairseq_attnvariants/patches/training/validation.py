@@ -5,12 +5,10 @@ long for ``--max-tokens``, or a wrong option of ``--eval-bleu`` ends the trainin
 of which more is better keeps the worst checkpoint without ``--maximize-best-checkpoint-metric``, in silence.
 """
 
-import contextlib
 import dataclasses
 import json
-from typing import Any, Dict, Iterator
+from typing import Any, Dict
 
-import torch
 from fairseq.data.data_utils import post_process
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
@@ -135,12 +133,12 @@ def check_validation(trainer: Any) -> None:
 
 
 def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
-    """Return what validation logs of a text's first sentence; the trainer is unchanged afterwards.
+    """Return what validation logs of a text's first sentence. Each update of training seeds and sets its modes anew.
 
     Raises:
         ConfigurationError: the text does not make batches, or the sentence cannot be validated.
     """
-    with _as_it_was(trainer), metrics.aggregate(new_root=True) as logged:
+    with metrics.aggregate(new_root=True) as logged:
         try:
             batches = trainer.get_valid_iterator(subset)
             sentence = batches.collate_fn([batches.dataset[index] for index in batches.frozen_batches[0][:1]])
@@ -151,13 +149,3 @@ def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
             hint = "; give a larger --max-tokens-valid" if "max_tokens" in str(error) else ""
             raise ConfigurationError(f"validation of {subset} ends in {type(error).__name__}: {error}{hint}") from error
         return {name: value for name, value in logged.get_smoothed_values().items() if name[0] != "_"}
-
-
-@contextlib.contextmanager
-def _as_it_was(trainer: Any) -> Iterator[None]:
-    batch, modes = trainer._dummy_batch, {part: part.training for part in (trainer.model, trainer.criterion)}
-    with torch.random.fork_rng(devices=[trainer.device] if trainer.cuda else []):
-        yield
-    trainer._dummy_batch = batch
-    for part, training in modes.items():
-        part.train(training)
