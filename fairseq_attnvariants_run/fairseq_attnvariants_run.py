@@ -162,8 +162,7 @@ class Files:
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
-        self.manifest: dict[str, Any] = {}
-        self.manifest = self._parsed("manifest.json", self._bytes("manifest.json", LARGEST_MANIFEST))
+        self.manifest: dict[str, Any] = self._parsed("manifest.json", self._bytes("manifest.json", LARGEST_MANIFEST))
         found = self.manifest.get("format") if isinstance(self.manifest, dict) else None
         if found != FORMAT:
             self.refuse("manifest.json", f"its format is {found!r}, and this program reads {FORMAT}")

@@ -38,7 +38,7 @@ def bridging(
     target = at_least_float32(target)
     if unit_length:
         target = F.normalize(target, dim=-1)
-    return (norms(at_least_float32(bridged) - target, squared) * target_mask).sum()
+    return (norms(bridged - target, squared) * target_mask).sum()
 
 
 def step_decay(conditions: Tensor, target_mask: Tensor, squared: bool = False) -> Tensor:

@@ -41,13 +41,11 @@ def own_previous(model: Any, net_input: Dict[str, Any], share: float, given: int
     own[:, :given] = False
     previous, state = true.clone(), {}  # type: ignore[var-annotated]
     model.eval()
-    try:
-        encoder_out = model.encoder.forward_torchscript(net_input)
-        for step in range(1, true.size(1)):
-            output, extra = decoder(previous[:, :step], encoder_out=encoder_out, incremental_state=state)
-            logs = model.get_normalized_probs((output[:, -1:], extra), log_probs=True)[:, 0]
-            logs[:, [words.pad(), words.eos()]] = -torch.inf
-            previous[:, step] = torch.where(own[:, step], logs.argmax(1), true[:, step])
-    finally:
-        model.train()
+    encoder_out = model.encoder.forward_torchscript(net_input)
+    for step in range(1, true.size(1)):
+        output, extra = decoder(previous[:, :step], encoder_out=encoder_out, incremental_state=state)
+        logs = model.get_normalized_probs((output[:, -1:], extra), log_probs=True)[:, 0]
+        logs[:, [words.pad(), words.eos()]] = -torch.inf
+        previous[:, step] = torch.where(own[:, step], logs.argmax(1), true[:, step])
+    model.train()
     return previous

@@ -111,7 +111,9 @@ class Searching(nn.Module):
         decoder = self.model.decoder
         decoder._keep(kept, run)
         made = decoder(words.unsqueeze(1), {}, kept)
-        levels = [made[1][name][0].squeeze(1) for name in ("attn", "word_attn") if name in made[1]]
+        # an upper level of layers has columns that are no words
+        names = ("attn", "word_attn") if self.model.encoder.space is not None else ("attn",)
+        levels = [made[1][name][0].squeeze(1) for name in names if name in made[1]]
         scores = self.model.get_normalized_probs(made, log_probs=True).squeeze(1)
         return scores, levels, decoder._kept(kept)
 

@@ -106,9 +106,7 @@ class Flat(nn.Module):
         return tuple(tensors(self.inner(*inputs)))
 
 
-def looped(
-    first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortlist: Optional[Shortlist] = None
-) -> ir.Model:
+def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortlist: Optional[Shortlist]) -> ir.Model:
     """One model made of the two.
 
     Args:

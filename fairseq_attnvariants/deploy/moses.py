@@ -54,12 +54,17 @@ def truecase_table(path: str) -> Dict[str, str]:
         ConfigurationError: the file is no such model.
     """
     counted: Dict[str, Dict[str, int]] = {}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), start=1):
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"--truecase {path}: not UTF-8 ({error.reason}): save it as UTF-8") from error
+    for number, line in enumerate(lines, start=1):
         fields = line.split()
         counts = [count.split("/")[0].strip("()") for count in fields[1::2]]
         if len(fields) % 2 or not all(count.isdecimal() for count in counts):
             raise ConfigurationError(
-                f"{path}, line {number}: no words with counts as in 'The (4/5) the (1)': not a truecasing model"
+                f"--truecase {path}, line {number}: not a truecasing model, which has words with counts as in "
+                "'The (4/5) the (1)'"
             )
         for word, count in zip(fields[::2], counts):
             counted.setdefault(word.lower(), {})[word] = int(count)

@@ -36,8 +36,6 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
     dictionaries = sorted(glob.glob(os.path.join(glob.escape(data), DICTIONARIES)))
     if not dictionaries:
         raise ConfigurationError(f"there are no dictionaries, {DICTIONARIES}, in {data}")
-    if not isinstance(state.get("cfg"), dict):
-        raise ConfigurationError("a checkpoint of a fairseq before 0.12, with arguments instead of a configuration")
     kept: Dict[str, Tensor] = {}
     tied: Dict[str, str] = {}
     first: Dict[Any, str] = {}
@@ -55,7 +53,7 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         "format": FORMAT,
         "sha256": {name: _sha256(os.path.join(folder, name)) for name in names},
         "tied": tied,
-        "cfg": {**state["cfg"], "task": _with_languages(state["cfg"].get("task"), data)},
+        "cfg": {**state["cfg"], "task": _with_languages(state["cfg"]["task"], data)},
     }
     with open(os.path.join(folder, CONFIG), "w", encoding="utf-8") as stream:
         json.dump(content, stream, indent=1, default=vars)  # of components without a dataclass
@@ -63,7 +61,7 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
 
 def _with_languages(task: Any, data: str) -> Any:
     """The task's configuration with the languages that fairseq found in the data folder, if it names none."""
-    named = dict(task) if isinstance(task, Mapping) else dict(vars(task)) if task is not None else {}
+    named = task if isinstance(task, Mapping) else vars(task)
     languages = [named.get(name) for name in ("source_lang", "target_lang")]
     if "source_lang" not in named or None not in languages:
         return task

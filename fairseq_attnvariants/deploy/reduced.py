@@ -111,7 +111,7 @@ class Rewriter:
             array = array.T if transposed else array
             scales = np.maximum(np.abs(array).max(axis, keepdims=True), 1e-30) / np.float32(LARGEST)
             whole = (np.rint(array / scales) + ZERO).astype(np.uint8)
-            scales = scales.astype(np.float32) if axis else scales.astype(np.float32).ravel()
+            scales = scales if axis else scales.ravel()
             self.small[key] = self.weight(whole), self.weight(scales)
         return self.small[key]
 

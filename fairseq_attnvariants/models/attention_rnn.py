@@ -161,9 +161,6 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         """
         if self.refusal:
             raise ConfigurationError(self.refusal)
-        if self.warm_started is not None:
-            logger.info(self.warm_started)
-            self.warm_started = None
         if self.compute_dtype.asked != "float32" and self.decoder.output_projection.weight.dtype != torch.float32:
             raise ConfigurationError(
                 f"--compute-dtype {self.compute_dtype.asked} keeps float32 parameters and does not go with --fp16 or "
@@ -178,6 +175,8 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         if self.started:
             return
         self.started = True
+        if self.warm_started is not None:
+            logger.info(self.warm_started)
         if self.cfg.cuda_graphs:
             self.decoder.graphs = graphs_for(self.decoder.network, device)
         if self.cost_terms and not with_cost_terms:
@@ -267,7 +266,6 @@ class Encoder(FairseqEncoder):
     def upgrade_state_dict_named(self, state_dict, name):
         """Refuse a checkpoint of another dictionary."""
         check_fingerprint(self, state_dict, name, "source")
-        return state_dict
 
 
 class IncrementalDecoder(FairseqIncrementalDecoder):
@@ -387,7 +385,6 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
     def upgrade_state_dict_named(self, state_dict, name):
         """Refuse a checkpoint of another dictionary."""
         check_fingerprint(self, state_dict, name, "target")
-        return state_dict
 
     def _arithmetic(self, search: bool) -> ContextManager[Any]:
         """Matrix products in the number type of the search, which the first search decides."""

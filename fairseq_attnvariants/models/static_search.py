@@ -72,7 +72,6 @@ class StaticSearch(SequenceGenerator):
             and not self.match_source_len
             and self.vocab_size == len(self.tgt_dict)
             and not torch.is_autocast_enabled()
-            and all(map(searchable, self.model.models))
             and _beams.get(self.model.models[0].decoder, {}) is not None
         )
 

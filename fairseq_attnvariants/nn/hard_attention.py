@@ -56,8 +56,6 @@ class HardAttention(TanhReadout):
         super().__init__(widths._replace(context=widths.annotation), norm=norm)
 
     def remember(self, encoded: Encoded) -> Dict[str, Tensor]:
-        if encoded.shares is not None:
-            raise ConfigurationError("hard attention reads tokens, and --encoder-type convolutional has segments")
         return {"source": self.context_norm(self.context(encoded.annotations))}  # B x S x f
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:

@@ -164,13 +164,11 @@ class ShortlistGenerator:
             options["prefix_tokens"] = short(prefix_tokens)
         if constraints is not None:
             options["constraints"] = torch.cat([constraints[:, :1], short(constraints[:, 1:])], dim=1)
-        if bos_token is not None:
-            options["bos_token"] = int(short(symbols.new_tensor([bos_token])))
         cut_models = [cut(model, symbols) for model in whole.model.models]
         ensemble = with_parts(whole.model, models=nn.ModuleList(cut_models), single_model=cut_models[0])
         generator = with_parts(whole, model=ensemble)
         generator.vocab_size = len(symbols)
-        generator.eos = int(short(symbols.new_tensor([whole.eos])))
+        generator.eos, options["bos_token"] = short(symbols.new_tensor([whole.eos, begin])).tolist()
         found = generator.generate(models, sample, **options)
         for hypotheses in found:
             for hypothesis in hypotheses:

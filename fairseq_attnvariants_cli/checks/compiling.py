@@ -1,13 +1,13 @@
 """The demand on ``--compile``: a step is compiled once."""
 
 import itertools
-import re
 from typing import Any, Callable, Iterator, List
 
 import torch
 import torch._dynamo
 
 from fairseq_attnvariants.architectures.refusals import check_compiler
+from fairseq_attnvariants.deploy.refusal import LINES
 from fairseq_attnvariants.nn.decoder import Decoder
 from fairseq_attnvariants.registry import ConfigurationError
 
@@ -20,7 +20,6 @@ from .subject import LONG_SOURCE, LONG_TARGET, Pairs, Subject
 BATCHES = 4
 LEAST = 29  # of sentences and of symbols
 STEPS = 3
-LINES = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 @demand

@@ -7,12 +7,13 @@ the bytes that are alive at once for memory.
 import functools
 import gc
 import weakref
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import MultiheadAttention
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
 
 from fairseq_attnvariants.tasks import CharTranslationTask, StringTransductionTask
 
@@ -50,7 +51,7 @@ class Counter(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Tuple[Any, ...] = (), named: Any = None) -> Any:
         """Do the operation, and count it; views read and write nothing."""
         made = function(*arguments, **(named or {}))
-        outputs, inputs = [*tensors([made])], [*tensors([*arguments, *(named or {}).values()])]
+        outputs, inputs = (list(filter(torch.is_tensor, tree_flatten(each)[0])) for each in (made, (arguments, named)))
         if not function.is_view:
             self.touched += sum(tensor.numel() for tensor in (*inputs, *outputs))
         own = {tensor.untyped_storage().data_ptr() for tensor in inputs}
@@ -68,15 +69,6 @@ class Counter(TorchDispatchMode):
 
     def _forget(self, place: int) -> None:
         self.alive -= self._sizes.pop(place, 0)
-
-
-def tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    """The tensors among what an operation reads or returns, which has lists of some, and no dictionaries."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from tensors(value)
 
 
 class Cost(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 import yaml
 
-from ..text.files import UserError
+from ..text.files import UserError, read_lines
 
 MARIAN = "special:model.yml"  # the array whose bytes are Marian's options
-SKIPPED = {MARIAN, "decoder_c_tt", "history_errs", "uidx", "zipped_params"}  # nothing of what is computed
+SKIPPED = {"decoder_c_tt", "history_errs", "uidx", "zipped_params"}  # nothing of what is computed
 SHOWN, LONGEST = 5, 100  # names in a message, and characters of one
 
 
@@ -134,10 +134,10 @@ def read_arrays(path: str) -> Dict[str, np.ndarray]:
             raise UserError(f"{path} is damaged: the checksum of {damaged} is another one")
         with np.load(path, allow_pickle=False) as archive:
             for name in archive.files:
-                if (name in SKIPPED and name != MARIAN) or name.startswith("adam"):
+                if name in SKIPPED or name.startswith("adam"):
                     continue
                 array = archive[name]
-                if array.dtype.kind not in "fiu" or (array.dtype.kind != "f" and name != MARIAN):
+                if array.dtype.kind not in ("fiu" if name == MARIAN else "f"):
                     raise UserError(
                         f"{path}: the array {name} is of {array.dtype}, and only numbers of float16, float32 and "
                         "float64 are read: give the model before it was quantised"
@@ -172,15 +172,7 @@ def read_options(path: str, arrays: Dict[str, np.ndarray], given: Optional[str])
     if given is None and not os.path.isfile(beside):
         return Options(path, False, {})
     where = given or beside
-    return Options(where, False, _mapping(where, lambda: json.loads(_content(where))))
-
-
-def _content(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    return Options(where, False, _mapping(where, lambda: json.loads("\n".join(read_lines(where)))))
 
 
 def _mapping(where: str, read: Any) -> Dict[str, Any]:

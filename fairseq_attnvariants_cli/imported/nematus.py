@@ -413,4 +413,4 @@ class Filling:
         bias = np.zeros(self.target_words)  # Marian's output-omit-bias
         if "ff_logit_b" in self.arrays or not self.given.get("output-omit-bias", default=False):
             bias = self.arrays.vector("ff_logit_b", self.target_words)
-        self.write(projection.bias, self.rows(bias.copy(), order, NEVER))
+        self.write(projection.bias, self.rows(bias, order, NEVER))

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, NamedTuple
 
 import yaml
 
-from ..text.files import UserError
+from ..text.files import UserError, read_lines
 
 END, UNKNOWN = ("</s>", "eos"), ("<unk>", "UNK")
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # of fairseq; they are not in its files
@@ -67,11 +67,9 @@ def read_vocabulary(path: str) -> Vocabulary:
     """
     if not path.endswith((".json", ".yml", ".yaml")):
         raise UserError(f"{path}: a dictionary is a .json, .yml or .yaml file, of words with the numbers of their rows")
+    text = "\n".join(read_lines(path))
     try:
-        with open(path, encoding="utf-8") as stream:
-            content: Any = json.load(stream) if path.endswith(".json") else yaml.load(stream, Loader=YAML)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        content: Any = json.loads(text) if path.endswith(".json") else yaml.load(text, Loader=YAML)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{path} is no dictionary, or is damaged ({type(error).__name__})") from None
     if not isinstance(content, dict) or not content:

@@ -42,12 +42,14 @@ def run(options: Options) -> None:
     if options.by and not options.last:
         raise UserError("--by is the unit of --last: give --last, too")
     with write_bytes(options.output) as stream:
-        from ..systems.averaging import best, last, save
+        import torch
+
+        from ..systems.averaging import average, best, last
 
         paths = options.inputs
         if options.folder and options.last:
             paths = last(options.folder, options.last, options.by or "epochs")
         elif options.folder and options.best:
             paths = best(options.folder, options.best)
-        save(paths, stream)
+        torch.save(average(paths), stream)
     say(f"the mean of {', '.join(paths)}")

@@ -145,7 +145,7 @@ def post_process(
     With ``known``, the target dictionary of a model that copies, a UNK takes a word that is copied as one.
     """
     words, attention = hypothesis.text.split(), hypothesis.attention
-    if attention is not None and known is not None and attention.size:
+    if attention is not None and known is not None:
         attention = copied_words(attention, words, sentence.source.split(), known, unk)
     aligned = attention is not None
     alignment = {} if attention is None else {j: i for i, j in hard_links(attention)}

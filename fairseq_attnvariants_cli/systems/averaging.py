@@ -4,7 +4,7 @@ import argparse
 import glob
 import os
 import sys
-from typing import Any, BinaryIO, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
 
@@ -102,11 +102,6 @@ def average(paths: Sequence[str]) -> Checkpoint:
     return {**newest, "model": mean([state["model"] for state in states]), "extra_state": extra}
 
 
-def save(paths: Sequence[str], stream: BinaryIO) -> None:
-    """Write what :func:`average` makes of checkpoints."""
-    torch.save(average(paths), stream)
-
-
 def updates(state: Checkpoint) -> int:
     """Return the number of a checkpoint's updates."""
     return state["optimizer_history"][-1]["num_updates"]
@@ -147,6 +142,6 @@ def best(folder: str, count: int) -> List[str]:
 
 
 def _first(paths: List[str], count: int, message: str) -> List[str]:
-    if count < 1 or len(paths) < count:
+    if len(paths) < count:
         raise UserError(f"{message}, and {count} are asked for")
     return paths[:count]

@@ -66,7 +66,7 @@ class Job(NamedTuple):
     """of sources and of targets"""
     words: int
     """to train on"""
-    tests: Dict[str, Path]
+    tests: Dict[str, str]
     """the files to be predicted, by their names"""
     user_dir: str
     updates: int
@@ -122,8 +122,7 @@ def prepare(options: "Options") -> Job:
     kinds = [described_symbols(separator) for separator in separators]
     say(f"columns: {columns}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
-    paths = {name: Path(path) for name, path in tests.items()}
-    return Job(folder, data, columns, separators, len(train.rows), paths, user_dir, updates, given)
+    return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given)
 
 
 def check_options(save: Path, given: str) -> None:

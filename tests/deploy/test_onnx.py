@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow
 
 # copying, a history, and cells and weighting that ONNX has not
 ADAPTIVE = dict(encoder_cell="adaptive_gru", decoder_cell="adaptive_gru", adaptive_output=True)
-MADE = {"adaptive_pointer_generator": ("pointer_generator", ADAPTIVE)}
+LAYERED = dict(attention_via=True, encoder_layers=2)
+MADE = {"adaptive_pointer_generator": ("pointer_generator", ADAPTIVE), "layered_dl4mt": ("dl4mt", LAYERED)}
 # an export takes ten seconds; between them these have that, segments, layers above, and a part that carries None before
 # the first step and a tensor later; test_export.py has two levels
 SAMPLE = {"char2char", "hard_monotone", *MADE}
@@ -53,6 +54,9 @@ def test_the_graph_is_the_model(name):
     _, found = proof.proved(graph, model, batches(model))
     assert found.equal == found.lists == 16
     assert max(found.score, found.attention) < 1e-5
+    levels_of_words = model.cfg.attention_via and model.encoder.space is not None  # of layers they have no columns
+    outputs = [value.name for value in graph.graph.outputs]
+    assert ("word_attention" in outputs) == (levels_of_words and not model.cfg.attention_via_words_alone)
 
 
 def shortlisted(model):
@@ -97,7 +101,7 @@ def test_a_length_that_is_a_number_is_named(monkeypatch):
 
 @pytest.mark.more
 def test_every_weight_is_there_once():
-    model, graph = exported(*MADE)
+    model, graph = exported("adaptive_pointer_generator")
     numbers = sum(value.const_value.size for value in graph.graph.initializers.values())
     own = sum(parameter.numel() for parameter in model.parameters())
     assert numbers < 1.2 * own + 500
@@ -114,7 +118,7 @@ def test_no_product_is_by_a_vector(name):
 @pytest.mark.more
 def test_eight_bits_do_not_depend_on_the_batch(monkeypatch):
     monkeypatch.setattr(reduced, "SMALLEST", 1)
-    model, graph = exported(*MADE)
+    model, graph = exported("adaptive_pointer_generator")
     content, found = proof.compared(reduced.reduce(graph), model, batches(model))
     assert found.translations > 0.6
     whole, _ = proof.proved(graph, model, batches(model))

@@ -126,7 +126,7 @@ def test_a_new_output_may_be_read_as_any_new_file(folder):
 OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
     "fairseq_attnvariants_cli/text/files.py": "it is there",
     "fairseq_attnvariants_cli/main.py": "to os.devnull",
-    "fairseq_attnvariants_cli/systems/averaging.py": "to a stream of it",
+    "fairseq_attnvariants_cli/subcommands/average.py": "to a stream of it",
     "fairseq_attnvariants_cli/shown/pictures.py": "to a stream of it",
     "fairseq_attnvariants_cli/systems/transduction.py": "in the folder of the models, which it makes",
     "fairseq_attnvariants_cli/imported/checkpoint.py": "in a new folder, which gets its name in the end",

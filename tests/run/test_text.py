@@ -155,9 +155,16 @@ def test_case_is_that_of_sacremoses(tmp_path):
         assert runtime.sentence_case(cased) == sacremoses.MosesDetruecaser().detruecase(" ".join(cased))
 
 
-def test_a_file_that_is_no_truecasing_model_is_refused(tmp_path):
-    (tmp_path / "model").write_text("The (4/5) the (1)\nthe cat sat\n")
-    with pytest.raises(ConfigurationError, match=r"model, line 2: .* not a truecasing model"):
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"The (4/5) the (1)\nthe cat sat\n", "model, line 2: not a truecasing model"),
+        (b"Caf\xe9 (1)\n", "model: not UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_truecasing_model_is_refused(tmp_path, content, reason):
+    (tmp_path / "model").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=rf"^--truecase {tmp_path}/{reason}"):
         moses.truecase_table(tmp_path / "model")
 
 

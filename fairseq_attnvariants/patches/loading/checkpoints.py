@@ -179,7 +179,7 @@ def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dic
         OSError: the file cannot be read.
         ConfigurationError: it is none; one sentence that names the file.
     """
-    path = file if isinstance(file, str) else getattr(file, "name", "the checkpoint")
+    path = os.fspath(file) if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the checkpoint")
     plain = os.path.basename(str(path)) == PLAIN
     state = load_plain(os.path.dirname(path)) if plain else load(file, map_location)
     if not _is_checkpoint(state):

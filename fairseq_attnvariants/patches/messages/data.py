@@ -35,7 +35,7 @@ SHOWN = 5  # words of a line that has no number
 @replaces(TranslationTask, "setup_task")
 def setup_task(setup, cls, cfg, **more) -> TranslationTask:
     """Find the languages in the names of all files."""
-    folder = (utils.split_paths(cfg.data or "") or [""])[0]
+    folder = (utils.split_paths(cfg.data or ""))[0]
     cfg.source_lang, cfg.target_lang = find_languages(folder, cfg.source_lang, cfg.target_lang)
     try:
         return setup(cls, cfg, **more)
@@ -137,23 +137,17 @@ def check_split(folder: str, split: str, source: str, target: str, kind: Optiona
 
 
 def check_texts(trainer) -> None:
-    """Refuse to train where a text has no target, or validation would come to a line that is too long.
+    """Refuse to train where a text has no target.
 
     Raises:
         ConfigurationError: naming the split.
     """
-    options, task = trainer.cfg.dataset, trainer.task
+    options = trainer.cfg.dataset
     validation = [] if options.disable_validation else options.valid_subset.split(",")
     for split in (options.train_subset, *validation):
-        pairs = task.datasets.get(split)
-        if not isinstance(pairs, LanguagePairDataset):
-            continue
-        if pairs.tgt is None:
+        pairs = trainer.task.datasets.get(split)
+        if isinstance(pairs, LanguagePairDataset) and pairs.tgt is None:
             raise ConfigurationError(f"the split {split!r} has no target, and training needs one: {AGAIN}")
-        if split in validation:
-            most, skips = options.max_tokens_valid, options.skip_invalid_size_inputs_valid_test
-            limits = (task.max_positions(), trainer.get_model().max_positions(), most)
-            check_lengths(pairs, utils.resolve_max_positions((None, None), *limits), skips, most)
 
 
 def check_binarised(path: str, dictionary: Optional[Dictionary] = None) -> None:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 @replaces(checkpoint_utils, "overwrite_args_by_name")
 def overwrite_args_by_name(overwrite, cfg, overrides) -> None:
     """Complete this package's configurations before fairseq overrides, and keep what parts were trained with."""
-    name = getattr(cfg.get("model"), "_name", None) if isinstance(cfg, DictConfig) else None
+    name = getattr(cfg.get("model"), "_name", None)
     model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if getattr(model, "__dataclass", None) is not AttentionRNNConfig:
         overwrite(cfg, overrides)
@@ -37,7 +37,7 @@ def warn_of_unknown(cfg, overrides) -> None:
     """Say which overrides are misspelt, it seems, and override nothing."""
     known = {str(option) for section in cfg.values() if isinstance(section, DictConfig) for option in section}
     known |= {str(section) for section in cfg}
-    for name in overrides or {}:
+    for name in overrides:
         meant = "" if name in known else nearest(name, known)
         if meant:
             logger.warning(f"there is no option {name!r} to override{meant}")

@@ -25,10 +25,8 @@ def get_iterator_for_epoch(begin, self, epoch, shuffle, fix_batches_to_gpus=Fals
     if getattr(self, "dataloader", None) is not None:
         self.batch_sampler.shuffle = shuffle  # it is kept from epoch to epoch
     skip, self.skip_remainder_batch = self.skip_remainder_batch, False
-    try:
-        batches = begin(self, epoch, shuffle, fix_batches_to_gpus, offset)
-    finally:
-        self.skip_remainder_batch = skip
+    batches = begin(self, epoch, shuffle, fix_batches_to_gpus, offset)
+    self.skip_remainder_batch = skip
     if skip and batches is not None and not 0 < offset >= len(batches) - 1:
         batches.take(len(batches) - 1)
     return batches
@@ -73,12 +71,12 @@ def group(plain, self, iterable: CountingIterator, chunk_size: int, skip_remaind
     Raises:
         ConfigurationError: ``--skip-remainder-batch`` leaves none of a whole epoch.
     """
-    done = getattr(iterable, "n", 0)
+    done = iterable.n
     left = len(iterable) - done
     skip_remainder_batch &= not (done and left < chunk_size)  # an epoch that goes on has one update at least
     groups = left // chunk_size if skip_remainder_batch else -(-left // chunk_size)
     if skip_remainder_batch:
-        if not groups and not done:
+        if not groups:
             raise ConfigurationError(
                 f"--skip-remainder-batch leaves out the last batch and the last group of --update-freq {chunk_size}, "
                 "and an epoch has no others: leave it out, or use smaller batches"

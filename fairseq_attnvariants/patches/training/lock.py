@@ -5,6 +5,7 @@ file goes with it, unless the process is killed.
 """
 
 import contextlib
+import fcntl
 import functools
 import logging
 import os
@@ -38,7 +39,7 @@ def lock(folder: str, trainer: Any) -> None:
         raise ConfigurationError(
             f"{folder}: another training writes there ({error}): wait until it has ended, or give another --save-dir"
         ) from None
-    except (ImportError, OSError) as error:
+    except OSError as error:
         logger.info(f"{path}: no lock ({error}); let no other training write there")
         return
     held.truncate(0)
@@ -53,8 +54,6 @@ def locked(path: str) -> TextIO:
     Raises:
         BlockingIOError: another process has locked it; the error says what is written there.
     """
-    import fcntl  # which Windows has not
-
     while True:
         stream = open(path, "a+", encoding="utf-8", opener=open_no_link)  # noqa: SIM115
         try:
@@ -90,12 +89,10 @@ def release(forked: bool = False) -> None:
     """Give the folder back; a process that was forked, such as one that loads data, only closes the file."""
     global held
     if held is not None and forked:
-        with contextlib.suppress(OSError):
-            held.close()
+        held.close()
     elif held is not None:
         give_back(held, held.name)
     held = None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=functools.partial(release, forked=True))
+os.register_at_fork(after_in_child=functools.partial(release, forked=True))

@@ -21,37 +21,31 @@ LAST = "checkpoint_last.pt"  # the default of --restore-file
 SHAPELESS = re.compile("dropout|^init(_std)?$|embed_path$|^warm_start$")  # options that no parameter's shape depends on
 
 
-def start_of(cfg: Any, suffix: str = "") -> Tuple[str, str]:
+def start_of(cfg: Any, suffix: str) -> Tuple[str, str]:
     """The option that names the checkpoint to start from, and its path; no option for the folder's last one.
 
     Args:
         cfg: the ``checkpoint`` section.
         suffix: what a process adds to the names of its checkpoints.
-    """
-    if cfg.restore_file != LAST:
-        return "--restore-file", cfg.restore_file.replace(".pt", f"{suffix}.pt")
-    last = os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
-    if not PathManager.exists(last):
-        for option in ("continue_once", "finetune_from_model"):
-            if getattr(cfg, option, None) is not None:
-                return flag(option), getattr(cfg, option)
-    return "", last
-
-
-def check_start(cfg: Any, suffix: str = "") -> None:
-    """Refuse to start from a file that is not there.
 
     Raises:
-        ConfigurationError: naming the option and the file.
+        ConfigurationError: two options name one, or the file that an option names is not there.
     """
-    option, path = start_of(cfg, suffix)
-    if cfg.finetune_from_model and option == "--restore-file":
-        raise ConfigurationError(
-            "--finetune-from-model and --restore-file both say where to start: leave one of them out"
-        )
+    option, path = "", os.path.join(cfg.save_dir, f"checkpoint_last{suffix}.pt")
+    if cfg.restore_file != LAST:
+        option, path = "--restore-file", cfg.restore_file.replace(".pt", f"{suffix}.pt")
+        if cfg.finetune_from_model:
+            raise ConfigurationError(
+                "--finetune-from-model and --restore-file both say where to start: leave one of them out"
+            )
+    elif not PathManager.exists(path):
+        for name in ("finetune_from_model", "continue_once"):  # of both the latter, as in fairseq
+            if getattr(cfg, name, None) is not None:
+                option, path = flag(name), getattr(cfg, name)
     if option and not PathManager.isfile(path):
         here = f" in {os.getcwd()}; hydra changes the folder, so give it an absolute path"
         raise ConfigurationError(f"{option} {path}: there is no such file{'' if os.path.isabs(path) else here}")
+    return option, path
 
 
 def other_scheduler(error: Exception, trainer: Any) -> Optional[str]:

@@ -34,7 +34,7 @@ from ..messages.data import check_texts
 from ..replaced import replaces
 from .lock import lock, release
 from .plateau import see_last_loss
-from .restoring import LAST, check_start, compare_options, other_model, other_scheduler, start_of
+from .restoring import LAST, compare_options, other_model, other_scheduler, start_of
 from .validation import check_validation
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 @replaces(PathManager, "open")
 def open_new(open_any, path: str, mode: str = "r", *args, **options):
     """Write to a new file where fairseq names one that it will rename."""
-    if str(path).endswith(".tmp") and mode == "wb" and PathManager.supports_rename(path):
+    if str(path).endswith(".tmp") and mode == "wb":
         with contextlib.suppress(FileNotFoundError):  # a link, which would lead elsewhere, or what a kill has left
             os.unlink(path)
         mode = "xb"
@@ -101,7 +101,6 @@ def start(load, cfg, trainer, **options):
     first = trainer.data_parallel_rank == 0
     if first and cfg.restore_file == LAST:
         mend_last(cfg.save_dir, trainer.get_model(), trainer.checkpoint_suffix)
-    check_start(cfg, trainer.checkpoint_suffix)
     option, path = start_of(cfg, trainer.checkpoint_suffix)
     try:
         state, epochs = load(cfg, trainer, **options)
@@ -163,7 +162,7 @@ def forget_last_training() -> None:
             getattr(function, "__dict__", {}).pop(name, None)
 
 
-def forget_absent_best(folder: str, suffix: str = "") -> None:
+def forget_absent_best(folder: str, suffix: str) -> None:
     """Drop the best score so far where its checkpoint is not there, so that the next best one of this folder is kept.
 
     fairseq takes it from a ``--restore-file`` of another folder, and there may never be a better one.
@@ -207,7 +206,7 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
 def _place(path: str, model: BaseFairseqModel) -> Optional[Tuple[int, bool]]:
     """The updates of a checkpoint, and whether it has an optimizer's state; None if a training cannot go on from it."""
     try:
-        state = read_checkpoint(path) if is_whole(path) else {}
+        state = read_checkpoint(path)
         saved = dict(state.get("model", {}))
         shallow_copy(model).upgrade_state_dict(saved)  # to the names of today; how the model is to start it still knows
         updates = state["optimizer_history"][-1]["num_updates"]
