@@ -102,7 +102,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
 
     def start(given: argparse.Namespace) -> Any:
         options = kind(**{one.name: getattr(given, one.name) for one in asked})
-        options.others = given.others
+        options.others = getattr(given, "others", [])
         return run(options)
 
     takes_others = "others" in kind.__annotations__
