@@ -50,20 +50,15 @@ def ends(gain, better, decimals):
     return [f"{value + 0:+.{decimals}f}" for value in values]
 
 
-def families(rows):
-    """The comparisons of each row, as pairs of a comparison and a verdict; Holm's p is over all of them."""
-    found = []
-    for row in rows:
-        for own, others in zip(row["system_seeds"].split("; "), row["baseline_seeds"].split("; "), strict=True):
-            if own:
-                found.append((row["id"], comparison(own.split(), others.split(), row["better"], row["margin"])))
-    judged = zip(found, verdicts([each for _, each in found]))
-    of_row = groupby(judged, key=lambda each: each[0][0])
-    return {name: [(compared, verdict) for (_, compared), verdict in group] for name, group in of_row}
+def comparisons_of(row):
+    """The comparisons of a row, of which there are none without single seeds."""
+    for own, others in zip(row["system_seeds"].split("; "), row["baseline_seeds"].split("; "), strict=True):
+        if own:
+            yield comparison(own.split(), others.split(), row["better"], row["margin"])
 
 
 def count(row, found):
-    """Write into a row what its comparisons make."""
+    """Write into a row what follows from its comparisons, which are pairs of a comparison and its verdict."""
     printed = row["difference"].split("; ")
     three = [
         ends(gain, row["better"], len(before.partition(".")[2]))
@@ -83,7 +78,7 @@ def count(row, found):
 
 
 def table(rows):
-    """The lines of the full table of a paper's rows; a claim stands in the first of its rows."""
+    """Yield the lines of a paper's full table. Only the first row of a claim shows the claim."""
     yield f"| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|\n"
     before = None
     for row in rows:
@@ -110,8 +105,11 @@ def main():
     """Write both files."""
     rows = read(HERE / "findings.csv")
     before = [row["figures"] for row in rows]
-    for name, found in families(rows).items():
-        count(next(row for row in rows if row["id"] == name), found)
+    compared = [[*comparisons_of(row)] for row in rows]
+    judged = iter(verdicts([each for found in compared for each in found]))
+    for row, found in zip(rows, compared):
+        if found:
+            count(row, [(each, next(judged)) for each in found])
     with (HERE / "findings.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()

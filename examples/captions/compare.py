@@ -15,7 +15,7 @@ from fairseq_attnvariants_cli.scores.seeds import FEWEST, verdicts
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from findings import comparison, ends, read, significant  # noqa: E402
+from findings import comparison, comparisons_of, ends, read, significant  # noqa: E402
 
 SCORES = "BLEU", "chrF2", "TER", "AER", "words translated twice, %", "ends on the source's end, %"
 FURTHER = "BLEU, test_2017_flickr", "BLEU, test_2017_mscoco"
@@ -60,9 +60,7 @@ def judged():
     rows = {line["row"] for line, *_ in found}
     family = [comparison(own, others, line["better"], line["margin"]) for line, own, others in found]
     for row in read(HERE.parent / "findings.csv"):
-        if row["system_seeds"] and row["id"] not in rows:
-            for pair in zip(row["system_seeds"].split("; "), row["baseline_seeds"].split("; "), strict=True):
-                family.append(comparison(*(seeds.split() for seeds in pair), row["better"], row["margin"]))
+        family += [] if row["id"] in rows else comparisons_of(row)
     return [*zip(found, family, verdicts(family))]  # other rows are at the family's end
 
 

@@ -17,9 +17,10 @@ from scipy import stats
 
 from fairseq_attnvariants_cli.scores.seeds import Comparison, Estimate, estimate, larger, verdicts
 
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "examples" / "laboratory")]
 
 import findings as findings_py  # noqa: E402
+from seeds_to_decide import seeds_to_decide  # noqa: E402
 
 pytestmark = pytest.mark.docs
 
@@ -116,11 +117,32 @@ def test_findings_of_three_seeds():
         place = number(figures[0])[1]
         assert [*map(float, figures[:3])] == pytest.approx(expected, abs=0.51 * place), row["id"]
         assert float(figures[3]) == pytest.approx(p, rel=0.06, abs=5.1e-5), row["id"]
+        assert "{} ({} to {})".format(*figures[:3]) in row["figures"], row["id"]
         page = FINDINGS.parent / re.search(r"\]\((.*?)[#)]", row["here"])[1]
         recipe = "".join(path.read_text() for path in (page, *page.parent.glob("*.csv")))
-        seeds = [seed for seeds in printed for seed in seeds if seed not in ("0", "20", "22")]
+        seeds = [seed for seeds in printed for seed in seeds if seed != "0"]
         missing = [seed for seed in seeds if not re.search(rf"(?<![\d.]){re.escape(seed)}(?!\d)", recipe)]
         assert not missing, f"{row['id']}: {missing} are not in {page}"
+
+
+def test_findings_have_the_verdict_of_their_comparisons():
+    """A row with several has that of the first in this order, and of the open ones as many seeds as decide all."""
+    found, of_row = [*compared()], defaultdict(list)
+    for row, pair, _ in found:
+        gains = [
+            float(base) - float(score) if row["better"] == "less" else float(score) - float(base)
+            for score, base in zip(*pair, strict=True)
+        ]
+        of_row[row["id"]].append((row, Comparison(estimate(gains), float(row["margin"]) if row["margin"] else None)))
+    words = iter(verdicts([each for group in of_row.values() for _, each in group]))
+    for name, group in of_row.items():
+        own, row = [(next(words).word, each.gain, each.margin) for _, each in group], group[0][0]
+        order = "refuted", "open", "no relevant difference", "shown"
+        assert row["verdict"] == next(word for word in order if word in [word for word, *_ in own]), name
+        assert row["seeds"].split("; ") == [*dict.fromkeys(str(gain.n) for _, gain, _ in own)], name
+        wide = [(gain, margin) for word, gain, margin in own if word == "open" and margin]
+        more = [seeds for gain, margin in wide if (seeds := seeds_to_decide(gain, margin)) and seeds > gain.n]
+        assert row["seeds_to_decide"] == str(max(more, default="")), name
 
 
 def test_findings_are_counted_again(tmp_path, monkeypatch):
@@ -134,6 +156,8 @@ def test_findings_are_counted_again(tmp_path, monkeypatch):
         assert (tmp_path / name).read_text() == (FINDINGS.parent / name).read_text(), changed
     rows = findings_py.read(tmp_path / "findings.csv")
     assert len({row["id"] for row in rows}) == len(rows)
+    for row, (paper, *_, known) in zip(rows, claims(), strict=True):
+        assert paper.startswith(row["paper"]) and row["id"] == known
 
 
 def test_findings_follow_their_seeds(tmp_path, monkeypatch):
