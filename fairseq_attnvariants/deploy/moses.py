@@ -1,6 +1,5 @@
 """Tables of the Moses tokeniser and truecaser for a package, because its runtime and page contain none."""
 
-from pathlib import Path
 from typing import Any, Dict, Iterable, List
 
 from ..registry import ConfigurationError
@@ -47,23 +46,23 @@ def moses_tables(language: str) -> Dict[str, Any]:
     }
 
 
-def truecase_table(path: str) -> Dict[str, str]:
+def truecase_table(path: str, lines: Iterable[str]) -> Dict[str, str]:
     """The most frequent case of each word in a truecasing model of Moses, by the word in lower case.
 
+    Args:
+        path: the file or option that a refusal names
+        lines: those of the model
+
     Raises:
-        ConfigurationError: the file is no such model.
+        ConfigurationError: the lines are no such model's.
     """
     counted: Dict[str, Dict[str, int]] = {}
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"--truecase {path}: not UTF-8 ({error.reason}): save it as UTF-8") from error
     for number, line in enumerate(lines, start=1):
         fields = line.split()
         counts = [count.split("/")[0].strip("()") for count in fields[1::2]]
         if len(fields) % 2 or not all(count.isdecimal() for count in counts):
             raise ConfigurationError(
-                f"--truecase {path}, line {number}: not a truecasing model, which has words with counts as in "
+                f"{path}, line {number}: not a truecasing model, which has words with counts as in "
                 "'The (4/5) the (1)'"
             )
         for word, count in zip(fields[::2], counts):

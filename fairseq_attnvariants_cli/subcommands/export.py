@@ -238,8 +238,9 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
     elif options.moses_no_dash_splits or options.moses_no_escape:
         raise UserError("--moses-no-dash-splits and --moses-no-escape need --tokenizer moses: add it")
     if options.truecase:
+        table = moses.truecase_table(f"--truecase {options.truecase}", read_lines(options.truecase))
         text["truecase"] = {"source": f"truecase.{source}.json"}
-        files[f"truecase.{source}.json"] = json.dumps(moses.truecase_table(options.truecase)).encode()
+        files[f"truecase.{source}.json"] = json.dumps(table).encode()
     for name, needed in (("bpe_vocabulary", "bpe_codes"), ("bpe_vocabulary_threshold", "bpe_vocabulary")):
         if getattr(options, name) is not None and not getattr(options, needed):
             raise UserError(f"{flag(name)} is of {flag(needed)}, which is not given: add it")
