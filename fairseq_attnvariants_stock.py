@@ -140,7 +140,8 @@ def preprocessed(found: Namespace) -> List[Optional[str]]:
     prefixes = [
         prefix for option in (found.trainpref, found.validpref, found.testpref) for prefix in (option or "").split(",")
     ]
-    sides = [found.source_lang, None if found.only_source else found.target_lang, found.align_suffix]
+    sides = [found.source_lang, *[found.target_lang] * (not found.only_source)]
+    sides += [found.align_suffix] * bool(found.align_suffix)
     texts = [f"{prefix}.{side}" if side else prefix for prefix in prefixes for side in sides]
     return [*texts, found.alignfile, found.srcdict, found.tgtdict]
 

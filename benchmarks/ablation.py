@@ -27,7 +27,7 @@ from fairseq_attnvariants.nn.state import reorder
 from fairseq_attnvariants.nn.transition import Transition
 
 
-def pytorchs(self, data, sizes, initial, real=None):
+def pytorchs(self, data, sizes, initial):
     """A layer of PyTorch's own, with the interface of ours."""
     parts = tuple(part.contiguous() for part in initial.chunk(self.kind.vectors, dim=-1))
     packed = PackedSequence(data, torch.tensor(sizes))

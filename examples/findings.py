@@ -47,7 +47,7 @@ def significant(p):
 def ends(gain, better, decimals):
     """The system less the baseline, and the ends of its interval, also if less is better."""
     values = (gain.mean, gain.low, gain.high) if better == "more" else (-gain.mean, -gain.high, -gain.low)
-    return [f"{value + 0:+.{decimals}f}" for value in values]
+    return [f"{round(value, decimals) + 0:+.{decimals}f}" for value in values]  # no -0.00
 
 
 def comparisons_of(row):

@@ -35,7 +35,11 @@ class FusedAdamConfig(Described):
 
 @register_optimizer("fused_adam", dataclass=FusedAdamConfig)
 class FusedAdam(FairseqAdam):
-    """The updates of fairseq's ``adam``, fused on a GPU."""
+    """Adam as PyTorch has it, fused on a GPU.
+
+    It divides by ``√v̂ + ε``. fairseq's ``adam`` adds ``ε`` to ``√v`` before the correction, so that its first updates
+    are smaller where gradients are about as small as ``ε``.
+    """
 
     def __init__(self, cfg: FusedAdamConfig, params: Iterable[nn.Parameter]):
         FairseqOptimizer.__init__(self, cfg)

@@ -16,6 +16,7 @@ import json
 import keyword
 import math
 import re
+import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
@@ -42,7 +43,7 @@ class Bound(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-FINITE = Bound("be a finite number", math.isfinite)
+FINITE = Bound("be a finite number", lambda value: abs(value) <= sys.float_info.max)
 
 
 def at_least(least: float, why: str = "") -> Bound:
@@ -75,7 +76,7 @@ class Option(NamedTuple):
             ConfigurationError: it is of another type, or out of bounds; ``name`` is what the message calls it.
         """
         kind = type(self.default)
-        if kind is float and type(value) is int:
+        if kind is float and type(value) is int and FINITE.holds(value):
             value = float(value)
         if type(value) is not kind:
             raise ConfigurationError(f"{name} must be of type {kind.__name__}, not {json.dumps(value)}")

@@ -15,13 +15,15 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from .text.files import UserError, say
 from .text.pieces import STYLES
 
+LARGEST = 2**31 - 1  # a number that every library here takes
 
-def at_least(least: float, kind: Callable[[str], Any] = int, most: float = math.inf) -> Callable[[str], Any]:
+
+def at_least(least: float, kind: Callable[[str], Any] = int, most: float = LARGEST) -> Callable[[str], Any]:
     """An option's type: numbers from ``least`` on, up to ``most``."""
 
     def parse(text: str) -> Any:
         value = kind(text)
-        if not math.isfinite(value):
+        if not -math.inf < value < math.inf:
             raise argparse.ArgumentTypeError(f"{text} is not a finite number")
         if value < least:
             raise argparse.ArgumentTypeError(f"{text} is not at least {least}")
@@ -253,8 +255,9 @@ class BeamOptions:
 
     Args:
         beam: beam width (default: 5)
-        max_len_a: a translation of x source tokens has at most Ax + B (default: 0; to characters 3, from subwords 12)
-        max_len_b: see --max-len-a (default: 200)
+        max_len_a: a translation of x source tokens has at most Ax + B (default: 0; to characters 3, from subwords 12;
+            of strings 3)
+        max_len_b: see --max-len-a (default: 200; of strings 30)
     """
 
     beam: Optional[int] = numeric(type=positive)

@@ -466,9 +466,9 @@ class Decoder:
     def described(self, query):
         """The mean of the source's features, by how well each fits a state; zero of none."""
         p, weights = self.p.below("transition.features"), []
-        energies = [
-            p("vector") @ torch.tanh(p.linear("query", query) + p.affine("key", feature)) for feature in self.features
-        ]
+        query = p.norm("query_norm", p.linear("query", query))
+        keys = [p.norm("key_norm", p.affine("key", feature)) for feature in self.features]
+        energies = [p("vector") @ torch.tanh(query + key) for key in keys]
         weights = softmax(energies) if energies else []
         zero = torch.zeros(self.cfg.encoder_embed_dim).double()
         return sum((w * feature for w, feature in zip(weights, self.features)), zero), weights

@@ -99,26 +99,6 @@ def test_deferred_gradients_within_a_capture(name):
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("name,options", [
-    ("adaptive_both", dict(encoder_layers=2)),
-    ("rnnsearch", dict(layer_norm="encoder", encoder_transition_depth=2)),
-    ("rnnsearch", dict(encoder_dropout_hidden=0.5)),
-])  # fmt: skip
-def test_padded_sweeps_wait_for_nothing(name, options):
-    """The passes of an encoder that cuDNN has no call for launch and go on."""
-    model = build(name, **options).train().cuda()
-    source, lengths, _ = (tensor.cuda() for tensor in batch())
-    parameters = [*model.encoder.network.parameters()]
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with as_captured():
-            encoded = model.encoder(source, src_lengths=lengths)
-        torch.autograd.grad(encoded["annotations"][0].sum(), parameters)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 @pytest.mark.filterwarnings("error:RNN module weights")
 def test_all_steps_at_once_read_weights_from_one_piece_of_memory():
     """Else cuDNN copies them at every call, and warns."""

@@ -1,4 +1,4 @@
-"""``--optimizer fused_adam`` makes the updates of fairseq's ``adam``."""
+"""``--optimizer fused_adam`` makes the updates of fairseq's ``adam``, but for the place of ε."""
 
 import copy
 

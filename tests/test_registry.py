@@ -188,6 +188,11 @@ def test_refuses_to_register():
         register_architecture("other", base="dl4mt", atention_score="dot")
     with pytest.raises(ConfigurationError, match="'search_dtype' belongs to training or search.* --search-dtype"):
         register_architecture("other", base="dl4mt", search_dtype="bfloat16")
+    with pytest.raises(ConfigurationError, match="'dropout' is the command's: an architecture sets encoder_dropout_in"):
+        register_architecture("other", base="dl4mt", dropout=0.3)
+    for base in ("mine", "mine_slow"):
+        with pytest.raises(ConfigurationError, match="architecture 'mine' cannot differ from itself"):
+            register_architecture("mine", base=base)
     with pytest.raises(ConfigurationError, match="'keys': this name has another meaning"):
         histories.register_history("keys")(histories.CoverageHistory)
     with pytest.raises(ConfigurationError, match="'none': this name has another meaning"):
@@ -228,6 +233,7 @@ def test_refuses_to_register():
         (Option(1.0, bound=above(0)), -1, "must be above 0"),
         (Option(1.0, bound=above(0)), math.inf, "must be a finite number"),
         (Option(1.0), math.nan, "must be a finite number"),
+        (Option(1.0), 10**400, "must be of type float"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             option.read(value, "x")

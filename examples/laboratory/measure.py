@@ -33,6 +33,8 @@ from typing import Dict, Hashable, List, Sequence
 
 from make_corpus import PARTICLES
 
+SUFFIX = ".hypothesis.txt"
+
 
 def shared(found: Sequence[Hashable], expected: Sequence[Hashable]) -> int:
     """How many of the one are among the other, each as often as there at most."""
@@ -82,12 +84,14 @@ def main() -> None:
     parser.add_argument("translations", type=Path, nargs="+", metavar="TRANSLATIONS")
     options = parser.parse_args()
     for path in options.translations:
+        if not path.name.endswith(SUFFIX):
+            parser.error(f"{path}: the name must end in {SUFFIX}, as results writes it")
         subset = path.name.partition("-")[0]
         sides, expected = (read(options.corpus / f"{subset}.{suffix}") for suffix in ("sides", "tgt"))
         numbers = [measures(*sentence) for sentence in zip(read(path), expected, sides, strict=True)]
         for name in numbers[0]:
             lines = "".join(f"{one[name]:.4f}\n" for one in numbers)
-            path.with_name(path.name.replace("hypothesis.txt", name)).write_text(lines)
+            path.with_name(path.name.removesuffix(SUFFIX) + f".{name}").write_text(lines)
 
 
 if __name__ == "__main__":

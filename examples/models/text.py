@@ -16,7 +16,7 @@ SPLITS = {"train": "train", "dev": "valid", "test": "test"}
 
 def read(path: Path) -> List[str]:
     """The lines of a file of UTF-8 text."""
-    return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def varied(number: int, japanese: str, english: str, source: str) -> Tuple[str, str]:

@@ -36,15 +36,20 @@ def idle(o: AttentionRNNConfig) -> Iterator[str]:
     """Options of components that are not chosen."""
     read = {option for parts in chosen_parts(o).values() for part in parts for option in flags_of(part).values()}
     for choice, table in described("names").items():
-        readers: Dict[str, List[str]] = {}
+        needing: Dict[str, List[str]] = {}
         for name, part in table.items():
             for option in flags_of(part).values():
-                readers.setdefault(option, []).append(name)
-        for option, names in readers.items():
+                needing.setdefault(option, []).append(name)
+        for option, names in needing.items():
             value = getattr(o, option)
             if option not in read and value not in usual(option):
                 needed = f"{flag(choice)} {' or '.join(names)}"
                 yield f"{flag(option)} {value} needs {needed}: add it, or leave {flag(option)} out"
+
+
+def readers(o: AttentionRNNConfig, option: str) -> List[str]:
+    """The options whose cell an option changes."""
+    return [one for one in cell_options(o) if option in flags_of(CELLS[getattr(o, one)]).values()]
 
 
 def embeddings(o: AttentionRNNConfig) -> Iterator[str]:
@@ -119,9 +124,12 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
             )
     if o.layer_norm_joint and o.layer_norm == "none":
         yield "--layer-norm-joint needs --layer-norm: add it"
+    elif o.layer_norm_joint and readers(o, "layer_norm_joint") == ["decoder_cell"] and o.layer_norm == "encoder":
+        yield "--layer-norm-joint changes a GRU, and --layer-norm encoder normalises none: use all, or leave it out"
+    biased = readers(o, "recurrent_bias")
     plain = o.layer_norm == "none" and o.encoder_transition_depth == 1 and o.encoder_reads == "both"
-    pytorchs = plain and CELLS[o.encoder_cell] in FUSED  # the encoder has PyTorch's layers
-    if o.recurrent_bias and pytorchs and not issubclass(CELLS[o.decoder_cell], GRUCell):
+    pytorchs = plain and all(CELLS[getattr(o, one)] in FUSED for one in biased)  # layers of PyTorch's
+    if o.recurrent_bias and biased and pytorchs and "decoder_cell" not in biased:
         yield (
             "--recurrent-bias gives a GRU a second bias, and the encoder's has one anyway, as PyTorch's kernels want "
             "it: leave it out"
@@ -259,19 +267,19 @@ def readout(o: AttentionRNNConfig) -> Iterator[str]:
 def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
     """Readouts that make a word from one token, and components of attention that nothing reads with them."""
     hard, monotone = (issubclass(READOUTS[o.readout], kind) for kind in (HardAttention, HardMonotone))
-    unread = hard and o.decoder_transition == "late" and not o.input_feed and not o.context_to_layers
+    contextless = hard and o.decoder_transition == "late" and not o.input_feed and not o.context_to_layers
     segments = "--encoder-type convolutional" if o.encoder_type == "convolutional" else ""
     segments = "--attention-via-words-alone" if o.attention_via_words_alone else segments
     if hard and segments:
         yield (
             f"--readout {o.readout} makes a word from one token, and {segments} has no tokens: leave one of them out"
         )
-    if o.attention_score == "level" and not (monotone and unread):
+    if o.attention_score == "level" and not (monotone and contextless):
         yield (
             "--attention-score level gives every position the same score, for --readout hard_monotone in a decoder "
             "that reads no context (--decoder-transition late without --input-feed): use another score"
         )
-    if not unread:
+    if not contextless:
         return
     if monotone:
         parts = first_set(o, "attention_history", "attention_window", "attention_via", "attention_reads_target")
@@ -307,7 +315,7 @@ def unread(o: AttentionRNNConfig) -> List[str]:
     gru = gru or not {"state", "coverage_gru"}.isdisjoint(histories(o))
     convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
     hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
-    readers = [
+    needed = [
         ("--encoder-type convolutional", o.encoder_type == "convolutional", convolutional),
         ("--encoder-type hierarchical", o.encoder_type == "hierarchical", hierarchical),
         ("attention to two levels", two_levels(o), ("attention_via_dim",)),
@@ -316,7 +324,7 @@ def unread(o: AttentionRNNConfig) -> List[str]:
     ]
     return [
         f"{flag(option)} {getattr(o, option)} changes nothing without {reader}"
-        for reader, there, options in readers
+        for reader, there, options in needed
         for option in options
         if not there and getattr(o, option) not in usual(option)
     ]

@@ -63,9 +63,17 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
         ConfigurationError: the name is taken; the base, option or component does not exist; the option does not
             belong to an architecture; or its value has another type.
     """
-    known = [*settings(base), "part_args"]
+    known, ancestor = [*settings(base), "part_args"], base
+    while ancestor and ancestor != name:
+        ancestor = VARIANTS[ancestor].base or ""
+    if ancestor:
+        raise ConfigurationError(f"architecture {name!r} cannot differ from itself: give another base")
     elsewhere = {one.name for one in dataclasses.fields(AttentionRNNConfig)}.difference(known, ["_name"])
     for option in delta:
+        if option == "dropout":
+            raise ConfigurationError(
+                f"architecture {name!r}: 'dropout' is the command's: an architecture sets {', '.join(DROPOUT_PLACES)}"
+            )
         if option in elsewhere:
             raise ConfigurationError(
                 f"architecture {name!r}: {option!r} belongs to training or search, not to an architecture: give "

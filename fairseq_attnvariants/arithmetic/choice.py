@@ -6,6 +6,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import distributed, nn
 
+from ..nn.device import on_gpu
 from .reduced import Timing, time_search, time_training
 
 logger = logging.getLogger(__name__)
@@ -27,11 +28,6 @@ def choose(option: str, asked: str, timing: Timing) -> str:
     if timing.reduced > timing.float32:
         logger.warning(f"{option} {asked} is slower than float32 here: {times}")
     return asked
-
-
-def on_gpu(model: nn.Module) -> bool:
-    """Whether a model is on a GPU, which waits for the process that gives it the small products of a step."""
-    return next(model.parameters()).device.type == "cuda"
 
 
 class TrainingDtype:
@@ -64,7 +60,7 @@ class TrainingDtype:
                 choose("--compute-dtype", self.dtype, time_training(model))
             logger.info(f"--compute-dtype auto: {self.dtype}, as this training has computed so far")
             return
-        if on_gpu(model):
+        if on_gpu(next(model.parameters())):  # which waits for the small products of a step
             chosen = "float32"
             logger.info("--compute-dtype auto: float32; on a GPU bfloat16 was no quicker")
         else:

@@ -62,8 +62,7 @@ def truecase_table(path: str, lines: Iterable[str]) -> Dict[str, str]:
         counts = [count.split("/")[0].strip("()") for count in fields[1::2]]
         if len(fields) % 2 or not all(count.isdecimal() for count in counts):
             raise ConfigurationError(
-                f"{path}, line {number}: not a truecasing model, which has words with counts as in "
-                "'The (4/5) the (1)'"
+                f"{path}, line {number}: not a truecasing model, which has words with counts as in 'The (4/5) the (1)'"
             )
         for word, count in zip(fields[::2], counts):
             counted.setdefault(word.lower(), {})[word] = int(count)

@@ -12,7 +12,7 @@ from torch._higher_order_ops.scan import scan
 from ..nn.cells import with_residual
 from ..nn.convolutional import ConvolutionalEncoder
 from ..nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from ..nn.layers import LSTM, FusedLayer, Layers
+from ..nn.layers import LSTM, FusedLayer, Layer, Layers
 
 # ONNX's order of gates, as positions in PyTorch's matrices
 GATES = {"GRU": [1, 0, 2], "LSTM": [0, 3, 1, 2]}
@@ -30,6 +30,7 @@ class Operator(nn.Module):
         self.kind = "LSTM" if isinstance(layer, LSTM) else "GRU"
         self.width = layer.hidden_size
         self.cells = layer.cells
+        self.kept = layer.kept
         weights = [torch.stack(parts).detach() for parts in zip(*layer.all_weights)]  # of d directions, as biases
         inputs, recurrent, *biases = (self._ordered(part) for part in weights)
         self.register_buffer("inputs", inputs)
@@ -63,14 +64,17 @@ class Operator(nn.Module):
 class Scanned(nn.Module):
     """A layer of any cells, by a loop over the steps."""
 
-    def __init__(self, layer: Any):
+    def __init__(self, layer: Layer):
         super().__init__()
-        self.cells = layer.cells
+        self.cells, self.inputs, self.kept = layer.cells, layer.inputs, layer.kept
 
     def forward(self, data: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """As :meth:`Operator.forward`."""
         there = torch.arange(data.size(1)).unsqueeze(1) < lengths  # S x B
-        swept = [self.sweep(cell, data, there.unsqueeze(2), number == 1) for number, cell in enumerate(self.cells)]
+        swept = [
+            self.sweep(cell, read, there.unsqueeze(2), number == 1)
+            for number, (cell, read) in enumerate(zip(self.cells, self.inputs(data)))
+        ]
         outputs, finals = zip(*swept)
         return torch.cat(outputs, dim=2), torch.stack(finals)
 
@@ -92,9 +96,8 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
     """As :func:`..nn.encoder.run`, of layers that :func:`pad_encoder` has made, with the padding on the right."""
     data, final, lengths = inputs, inputs, (~padding_mask).sum(1).clamp(min=1)
     for number, layer in enumerate(rnn.layers, start=1):
-        below = data
-        data, final = layer(below, lengths)
-        data = with_residual(rnn.residuals, number, data, below)
+        outputs, final = layer(data, lengths)
+        data = with_residual(rnn.residuals, number, outputs, layer.kept(data))
     return data.masked_fill(padding_mask.unsqueeze(2), 0.0), final.transpose(0, 1).flatten(1)
 
 

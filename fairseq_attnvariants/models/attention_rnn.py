@@ -327,10 +327,10 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 self._keep(incremental_state, run)
             terms = {**decoded.terms, **predicted.terms}
             if self.training:
-                unread = tensors(terms)  # by some losses
+                unused = tensors(terms)  # by some losses
                 if prev_output_tokens.size(1) == 1:  # a single step makes these and does not read them
-                    unread += tensors((run.state.query, run.state.histories, run.state.readout))
-                for made in unread:
+                    unused += tensors((run.state.query, run.state.histories, run.state.readout))
+                for made in unused:
                     output = with_gradient(output, made)
         entries = {
             "attn": weights,

@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import re
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import torch
 from fairseq import utils
@@ -46,6 +46,7 @@ INSTEAD = {
     "iter_decode_with_external_reranker": UNREAD,
 }
 """Options that fairseq's interface ignores or fails with, and what to do instead."""
+NO_OPTIONS = {"sentences", "tokenized_sentences", "options"}
 OTHER_SEARCHES = "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len"
 
 
@@ -103,14 +104,14 @@ class Hub(GeneratorHubInterface):
             ValueError: an option has no effect here, a list is not as long as that of the sentences, or a prefix or
                 constraint has a word that the target dictionary lacks, or more tokens than a translation may have.
         """
-        check_options(options, self._known(), {**INSTEAD, "print_alignment": "give attention=True"})
+        known = self._known(self.translate, self.generate)
+        check_options(options, known, {**INSTEAD, "print_alignment": "give attention=True"})
         more: Dict[str, Any] = dict(nbest=nbest, ordered=ordered, replace_unk=replace_unk, **options)
         if isinstance(sentences, str):
             constraints = None if constraints is None else [constraints]
-            [one] = self.translate(
-                [sentences], beam, verbose, attention, prefix=prefix, constraints=constraints, **more
+            return only(
+                self.translate([sentences], beam, verbose, attention, prefix=prefix, constraints=constraints, **more)
             )
-            return one
         if beam < 1:
             raise ValueError(f"beam={beam}: the beam width is 1 or above")
         if nbest is not None and not 1 <= nbest <= beam:
@@ -197,12 +198,13 @@ class Hub(GeneratorHubInterface):
             ValueError: an option has no effect here; the message says what to use.
         """
         forced = dict(inference_step_args or {})
-        check_options(options, self._known(), {k: why for k, why in INSTEAD.items() if k not in forced})
+        known = self._known(self.generate)
+        check_options(options, known, {option: why for option, why in INSTEAD.items() if option not in forced})
         one = torch.is_tensor(tokenized_sentences) and tokenized_sentences.dim() == 1
         sentences = [tokenized_sentences] if one else tokenized_sentences
         more = skip_invalid_size_inputs, prefix_allowed_tokens_fn
         found = [*self._search(sentences, beam, verbose, forced, *more, **options).values()]
-        return found[0] if one else found
+        return only(found) if one else found
 
     def _search(
         self,
@@ -234,7 +236,7 @@ class Hub(GeneratorHubInterface):
 
     def _check_length(self, generator: Any, sources: Tensor, rows: Mapping[str, Any]) -> None:
         """Refuse a prefix or constraints that are longer than a translation can be."""
-        most = int(generator.max_len_a * sources.size(1) + generator.max_len_b)
+        most = min(int(generator.max_len_a * sources.size(1) + generator.max_len_b), generator.max_len - 1)
         none = sources[:, :0]
         prefixes, constraints = rows.get("prefix_tokens", none), rows.get("constraints", none)
         lengths = {
@@ -243,7 +245,9 @@ class Hub(GeneratorHubInterface):
         }
         for option, length in lengths.items():
             if length > most:
-                raise ValueError(f"{option}: {length} tokens, where max_len_a and max_len_b allow {most}")
+                raise ValueError(
+                    f"{option}: {length} tokens, where max_len_a, max_len_b and --max-target-positions allow {most}"
+                )
 
     def _settings(self, **options: Any) -> Any:
         """The options of the checkpoint's generation with others."""
@@ -252,11 +256,10 @@ class Hub(GeneratorHubInterface):
             settings.update(options)
         return settings
 
-    def _known(self) -> List[str]:
-        """The names of all options of a translation."""
-        methods = inspect.signature(self.translate), inspect.signature(self.generate)
-        names = [field.name for field in dataclasses.fields(GenerationConfig)]
-        return names + [name for method in methods for name in method.parameters]
+    def _known(self, *methods: Callable[..., Any]) -> List[str]:
+        """The names of all options of these methods."""
+        own = {name for method in methods for name in inspect.signature(method).parameters}
+        return [field.name for field in dataclasses.fields(GenerationConfig)] + sorted(own - NO_OPTIONS)
 
     def _encode_target(self, text: str, append_eos: bool = False) -> Tensor:
         line = self.apply_bpe(self.tokenize(text))
@@ -313,6 +316,17 @@ def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> List[str]
         next(unknown, dictionary[token]) if token == dictionary.unk() else dictionary[token]
         for token in tokens.tolist()
     ]
+
+
+def only(found: Sequence[Any]) -> Any:
+    """What was found for a single sentence.
+
+    Raises:
+        ValueError: ``skip_invalid_size_inputs`` left it out.
+    """
+    if not found:
+        raise ValueError("skip_invalid_size_inputs left the only sentence out: it is too long for the model")
+    return found[0]
 
 
 def check_options(options: Mapping[str, Any], known: Sequence[str], instead: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_gpu
+from .layer_norm import at_least_float32
 
 KeyFeatures = Tuple[Tensor, Tensor]  # B x k x S x f, and a matrix A x f
 
@@ -38,7 +39,7 @@ def compared(query: Tensor, keys: Tensor, *features: KeyFeatures) -> Tensor:
     total = query.unsqueeze(2) + keys.unsqueeze(1)
     for values, matrix in features:
         total = total + F.linear(values.to(matrix.dtype), matrix)
-    return total.to(torch.promote_types(total.dtype, torch.float32))
+    return at_least_float32(total)
 
 
 def tanh_product(values: Tensor, vector: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from .fast.energies import kept_small
 from .histories import History, Past
 from .init import Scheme
 from .layer_norm import at_least_float32, layer_norm
-from .state import Encoded, Memory, State
+from .state import Encoded, Memory, State, grouped
 from .windows import MonotoneWindow, PredictiveWindow, Window
 
 WINDOW = "--attention-window"
@@ -133,8 +133,7 @@ class Attended(NamedTuple):
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """``Σ_j w_j v_j``, ``N x a``, from weights ``N x S`` and values ``B x S x a``."""
-    weights = weights.view(values.size(0), -1, values.size(1)).to(values.dtype)  # B x k x S
-    return torch.bmm(weights, values).flatten(0, 1)
+    return torch.bmm(grouped(weights, values).to(values.dtype), values).flatten(0, 1)  # of B x k x S
 
 
 class Attention(Part, nn.Module):
@@ -259,7 +258,7 @@ class Attention(Part, nn.Module):
         to_keys = [history.key_features(past) for history, past in histories]
         to_energies = [history.energy_term(past) for history, past in histories]
         projected = plus(self.query_norm(self.query(query)), added, *to_query)  # N x A
-        projected = projected.view(memory.keys.size(0), -1, projected.size(1))  # B x k x A
+        projected = grouped(projected, memory.keys)  # B x k x A
         energies = self.energies(projected, memory.keys, *filter(None, to_keys))  # B x k x S, or h x B x k x S
         unseen, factor = memory.padding_mask.unsqueeze(1), None
         if self.window is not None:

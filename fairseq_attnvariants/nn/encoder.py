@@ -8,10 +8,9 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from .device import capturing
 from .dropout import drop_hidden
 from .layers import Layers
-from .state import Encoded, by_steps
+from .state import Encoded
 
 
 class BidirectionalEncoder(nn.Module):
@@ -115,7 +114,7 @@ def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float
     ``B x width``.
     """
     rnn = drop_hidden(rnn, inputs, hidden_dropout)
-    states, final = (padded if rnn.swept and capturing() else packed)(rnn, inputs, padding_mask)
+    states, final = packed(rnn, inputs, padding_mask)
     top = rnn.cell.output(final[-rnn.directions[-1] :])  # directions x B x n
     return states, torch.cat(tuple(top), dim=1)
 
@@ -138,19 +137,6 @@ def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
     states = outputs.new_zeros(batch * length, outputs.size(1)).index_copy(0, places, outputs)
     own = order.argsort().to(inputs.device, non_blocking=True)
     return states.view(batch, length, -1), final.index_select(1, own)
-
-
-def padded(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, Tensor]:
-    """As :func:`packed`, but over padding as well, where states do not change.
-
-    Every shape is known in advance, as a CUDA graph needs it.  Elsewhere holding the states takes longer than waiting.
-    """
-    batch, length = padding_mask.shape
-    first = torch.arange(length, device=inputs.device) == 0  # a row of padding alone reads it
-    real = (~padding_mask | (padding_mask.all(1, keepdim=True) & first)).t().reshape(-1, 1)  # (S · B) x 1
-    rows = by_steps(inputs)
-    outputs, final = rnn(rows, [batch] * length, rnn.start(rows, batch), real=real)
-    return outputs.masked_fill(~real, 0).view(length, batch, -1).transpose(0, 1).contiguous(), final
 
 
 def even_shares(segment: Tensor, count: int) -> Tensor:

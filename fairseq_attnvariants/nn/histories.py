@@ -110,7 +110,7 @@ class ContextHistory(History):
 
 @register_history("state")
 class StateHistory(History):
-    """RNNAtt (Feng et al. 2016 §4.2): the query is ``q_{i-1}``, the state of a cell that reads ``h`` and ``c``.
+    """RNNAtt (Feng et al. 2016 §4.2): the query is ``q_{i-1}``, where ``q_i = GRU(q_{i-1}; h_{i-1}, c_i)``.
 
     Its cell, start and state belong to the decoder (``query_cell``, ``initial_query``, :attr:`.State.query`), because
     it steps and starts with the decoder's cells.

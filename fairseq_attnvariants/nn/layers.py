@@ -22,18 +22,10 @@ from .init import Scheme
 from .twins import linear_of, twin
 
 
-def sweep(
-    cell: Any,
-    projected: Tensor,
-    sizes: Sequence[int],
-    state: Tensor,
-    reverse: bool,
-    real: Optional[Tensor] = None,
-) -> Tuple[Tensor, Tensor]:
-    """One direction of a layer over packed sequences, or over padded ones.
+def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, reverse: bool) -> Tuple[Tensor, Tensor]:
+    """One direction of a layer over packed sequences.
 
-    A packed sequence that has ended (or, in reverse, not begun) has no row in a step.  At padding a state does not
-    change, so padding cannot touch it.
+    A sequence that has ended (or, in reverse, not begun) has no row in a step.
 
     Args:
         cell: the cell.
@@ -41,18 +33,15 @@ def sweep(
         sizes: the number of sequences at each step; sequences are sorted by length.
         state: the state before the first step, ``B x state width``.
         reverse: run from the last step to the first.
-        real: for padded sequences, True where they are not padding, ``sum(sizes) x 1``.
 
     Returns:
         the outputs ``sum(sizes) x n`` and the last states ``B x state width``.
     """
     steps = projected.split(sizes)
-    there: Sequence[Any] = [None] * len(steps) if real is None else real.split(sizes)
     outputs: List[Tensor] = []
-    for inputs, own in [*zip(steps, there)][:: -1 if reverse else 1]:
+    for inputs in steps[:: -1 if reverse else 1]:
         running, resting = state.split([inputs.size(0), state.size(0) - inputs.size(0)])
-        stepped = cell(running, inputs)
-        running = stepped if own is None else torch.where(own, stepped, running)
+        running = cell(running, inputs)
         outputs.append(cell.output(running))
         state = torch.cat([running, resting]) if resting.size(0) else running
     return torch.cat(outputs[::-1] if reverse else outputs), state
@@ -92,24 +81,20 @@ class Layer(nn.Module):
 
     cells: Any
     """the cell of the forward direction and, if there is one, of the backward direction"""
-    swept = True
-    """whether CUDA sweeps over it as well"""
 
-    def forward(
-        self, data: Tensor, sizes: Sequence[int], initial: Tensor, real: Optional[Tensor] = None
-    ) -> Tuple[Tensor, Tensor]:
+    def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
             data: the inputs of all steps, step after step, ``sum(sizes) x input width``.
-            sizes, real: as for :func:`sweep`.
+            sizes: as for :func:`sweep`.
             initial: the states before the first step, ``d x B x state width``.
 
         Returns:
             the outputs ``sum(sizes) x d·n``, and the last states, ``d x B x state width``.
         """
         swept = [
-            sweep(deferred(cell), cell.project("input", read), sizes, start, reverse == 1, real)
+            sweep(deferred(cell), cell.project("input", read), sizes, start, reverse == 1)
             for reverse, (cell, read, start) in enumerate(zip(self.cells, self.inputs(data), initial))
         ]
         outputs, finals = zip(*swept)
@@ -118,6 +103,10 @@ class Layer(nn.Module):
     def inputs(self, data: Tensor) -> Sequence[Tensor]:
         """The input of each direction."""
         return [data] * 2
+
+    def kept(self, data: Tensor) -> Tensor:
+        """The input as a residual connection adds it to the outputs."""
+        return data
 
 
 class SteppedLayer(Layer):
@@ -137,8 +126,12 @@ class HalvedLayer(SteppedLayer):
 
     def inputs(self, data: Tensor) -> Sequence[Tensor]:
         """The half that each direction reads."""
-        halves = data.chunk(2, dim=1)
+        halves = data.chunk(2, dim=-1)
         return halves[::-1] if self.crossed else halves
+
+    def kept(self, data: Tensor) -> Tensor:
+        """What each direction reads, side by side."""
+        return torch.cat([*self.inputs(data)], dim=-1)
 
 
 class FusedLayer(Layer, nn.RNNBase):
@@ -149,6 +142,7 @@ class FusedLayer(Layer, nn.RNNBase):
     kernels: Any
     """PyTorch's class"""
     swept = False
+    """whether CUDA sweeps over it as well, as over a layer without kernels"""
 
     def initialise(self, scheme: Scheme) -> None:
         """As :meth:`~.cells.Cell.initialise`."""
@@ -175,11 +169,9 @@ class FusedLayer(Layer, nn.RNNBase):
         }
         return twin(cell, maps.get)
 
-    def forward(
-        self, data: Tensor, sizes: Sequence[int], initial: Tensor, real: Optional[Tensor] = None
-    ) -> Tuple[Tensor, Tensor]:
-        swept = self.swept or real is not None or not on_gpu(data)
-        return super().forward(data, sizes, initial, real) if swept else self.fused(data, sizes, initial)
+    def forward(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
+        swept = self.swept or not on_gpu(data)
+        return super().forward(data, sizes, initial) if swept else self.fused(data, sizes, initial)
 
     def fused(self, data: Tensor, sizes: Sequence[int], initial: Tensor) -> Tuple[Tensor, Tensor]:
         """As :meth:`forward`, by PyTorch's kernels."""
@@ -236,6 +228,9 @@ class Layers(nn.Module):
             ``other`` one; its residuals add the same directions.
     """
 
+    layers: Any
+    """a :class:`Layer` each"""
+
     def __init__(
         self,
         cell: MakeCell,
@@ -273,12 +268,7 @@ class Layers(nn.Module):
     @property
     def cell(self) -> Any:
         """A cell, which knows the output of a state."""
-        return self.layers[0].cells[0]  # type: ignore[index]
-
-    @property
-    def swept(self) -> bool:
-        """Whether CUDA, too, sweeps over some layer."""
-        return any(layer.swept for layer in self.layers)
+        return self.layers[0].cells[0]
 
     def start(self, data: Tensor, sequences: int) -> Tensor:
         """States of zero, ``d x B x state width``."""
@@ -290,12 +280,11 @@ class Layers(nn.Module):
         sizes: Sequence[int],
         initial: Tensor,
         context: Optional[Tensor] = None,
-        real: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor]:
         """Run over sequences.
 
         Args:
-            data, sizes, initial, real: as for :meth:`Layer.forward`.
+            data, sizes, initial: as for :meth:`Layer.forward`.
             context: is read by every layer as well, ``sum(sizes) x context_dim``; or None.
 
         Returns:
@@ -306,9 +295,7 @@ class Layers(nn.Module):
             below = data
             data = F.dropout(below, self.dropout, self.training) if number > 1 or self.on_layers else below
             data = data if context is None else torch.cat([data, context], dim=1)
-            data, final = layer(data, sizes, start, real)
-            if isinstance(layer, HalvedLayer):
-                below = torch.cat([*layer.inputs(below)], dim=1)
-            data = with_residual(self.residuals, number, data, below)
+            data, final = layer(data, sizes, start)
+            data = with_residual(self.residuals, number, data, layer.kept(below))
             finals.append(final)
         return data, torch.cat(finals)

@@ -101,7 +101,7 @@ class StringTransductionTask(TranslationTask):
 
         found: Dict[str, Any] = {side: cls._dictionary(cfg, folder, side, train) for side in ("source", "target")}
         if os.path.isfile(_path(folder, "features")):
-            found["features"] = Dictionary.load(_path(folder, "features"))
+            found["features"] = cls._loaded(Dictionary, _path(folder, "features"))
         elif columns.features:
             tsv.check_features(train(), found["source"].indices)
             found["features"] = features = Dictionary()
@@ -140,12 +140,16 @@ class StringTransductionTask(TranslationTask):
         """Read ``dict.source.txt`` or ``dict.target.txt``.
 
         Raises:
-            ConfigurationError: it was not written by this task.
+            ConfigurationError: it was not written by this task, or is damaged.
         """
+        return cls._loaded(StringDictionary, filename)
+
+    @staticmethod
+    def _loaded(kind: Any, filename: str) -> Any:
         try:
-            return StringDictionary.load(filename)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{filename}: {error}") from None
+            return kind.load(filename)
+        except (ValueError, RuntimeError) as error:
+            raise ConfigurationError(f"{filename}: {str(error).strip()}") from None
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Read a split's table."""

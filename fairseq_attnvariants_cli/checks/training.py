@@ -118,13 +118,12 @@ def gradients(subject: Subject) -> None:
     loss(model, pairs, with_attention=with_attention).backward()
     generator = torch.Generator().manual_seed(3)
     wanted = [(name, each, each.grad) for name, each in trained_parameters(model).items() if each.grad is not None]
-    whole = max(float(gradient.norm()) for _, _, gradient in wanted)
+    least = 1e-3 * max(float(gradient.norm()) for _, _, gradient in wanted)
     wrong: Dict[str, float] = {}
     for name, parameter, gradient in wanted:
         along = torch.randn(parameter.shape, generator=generator, dtype=torch.double)
         along /= along.norm()
         expected = float((gradient * along).sum())
-        least = 1e-3 * max(float(gradient.norm()), whole)
         errors = []
         for step in STEPS:
             slope = difference(parameter, step * along, lambda: float(loss(model, pairs, 1, with_attention))) / step

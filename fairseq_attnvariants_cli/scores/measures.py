@@ -109,7 +109,7 @@ def check_tokenised(tokenize: str, references: Sequence[str]) -> None:
     Raises:
         UserError: one has such words.
     """
-    if tokenize != "none" and any(UNKNOWN in line.split() for line in references):
+    if tokenize != "none" and any(UNKNOWN in line for line in references):
         raise UserError(f"--tokenize {tokenize} would cut the reference's {UNKNOWN}: give the text, with --reference")
 
 

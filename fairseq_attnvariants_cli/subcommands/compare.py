@@ -10,7 +10,7 @@ from sacrebleu.metrics.base import Metric
 from ..options import NameOptions, PiecesOptions, numeric, option
 from ..scores.contrasts import contrasts
 from ..scores.groups import GroupOptions, check_group_options, find_groups
-from ..scores.measures import metrics, scores, warn_of_tokenised
+from ..scores.measures import check_tokenised, metrics, scores, warn_of_tokenised
 from ..shown.bars import draw_groups
 from ..shown.pages import template
 from ..shown.pictures import check_drawn, picture
@@ -158,6 +158,7 @@ def run(options: Options) -> None:
     with write_whole(options.output) as stream, optional(picture, options.plot, options.dark) as save:
         named = [(name, [" ".join(one.words) for one in several]) for name, several in zip(shown, translations)]
         gold = [" ".join(reference[k]) for k in numbers]
+        check_tokenised(options.tokenize or "13a", gold)
         groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers])
         warn_of_tokenised(named, options.tokenize)
         measures = dict(metrics(options.tokenize))

@@ -189,8 +189,13 @@ def merges(path: str) -> bytes:
         UserError: the file cannot be read, or is no list of merges.
     """
     lines = list(read_lines(path))
-    for number, line in enumerate(lines, start=1):
-        if not (number == 1 and line.startswith("#version:")) and len(line.split()) != 2:
+    versions = [line for line in lines[:1] if line.startswith("#version:")]
+    if any(line.split()[-1] not in ("0.1", "0.2") for line in versions):
+        raise UserError(f"--bpe-codes {path}: {versions[0]}, and only 0.1 and 0.2 are known: run learn-bpe again")
+    if len(lines) == len(versions):
+        raise UserError(f"--bpe-codes {path} has no merges: give what learn-bpe wrote")
+    for number, line in enumerate(lines[len(versions) :], start=1 + len(versions)):
+        if len(line.strip("\r\n ").split(" ")) != 2:
             raise UserError(f"--bpe-codes {path}, line {number}: not two subwords, as learn-bpe writes them")
     return "".join(f"{line}\n" for line in lines).encode()
 
@@ -215,8 +220,10 @@ def frequent_subwords(path: str, threshold: int) -> List[str]:
     return found
 
 
-def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
-    """Return the preprocessing of both languages, as in FORMAT.md, and the files that it needs.
+def prepared(
+    options: Options, codes: Optional[bytes], source: str, target: str
+) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
+    """Return the preprocessing of both languages, as in FORMAT.md, and the files that it needs; ``codes`` is one.
 
     Raises:
         UserError: a file cannot be read, or is not what it should be, or an option needs another.
@@ -244,27 +251,14 @@ def prepared(options: Options, source: str, target: str) -> Tuple[Dict[str, Any]
     for name, needed in (("bpe_vocabulary", "bpe_codes"), ("bpe_vocabulary_threshold", "bpe_vocabulary")):
         if getattr(options, name) is not None and not getattr(options, needed):
             raise UserError(f"{flag(name)} is of {flag(needed)}, which is not given: add it")
-    if options.bpe_codes:
-        files["codes"] = merges(options.bpe_codes)
+    if codes is not None:
+        files["codes"] = codes
         text["bpe"] = {"kind": "subword-nmt", "codes": "codes", "separator": "@@", "vocabulary": None}
     if options.bpe_vocabulary:
         allowed = frequent_subwords(options.bpe_vocabulary, options.bpe_vocabulary_threshold or 0)
         files["vocabulary.json"] = json.dumps(allowed).encode()
         text["bpe"]["vocabulary"] = "vocabulary.json"
     return text, files
-
-
-def page_builder() -> Any:
-    """Return the function that makes a package's page.
-
-    Raises:
-        UserError: it is not there.
-    """
-    try:
-        from fairseq_attnvariants.deploy.page import build_page
-    except ImportError as error:
-        raise UserError(f"--page: this installation makes no pages ({error}): leave it out") from error
-    return build_page
 
 
 def write_safetensors(options: Options) -> None:
@@ -306,22 +300,23 @@ def write_package(options: Options) -> None:
         raise UserError(why)
     from fairseq_attnvariants.deploy import package
     from fairseq_attnvariants.deploy.loop import export
+    from fairseq_attnvariants.deploy.page import build_page, find_onnxruntime_web
     from fairseq_attnvariants.deploy.proof import Batch, compared, proved, random_sources
     from fairseq_attnvariants.deploy.reduced import reduce
     from fairseq_attnvariants.registry import ConfigurationError
 
     from ..systems.model import load
 
-    build_page = page_builder() if options.page else None
     torch.set_num_threads(1)
     options.settle()
     try:
         check_new(options.output)
-        if options.bpe_codes:
-            merges(options.bpe_codes)  # before the model is read
+        codes = merges(options.bpe_codes) if options.bpe_codes else None
+        if options.page:
+            find_onnxruntime_web()
         system = load(options.path, options.data, cpu=True)
         model, task = check_system(system), system.task
-        text, files = prepared(options, *package.languages_of(task))
+        text, files = prepared(options, codes, *package.languages_of(task))
         check_subwords(task, options)
         search = search_of(system, options)
         if (options.beam or 0) > (largest := package.largest_beam(task.target_dictionary)):
@@ -345,7 +340,7 @@ def write_package(options: Options) -> None:
         with new_folder(options.output) as folder:
             package.write(Path(folder), files, manifest)
             shutil.copyfile(runtime(), os.path.join(folder, "translate.py"))
-            if build_page:
+            if options.page:
                 build_page(folder)
     except ConfigurationError as error:
         raise UserError(str(error) if str(error).startswith("--") else f"{options.path}: {error}") from error

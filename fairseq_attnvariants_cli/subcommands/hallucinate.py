@@ -92,7 +92,6 @@ def rows(options: Options) -> Iterator[List[str]]:
 
 def run(options: Options) -> None:
     """Read the table, print the rows."""
-    made = rows(options)
-    lines = [next(made), *made]  # nothing is printed of a table that is refused
+    lines = [*rows(options)]  # nothing is printed of a table that is refused
     with standard_output() as output:
         output.writelines("\t".join(line) + "\n" for line in lines)

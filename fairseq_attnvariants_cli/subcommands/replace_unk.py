@@ -190,8 +190,6 @@ def check_soft(sentences: Mapping[int, Sentence], generated: str) -> None:
 
 def run(options: Options) -> None:
     """Read, replace, write the hypotheses in the order of the source text, report on standard error."""
-    if options.generated == options.source == "-":
-        raise UserError("only one of GENERATED and --source can be standard input")
     lexicon = read_lexicon(options.lexicon) if options.lexicon else {}
     sentences = read_generated(read_lines(options.generated), options.generated, aligned=True)
     known = read_dictionary(options.copied) if options.copied else None

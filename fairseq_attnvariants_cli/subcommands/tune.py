@@ -119,11 +119,11 @@ def run(options: Options) -> None:
     metric = bleu_metric(options.tokenize)
     system = load(options.path, options.data, options.cpu)
     check(system, options.coverage_penalty)
+    penalised = any(hasattr(model.decoder, "coverage_penalty") for model in system.models)
     text = read_text(options, system)
     with tables(options.json, settings=options.table) as write:
         rows = list(settings(system, text, metric, options))
         write("settings", ("coverage penalty", "lenpen", "BLEU", "length ratio"), rows, {"length ratio": 3})
     first = max(rows, key=lambda row: row.bleu)
-    penalised = any(hasattr(model.decoder, "coverage_penalty") for model in system.models)
     more = f" --model-overrides \"{{'coverage_penalty': {first.coverage_penalty:g}}}\"" * penalised
     say(f"BLEU {first.bleu:.2f}: --lenpen {first.lenpen:g}{more}")

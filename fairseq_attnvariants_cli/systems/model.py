@@ -31,6 +31,7 @@ from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
 
 from ..options import SEARCH, BatchOptions, TextOptions
+from ..text.alignments import parse_lines
 from ..text.files import UserError, read_parallel, reason, say
 
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
@@ -282,7 +283,8 @@ def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, syst
     for name, side, dictionary in zip(names, zip(*lines, strict=True), dictionaries):
         if not in_its_units(dictionary, side):
             say(f"{name} has unknown words and no subwords, which {system.path} reads: apply its codes to the text")
-    tokens = [_encode(task.source_dictionary, source) for source, *_ in lines]
+    sources = (source for source, *_ in lines)
+    tokens = parse_lines(str(options.source), sources, lambda source: _encode(task.source_dictionary, source))
     dataset = task.build_dataset_for_inference(tokens, [len(sentence) for sentence in tokens])
     sentences = []
     for k, (source, *target) in enumerate(lines):

@@ -56,6 +56,9 @@ LAST, OPTIONS = "checkpoint_last.pt", "options.txt"  # in a seed's folder
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
 
 
+PREDICTED = ".tsv", ".nbest.tsv"  # what the tables of predictions are called after the name of theirs
+
+
 class Job(NamedTuple):
     """The tables to read, and how to read them."""
 
@@ -104,6 +107,10 @@ def prepare(options: "Options") -> Job:
     folder = Path(options.output)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is no folder: name another")
+    tables = {Path(path).resolve() for path in (options.train, options.dev, *options.test)}
+    for made in (folder / f"{name}{kind}" for name in tests for kind in PREDICTED):
+        if made.resolve() in tables:
+            raise UserError(f"--output {folder}: predictions would replace {made}: give another folder")
     data = folder / "data"
     texts = {"train": options.train, "valid": options.dev, **tests}
     written = {name: "".join("\t".join(line) + "\n" for line in read_cells(path)) for name, path in texts.items()}
@@ -112,9 +119,10 @@ def prepare(options: "Options") -> Job:
         if there.is_file() and there.read_text(encoding="utf-8") != written[name]:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
-    given = shlex.join(["--arch", options.arch, "--updates", str(updates), *options.others])
+    chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
+    given = shlex.join([*column_options(columns), *chosen])
     for seed in options.seeds:
-        check_options(folder / f"seed{seed}", given)
+        check_options(folder / f"seed{seed}", given, shlex.join(chosen))
     data.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         with write_whole(str(data / f"{name}.tsv")) as stream:
@@ -125,15 +133,24 @@ def prepare(options: "Options") -> Job:
     return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given)
 
 
-def check_options(save: Path, given: str) -> None:
+def column_options(columns: Columns) -> List[str]:
+    """What names the columns to fairseq."""
+    given = ((f"--{name}-column", column) for name, column in columns._asdict().items())
+    return [part for option, column in given if column for part in (option, str(column))]
+
+
+def check_options(save: Path, given: str, without_columns: str) -> None:
     """Refuse to go on with a training by other options: if it is finished, they would change nothing.
+
+    Version 1.0.0 wrote no columns.
 
     Raises:
         UserError: with the former options.
     """
     if not (save / LAST).exists() or not (save / OPTIONS).is_file():
         return
-    if (before := (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")) != given:
+    before = (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")
+    if before not in (given, without_columns):
         raise UserError(
             f"{save} was trained with {before}, and not with {given}: give the former options, or another --output"
         )
@@ -190,9 +207,7 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
     save, updates = job.folder / f"seed{seed}", job.updates
     epochs = -(-updates * BATCH // job.words)
     interval = str(max(1, epochs // VALIDATIONS))
-    named = [
-        part for name, column in job.columns._asdict().items() if column for part in (f"--{name}-column", str(column))
-    ]
+    named = column_options(job.columns)
     for side, separator in zip(("source", "target"), job.separators):
         named += [f"--{side}-separator", separator_name(separator)]
     command = [

@@ -112,6 +112,10 @@ REFUSED = {
         lambda folder: summed(folder, lambda content: content.update(format=2)),
         "config.json is of format 2, and this version reads 1",
     ),
+    "no sum of the model": (
+        lambda folder: summed(folder, lambda content: content["sha256"].pop("model.safetensors")),
+        "has no checksum of model.safetensors",
+    ),
     "no safetensors": (
         lambda folder: ((folder / "model.safetensors").write_bytes(b"x" * 99), summed(folder)),
         "model.safetensors: not loaded: it is damaged or no safetensors",

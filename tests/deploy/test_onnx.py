@@ -16,10 +16,15 @@ from fairseq_attnvariants.deploy import proof, reduced  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
-# copying, a history, and cells and weighting that ONNX has not
+# copying, a history, and cells, weighting and directions that ONNX has not
 ADAPTIVE = dict(encoder_cell="adaptive_gru", decoder_cell="adaptive_gru", adaptive_output=True)
-LAYERED = dict(attention_via=True, encoder_layers=2)
-MADE = {"adaptive_pointer_generator": ("pointer_generator", ADAPTIVE), "layered_dl4mt": ("dl4mt", LAYERED)}
+LAYERED = dict(attention_via=True, encoder_layers=2, coverage_penalty=0.6)
+CROSSED = dict(encoder_layers=3, encoder_reads="other", residuals=2)
+MADE = {
+    "adaptive_pointer_generator": ("pointer_generator", ADAPTIVE),
+    "layered_dl4mt": ("dl4mt", LAYERED),
+    "crossed_dl4mt": ("dl4mt", CROSSED),
+}
 # an export takes ten seconds; between them these have that, segments, layers above, and a part that carries None before
 # the first step and a tensor later; test_export.py has two levels
 SAMPLE = {"char2char", "hard_monotone", *MADE}

@@ -14,7 +14,6 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_attnvariants.patches.environment import check_environment
-from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.patches.messages.data import check_dictionary, find_languages
 from fairseq_attnvariants.registry import ConfigurationError
 
@@ -337,16 +336,6 @@ def test_an_overwritten_word_is_read(tmp_path):
     path.write_text("ant 3\nant 7 #fairseq:overwrite\n")
     check_dictionary(str(path))
     assert Dictionary.load(str(path)).index("ant") == 5
-
-
-def test_the_best_of_another_folder_is_not_waited_for(runs, tmp_path):
-    """One score better than all that follow, in the checkpoint from which a training goes on elsewhere."""
-    state = load(runs.rnnsearch / "checkpoint1.pt")
-    state["extra_state"]["best"] = 0.0
-    torch.save(state, tmp_path / "start.pt")
-    more = ("--restore-file", tmp_path / "start.pt", "--max-update", "16")
-    corpus.train_here(*corpus.train_arguments(runs.data, tmp_path / "run", *more))
-    assert (tmp_path / "run" / "checkpoint_best.pt").exists()
 
 
 def test_a_folder_that_was_deleted(tmp_path, monkeypatch):

@@ -81,11 +81,6 @@ def assert_equal(one, other):
 
 
 @pytest.fixture(scope="module")
-def data(runs):
-    return runs.data
-
-
-@pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
     """The folder of a training that nothing has interrupted."""
     folder = tmp_path_factory.mktemp("whole")

@@ -47,9 +47,7 @@ def environment(request, monkeypatch):
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     """Of the file in question."""
-    logging.disable(logging.INFO)
-    yield tmp_path_factory.mktemp("strangers") / "checkpoint_last.pt"
-    logging.disable(logging.NOTSET)
+    return tmp_path_factory.mktemp("strangers") / "checkpoint_last.pt"
 
 
 @pytest.fixture(scope="module")

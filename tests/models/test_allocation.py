@@ -24,6 +24,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.fixture(autouse=True)
+def unset(monkeypatch):
+    """The environment has no say, unless a test gives it one."""
+    for name, _ in allocation.THRESHOLDS.values():
+        monkeypatch.delenv(name, raising=False)
+
+
 def faults(what, monkeypatch, **environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -36,8 +43,6 @@ def test_where_the_first_is_refused_nothing_is_set(monkeypatch):
     asked = []
     library = SimpleNamespace(mallopt=lambda *arguments: asked.append(arguments) or 0)
     monkeypatch.setattr(allocation.ctypes, "CDLL", lambda _: library)
-    for name, _ in allocation.THRESHOLDS.values():
-        monkeypatch.delenv(name, raising=False)
     allocation.keep_memory.__wrapped__()
     assert asked == [(-3, 2**30)]
 

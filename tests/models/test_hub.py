@@ -65,6 +65,9 @@ def test_an_option_that_search_does_not_have(runs):
     for translate in (hub.translate, hub.sample):
         with pytest.raises(TypeError, match=r"no option 'beem' \(did you mean beam\?\)"):
             translate("ant", beem=5)
+    for option in ("attention", "prefix", "ordered", "options"):  # translate has some of them
+        with pytest.raises(TypeError, match=f"no option '{option}'"):
+            hub.generate(hub.encode("ant"), **{option: True})
 
 
 @pytest.fixture(scope="module")
@@ -174,11 +177,17 @@ def test_every_option_of_fairseq_is_read_or_refused(hub, runs):
     assert [one["tokens"].tolist() for one in found] == [one["tokens"].tolist() for one in expected]
 
 
+SKIP = dict(skip_invalid_size_inputs=True)
+
+
 def test_what_generate_takes_translate_takes(hub):
     """Sentences that are too long may be left out, and a function may say which tokens are allowed."""
     long = " ".join(["ant"] * 2000)
-    shown = hub.translate([long, "jay"], skip_invalid_size_inputs=True, attention=True)
+    shown = hub.translate([long, "jay"], **SKIP, attention=True)
     assert [one.source for one in shown] == [["jay", "</s>"]]
+    for leave_out in (lambda: hub.translate(long, **SKIP), lambda: hub.generate(hub.encode(long), **SKIP)):
+        with pytest.raises(ValueError, match="left the only sentence out"):
+            leave_out()
     allowed = [hub.tgt_dict.index("gnu"), hub.tgt_dict.eos()]
     assert {*hub.translate("jay", prefix_allowed_tokens_fn=lambda batch, tokens: allowed).split()} == {"gnu"}
     prefixes = torch.tensor([[hub.tgt_dict.index(word)] for word in ("hen", "fox", "gnu")])
@@ -191,8 +200,9 @@ def test_what_generate_takes_translate_takes(hub):
     (dict(nbest=6), "nbest=6: give a number from 1 to the beam width, which is beam=5"),
     (dict(prefix=["ant"]), "prefix has 1 entries for 3 sentences"),
     (dict(prefix="zebra"), "prefix: the target dictionary lacks a word of 'zebra'"),
-    (dict(prefix="ant bee cat", max_len_b=2), "prefix: 3 tokens, where max_len_a and max_len_b allow 2"),
-    (dict(constraints=[["ant bee cat"], [], []], max_len_b=2), "constraints: 3 tokens, where max_len_a and max_len_b"),
+    (dict(prefix="ant bee cat", max_len_b=2), "prefix: 3 tokens, where max_len_a, .* allow 2"),
+    (dict(prefix="ant " * 1024, max_len_b=2000), "prefix: 1024 tokens, where .* --max-target-positions allow 1023"),
+    (dict(constraints=[["ant bee cat"], [], []], max_len_b=2), "constraints: 3 tokens, where max_len_a, .* allow 2"),
     (dict(constraints="ordered"), "constraints has 7 entries for 3 sentences"),
     (dict(constraints=["ant"] * 3), "constraints are a list of words and phrases for each sentence, and not 'ant'"),
     (dict(constraints=[[""], [], []]), r"constraints are a list of words .* and not \[''\]"),

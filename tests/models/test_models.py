@@ -791,15 +791,6 @@ def test_pretrained_embeddings(tmp_path, caplog):
     moved(*batch())
 
 
-def test_dictionaries_of_equal_size_with_other_words_are_refused():
-    state = build("rnnsearch").state_dict()
-    build("rnnsearch").load_state_dict(state)
-    with pytest.raises(ValueError, match="another source dictionary"):
-        build("rnnsearch", Task(source=dictionary(20, "x"))).load_state_dict(state)
-    with pytest.raises(ValueError, match="another target dictionary"):
-        build("rnnsearch", Task(target=dictionary(17, "x"))).load_state_dict(state)
-
-
 def test_a_source_is_measured_without_its_padding():
     model = build("rnnsearch", max_source_positions=6).eval()
     source, lengths, previous = batch()
@@ -927,6 +918,7 @@ REFUSED = [
     (dict(residuals=1), "--residuals"),
     (dict(dropout=1.5), r"--dropout must lie in \[0, 1\), not 1.5"),
     (dict(gate_bias=float("nan")), "--gate-bias must be a finite number"),
+    (dict(gate_bias=10**400), "--gate-bias must be a finite number"),
     (dict(encoder_bidirectional_layers=5), "--encoder-bidirectional-layers 5: the model has --encoder-layers 1"),
     (dict(residuals=3, encoder_layers=2, decoder_layers=2), "--residuals 3 begins above the highest layer"),
     (dict(context_to_layers=True), "--context-to-layers.*--decoder-layers 1.*use 2"),
@@ -957,6 +949,7 @@ REFUSED = [
     (dict(RELEASED, layer_norm="all"), "--adaptive-gru-released .* which --layer-norm makes part"),
     (dict(HIERARCHICAL, attention_via_words_alone=True, attention_via_unguided=True), "leave one of them out"),
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
+    (dict(HIERARCHICAL, attention_via_words_alone=True, copying=True), "--copying .*-words-alone is words"),
     (dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"), "--recurrent-bias True needs .* gru"),
     (dict(recurrent_bias=True, decoder_cell="lstm"), "--recurrent-bias .* encoder's has one anyway"),
     (
@@ -964,6 +957,8 @@ REFUSED = [
         "--encoder-reads own needs a bidirectional layer .* --encoder-layers 1 .* leave it out",
     ),
     (dict(layer_norm_joint=True), "--layer-norm-joint needs --layer-norm"),
+    (dict(layer_norm_joint=True, layer_norm="encoder", encoder_cell="lstm"), "--layer-norm-joint .* use all"),
+    (dict(recurrent_bias=True, decoder_cell="adaptive_gru"), "--recurrent-bias .* encoder's has one anyway"),
     (dict(readout_biases=True, layer_norm="encoder"), "--readout-biases .* without --layer-norm all"),
     (dict(share_all_embeddings=True, encoder_embed_dim=5, encoder_embed_path="file"), "give both sides the same"),
 ]
@@ -1067,9 +1062,3 @@ def test_refuses_a_normaliser_without_its_package(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="--attention-normalizer: Sparsemax needs the package entmax"):
         build("rnnsearch", attention_normalizer="sparsemax")
-
-
-def test_refuses_a_source_that_is_too_long():
-    model = build("rnnsearch", max_source_positions=4)
-    with pytest.raises(ValueError, match="--max-source-positions"):
-        model(*batch())

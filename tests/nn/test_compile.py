@@ -8,6 +8,7 @@ import torch
 from conftest import COMPOSED, batch, build
 from torch import nn
 
+from fairseq_attnvariants.architectures.refusals import check_compiler
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.registry import ConfigurationError
 
@@ -69,3 +70,6 @@ def test_refused_without_a_compiler(monkeypatch):
     model.eval()(*batch())  # translates all the same
     with pytest.raises(ConfigurationError, match="--compile needs a C\\+\\+ compiler"):
         model.train()(*batch())
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match="--compile needs triton for CUDA"):
+        check_compiler(torch.device("cuda"))

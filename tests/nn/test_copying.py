@@ -145,20 +145,14 @@ def test_a_shortlist_holds_what_can_be_copied(sample):
         torch.testing.assert_close([h["attention"] for h in one], [h["attention"] for h in other])
 
 
-@pytest.mark.parametrize("options,message", [
-    (dict(encoder_type="convolutional"), "--copying .* and the source of --encoder-type convolutional is"),
-    (dict(encoder_type="hierarchical", attention_via=True, attention_via_words_alone=True), "-words-alone is words"),
-])  # fmt: skip
-def test_what_attention_of_other_units_cannot_copy(options, message):
-    with pytest.raises(ConfigurationError, match=message):
-        build("rnnsearch", copying=True, **options)
-
-
 def test_subwords_are_no_characters():
-    words = Dictionary()  # which knows no space
-    for option, value in (("copying", True), ("attention_window", "monotone")):
-        with pytest.raises(ConfigurationError, match=f"--{option.replace('_', '-')} .*--source-subwords"):
-            build("bpe2char", Task(source=words), **{option: value})
+    with pytest.raises(ConfigurationError, match="--copying .*--source-subwords"):
+        build("bpe2char", Task(source=Dictionary()), copying=True)
+
+
+def test_words_have_no_characters():
+    with pytest.raises(ConfigurationError, match="--encoder-type hierarchical .*--task char_translation"):
+        build("ava", Task(Dictionary(), Dictionary()))
 
 
 @pytest.fixture(scope="module")

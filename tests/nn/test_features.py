@@ -9,7 +9,7 @@ from fairseq_attnvariants.registry import ConfigurationError
 
 FIRST = 17  # of the features' numbers, of which there are seven
 ARCHS = ["rnnsearch", "dl4mt", "ava", "char2char", "pointer_generator", "conddec_rnnatt", "context_gate", "gnmt"]
-ARCHS += ["hard_attention", "hard_monotone"]
+ARCHS += ["hard_attention", "hard_monotone", "nematus"]
 SMALLER = {"gnmt": dict(encoder_layers=2, encoder_bidirectional_layers=1, decoder_layers=2, residuals=0)}
 
 

@@ -12,9 +12,8 @@ import torch
 from conftest import TORCH, Task, batch, build
 from fairseq.models.lstm import LSTMModel
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fairseq_attnvariants.nn import additive, cells, encoder, windows
+from fairseq_attnvariants.nn import additive, cells, windows
 from fairseq_attnvariants.nn.device import as_captured, capturing
 from fairseq_attnvariants.nn.fast import cells as fused
 from fairseq_attnvariants.nn.fast import deferred, energies
@@ -170,48 +169,6 @@ def test_launches_of_stock_lstm(monkeypatch):
     assert launches(decode) == 42 > MOST["dl4mt"]
 
 
-SWEPT = {
-    "adaptive": ("adaptive_both", dict(encoder_layers=2)),
-    "norm": ("rnnsearch", dict(layer_norm="encoder", encoder_cell="lstm")),
-    "deep": ("dl4mt", dict(encoder_transition_depth=3)),
-    "dropout": ("rnnsearch", dict(encoder_dropout_hidden=0.5, encoder_layers=2)),
-    "dropout of LSTMs": ("ava_encs", dict(encoder_dropout_hidden=0.5)),
-    "one direction": ("conddec", dict(encoder_cell="adaptive_gru", encoder_layers=3, encoder_bidirectional_layers=1)),
-    "two levels": ("dl4mt", dict(encoder_cell="adaptive_gru", encoder_layers=3, attention_via=True, residuals=2)),
-    "hierarchical": ("ava", dict(encoder_cell="adaptive_gru", encoder_char_cell="adaptive_gru")),
-    "convolutional": ("char2char", dict(layer_norm="all")),
-    "bridge": ("bridge_source", dict(encoder_cell="adaptive_gru")),
-}
-
-
-def padding_only(source):
-    """The same with a first row without a word."""
-    return torch.cat([source, torch.full_like(source[:1], 1)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("kind", SWEPT)
-def test_padded_sweeps_are_packed_ones(kind, left, monkeypatch):
-    """Of encoders that cuDNN has no call for, in CUDA graphs: outputs and gradients."""
-    name, options = SWEPT[kind]
-    model = build(name, scale=0.5, **options).double().train()
-    source, _, _ = batch((7, 5, 2), left=left)  # sorted: each has the mask of its row in both
-    source, found, swept = padding_only(source), [], []
-    own = encoder.padded
-    monkeypatch.setattr(encoder, "padded", lambda *arguments: swept.append(1) or own(*arguments))
-    for captured in (False, True):
-        torch.manual_seed(3)
-        with as_captured() if captured else contextlib.nullcontext():
-            made = model.encoder(source, src_lengths=None)
-        made = {entry: values[0] for entry, values in made.items() if values and values[0].is_floating_point()}
-        loss = sum((entry.square() * torch.arange(1, entry.size(-1) + 1)).sum() for entry in made.values())
-        grads = torch.autograd.grad(loss, [*model.encoder.parameters()], allow_unused=True)
-        found.append((made, grads))
-        assert bool(swept) == captured
-    torch.testing.assert_close(found[1], found[0])
-
-
 def waits(function, *arguments):
     with kernels.Waits() as counted:
         function(*arguments)
@@ -225,23 +182,6 @@ def test_encoders_wait_at_most_once(monkeypatch):
     models = {name: build(name) for name in ("rnnsearch", "adaptive_both", "ava")}
     found = {name: waits(model.encoder, batch()[0], None) for name, model in models.items()}
     assert found == {"rnnsearch": 1, "adaptive_both": 1, "ava": 3}
-    with as_captured():
-        assert waits(models["adaptive_both"].encoder, batch()[0], None) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", [kind for kind in SWEPT if kind not in ("hierarchical", "dropout of LSTMs", "convolutional")]
-)
-def test_padded_sweeps_know_every_shape(kind):
-    """So that a graph may capture them."""
-    name, options = SWEPT[kind]
-    model = build(name, **options).train()
-    with as_captured(), FakeTensorMode(allow_non_fake_inputs=True) as fake:
-        mask = fake.from_tensor(batch()[0].eq(1))
-        embedded = torch.randn(*mask.shape, 6, requires_grad=True)
-        encoded = model.encoder.network(embedded, mask)
-        torch.autograd.grad(encoded.annotations.sum() + encoded.final.sum(), embedded)
 
 
 def memory(sentences):
@@ -282,6 +222,7 @@ ALL_AT_ONCE = {
     "norm": ("rnnsearch", dict(decoder_transition="late", layer_norm="all", attention_reads_target=True)),
     "deep": ("rnnsearch", dict(decoder_transition="late", decoder_transition_depth=2, decoder_cell="adaptive_gru")),
     "dropout": ("gnmt_v2", dict(decoder_dropout_hidden=0.5)),
+    "second bias": ("rnnsearch", dict(decoder_transition="late", recurrent_bias=True)),
 }
 
 

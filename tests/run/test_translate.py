@@ -189,8 +189,10 @@ def test_the_module_imports_neither_torch_nor_fairseq(package):
 
 
 class Serving:
-    def __init__(self, package):
-        code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import translate as t; t.PATIENCE = 2.0; t.main()"
+    def __init__(self, package, patience=2.0):
+        code = (
+            f"import sys; sys.path.insert(0, sys.argv.pop(1)); import translate as t; t.PATIENCE = {patience}; t.main()"
+        )
         command = [sys.executable, "-c", code, package, "--serve", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, env=ENVIRONMENT)
         self.port = int(self.process.stderr.readline().decode().split("/")[2].split(":")[1])
@@ -308,14 +310,12 @@ def test_ten_thousand_requests(served):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_server_stops_within_a_second(package, number):
-    serving = Serving(package)
+def test_the_server_stops_without_waiting_for_clients(package, number):
+    serving = Serving(package, patience=60.0)
     held = [serving.open(b"POST /translate HTTP/1.0\r\n") for _ in range(5)]
     assert serving.ask({"text": "the red"})[0] == 200
-    begun = time.monotonic()
     serving.process.send_signal(number)
     assert serving.process.wait(10) == 0
-    assert time.monotonic() < begun + 1
     assert serving.process.stderr.read() == b""
     for connection in held:
         connection.close()

@@ -71,7 +71,8 @@ def over_all(cell: Any, inputs: Any, values: Tensor, state: Tensor) -> Tuple[Ten
         the outputs ``T·N x n`` and the last state.
     """
     weight, bias = inputs.weight, inputs.bias
-    parts = [weight, cell.recurrent.weight, bias, torch.zeros_like(bias)]  # PyTorch's cell has a second bias
+    second = cell.recurrent.bias  # PyTorch's cell always has one
+    parts = [weight, cell.recurrent.weight, bias, torch.zeros_like(bias) if second is None else second]
     flat = torch.cat([part.flatten() for part in parts])  # one block of memory, as cuDNN needs it
     weights = [own.view_as(part) for own, part in zip(flat.split([part.numel() for part in parts]), parts)]
     start = [part.contiguous() for part in state.to(weight.dtype).unsqueeze(0).chunk(cell.vectors, dim=-1)]
