@@ -192,8 +192,8 @@ def merges(path: str) -> bytes:
     versions = [line for line in lines[:1] if line.startswith("#version:")]
     if any(line.split()[-1] not in ("0.1", "0.2") for line in versions):
         raise UserError(f"--bpe-codes {path}: {versions[0]}, and only 0.1 and 0.2 are known: run learn-bpe again")
-    if len(lines) == len(versions):
-        raise UserError(f"--bpe-codes {path} has no merges: give what learn-bpe wrote")
+    if not lines:
+        raise UserError(f"--bpe-codes {path} is empty: give what learn-bpe wrote")
     for number, line in enumerate(lines[len(versions) :], start=1 + len(versions)):
         if len(line.strip("\r\n ").split(" ")) != 2:
             raise UserError(f"--bpe-codes {path}, line {number}: not two subwords, as learn-bpe writes them")

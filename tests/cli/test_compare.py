@@ -174,6 +174,7 @@ def test_given_texts_are_shown_instead_of_printed_ones(command, tmp_path):
             "bare and the systems before it have different sources in line 1",
         ),
         ({}, ["--name", "third"], "3 --name for 2 systems"),
+        (dict(hard=HARD.replace("T-0\tx & y", "T-0\t<<unk>> & y")), [], "--tokenize 13a would cut the reference's"),
     ],
 )
 def test_bad_input_is_refused(command, tmp_path, capfd, changed, more, message):

@@ -213,9 +213,11 @@ def test_a_missing_table_is_refused(command, capfd):
     assert "nowhere cannot be read: No such file or directory" in capfd.readouterr().err
 
 
-def test_standard_input_serves_once(command, capfd):
+def test_standard_input_serves_once(command, capfd, monkeypatch):
+    generated = command()[-1].replace("output", "generated")
+    monkeypatch.setattr("sys.stdin", open(generated))  # noqa: SIM115
     assert main(["replace-unk", "-", "--source", "-"]) == 2
-    assert "only one of GENERATED and --source" in capfd.readouterr().err
+    assert "only one text can be standard input" in capfd.readouterr().err
 
 
 # ---- the whole way, through the real commands

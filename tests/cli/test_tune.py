@@ -83,6 +83,8 @@ def test_a_model_without_a_coverage_penalty(runs, capfd):
     arguments = [runs.data, "--path", runs.lstm / "checkpoint_last.pt", "--cpu", "--coverage-penalty", "0.2"]
     assert main(["tune", *map(str, arguments)]) == 2
     assert "a LSTMModel has no coverage penalty: --coverage-penalty 0" in capfd.readouterr().err
+    assert main(["tune", *map(str, arguments[:-1]), "0", "--lenpen", "1", "--tokenize", "none"]) == 0
+    assert "--lenpen 1\n" in capfd.readouterr().err
 
 
 def test_a_missing_tokeniser_is_refused_before_anything_is_read(capfd, monkeypatch):

@@ -25,6 +25,7 @@ from fairseq_attnvariants_cli.subcommands import export as subcommand
 from fairseq_attnvariants_cli.systems.model import load
 from fairseq_attnvariants_cli.text.files import UserError
 from fairseq_attnvariants_cli.text.folders import new_folder
+from fairseq_attnvariants_run.fairseq_attnvariants_run import PackageError, Subwords
 
 deploy = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
 import onnx  # noqa: E402
@@ -243,6 +244,23 @@ def test_refusals(runs, tmp_path, capsys):
     assert "cannot be read" in why(checkpoint, output, "--bpe-codes", tmp_path / "none")
 
 
+@pytest.mark.parametrize("codes, message", [
+    ("", "is empty"), ("#version: 0.3\na b\n", "only 0.1 and 0.2 are known"),
+    ("a\tb\n", "line 1: not two subwords"), ("#version: 0.2\na b\n\n", "line 3: not two subwords"),
+    ("#version: 0.2\na b</w>\n\u00a0 a</w>\n", None), ("a b\n", None), ("#version: 0.2\n", None),
+])  # fmt: skip
+def test_codes_are_refused_that_the_runtime_refuses(tmp_path, codes, message):
+    (tmp_path / "codes").write_text(codes, encoding="utf-8")
+    if message is None:
+        Subwords(subcommand.merges(str(tmp_path / "codes")).decode())
+        return
+    with pytest.raises(UserError, match=f"--bpe-codes {tmp_path}/codes.*{message}"):
+        subcommand.merges(str(tmp_path / "codes"))
+    if "\n\n" not in codes:  # empty lines at the end it leaves out
+        with pytest.raises((PackageError, IndexError)):
+            Subwords(codes)
+
+
 def test_subwords_of_a_vocabulary(tmp_path):
     (tmp_path / "codes").write_text("#version: 0.2\na b\n")
     (tmp_path / "vocabulary").write_text("a@@ 3\nb 2\nab@@ 1\n")
@@ -251,7 +269,8 @@ def test_subwords_of_a_vocabulary(tmp_path):
     def prepared(**options):
         names = {name: str(tmp_path / value) if isinstance(value, str) else value for name, value in options.items()}
         given = subcommand.Options(**{**NOTHING, **names})
-        return subcommand.prepared(given, "xx", "yy")
+        codes = subcommand.merges(given.bpe_codes) if given.bpe_codes else None
+        return subcommand.prepared(given, codes, "xx", "yy")
 
     text, files = prepared(bpe_codes="codes", bpe_vocabulary="vocabulary", bpe_vocabulary_threshold=2)
     assert (text["bpe"]["vocabulary"], json.loads(files["vocabulary.json"])) == ("vocabulary.json", ["a@@", "b"])

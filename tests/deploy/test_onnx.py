@@ -105,6 +105,19 @@ def test_a_length_that_is_a_number_is_named(monkeypatch):
 
 
 @pytest.mark.more
+def test_attention_that_is_no_number_is_seen(monkeypatch):
+    model, graph = exported("char2char")
+    found, none = proof.hypotheses, np.float32(np.nan)
+    monkeypatch.setattr(
+        proof,
+        "hypotheses",
+        lambda *given: [one._replace(attention=[row * none for row in one.attention]) for one in found(*given)],
+    )
+    seen = proof.compared(graph, model, batches(model)[:1])[1]
+    assert seen.equal == seen.lists and not seen.holds and seen.where
+
+
+@pytest.mark.more
 def test_every_weight_is_there_once():
     model, graph = exported("adaptive_pointer_generator")
     numbers = sum(value.const_value.size for value in graph.graph.initializers.values())

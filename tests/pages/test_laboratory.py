@@ -219,6 +219,15 @@ def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
     assert [line.split(",")[:2] for line in lines] == [[row["system"], row[dial]] for row in rows for _ in range(seeds)]
 
 
+def test_translations_of_another_name_are_refused(tmp_path, monkeypatch, capsys):
+    (tmp_path / "t-mine.txt").write_text("a b\n")
+    monkeypatch.setattr("sys.argv", ["measure.py", str(tmp_path), str(tmp_path / "t-mine.txt")])
+    with pytest.raises(SystemExit):
+        measure.main()
+    assert "t-mine.txt: the name must end in .hypothesis.txt" in capsys.readouterr().err
+    assert (tmp_path / "t-mine.txt").read_text() == "a b\n"
+
+
 def test_a_folder_of_other_runs_is_refused(tmp_path):
     (tmp_path / "settings").write_text("TASK=twins UPDATES=1200 TRAIN=8000 TEST=200\n")
     environment = {**os.environ, "PATH": f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}", "OUT": str(tmp_path)}

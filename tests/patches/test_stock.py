@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,6 +72,19 @@ def test_commands_refuse_it_with_its_line(text, capfd, monkeypatch, make, argume
     with pytest.raises(SystemExit) as end:
         parse(make, *arguments, text[0])
     assert end.value.code == 2 and f"error: {text[1]}" in capfd.readouterr().err
+
+
+def test_preprocessing_looks_at_what_it_will_read_alone(text, monkeypatch):
+    """The name without a language is that of no text."""
+    prefix = text[0]
+    for side in ("en", "de"):
+        Path(f"{prefix}.{side}").write_text("a\n")
+    given = ("--trainpref", prefix, "-s", "en", "-t", "de")
+    assert parse(options.get_preprocessing_parser, *given).trainpref == str(prefix)
+    assert parse(options.get_preprocessing_parser, *given, "--only-source").only_source
+    Path(f"{prefix}.de").write_bytes(prefix.read_bytes())
+    with pytest.raises(SystemExit):
+        parse(options.get_preprocessing_parser, *given)
 
 
 @pytest.mark.parametrize("bad, said", [(b"c\rd\n", "a carriage return"), (b"caf\xe9 d\n", "not UTF-8")])

@@ -151,6 +151,16 @@ class TestDictionary:
         with pytest.raises(ConfigurationError, match="dict.source.txt: this dictionary was not written by"):
             StringTransductionTask.load_dictionary(str(tmp_path / "dict.source.txt"))
 
+    @pytest.mark.parametrize("name", ["source", "target", "features"])
+    def test_a_damaged_dictionary_is_refused(self, tmp_path, name):
+        (tmp_path / "train.tsv").write_text("ab\tb\tN;PL\n")
+        options = dict(data=str(tmp_path), features_column=3, train_subset="train")
+        StringTransductionTask.setup_task(StringTransductionConfig(**options))
+        with open(tmp_path / f"dict.{name}.txt", "a") as dictionary:
+            dictionary.write("zz\n")
+        with pytest.raises(ConfigurationError, match=f"dict.{name}.txt: Incorrect dictionary format"):
+            StringTransductionTask.setup_task(StringTransductionConfig(**options))
+
     @pytest.mark.parametrize("feature, said", [
         ("V", r"train.tsv, line 2: the feature V is \[V\] in the dictionary, and so is a symbol of the sources"),
         ("<s>", "train.tsv, line 2: the features have <s>, a symbol of fairseq's own"),
@@ -423,6 +433,10 @@ class TestStrings:
         assert "name the same column twice: source 2, target 2" in done.stderr
         done = strings(data, "--output", data / "train.tsv", check=False)
         assert done.stderr == f"fairseq-attnvariants strings: {data / 'train.tsv'} is no folder: name another\n"
+        before = sorted(data.iterdir())
+        done = strings(data, "--output", data, check=False)
+        assert f"predictions would replace {data / 'test.tsv'}: give another folder" in done.stderr
+        assert sorted(data.iterdir()) == before
         assert not (tmp_path / "out").exists()
 
     def test_other_options_are_refused_and_a_finished_training_keeps_its_log(self, tmp_path):
@@ -431,7 +445,8 @@ class TestStrings:
         strings(data, *more)
         log = tmp_path / "out" / "seed1" / "train.log"
         former, kept = log.read_text(), log.stat().st_mtime
-        for other in (["--dropout", "0.5"], ["--arch", "hard_monotone"], ["--updates", "3"]):
+        swapped = ["--source-column", "2", "--target-column", "1"]
+        for other in (["--dropout", "0.5"], ["--arch", "hard_monotone"], ["--updates", "3"], swapped):
             done = strings(data, *more, *other, check=False)
             assert done.returncode == 2 and "--arch dl4mt --updates 2" in done.stderr
             assert "give the former options, or another --output" in done.stderr and log.stat().st_mtime == kept
@@ -440,6 +455,9 @@ class TestStrings:
         assert log.read_text().startswith(former) and "valid on" in former
         assert "new.tsv, which has no targets to score by, are in" in done.stderr and done.stdout == ""
         assert len((tmp_path / "out" / "new.tsv").read_text().splitlines()) == 2
+        options = tmp_path / "out" / "seed1" / "options.txt"
+        options.write_text(options.read_text().partition("--target-column 2 ")[2])  # as version 1.0.0 wrote it
+        strings(data, *more)
 
     def test_fairseq_train_says_why(self, tmp_path):
         data = write_tables(tmp_path / "words")
