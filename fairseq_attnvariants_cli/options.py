@@ -28,7 +28,7 @@ def at_least(least: float, kind: Callable[[str], Any] = int, most: float = LARGE
         if value < least:
             raise argparse.ArgumentTypeError(f"{text} is not at least {least}")
         if value > most:
-            raise argparse.ArgumentTypeError(f"{text} is more than {most:g}")
+            raise argparse.ArgumentTypeError(f"{text} is more than {most}")
         return value
 
     parse.__name__ = kind.__name__  # for what argparse says

@@ -36,6 +36,8 @@ def idle(o: AttentionRNNConfig) -> Iterator[str]:
     """Options of components that are not chosen."""
     read = {option for parts in chosen_parts(o).values() for part in parts for option in flags_of(part).values()}
     for choice, table in described("names").items():
+        if choice == "encoder_char_cell" and o.encoder_type != "hierarchical":
+            continue
         needing: Dict[str, List[str]] = {}
         for name, part in table.items():
             for option in flags_of(part).values():
@@ -45,6 +47,12 @@ def idle(o: AttentionRNNConfig) -> Iterator[str]:
             if option not in read and value not in usual(option):
                 needed = f"{flag(choice)} {' or '.join(names)}"
                 yield f"{flag(option)} {value} needs {needed}: add it, or leave {flag(option)} out"
+
+
+def has_pytorchs_layers(o: AttentionRNNConfig) -> bool:
+    """Whether the encoder has PyTorch's layers."""
+    plain = o.layer_norm == "none" and o.encoder_transition_depth == 1 and o.encoder_reads == "both"
+    return plain and CELLS[o.encoder_cell] in FUSED
 
 
 def readers(o: AttentionRNNConfig, option: str) -> List[str]:
@@ -124,12 +132,7 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
             )
     if o.layer_norm_joint and o.layer_norm == "none":
         yield "--layer-norm-joint needs --layer-norm: add it"
-    elif o.layer_norm_joint and readers(o, "layer_norm_joint") == ["decoder_cell"] and o.layer_norm == "encoder":
-        yield "--layer-norm-joint changes a GRU, and --layer-norm encoder normalises none: use all, or leave it out"
-    biased = readers(o, "recurrent_bias")
-    plain = o.layer_norm == "none" and o.encoder_transition_depth == 1 and o.encoder_reads == "both"
-    pytorchs = plain and all(CELLS[getattr(o, one)] in FUSED for one in biased)  # layers of PyTorch's
-    if o.recurrent_bias and biased and pytorchs and "decoder_cell" not in biased:
+    if o.recurrent_bias and has_pytorchs_layers(o) and not issubclass(CELLS[o.decoder_cell], GRUCell):
         yield (
             "--recurrent-bias gives a GRU a second bias, and the encoder's has one anyway, as PyTorch's kernels want "
             "it: leave it out"
@@ -315,11 +318,16 @@ def unread(o: AttentionRNNConfig) -> List[str]:
     gru = gru or not {"state", "coverage_gru"}.isdisjoint(histories(o))
     convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
     hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
+    biased, joint = readers(o, "recurrent_bias"), readers(o, "layer_norm_joint")
+    biased = [one for one in biased if one == "decoder_cell" or not has_pytorchs_layers(o)]
+    joint = [one for one in joint if one != "decoder_cell" or o.layer_norm == "all"]
     needed = [
         ("--encoder-type convolutional", o.encoder_type == "convolutional", convolutional),
         ("--encoder-type hierarchical", o.encoder_type == "hierarchical", hierarchical),
         ("attention to two levels", two_levels(o), ("attention_via_dim",)),
         ("a GRU", gru, ("gate_bias",)),
+        ("a GRU that has no such bias anyway", bool(biased), ("recurrent_bias",)),
+        ("a GRU that --layer-norm normalises", bool(joint), ("layer_norm_joint",)),
         ("--init normal", o.init == "normal", ("init_std",)),
     ]
     return [

@@ -191,8 +191,9 @@ class Translator {
   }
 
   symbols(line) {
-    if (line.length > LONGEST_LINE)
-      throw new SentenceError(`it has ${line.length} characters, and at most ${LONGEST_LINE} are allowed: split it`);
+    const length = [...line].length;
+    if (length > LONGEST_LINE)
+      throw new SentenceError(`it has ${length} characters, and at most ${LONGEST_LINE} are allowed: split it`);
     if (this.manifest.text.lowercase) line = line.toLowerCase();
     if (this.moses) line = this.moses.source.tokenise(line).join(" ");
     if (this.cases) line = trueCase(split(line), this.cases).join(" ");

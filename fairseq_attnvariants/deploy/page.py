@@ -32,7 +32,7 @@ def find_onnxruntime_web(folder: Optional[Name] = None) -> Path:
     if not found or not all((found[0] / name).is_file() for name in (PROGRAM, LOADER)):
         raise ConfigurationError(
             f"a page needs onnxruntime-web, which is not in {folder or 'node_modules'}: "
-            "run `npm install onnxruntime-web --ignore-scripts`, or name its folder"
+            f"run `npm install onnxruntime-web --ignore-scripts`{', or name its folder' if folder else ''}"
         )
     return found[0]
 

@@ -149,10 +149,10 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[
             for one in wanted if same else ():
                 ours = by_symbols.get(tuple(one["tokens"].tolist()))
                 if ours is not None:
-                    score = max(score, abs(ours.score - one["score"].item()))
+                    score = float(np.maximum(score, abs(ours.score - one["score"].item())))  # NaN remains
                     weights = one["attention"][-len(source) :].T.numpy()  # the padding is on the left
                     differences = np.abs(np.stack(ours.attention) - weights) / np.maximum(weights, 1)
-                    attention = float(np.maximum(attention, differences.max()))  # NaN remains
+                    attention = float(np.maximum(attention, differences.max()))
             if not where and not (same and score <= CLOSE and attention <= CLOSE):
                 where = f"{difference(found[0], wanted[0])} of the translation of {len(source)} symbols"
     return Proof(sum(len(batch.sources) for batch in batches), lists, equal, best / lists, score, attention, where)

@@ -149,7 +149,8 @@ class StringTransductionTask(TranslationTask):
         try:
             return kind.load(filename)
         except (ValueError, RuntimeError) as error:
-            raise ConfigurationError(f"{filename}: {str(error).strip()}") from None
+            why = str(error).replace("\n", "")
+            raise ConfigurationError(why if why.startswith(filename) else f"{filename}: {why}") from None
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Read a split's table."""

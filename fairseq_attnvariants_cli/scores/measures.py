@@ -110,7 +110,10 @@ def check_tokenised(tokenize: str, references: Sequence[str]) -> None:
         UserError: one has such words.
     """
     if tokenize != "none" and any(UNKNOWN in line for line in references):
-        raise UserError(f"--tokenize {tokenize} would cut the reference's {UNKNOWN}: give the text, with --reference")
+        raise UserError(
+            f"--tokenize {tokenize} would cut the reference's {UNKNOWN}: give the raw text as "
+            "--reference, or --tokenize none"
+        )
 
 
 def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:

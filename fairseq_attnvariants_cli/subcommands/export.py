@@ -189,6 +189,8 @@ def merges(path: str) -> bytes:
         UserError: the file cannot be read, or is no list of merges.
     """
     lines = list(read_lines(path))
+    while len(lines) > 1 and not lines[-1]:
+        lines.pop()
     versions = [line for line in lines[:1] if line.startswith("#version:")]
     if any(line.split()[-1] not in ("0.1", "0.2") for line in versions):
         raise UserError(f"--bpe-codes {path}: {versions[0]}, and only 0.1 and 0.2 are known: run learn-bpe again")
@@ -261,6 +263,21 @@ def prepared(
     return text, files
 
 
+def check_page() -> None:
+    """Refuse a page that cannot be built.
+
+    Raises:
+        UserError: what it needs is not here.
+    """
+    from fairseq_attnvariants.deploy.page import find_onnxruntime_web
+    from fairseq_attnvariants.registry import ConfigurationError
+
+    try:
+        find_onnxruntime_web()
+    except ConfigurationError as error:
+        raise UserError(f"--page: {error}") from error
+
+
 def write_safetensors(options: Options) -> None:
     """Write what fairseq reads without pickle.
 
@@ -300,7 +317,7 @@ def write_package(options: Options) -> None:
         raise UserError(why)
     from fairseq_attnvariants.deploy import package
     from fairseq_attnvariants.deploy.loop import export
-    from fairseq_attnvariants.deploy.page import build_page, find_onnxruntime_web
+    from fairseq_attnvariants.deploy.page import build_page
     from fairseq_attnvariants.deploy.proof import Batch, compared, proved, random_sources
     from fairseq_attnvariants.deploy.reduced import reduce
     from fairseq_attnvariants.registry import ConfigurationError
@@ -313,7 +330,7 @@ def write_package(options: Options) -> None:
         check_new(options.output)
         codes = merges(options.bpe_codes) if options.bpe_codes else None
         if options.page:
-            find_onnxruntime_web()
+            check_page()
         system = load(options.path, options.data, cpu=True)
         model, task = check_system(system), system.task
         text, files = prepared(options, codes, *package.languages_of(task))

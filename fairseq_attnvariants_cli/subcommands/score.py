@@ -6,7 +6,7 @@ from typing import List, Optional
 from ..options import NameOptions, flag, numeric, option, positive, switch
 from ..scores.contrasts import Contrast, contrasts
 from ..scores.groups import GroupOptions, check_group_options, find_groups, group_table
-from ..scores.measures import metrics, scores, warn_of_tokenised, within_limits
+from ..scores.measures import check_tokenised, metrics, scores, warn_of_tokenised, within_limits
 from ..shown.bars import draw_groups
 from ..shown.pictures import check_drawn, picture
 from ..shown.tables import TableOptions, tables
@@ -70,6 +70,7 @@ def run(options: Options) -> None:
     count = len(options.systems)
     systems = list(zip(shown, columns[:count], strict=True))
     references = columns[count : count + len(options.reference)]
+    check_tokenised(options.tokenize or "13a", [line for lines in references for line in lines])
     measures = metrics(options.tokenize, options.lowercase, options.chrf_beta)
     warn_of_tokenised(systems, options.tokenize)
     measures = within_limits(measures, *columns[: count + len(references)])

@@ -107,22 +107,28 @@ def prepare(options: "Options") -> Job:
     folder = Path(options.output)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is no folder: name another")
-    tables = {Path(path).resolve() for path in (options.train, options.dev, *options.test)}
-    for made in (folder / f"{name}{kind}" for name in tests for kind in PREDICTED):
-        if made.resolve() in tables:
-            raise UserError(f"--output {folder}: predictions would replace {made}: give another folder")
     data = folder / "data"
     texts = {"train": options.train, "valid": options.dev, **tests}
     written = {name: "".join("\t".join(line) + "\n" for line in read_cells(path)) for name, path in texts.items()}
+    tables = {Path(path).resolve() for path in texts.values()}
+    copies = {name: data / f"{name}.tsv" for name in texts}
+    other = [
+        name for name, path in copies.items() if path.is_file() and path.read_text(encoding="utf-8") != written[name]
+    ]
+    for made in (
+        *(copies[name] for name in other),
+        *(folder / f"{name}{kind}" for name in tests for kind in PREDICTED),
+    ):
+        if made.resolve() in tables:
+            raise UserError(f"--output {folder}: its tables would replace {made}: give another folder")
     for name in ("train", "valid"):
-        there = data / f"{name}.tsv"
-        if there.is_file() and there.read_text(encoding="utf-8") != written[name]:
+        if name in other:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
     given = shlex.join([*column_options(columns), *chosen])
     for seed in options.seeds:
-        check_options(folder / f"seed{seed}", given, shlex.join(chosen))
+        check_options(folder / f"seed{seed}", given)
     data.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         with write_whole(str(data / f"{name}.tsv")) as stream:
@@ -139,18 +145,15 @@ def column_options(columns: Columns) -> List[str]:
     return [part for option, column in given if column for part in (option, str(column))]
 
 
-def check_options(save: Path, given: str, without_columns: str) -> None:
+def check_options(save: Path, given: str) -> None:
     """Refuse to go on with a training by other options: if it is finished, they would change nothing.
-
-    Version 1.0.0 wrote no columns.
 
     Raises:
         UserError: with the former options.
     """
     if not (save / LAST).exists() or not (save / OPTIONS).is_file():
         return
-    before = (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")
-    if before not in (given, without_columns):
+    if (before := (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")) != given:
         raise UserError(
             f"{save} was trained with {before}, and not with {given}: give the former options, or another --output"
         )

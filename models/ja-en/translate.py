@@ -315,7 +315,8 @@ class Subwords:
 
     def __call__(self, words: list[str]) -> list[str]:
         """The subwords of words."""
-        return [part for word in words for part in self.split(word)]
+        kept = LONGEST_WORD // 20  # longer words are rare, and would fill the memory
+        return [part for word in words for part in (self.split if len(word) <= kept else self._split)(word)]
 
 
 ESCAPES = [("&", "&amp;"), ("|", "&#124;"), ("<", "&lt;"), (">", "&gt;"), ("'", "&apos;"), ('"', "&quot;")]
@@ -599,6 +600,10 @@ class Translator:
         Raises:
             SentenceError: a line is too long, or ``beam`` or ``n_best`` too large; then nothing is translated.
         """
+        if isinstance(lines, str):
+            raise SentenceError("translate takes a list of lines, and not one string")
+        if batch_size < 1:
+            raise SentenceError(f"batch_size must be at least 1, not {batch_size}")
         beam, sources = self.beam(beam, n_best), []
         for number, line in enumerate(lines, start=1):
             try:
@@ -775,6 +780,8 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
         refused: dict[int, str] = {}
         for i, line in enumerate(lines, start=first):
             try:
+                if len(line) > 4 * LONGEST_LINE:  # and may be cut off within a character
+                    raise SentenceError(f"it has more than {LONGEST_LINE} characters: split it")
                 sources.append(translator.symbols(line.decode("utf-8" if i > 1 else "utf-8-sig"), beam))
             except (SentenceError, UnicodeDecodeError) as error:
                 refused[len(sources)] = str(error) if isinstance(error, SentenceError) else "it is not UTF-8"
@@ -797,6 +804,7 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
 LARGEST_BODY = 2**18  # bytes of a request
 MOST_LINES = 100  # of a request
 LONGEST_SERVED = 2_000  # characters of a line
+WIDEST_SERVED = 32  # beam, unless the package's own is wider
 CONNECTIONS = 64  # at a time; more are closed
 WAITING = 16  # requests that wait for the model; more are told to come later
 PATIENCE = 10.0  # seconds that a client has to send a request
@@ -809,7 +817,7 @@ class Desk:
 
     def __init__(self, translator: Translator):
         self.translator = translator
-        self.model, self.waiting = threading.Lock(), threading.BoundedSemaphore(WAITING)
+        self.model, self.waiting = threading.Lock(), threading.BoundedSemaphore(WAITING + 1)
 
     def answer(self, body: bytes) -> tuple[int, dict[str, Any]]:
         """Status and answer to the body of a request."""
@@ -841,6 +849,10 @@ class Desk:
         lines = request.pop("lines") if "lines" in request else [request.pop("text")]
         if len(lines) > MOST_LINES or not all(isinstance(line, str) and len(line) <= LONGEST_SERVED for line in lines):
             raise SentenceError(f"at most {MOST_LINES} lines, of at most {LONGEST_SERVED} characters each, are allowed")
+        search = self.translator.search
+        widest = min(search["largest_beam"], max(WIDEST_SERVED, search["beam"]))
+        if request.get("beam", 1) > widest:
+            raise SentenceError(f"the beam must be from 1 to {widest}, not {request['beam']}")
         return lines, {"attention": False, **request}
 
 

@@ -264,7 +264,7 @@ def test_every_subcommand_with_a_table_has_json(capsys):
     ("compare a --output p.html --ngrams 5", "--ngrams needs two systems"),
     ("eos data --path x --beam few", "argument --beam: invalid int value: 'few'"),
     ("eos data --path x --max-len-b 0", "argument --max-len-b: 0 is not at least 1"),
-    (f"eos data --path x --beam {10**400}", f"argument --beam: {10**400} is more than 2.14748e+09"),
+    (f"eos data --path x --beam {10**400}", f"argument --beam: {10**400} is more than 2147483647"),
     ("similarity data --path x --threshold nan", "argument --threshold: nan is not a finite number"),
     ("attention data --path x --output p.png --width inf", "argument --width: inf is not a finite number"),
 ])  # fmt: skip

@@ -502,7 +502,7 @@ def test_pictures_are_of_what_every_system_has(sweep):
     (["--data", "bin", "--gen-subset"], "--data needs a measure of translations, and none is given"),
     (["--gen-subset", "--beam", "2"], "--beam needs a measure of translations, and none is given"),
     (["--measure", "x=scores", "--tokenize", "13a"], "--tokenize needs a measure of translations"),
-    (["--tokenize", "13a"], "--tokenize 13a would cut the reference's <<unk>>: give the text, with --reference"),
+    (["--tokenize", "13a"], "--tokenize 13a would cut the reference's <<unk>>: give the raw text as --reference"),
 ])  # fmt: skip
 def test_one_sentence(arguments, message, sweep, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)

@@ -105,15 +105,18 @@ def test_a_length_that_is_a_number_is_named(monkeypatch):
 
 
 @pytest.mark.more
-def test_attention_that_is_no_number_is_seen(monkeypatch):
+@pytest.mark.parametrize("what", ["attention", "score"])
+def test_what_is_no_number_is_seen(monkeypatch, what):
     model, graph = exported("char2char")
-    found, none = proof.hypotheses, np.float32(np.nan)
-    monkeypatch.setattr(
-        proof,
-        "hypotheses",
-        lambda *given: [one._replace(attention=[row * none for row in one.attention]) for one in found(*given)],
-    )
-    seen = proof.compared(graph, model, batches(model)[:1])[1]
+    made = proof.hypotheses
+
+    def spoilt(one):
+        none = {"attention": [row * np.float32(np.nan) for row in one.attention], "score": float("nan")}
+        return one._replace(**{what: none[what]})
+
+    monkeypatch.setattr(proof, "hypotheses", lambda *given: [spoilt(one) for one in made(*given)])
+    alone = [batch._replace(search=batch.search._replace(beam=1)) for batch in batches(model)[:1]]
+    seen = proof.compared(graph, model, alone)[1]
     assert seen.equal == seen.lists and not seen.holds and seen.where
 
 

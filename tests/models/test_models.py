@@ -950,15 +950,16 @@ REFUSED = [
     (dict(HIERARCHICAL, attention_via_words_alone=True, attention_via_unguided=True), "leave one of them out"),
     (dict(encoder_type="convolutional", copying=True), "--copying writes .* is segments: leave it out"),
     (dict(HIERARCHICAL, attention_via_words_alone=True, copying=True), "--copying .*-words-alone is words"),
-    (dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"), "--recurrent-bias True needs .* gru"),
     (dict(recurrent_bias=True, decoder_cell="lstm"), "--recurrent-bias .* encoder's has one anyway"),
     (
         dict(encoder_reads="own"),
         "--encoder-reads own needs a bidirectional layer .* --encoder-layers 1 .* leave it out",
     ),
     (dict(layer_norm_joint=True), "--layer-norm-joint needs --layer-norm"),
-    (dict(layer_norm_joint=True, layer_norm="encoder", encoder_cell="lstm"), "--layer-norm-joint .* use all"),
-    (dict(recurrent_bias=True, decoder_cell="adaptive_gru"), "--recurrent-bias .* encoder's has one anyway"),
+    (
+        dict(recurrent_bias=True, encoder_cell="lstm", decoder_cell="lstm"),
+        "--recurrent-bias True needs --(encoder|decoder)-cell gru",
+    ),
     (dict(readout_biases=True, layer_norm="encoder"), "--readout-biases .* without --layer-norm all"),
     (dict(share_all_embeddings=True, encoder_embed_dim=5, encoder_embed_path="file"), "give both sides the same"),
 ]
@@ -1007,6 +1008,15 @@ def test_options_that_nothing_reads_are_told(option, value, reader, caplog):
     with caplog.at_level("WARNING"):
         model(*batch())
     assert f"--{option.replace('_', '-')} {value} changes nothing without {reader}" in caplog.text
+
+
+@pytest.mark.parametrize("options,reader", [
+    (dict(recurrent_bias=True, decoder_cell="adaptive_gru"), "a GRU that has no such bias anyway"),
+    (dict(layer_norm_joint=True, layer_norm="encoder", encoder_cell="lstm"), "a GRU that --layer-norm normalises"),
+])  # fmt: skip
+def test_options_that_change_no_cell_are_told(options, reader, caplog):
+    build("rnnsearch", **options).train().before_training(torch.device("cpu"), True)
+    assert f"True changes nothing without {reader}" in caplog.text
 
 
 @pytest.mark.parametrize("name,options", [

@@ -105,11 +105,12 @@ def examples(tmp_path_factory):
         for name in ("liu.gold", "encs_czenali.gold"):
             (folder / recipe / name).write_text("0-0\n" * len(test))
         (folder / recipe / "nist06.pos.zh").write_text("".join("N " * length + "\n" for length in test))
-    (folder / "scan" / "SCAN").mkdir()
     for split in ("train", "test"):
         lines = ["IN: {} OUT: {}".format(*pair) for pair in zip(*read_pair(text / split))]
         for task in ("simple", "length"):
-            (folder / "scan" / "SCAN" / f"tasks_{split}_{task}.txt").write_text("\n".join([*lines, ""]))
+            path = folder / "scan" / "SCAN" / f"{task}_split" / f"tasks_{split}_{task}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join([*lines, ""]))
     put(folder / "common" / "fetch_multi30k.sh", "")
     put(folder / "models" / "fetch.sh", "")
     put(folder / "adaptive_weighting" / "download.sh", "")

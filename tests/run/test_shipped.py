@@ -54,3 +54,17 @@ def test_get_model_gets_one(tmp_path):
     assert main(["get-model", "ja-en", "--from", FOLDER.as_uri(), "--output", str(tmp_path / "here")]) == 0
     sentence, translation = next(iter(TRANSLATIONS["ja-en"].items()))
     assert runtime.Translator(tmp_path / "here").translate([sentence])[0].text == translation
+
+
+def test_a_request_has_a_beam_of_bounded_width():
+    """The package's largest is 1887, of hours."""
+    desk = runtime.Desk(runtime.Translator(FOLDER / "ja-en"))
+    assert desk.answer(b'{"text": "", "beam": 32}')[0] == 200
+    assert desk.answer(b'{"text": "", "beam": 33}') == (400, {"error": "the beam must be from 1 to 32, not 33"})
+
+
+def test_lines_are_a_list():
+    translator = runtime.Translator(FOLDER / "ja-en")
+    for lines, more in (("the red", {}), (["the red"], {"batch_size": 0})):
+        with pytest.raises(runtime.SentenceError, match="takes a list of lines|at least 1, not 0"):
+            translator.translate(lines, **more)

@@ -160,6 +160,10 @@ class TestDictionary:
             dictionary.write("zz\n")
         with pytest.raises(ConfigurationError, match=f"dict.{name}.txt: Incorrect dictionary format"):
             StringTransductionTask.setup_task(StringTransductionConfig(**options))
+        (tmp_path / f"dict.{name}.txt").write_bytes(b"caf\xe9 1\n")
+        with pytest.raises(ConfigurationError, match="not UTF-8") as refused:
+            StringTransductionTask.setup_task(StringTransductionConfig(**options))
+        assert str(refused.value).count(f"dict.{name}.txt") == 1
 
     @pytest.mark.parametrize("feature, said", [
         ("V", r"train.tsv, line 2: the feature V is \[V\] in the dictionary, and so is a symbol of the sources"),
@@ -435,7 +439,13 @@ class TestStrings:
         assert done.stderr == f"fairseq-attnvariants strings: {data / 'train.tsv'} is no folder: name another\n"
         before = sorted(data.iterdir())
         done = strings(data, "--output", data, check=False)
-        assert f"predictions would replace {data / 'test.tsv'}: give another folder" in done.stderr
+        assert f"its tables would replace {data / 'test.tsv'}: give another folder" in done.stderr
+        words = write_tables(tmp_path / "more" / "data")
+        tables = [words / "test.tsv", words / "valid.tsv", data / "test.tsv"]
+        (words / "test.tsv").write_text("ab\taa bb\n")
+        done = run("fairseq-attnvariants", "strings", *tables, "--output", words.parent, "--cpu", check=False)
+        assert f"its tables would replace {words / 'test.tsv'}: give another folder" in done.stderr
+        assert (words / "test.tsv").read_text() == "ab\taa bb\n"
         assert sorted(data.iterdir()) == before
         assert not (tmp_path / "out").exists()
 
@@ -455,9 +465,6 @@ class TestStrings:
         assert log.read_text().startswith(former) and "valid on" in former
         assert "new.tsv, which has no targets to score by, are in" in done.stderr and done.stdout == ""
         assert len((tmp_path / "out" / "new.tsv").read_text().splitlines()) == 2
-        options = tmp_path / "out" / "seed1" / "options.txt"
-        options.write_text(options.read_text().partition("--target-column 2 ")[2])  # as version 1.0.0 wrote it
-        strings(data, *more)
 
     def test_fairseq_train_says_why(self, tmp_path):
         data = write_tables(tmp_path / "words")
