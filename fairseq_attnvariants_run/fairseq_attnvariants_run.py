@@ -968,6 +968,10 @@ def add_options(parser: argparse.ArgumentParser, package: Path | None = None) ->
     add("--host", default="127.0.0.1", help="address to serve at (default: %(default)s, only this machine)")
 
 
+AS_IS = (None, 1, False, True)  # beam, n-best, attention and copies by default
+MOST_THREADS = 1024
+
+
 def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Translate lines, or serve; the exit status.
 
@@ -983,10 +987,14 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     if unknown:
         raise SentenceError(f"{' '.join(unknown)} is no option (--help has all)")
     options.files += others
-    if options.batch_size < 1 or options.threads < 1:
-        raise SentenceError("--batch-size and --threads must be at least 1")
+    if options.batch_size < 1 or not 1 <= options.threads <= MOST_THREADS:
+        raise SentenceError(f"--batch-size must be at least 1, and --threads from 1 to {MOST_THREADS}")
     if options.serve is not None and options.files:
         raise SentenceError(f"--serve answers requests, and {options.files[0]} is text: leave one out")
+    if options.serve is not None and (options.beam, options.n_best, options.attention, options.replace_unk) != AS_IS:
+        raise SentenceError(
+            "--beam, --n-best, --attention and --keep-unk are fields of a request to --serve: leave them out"
+        )
     translator = Translator(options.package, options.threads)
     if options.serve is not None:
         serve(translator, options.host, options.serve)

@@ -80,7 +80,7 @@ def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
         (["--beam", "99"], "error: the beam must be from 1 to 8, not 99"),
         (["--n-best", "3", "--beam", "2"], "error: n-best must be from 1 to the beam of 2, not 3: give a wider beam"),
         (["--beams", "2"], "error: --beams is no option (--help has all)"),
-        (["--batch-size", "0"], "--batch-size and --threads must be at least 1"),
+        (["--batch-size", "0"], "--batch-size must be at least 1, and --threads from 1 to 1024"),
         (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 is not available"),
     ],
 )
@@ -130,6 +130,9 @@ def test_files_instead_of_standard_input(package, tmp_path):
         assert (made.returncode, made.stdout) == (1, b"")
         assert re.fullmatch(f"error: {missing} cannot be read \\(.*\\)\n", made.stderr.decode())
     assert "--serve answers requests, and" in run(package, first, "--serve", "0").stderr.decode()
+    for option in (["--beam", "2"], ["--n-best", "2"], ["--attention"], ["--keep-unk"]):
+        assert "are fields of a request" in run(package, "--serve", "0", *option).stderr.decode()
+    assert "--threads from 1 to 1024" in run(package, first, "--threads", "99999999999999").stderr.decode()
 
 
 @pytest.mark.parametrize("options", [[], ["--n-best", "2"], ["--attention", "--beam", "3"], ["--keep-unk"]])
