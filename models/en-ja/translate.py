@@ -523,10 +523,6 @@ class Hypothesis(NamedTuple):
     attention: np.ndarray | None  # symbols x source: where the model looked to write each symbol
     word_attention: np.ndarray | None  # symbols x words, for two levels
 
-    def without_attention(self) -> "Hypothesis":
-        """The same in less memory."""
-        return self._replace(attention=None, word_attention=None)
-
 
 class Translation(NamedTuple):
     """The n-best list of a sentence, and what the model read."""
@@ -539,6 +535,10 @@ class Translation(NamedTuple):
     def text(self) -> str:
         """The best translation."""
         return self.n_best[0].text
+
+    def without_attention(self) -> "Translation":
+        """The same in less memory."""
+        return self._replace(n_best=[one._replace(attention=None, word_attention=None) for one in self.n_best])
 
     def plain(self) -> dict[str, Any]:
         """The same for JSON."""
@@ -610,10 +610,7 @@ class Translator:
                 sources.append(self.symbols(line, beam))
             except SentenceError as error:
                 raise SentenceError(f"line {number}: {error}") from None
-        found = self.search_all(sources, beam, n_best, replace_unk, batch_size)
-        if not attention:
-            found = [one._replace(n_best=[each.without_attention() for each in one.n_best]) for one in found]
-        return found
+        return self.search_all(sources, beam, n_best, replace_unk, batch_size, attention)
 
     def beam(self, beam: int | None, n_best: int = 1) -> int:
         """The beam, which is that of the package by default.
@@ -644,21 +641,34 @@ class Translator:
         return symbols
 
     def search_all(
-        self, sources: Sequence[list[str]], beam: int, n_best: int, replace_unk: bool, batch_size: int
+        self,
+        sources: Sequence[list[str]],
+        beam: int,
+        n_best: int,
+        replace_unk: bool,
+        batch_size: int,
+        attention: bool,
     ) -> list[Translation]:
         """Translate what :meth:`symbols` gave, in batches of similar lengths."""
         nothing = Hypothesis("", 0.0, [self.source[self.eos]], [0.0], [], np.zeros((1, 1), np.float32), None)
-        results = {i: Translation(nothing.symbols, None, [nothing]) for i, source in enumerate(sources) if not source}
+        empty = Translation(nothing.symbols, None, [nothing])
+        empty = empty if attention else empty.without_attention()
+        results = {i: empty for i, source in enumerate(sources) if not source}
         waiting = sorted((i for i, source in enumerate(sources) if source), key=lambda i: -len(sources[i]))
         while waiting:
             size = min(batch_size, LARGEST_ATTENTION // self._weights(sources[waiting[0]], beam))
             batch, waiting = waiting[:size], waiting[size:]
-            results.update(zip(batch, self._batch([sources[i] for i in batch], beam, n_best, replace_unk)))
+            found = self._batch([sources[i] for i in batch], beam, n_best, replace_unk)
+            results.update(zip(batch, found if attention else [one.without_attention() for one in found]))
         return [results[i] for i in range(len(sources))]
 
     def _max_len(self, length: int) -> int:
         longest = min(self.search["max_len_a"] * length + self.search["max_len_b"], self.search["largest_target"] - 1)
         return max(0, int(longest))
+
+    def weights(self, line: str, n_best: int) -> int:
+        """How many weights of attention a line's translations may have."""
+        return self._weights(self.text.symbols(line), n_best)
 
     def _weights(self, symbols: list[str], beam: int) -> int:
         """How many weights of attention the graph may have to keep for a sentence."""
@@ -787,7 +797,8 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
                 refused[len(sources)] = str(error) if isinstance(error, SentenceError) else "it is not UTF-8"
                 print(f"{name}line {i} is not translated: {refused[len(sources)]}", file=sys.stderr)
                 sources.append([])
-        found = translator.search_all(sources, beam, options.n_best, options.replace_unk, options.batch_size)
+        rest = options.n_best, options.replace_unk, options.batch_size, options.attention
+        found = translator.search_all(sources, beam, *rest)
         for k, translation in enumerate(found):
             number += 1
             text = translation.text
@@ -805,6 +816,7 @@ LARGEST_BODY = 2**18  # bytes of a request
 MOST_LINES = 100  # of a request
 LONGEST_SERVED = 2_000  # characters of a line
 WIDEST_SERVED = 32  # beam, unless the package's own is wider
+LARGEST_ANSWER = 2**23  # weights of attention, if every translation has the greatest length: 300 MiB with its JSON
 CONNECTIONS = 64  # at a time; more are closed
 WAITING = 16  # requests that wait for the model; more are told to come later
 PATIENCE = 10.0  # seconds that a client has to send a request
@@ -853,6 +865,10 @@ class Desk:
         widest = min(search["largest_beam"], max(WIDEST_SERVED, search["beam"]))
         if request.get("beam", 1) > widest:
             raise SentenceError(f"the beam must be from 1 to {widest}, not {request['beam']}")
+        if request.get("attention"):
+            weights = sum(self.translator.weights(line, request.get("n_best", 1)) for line in lines)
+            if weights > LARGEST_ANSWER:
+                raise SentenceError("the attention of so many words is too large: ask for fewer lines at a time")
         return lines, {"attention": False, **request}
 
 

@@ -63,6 +63,14 @@ def test_a_request_has_a_beam_of_bounded_width():
     assert desk.answer(b'{"text": "", "beam": 33}') == (400, {"error": "the beam must be from 1 to 32, not 33"})
 
 
+def test_a_request_has_attention_of_bounded_size():
+    desk = runtime.Desk(runtime.Translator(FOLDER / "ja-en"))
+    request = {"lines": ["\u732b" * 100] * 100, "n_best": 5, "attention": True}
+    status, answer = desk.answer(json.dumps(request).encode())
+    assert status == 400 and answer["error"].startswith("the attention of so many words is too large: ask for fewer")
+    assert desk.answer(b'{"lines": ["\xe7\x8c\xab"], "n_best": 5, "attention": true}')[0] == 200
+
+
 def test_lines_are_a_list():
     translator = runtime.Translator(FOLDER / "ja-en")
     for lines, more in (("the red", {}), (["the red"], {"batch_size": 0})):
