@@ -126,7 +126,7 @@ def prepare(options: "Options") -> Job:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
-    given = shlex.join([*column_options(columns), *chosen])
+    given = shlex.join(column_options(columns) + chosen)
     for seed in options.seeds:
         check_options(folder / f"seed{seed}", given)
     data.mkdir(parents=True, exist_ok=True)
