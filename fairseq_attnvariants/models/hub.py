@@ -319,7 +319,7 @@ def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> List[str]
 
 
 def only(found: Sequence[Any]) -> Any:
-    """What was found for a single sentence.
+    """Return the only item of what was found for a single sentence.
 
     Raises:
         ValueError: ``skip_invalid_size_inputs`` left it out.

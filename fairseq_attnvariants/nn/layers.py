@@ -105,7 +105,7 @@ class Layer(nn.Module):
         return [data] * 2
 
     def kept(self, data: Tensor) -> Tensor:
-        """The input as a residual connection adds it to the outputs."""
+        """Return the input as a residual connection adds it to the outputs."""
         return data
 
 
@@ -130,7 +130,7 @@ class HalvedLayer(SteppedLayer):
         return halves[::-1] if self.crossed else halves
 
     def kept(self, data: Tensor) -> Tensor:
-        """What each direction reads, side by side."""
+        """Return what the directions read, side by side."""
         return torch.cat([*self.inputs(data)], dim=-1)
 
 

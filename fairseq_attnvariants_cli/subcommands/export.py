@@ -225,7 +225,9 @@ def frequent_subwords(path: str, threshold: int) -> List[str]:
 def prepared(
     options: Options, codes: Optional[bytes], source: str, target: str
 ) -> Tuple[Dict[str, Any], Dict[str, bytes]]:
-    """Return the preprocessing of both languages, as in FORMAT.md, and the files that it needs; ``codes`` is one.
+    """Return the preprocessing of both languages, as in FORMAT.md, and the files that it needs.
+
+    ``codes`` are the merges of subwords that :func:`merges` has read, or None.
 
     Raises:
         UserError: a file cannot be read, or is not what it should be, or an option needs another.

@@ -140,7 +140,7 @@ def prepare(options: "Options") -> Job:
 
 
 def column_options(columns: Columns) -> List[str]:
-    """What names the columns to fairseq."""
+    """Return the options that name the columns for fairseq."""
     given = ((f"--{name}-column", column) for name, column in columns._asdict().items())
     return [part for option, column in given if column for part in (option, str(column))]
 
