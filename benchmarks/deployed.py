@@ -115,7 +115,7 @@ def measure(size, asked, task, sources):
 
     def by_package(translator):
         def translate(numbers):
-            found = translator.search_all([lines[k] for k in numbers], asked.beam, 1, True, len(numbers))
+            found = translator.search_all([lines[k] for k in numbers], asked.beam, 1, True, len(numbers), False)
             assert all(len(one.n_best[0].symbols) == asked.words + 1 for one in found)
 
         return translate
