@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --archs rnnsearch dl4mt
     OMP_NUM_THREADS=1 python benchmarks/ablation.py --cpu-time --rounds 5 --batches 1 --compute-dtype bfloat16
 
-takes the options of speed.py.  What is printed is the median, over the rounds, of the time without it over the time
+takes most options of speed.py.  What is printed is the median, over the rounds, of the time without it over the time
 with it, and the smallest and the largest; below 1 it costs time, and is there for memory.
 """
 
@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint
 
+from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.nn import additive, layers
 from fairseq_attnvariants.nn.fast import deferred, energies
@@ -76,9 +77,12 @@ def ratios(run, switches, rounds):
 
 
 def main():
-    arguments = parse(about=__doc__)
+    arguments = parse(about=__doc__, without=["--reference", "--json"])
     clock = clock_of(arguments)
     task, samples = load(arguments)
+    for arch in arguments.archs:
+        if arch not in VARIANTS:
+            raise SystemExit(f"ablation.py: --archs: {arch} is not of this package, and has no fast ways: leave it out")
     rows = []
     for arch in arguments.archs:
         trainer = Trainer(arch, arguments, task)

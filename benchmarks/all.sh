@@ -10,6 +10,8 @@ data=$(realpath "$1") table=$(realpath "$2")
 mkdir -p "$3"
 out=$(cd "$3" && pwd)
 cd "$(dirname "$0")"
+source ../examples/common/settings.sh
+same_settings "$out" "DATA=$data TABLE=$table$(lscpu | sed -n 's/^Model name: */ /p')" "has figures" OUT
 export OMP_NUM_THREADS=1
 
 figure() {  # figure NAME PROGRAM [options]

@@ -3,7 +3,7 @@
     python benchmarks/floor.py DATA                # a folder made by fairseq-preprocess, widths 256 and 512
     python benchmarks/floor.py --paper-size        # random text, widths 620 and 1000, vocabulary 30,000
 
-takes the options of speed.py. Updates (forward, backward, clipping, Adam) are watched for their matrix products:
+takes most options of speed.py. Updates (forward, backward, clipping, Adam) are watched for their matrix products:
 which shapes, laid out how, how often. Then, in turns, the updates are timed, and every kind of product alone on
 numbers of its own, over and over; the sum of these is what the machine needs for the products. The optimizer has
 none: its floor is what it must read and write (the gradient's norm, its clipping, Adam's four numbers a parameter) at
@@ -82,7 +82,7 @@ def loss_alone(trainer, sample):
 
 
 def main():
-    arguments = parse(about=__doc__)
+    arguments = parse(about=__doc__, without=["--reference", "--json", "--beam", "--train-only"])
     clock = clock_of(arguments)
     task, samples = load(arguments, CPU)
     here, there = torch.zeros(2, 2**25)

@@ -28,7 +28,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=100, help="sentences a batch")
     parser.add_argument("--embed", type=int, default=256)
     parser.add_argument("--hidden", type=int, default=1024)
-    parser.add_argument("--flags", default="", help='more options of the model, such as "--recompute-steps 32"')
+    parser.add_argument("--flags", default="", help='more options of the model: --flags="--recompute-steps 32"')
     return parser.parse_args()
 
 

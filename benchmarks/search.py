@@ -34,28 +34,29 @@ class RandomLists:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shortlist", metavar="TABLE")
-    parser.add_argument("--ways", nargs="+", default=WAYS)
-    parser.add_argument("--words", type=int, default=20, help="of every hypothesis")
-    own, rest = parser.parse_known_args()
-    arguments = speed.parse([*rest, "--batches", "1"])
+    own = argparse.ArgumentParser(add_help=False)
+    own.add_argument("--shortlist", metavar="TABLE")
+    own.add_argument("--ways", nargs="+", default=WAYS)
+    own.add_argument("--words", type=int, default=20, help="of every hypothesis")
+    without = ["--archs", "--reference", "--batches", "--train-only", "--json"]
+    arguments = speed.parse(about=__doc__, without=without, own=[own])
+    arguments.batches, more = 1, arguments.more
     task, [sample] = speed.load(arguments)
     source, target = task.source_dictionary, task.target_dictionary
     lists = RandomLists(len(target))
-    if own.shortlist:
-        lists = Shortlist(read_table(own.shortlist), source, target, 50, 100)
+    if arguments.shortlist:
+        lists = Shortlist(read_table(arguments.shortlist), source, target, 50, 100)
     clock = speed.clock_of(arguments)
     models, runs = {}, {}
-    for way in own.ways:
+    for way in arguments.ways:
         arch, *changes = way.split("+")
         dtypes = [change for change in changes if change != "list"]
         key = (arch, *dtypes)
         if key not in models:
             torch.manual_seed(1)
-            arguments.more = {arch: ["--search-dtype", *dtypes]} if dtypes else {}
+            arguments.more = {**more, arch: [*more.get(arch, []), *(["--search-dtype", *dtypes] if dtypes else [])]}
             models[key] = speed.build(arch, arguments, task)[0].eval().to(speed.DEVICE)
-        options = argparse.Namespace(beam=arguments.beam, max_len_b=own.words, min_len=own.words)
+        options = argparse.Namespace(beam=arguments.beam, max_len_b=arguments.words, min_len=arguments.words)
         generator = FairseqTask.build_generator(argparse.Namespace(target_dictionary=target), [models[key]], options)
         generator = ShortlistGenerator(generator, lists) if "list" in changes else generator
         runs[way] = partial(speed.timed, partial(generator.generate, []), [sample], clock)
@@ -63,7 +64,7 @@ def main():
     words = len(lists.symbols(sample["net_input"]["src_tokens"]))
     print(f"{arguments.embed}/{arguments.hidden}, {len(target)} types, lists of {words}, beam {arguments.beam}")
     for way, rounds in times.items():
-        ratios = [base / own for own, base in zip(rounds, times[own.ways[0]])]
+        ratios = [base / one for one, base in zip(rounds, times[arguments.ways[0]])]
         rate = sample["nsentences"] / statistics.median(rounds)
         print(f"{way:24s} {rate:8.1f} sentences/s   x{spread(ratios)}")
 

@@ -34,39 +34,52 @@ USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def parse(line=None, about=__doc__):
-    """The options of a command line: this program's own, or a list of words; ``about`` is what ``--help`` says."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="?", help="folder made by fairseq-preprocess; without it, random text")
-    parser.add_argument("--archs", nargs="+", default=["rnnsearch", "dl4mt", "rnnsearch_star"])
-    parser.add_argument("--reference", default="lstm", help="what the ratios are to (default: the stock lstm)")
-    parser.add_argument("--embed", type=int, default=256)
-    parser.add_argument("--hidden", type=int, default=512)
-    parser.add_argument("--paper-size", action="store_true", help="widths 620 and 1000, vocabulary 30,000")
-    parser.add_argument("--characters", action="store_true", help="random text of characters, 304 symbols")
-    parser.add_argument(
+def parse(line=None, about=__doc__, without=(), own=()):
+    """The options of a command line: this program's own, or a list of words.
+
+    Args:
+        line: the words.
+        about: what ``--help`` says.
+        without: options that would change nothing.
+        own: a parser with further ones.
+    """
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=about, formatter_class=form, parents=own, allow_abbrev=False)
+
+    def add(name, **described):
+        if name not in without:
+            parser.add_argument(name, **described)
+
+    add("data", nargs="?", help="folder made by fairseq-preprocess; without it, random text")
+    add("--archs", nargs="+", default=["rnnsearch", "dl4mt", "rnnsearch_star"])
+    add("--reference", default="lstm", help="what the ratios are to (default: the stock lstm)")
+    add("--embed", type=int, default=256)
+    add("--hidden", type=int, default=512)
+    add("--paper-size", action="store_true", help="widths 620 and 1000, vocabulary 30,000")
+    add("--characters", action="store_true", help="random text of characters, 304 symbols")
+    add(
         "--more",
         metavar="ARCH=FLAGS",
         action="append",
         default=[],
         help="more fairseq-train flags for one architecture; rnnsearch:other is a second one of rnnsearch",
     )
-    parser.add_argument("--batch", type=int, default=80, help="sentences a batch")
-    parser.add_argument("--length", type=int, default=14, help="mean length of the random text")
-    parser.add_argument("--target-length", type=int, help="of the target side, where it is another")
-    parser.add_argument("--spread", type=float, default=0.25, help="deviation of the length, as a share of its mean")
-    parser.add_argument("--vocabulary", type=int, default=8000, help="of the random text")
-    parser.add_argument("--batches", type=int, default=4, help="batches a model trains on in each round")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
+    add("--batch", type=int, default=80, help="sentences a batch")
+    add("--length", type=int, default=14, help="mean length of the random text")
+    add("--target-length", type=int, help="of the target side, where it is another")
+    add("--spread", type=float, default=0.25, help="deviation of the length, as a share of its mean")
+    add("--vocabulary", type=int, default=8000, help="of the random text")
+    add("--batches", type=int, default=4, help="batches a model trains on in each round")
+    add("--rounds", type=int, default=7)
+    add(
         "--cpu-time",
         action="store_true",
         help="measure the time that the process spent computing instead of the wall's: for a CPU that others use too",
     )
-    parser.add_argument("--compute-dtype", default="float32", help="of this package's models")
-    parser.add_argument("--train-only", action="store_true")
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--json", metavar="FILE", help="also write the figures here")
+    add("--compute-dtype", default="float32", help="of this package's models")
+    add("--train-only", action="store_true")
+    add("--beam", type=int, default=5)
+    add("--json", metavar="FILE", help="also write the figures here")
     arguments = parser.parse_args(line)
     if arguments.paper_size:
         arguments.embed, arguments.hidden, arguments.vocabulary = 620, 1000, 30000

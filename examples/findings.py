@@ -5,6 +5,7 @@ written by this: ``seeds`` to ``holm_p``, ``verdict``, ``seeds_to_decide`` and t
 keeps the decimals that it has. Several comparisons have semicolons between them.
 """
 
+import argparse
 import csv
 import re
 import sys
@@ -103,6 +104,7 @@ def page(text, rows, before):
 
 def main():
     """Write both files."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     rows = read(HERE / "findings.csv")
     before = [row["figures"] for row in rows]
     compared = [[*comparisons_of(row)] for row in rows]

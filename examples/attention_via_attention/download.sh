@@ -8,7 +8,13 @@ if [ $# -lt 2 ] || [[ $1 != fr && $1 != cs ]] || [[ $1 = cs && $# -ne 3 ]]; then
   echo "usage: download.sh fr OUT, or download.sh cs OUT CZENG" >&2; exit 2
 fi
 language=$1 pair=$1-en common=$(cd "$(dirname "$0")/../common" && pwd)
-if [ "$language" = cs ]; then czeng=$(realpath "$(dirname "$3")")/$(basename "$3"); fi
+if [ "$language" = cs ]; then
+  if [ ! -e "$3.en" ] || [ ! -e "$3.cs" ]; then echo "download.sh: there is no $3.en or $3.cs" >&2; exit 2; fi
+  czeng=$(realpath "$(dirname "$3")")/$(basename "$3")
+fi
+if ! python -c 'import sacremoses' 2> /dev/null; then
+  echo "download.sh: no sacremoses here: pip install sacremoses" >&2; exit 1
+fi
 mkdir -p "$2"
 cd "$2"
 site=http://www.statmt.org

@@ -39,6 +39,7 @@ for system in "${chosen[@]}"; do
     echo "apart.sh: SYSTEMS=$system is none of $order" >&2; exit 2
   fi
 done
+for path in "$prepared/bin" "$gold"; do [ -e "$path" ] || { echo "apart.sh: there is no $path" >&2; exit 2; }; done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 updates=${UPDATES:-2000}
 source "$here/../common/lock.sh"
@@ -65,12 +66,12 @@ for seed in "${seeds[@]}"; do
     "$here/../alignment/errors.sh" "$prepared" "$run" "$gold" "$source" "$target" --json > "$run/aer.json"
     cell 0 "error rate" < "$run/aer.json" > "$run/aer"
     cell 1 "error rate" < "$run/aer.json" > "$run/saer"
-    fairseq-attnvariants eos "$prepared/bin" --path "$model" --json | cell 0 % > "$run/eos"
-    fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$model" --beam 1 \
+    fairseq-attnvariants eos "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$model" --json | cell 0 % > "$run/eos"
+    fairseq-generate "$prepared/bin" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --path "$model" --beam 1 \
       --max-len-a 2 --max-len-b 10 > "$run/test.generated"
     hypotheses "$run/test.generated" > "$run/out.bpe"
     sed 's/@@ //g' "$run/out.bpe" > "$run/out.$target"
-    fairseq-attnvariants align "$prepared/bin" --path "$model" --remove-bpe --source "$prepared/bpe.test.$source" \
+    fairseq-attnvariants align "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$model" --remove-bpe --source "$prepared/bpe.test.$source" \
       --reference "$run/out.bpe" --output "$run/out.align"
     fairseq-attnvariants overtranslation "$prepared/test.$source" "$run/out.$target" --alignments "$run/out.align" --json |
       cell 0 % > "$run/repeated"

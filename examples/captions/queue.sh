@@ -6,6 +6,7 @@
 # A run that fails leaves its last lines in OUT/SYSTEM-SEED.log, and the others go on.
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: queue.sh TEXT OUT" >&2; exit 2; fi
+if [[ ! ${JOBS:-1} =~ ^[1-9][0-9]*$ ]]; then echo "queue.sh: JOBS=$JOBS is no number from 1 on" >&2; exit 2; fi
 text=$1 out=$2 here=$(dirname "$0")
 source "$here/systems.sh"
 mkdir -p "$out"

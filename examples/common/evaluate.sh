@@ -3,7 +3,7 @@
 #   evaluate.sh words|bpe|characters PREPARED OUT SOURCE TARGET [fairseq-generate options]
 # PREPARED was written by prepare_*.sh, OUT by train.sh. In the environment: SUBSET="test test1" takes these test sets,
 # and scores them joined as well, as "all"; SACREBLEU="--chrf-beta 3" gives options to sacrebleu; COPIED=yes says that
-# the model of words was trained with --copying.
+# the model of words was trained with --copying; USER_DIR is the folder of an architecture of your own.
 # Writes OUT/SUBSET.txt, for words also OUT/SUBSET.replaced.txt with the UNKs replaced, and OUT/SUBSET.scores, against
 # PREPARED/SUBSET.TARGET and the further references beside it; also OUT/all.SOURCE and OUT/all.TARGET.
 set -euo pipefail
@@ -27,6 +27,8 @@ case $unit in
 esac
 
 source "$(dirname "$0")/hypotheses.sh"
+source "$(dirname "$0")/yes.sh"
+yes_or_no COPIED
 
 translate() {  # translate SUBSET [fairseq-generate options]
   local subset=$1 lexicon=()

@@ -6,6 +6,7 @@
 set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: prepare_test.sh CORPUS PREPARED NAME SOURCE TARGET" >&2; exit 2; fi
 corpus=$1 prepared=$2 name=$3 source=$4 target=$5 common=$(dirname "$0")
+if [ ! -e "$prepared/codes" ]; then echo "prepare_test.sh: $prepared is not of prepare_bpe.sh" >&2; exit 2; fi
 source "$common/lock.sh"
 lock "$prepared"
 out=$prepared/$name part=$prepared/$name.part

@@ -63,6 +63,8 @@ def main() -> None:
     if not texts["train"]:
         sys.exit(f"split.py: {len(pairs)} different pairs leave none to train: give smaller --valid and --test")
     out = Path(options["out"])
+    if Path(options["in"]).resolve() in [(out / name).resolve() for name in texts]:
+        sys.exit(f"split.py: {options['in']} would be replaced by a part of itself: give another OUT")
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         for side, language in enumerate(options["languages"]):

@@ -13,6 +13,8 @@ fi
 # shellcheck disable=SC2034  # size is used where this is sourced
 size=$1 corpus=$2 out=${3%/} source=$4 target=$5 common=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
 source "$common/lock.sh"
+source "$common/yes.sh"
+yes_or_no LOWER JOINED ALIGN LEXICON
 lock "$(dirname "$out")"
 if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
 

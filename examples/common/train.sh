@@ -4,6 +4,7 @@
 #   train.sh BIN OUT ARCH [fairseq-train options]
 # The criterion is the label smoothed cross entropy, with the costs that ARCH was published with. On a GPU sentences are
 # padded to multiples of 4 words, so that --cuda-graphs, which architectures of the package get, has few shapes to capture.
+# USER_DIR in the environment, of this script and of those that translate: the folder of an architecture of your own.
 set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: train.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2 arch=$3
@@ -23,11 +24,12 @@ esac
 set -- --arch "$arch" --criterion "$criterion" "$@"
 source "$(dirname "$0")/lock.sh"
 lock "$out"
-command=$(printf '%q ' "$data" "$@")
-if [ "$(cat "$out/finished" 2>/dev/null)" = "$command" ]; then
+IFS=: read -ra parts <<< "$data" # however the caller spells them
+command=$(printf '%q ' "$(realpath --relative-to="$out" "${parts[@]}" | paste -sd:)" "$@")
+case $(cat "$out/finished" 2>/dev/null) in "$command" | "$(printf '%q ' "$data" "$@")")
   echo "this training has ended already, and its weights stay as they are: $out" >&2
-  exit 0
-fi
+  exit 0 ;;
+esac
 rm -f "$out/finished" # of other options
 fairseq-train "$data" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --clip-norm 1.0 --seed 1 \
   --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 \

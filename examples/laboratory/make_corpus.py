@@ -161,7 +161,7 @@ COUNTS = ["", "", "two", "three", "four"]
 def counts(rng: random.Random, most: int, training: bool) -> Pair:
     """2 to 7 words, 8 in a test, each said up to ``most`` times, as is its own or as a count word before it says.
 
-    Such as ``three dog horse cat``: ``dogo dogo dogo horseo horseo horseo``. Some words are not translated at all.
+    Such as ``three dog horse king``: ``dogo dogo dogo horseo horseo horseo``. Some words are not translated at all.
     """
     several = rng.randint(2, 7) if training else 8
     parts = []
@@ -185,7 +185,7 @@ def sides(rng: random.Random, share: int, training: bool) -> Pair:
     """8 or 12 words, 16 in a test, of which a particle follows so many that they are a ``share``, in percent.
 
     Each particle is the one after the previous one in the circle of :data:`PARTICLES`, however far it stands;
-    only the first one is said by the first source word. Such as ``from-ki dog near cat``: ``dogo ki nearu cato ko``.
+    only the first one is said by the first source word. Such as ``from-ki dog near cat``: ``dogo ki nearu cato ku``.
     """
     count = rng.choice([8, 12]) if training else 16
     agreeing = round(count * share / (100 - share))

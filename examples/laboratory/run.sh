@@ -70,12 +70,15 @@ user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
 chosen=("$baseline")
 if [ ${#default[@]} = 0 ]; then default=("${all[@]}"); fi
 IFS=', ' read -ra asked <<< "${ARCHS:-${default[*]}}"
-for system in "${asked[@]}"; do [ "$system" = "$baseline" ] || chosen+=("$system"); done
+for system in "${asked[@]}"; do case " ${chosen[*]} " in *" $system "*) ;; *) chosen+=("$system") ;; esac; done
 IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3 4 5}"
-seeds=$(IFS=,; echo "${seeds[*]}")
-if ! [[ $seeds =~ ^[0-9]+(,[0-9]+)*$ ]]; then
+if ! [[ ${seeds[*]} =~ ^[0-9]+(\ [0-9]+)*$ ]]; then
   echo "run.sh: SEEDS=\"$SEEDS\" are no numbers: give such as SEEDS=\"1 2 3\"" >&2; exit 2
 fi
+mapfile -t seeds < <(printf '%s\n' "${seeds[@]}" | sort -un)
+for value in "UPDATES=$updates" "TRAIN=${TRAIN:-1}" "TEST=${TEST:-1}"; do
+  [[ $value =~ =[1-9][0-9]*$ ]] || { echo "run.sh: $value is no number from 1 on" >&2; exit 2; }
+done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 others=() pairs=() # that are no systems of the task
@@ -107,11 +110,14 @@ fi
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
+source "$here/../common/lock.sh"
 source "$here/../common/settings.sh"
-same_settings "$out" "TASK=$name UPDATES=$updates TRAIN=${TRAIN:-${task[train]}} TEST=${TEST:-200}" "has runs" OUT
+lock "$out"
+same_settings "$out" "TASK=$name UPDATES=$updates TRAIN=${TRAIN:-${task[train]}} TEST=${TEST:-200}" "has runs" OUT "$out/corpus"
 for system in "${others[@]}"; do
   mkdir -p "$out/$system"
-  same_settings "$out/$system" "${systems[$system]}" "has runs" OUT
+  trained=$(find "$out/$system" -name "*.pt" -print -quit)
+  same_settings "$out/$system" "${systems[$system]}" "has runs" "OUT, or remove this folder" "${trained:-$out/$system/none}"
 done
 
 # what is not the task's own was trained with the source as it stands in USER_DIR now
@@ -130,7 +136,7 @@ fi
 if [ ! -e "$out/corpus" ]; then
   rm -rf "$out/part"
   python "$here/make_corpus.py" "$name" "$out/part" --train "${TRAIN:-${task[train]}}" --test "${TEST:-200}"
-  tests=$(cd "$out/part" && printf "$out/part/%s\n" test*.src | sed 's/.src$//' | LC_ALL=C sort -V | paste -sd,)
+  tests=$(printf '%s\n' "$out"/part/test*.src | sed 's/.src$//' | LC_ALL=C sort -V | paste -sd,)
   preprocess=(--source-lang src --target-lang tgt --trainpref "$out/part/train" --validpref "$out/part/valid")
   if [ "$name" = cipher ]; then
     preprocess+=(--user-dir "$(fairseq-attnvariants user-dir)" --task char_translation)
@@ -152,20 +158,25 @@ training=(criterion.label_smoothing=0 dataset.batch_size=40 "optimization.lr=[0.
   checkpoint.no_epoch_checkpoints=true dataset.disable_validation=true)
 if [ "${JOBS:-1}" -gt 1 ]; then training+=(hydra/launcher=joblib hydra.launcher.n_jobs="$JOBS"); fi
 if command -v nvidia-smi > /dev/null; then training+=(dataset.required_seq_len_multiple=4); else training+=(common.cpu=true); fi
+# a run keeps its folder where these differ: OUT may move, and go on with or without a GPU
+unlike=model._name,common.seed,common.user_dir,common.cpu,task.data,dataset.required_seq_len_multiple
 
 folders=() names=()
 for system in "${chosen[@]}"; do
   own=${systems[$system]//TWICE/$((2 * updates))}
   read -ra options <<< "${task[options]-} $own"
-  case $own in
-    *_name=lstm*) options+=("${lstm[@]}") ;;
-    *_name=ava*) read -ra more <<< "${task[ava]-}"; options+=("${more[@]}") ;;
+  case " $own " in
+    *" model._name=lstm "*) options+=("${lstm[@]}") ;;
+    *" model._name=ava"[\ _]*) read -ra more <<< "${task[ava]-}"; options+=("${more[@]}") ;;
   esac
   fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
     common.user_dir="'$user_dir'" task.data="'$out/corpus/bin'" hydra.sweep.dir="'$out/$system'" \
-    common.seed="$seeds" "${sizes[@]}" "${training[@]}" model.init_std=0.1 "${options[@]}" \
+    common.seed="$(IFS=,; echo "${seeds[*]}")" hydra.job.config.override_dirname.exclude_keys="[$unlike]" "${sizes[@]}" \
+    "${training[@]}" model.init_std=0.1 "${options[@]}" \
     >> "$out/$system.log" 2>&1 || { tail -n 5 "$out/$system.log" >&2; exit 1; }
-  folders+=("$out/$system") names+=(--name "$system")
+  for seed in "${seeds[@]}"; do
+    for run in "$out/$system"/*-"$seed"-??????; do folders+=("$run") names+=(--name "$system"); done
+  done
 done
 
 IFS=, read -ra values <<< "${task[dial]#*=}"

@@ -16,7 +16,7 @@ from typing import Dict, List, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacremoses import MosesDetokenizer, MosesTokenizer
-from text import parsed, read
+from text import parsed, read_lines
 
 LONGEST = 12  # characters of a Japanese word
 
@@ -66,7 +66,7 @@ def main() -> None:
     options = parsed(parser)
     target = options.target
     train, test = (
-        {side: read(options.corpus / f"{name}.{side}") for side in ("ja", "en")} for name in ("train", "test")
+        {side: read_lines(options.corpus / f"{name}.{side}") for side in ("ja", "en")} for name in ("train", "test")
     )
     english = MosesDetokenizer("en")
     raw = {

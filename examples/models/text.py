@@ -9,14 +9,12 @@ import argparse
 import sys
 import unicodedata
 from pathlib import Path
-from typing import List, Tuple
+from typing import Tuple
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "common"))
+from split import read_lines  # noqa: E402
 
 SPLITS = {"train": "train", "dev": "valid", "test": "test"}
-
-
-def read(path: Path) -> List[str]:
-    """The lines of a file of UTF-8 text."""
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def varied(number: int, japanese: str, english: str, source: str) -> Tuple[str, str]:
@@ -45,7 +43,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT")
     options = parsed(parser)
     for split, name in SPLITS.items():
-        japanese, english = (read(options.corpus / f"{split}.{language}") for language in ("ja", "en"))
+        japanese, english = (read_lines(f"{options.corpus}/{split}.{language}") for language in ("ja", "en"))
         if len(japanese) != len(english):
             sys.exit(f"text.py: {options.corpus}/{split} has {len(japanese)} lines of ja and {len(english)} of en")
         pairs = [("".join(ja.split()), " ".join(en.split())) for ja, en in zip(japanese, english)]

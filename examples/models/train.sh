@@ -15,7 +15,12 @@ case "$source $target" in "ja en" | "en ja") ;; *) echo "train.sh: not 'ja en' o
 if [[ ! $UPDATES =~ ^[0-9]+$ || $UPDATES -lt 24 ]]; then
   echo "train.sh: UPDATES=$UPDATES is no number of 24 or more" >&2; exit 2
 fi
-mkdir -p "$out"
+source "$here/../common/lock.sh"
+source "$here/../common/settings.sh"
+source "$here/../common/yes.sh"
+yes_or_no PAGE
+lock "$out"
+same_settings "$out" "CORPUS=$(realpath "$corpus") UPDATES=$UPDATES${*:+ $*}" "has a training" OUT "$out/checkpoint_last.pt"
 "$here/prepare.sh" "$corpus" "$out/text" "$source" "$target"
 task=()
 if [ "$target" = ja ]; then task=(--task char_translation --source-subwords); fi

@@ -59,7 +59,7 @@ for target in "${targets[@]}"; do
 done
 
 translate() {  # translate FOLDER TARGET [fairseq-generate options]
-  fairseq-generate "$out/text/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$1/checkpoint_best.pt" --beam 5 \
+  fairseq-generate "$out/text/bin" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --path "$1/checkpoint_best.pt" --beam 5 \
     --source-lang "$source" --target-lang "$2" --batch-size 40 --remove-bpe --max-len-a 2 --max-len-b 10 "${@:3}" \
     > "$1/$2.part"
   mv "$1/$2.part" "$1/$2.generated"

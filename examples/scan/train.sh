@@ -11,7 +11,7 @@ source "$common/hypotheses.sh"
 small subwords "$arch"
 "$common/train.sh" "$prepared/bin" "$out" "$arch" "${options[@]}" --dropout 0.2 --label-smoothing 0 --batch-size 128 \
   --max-epoch 15 "$@"
-fairseq-generate "$prepared/bin" --user-dir "$(fairseq-attnvariants user-dir)" --path "$out/checkpoint_last.pt" \
+fairseq-generate "$prepared/bin" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --path "$out/checkpoint_last.pt" \
   --beam 1 --batch-size 128 --max-len-a 6 --max-len-b 10 > "$out/test.part"
 mv "$out/test.part" "$out/test.generated"
 hypotheses "$out/test.generated" > "$out/test.out"

@@ -18,9 +18,9 @@ else
     mv "$folder/$name.part" "$folder/$name"
   done
 fi
-take() { # take NAME FILE: the file NAME, which is below the folder once, as DATA/FILE
+take() { # take NAME FILE: the file NAME, which is below the folder once, as DATA/FILE; part3 is another task
   local found
-  mapfile -t found < <(find "$folder" -name "$1" -type f | sort)
+  mapfile -t found < <(find "$folder" -name "$1" -type f -not -path "*/part3/*" | sort)
   if [ ${#found[@]} -ne 1 ]; then
     echo "fetch.sh: $folder has ${#found[@]} files $1 below it, and one is needed" >&2; exit 1
   fi

@@ -141,6 +141,8 @@ def main():
     chosen = {*(options.systems or [*SYSTEMS, *(YOYODYNE if options.yoyodyne else ())])}
     if not options.yoyodyne and chosen & {*YOYODYNE}:
         parser.error("--systems: models of yoyodyne need --yoyodyne, which says where it is")
+    if options.yoyodyne and not shutil.which(options.yoyodyne):
+        parser.error(f"--yoyodyne: {options.yoyodyne} is no command")
     failed = False
     for language, system, seeds, parts in jobs(options):
         if language not in options.languages or not {*parts} <= chosen:
@@ -161,7 +163,7 @@ def main():
                     scores = by_yoyodyne(options.data, options.out, language, system, seeds[0], options.yoyodyne)
                 else:
                     scores = train(options.data, options.out, language, system, seeds[0], options.beam, more)
-            except subprocess.CalledProcessError as error:
+            except (subprocess.CalledProcessError, OSError, ValueError, TypeError) as error:  # the last two: no score
                 failed = True
                 print(f"{' '.join(run)} failed: see the log in {options.out / language}: {error}", file=sys.stderr)
                 continue

@@ -268,8 +268,8 @@ class Hub(GeneratorHubInterface):
     def _forced(self, text: str, option: str) -> Tensor:
         """The tokens of a text that translations hold."""
         tokens = self._encode_target(text)
-        if self.tgt_dict.unk() in tokens:
-            raise ValueError(f"{option}: the target dictionary lacks a word of {text!r}")
+        if (tokens <= self.tgt_dict.unk()).any():
+            raise ValueError(f"{option}: {text!r} has a word that the target dictionary lacks, or a symbol of fairseq's")
         return tokens
 
     def _phrases(self, phrases: Sequence[str]) -> List[Tensor]:
@@ -311,7 +311,8 @@ class Hub(GeneratorHubInterface):
 def symbols(dictionary: Dictionary, tokens: Tensor, line: str = "") -> List[str]:
     """Tokens as text; each UNK is the unknown word, or character, of ``line`` at this place, if there is a line."""
     split = dictionary.split if isinstance(dictionary, CharacterDictionary) else tokenize_line
-    unknown = iter([word for word in split(line) if dictionary.index(word) == dictionary.unk()])
+    index = getattr(dictionary, "letter", dictionary.index)
+    unknown = iter([word for word in split(line) if index(word) == dictionary.unk()])
     return [
         next(unknown, dictionary[token]) if token == dictionary.unk() else dictionary[token]
         for token in tokens.tolist()

@@ -125,12 +125,11 @@ def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
     Returns outputs ``B x S x width``, zero at padding, and last states ``d x B x state width``.
     """
     batch, length = padding_mask.shape
-    real = ~padding_mask
-    counts, begins = torch.stack([real.sum(1).clamp(min=1), real.int().argmax(1)]).cpu()
-    lengths, order = counts.sort(descending=True, stable=True)
-    steps = torch.arange(length).unsqueeze(1)
-    begun = steps < lengths  # steps x sentences, in the order of their lengths
-    places = (order * length + (begins[order] + steps) % length)[begun].to(inputs.device, non_blocking=True)
+    real = ~padding_mask.cpu()
+    lengths, order = real.sum(1).clamp(min=1).sort(descending=True, stable=True)
+    columns = real.int().sort(dim=1, descending=True, stable=True).indices[order]  # the real ones first
+    begun = torch.arange(length).unsqueeze(1) < lengths  # steps x sentences, in the order of their lengths
+    places = (order * length + columns.T)[begun].to(inputs.device, non_blocking=True)
     sizes = begun.sum(1)[: int(lengths[0])].tolist()
     rows = inputs.flatten(0, 1).index_select(0, places)
     outputs, final = rnn(rows, sizes, rnn.start(rows, batch))

@@ -719,7 +719,7 @@ class Translator:
                 sums.append(out["scores"][s, b, path[-1]])
                 path.append(out["parents"][s, b, path[-1]])
             rows = np.arange(t + 1), b, np.array(path[::-1])
-            score = float(sums[0]) / ((t + 1) ** self.search["lenpen"] if self.search["normalize"] else 1)
+            score = float(sums[0]) / (np.float64(t + 1) ** self.search["lenpen"] if self.search["normalize"] else 1)
             looks = out["attention"][rows][:, : len(source)], None if words is None else upper[rows][:, : len(words)]
             found.append((score, indices[::-1], np.diff(sums[::-1], prepend=0).tolist(), *looks))
         found.sort(key=lambda one: -one[0])

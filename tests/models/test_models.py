@@ -800,6 +800,14 @@ def test_a_source_is_measured_without_its_padding():
         model(*batch(lengths=(6,), target_lengths=(2,)))
 
 
+def test_padding_within_a_source_is_left_out():
+    """As fairseq-interactive reads it in ``a <pad> b``."""
+    model = build("rnnsearch").eval()
+    source, lengths, previous = batch()
+    holed = torch.cat([source[:, :3], torch.ones(3, 1, dtype=torch.long), source[:, 3:]], dim=1)
+    torch.testing.assert_close(model(holed, lengths, previous)[0], model(source, lengths, previous)[0])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name not in CHARACTERS])
 def test_every_architecture_can_be_tied(name):

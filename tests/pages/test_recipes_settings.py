@@ -23,7 +23,9 @@ case " $* " in *" --wrong "*) exit 1 ;; esac
 while [ $# -gt 0 ]; do
   case $1 in
     --save-dir) mkdir -p "$2"; touch "$2/checkpoint_last.pt" ;;
-    hydra.sweep.dir=*) run=${1#*=} run=${run//"'"}/run/checkpoints; mkdir -p "$run"; touch "$run/checkpoint_last.pt" ;;
+    hydra.sweep.dir=*) sweep=${1#*=} sweep=${sweep//"'"} ;;
+    common.seed=*) for seed in ${1//[!0-9]/ }; do
+      run=$sweep/run-$seed-abcdef/checkpoints; mkdir -p "$run"; touch "$run/checkpoint_last.pt"; done ;;
     --table | --seed-table | --output) echo made > "$2" ;;
   esac
   shift
@@ -201,6 +203,10 @@ def test_length_penalties_are_of_the_ensemble_as_it_is(recipe, tmp_path):
 def test_bridges_of_another_start_need_a_folder_of_their_own(recipe, tmp_path):
     (tmp_path / "out/control/1").mkdir(parents=True)
     (tmp_path / "out/control/1/loss").touch()
+    for name in ("prepared", "x"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+    for name in ("gold", "y"):
+        (tmp_path / name).touch()
 
     def bridges(prepared="prepared", gold="gold", **environment):
         environment = {"SEEDS": "1", "SYSTEMS": "control", "START_SEED": "1", **environment}
@@ -209,10 +215,12 @@ def test_bridges_of_another_start_need_a_folder_of_their_own(recipe, tmp_path):
     went(bridges())
     went(bridges(SEEDS="1"))
     reason = f"out has runs of PREPARED={tmp_path}/prepared GOLD={tmp_path}/gold START=5700 UPDATES=2000 START_SEED=1, "
-    others = {"START_SEED": "2"}, {"START_SEED": ""}, {"START": "9"}, {"UPDATES": "9"}, {"prepared": "x"}, {"gold": "x"}
+    others = {"START_SEED": "2"}, {"START_SEED": ""}, {"START": "9"}, {"UPDATES": "9"}, {"prepared": "x"}, {"gold": "y"}
     for other in others:
         assert refused(bridges(**other), f"{reason}and not of PREPARED=", "give another OUT")
     assert [path.name for path in (tmp_path / "out").glob("start-*")] == ["start-1"]
+    assert refused(bridges(prepared="none"), "apart.sh: there is no none/bin")
+    assert refused(bridges(gold="none"), "apart.sh: there is no none")
 
 
 def test_twice_the_updates_are_twice_those_asked_for(recipe, tmp_path):
@@ -247,7 +255,7 @@ def test_source_of_ones_own_that_is_edited_is_trained_anew(recipe, tmp_path):
     shutil.rmtree(out / "mine")
     (out / "mine.source").unlink()
     went(order("recatt mine"))
-    shutil.rmtree(out / "mine/run/checkpoints")  # a run that failed
+    [shutil.rmtree(run) for run in out.glob("mine/run-*/checkpoints")]  # runs that failed
     (mine / "parts/one.py").write_text("SIZE = 3\n")
     went(order("recatt mine"))
     assert {path.name for path in out.glob("*.source")} == {"mine.source"}
@@ -281,13 +289,37 @@ def test_systems_of_a_file_have_options_a_criterion_and_a_name(systems, tmp_path
     assert all(" common.seed=1,2 " in line for line in trained)
     for line, text in zip(trained[1:], (COSTS, PLAIN)):
         assert line.endswith(" " + " ".join(text.removeprefix("plain: >").removeprefix("costs:").split()))
-    names = " ".join(f"--name {name}" for name in ("rnnsearch", "costs", "plain"))
-    assert f"results {out}/rnnsearch {out}/costs {out}/plain {names} " in calls
+    runs = [(name, seed) for name in ("rnnsearch", "costs", "plain") for seed in "12"]
+    folders = " ".join(f"{out}/{name}/run-{seed}-abcdef" for name, seed in runs)
+    assert f"results {folders} {' '.join(f'--name {name}' for name, _ in runs)} " in calls
+
+
+def test_runs_of_other_seeds_are_not_in_the_table(systems, tmp_path):
+    """Such as one that was stopped."""
+    went(systems(PLAIN, SEEDS="3 4"))
+    _, calls = went(systems(PLAIN, SEEDS="1 3"))
+    assert {*re.findall("plain/run-(.)-abcdef", calls.partition("results")[2])} == {"1", "3"}
+
+
+def test_what_did_not_begin_keeps_no_settings(recipe, systems, tmp_path):
+    """A corpus that could not be made, a system that hydra refused."""
+    shutil.rmtree(tmp_path / "out")
+    put(tmp_path / "commands" / "fairseq-preprocess", "exit 1")
+    done, _ = systems(PLAIN, TRAIN="500")
+    assert done.returncode == 1
+    put(tmp_path / "commands" / "fairseq-preprocess", 'mkdir -p "${@: -1}"')
+    put(tmp_path / "commands" / "fairseq-hydra-train", "exit 1")
+    done, _ = systems(PLAIN)
+    assert done.returncode == 1
+    put(tmp_path / "commands" / "fairseq-hydra-train", WRITES)
+    went(systems(PLAIN.replace("dropout=0", "dropout=0.2")))
 
 
 def test_systems_of_a_file_are_chosen_among(systems):
     _, calls = went(systems(COSTS + PLAIN, ARCHS="recatt plain", SEEDS="1"))
     assert "--name rnnsearch --name recatt --name plain " in calls and "costs" not in calls
+    _, calls = went(systems(COSTS + PLAIN, ARCHS="plain plain rnnsearch", SEEDS="1 1"))
+    assert "--name rnnsearch --name plain " in calls and calls.count("--name plain ") == calls.count("results ")
 
 
 def test_a_system_with_other_options_needs_a_folder_of_its_own(systems, tmp_path):
@@ -312,6 +344,8 @@ def test_a_system_with_other_options_needs_a_folder_of_its_own(systems, tmp_path
         ("mine: model._name=recat", {}, "SYSTEMS: mine has no architecture recat in "),
         ("mine: model._name=recatt criterion._name=sharp", {}, "SYSTEMS: mine has no criterion sharp in "),
         (PLAIN, {"SEEDS": "1 two"}, 'SEEDS="1 two" are no numbers: give such as SEEDS="1 2 3"'),
+        (PLAIN, {"UPDATES": "10k"}, "UPDATES=10k is no number from 1 on"),
+        (PLAIN, {"TEST": "0"}, "TEST=0 is no number from 1 on"),
         (PLAIN, {"ARCHS": "plane"}, "ARCHS: plane is no system of order and no architecture in "),
     ],
 )
@@ -335,9 +369,12 @@ def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
     assert done.returncode == 1 and "nothing.xx" in done.stderr
     went(sweep())  # nothing was made of the file that is not there
     went(sweep(ARCHS="dl4mt"))
-    for environment in ({"MERGES": "8"}, {"TRAIN": "more"}, {"VALID": "more"}, {"TEST": "more"}, {"TOKENISE": ""}):
-        reason = "has text of MERGES=9 TRAIN=train VALID=val TEST=test TOKENISE=no, and not of MERGES="
+    for environment in ({"MERGES": "8"}, {"TRAIN": "more"}, {"VALID": "more"}, {"TEST": "more"}, {"TOKENISE": "yes"}):
+        reason = f"CORPUS={tmp_path}/corpus MERGES=9 TRAIN=train VALID=val TEST=test TOKENISE=no, and not of CORPUS="
         assert refused(sweep(**environment), reason, "give another OUT")
+    (tmp_path / "other").symlink_to(tmp_path / "corpus")
+    went(recipe("own_text/sweep.sh", "other", "out", "xx", "yy", TOKENISE="no", MERGES="9"))
+    assert refused(sweep(TOKENISE="false"), "sweep.sh: TOKENISE=false is neither yes nor no")
     assert refused(sweep("model.dropout=0.1"), "has runs with the overrides ''", "give another OUT")
     (tmp_path / "out/settings").unlink()  # from before
     went(sweep(MERGES="8"))
@@ -360,3 +397,40 @@ def test_sentences_are_padded_to_few_lengths_on_a_gpu(gpu, recipe, tmp_path):
     (tmp_path / "laboratory" / "order" / "corpus").mkdir(parents=True)
     _, calls = went(recipe("laboratory/run.sh", "order", SEEDS="1"))
     assert bool(re.search(padded, calls)) == gpu
+
+
+def test_a_finished_training_is_known_by_any_name_of_its_text(recipe, tmp_path):
+    (tmp_path / "data").mkdir()
+    train = "common/train.sh"
+    assert "fairseq-train" in went(recipe(train, "data", "out", "dl4mt"))[1]
+    for name in ("data", "data/", tmp_path / "data"):
+        assert "fairseq-train" not in went(recipe(train, name, tmp_path / "out", "dl4mt"))[1]
+    (tmp_path / "out").rename(tmp_path / "there")  # and so does one from before
+    (tmp_path / "there/finished").write_text(
+        "data --arch dl4mt --criterion label_smoothed_cross_entropy --compute-dtype auto \n"
+    )
+    assert "fairseq-train" not in went(recipe(train, "data", "there", "dl4mt"))[1]
+    assert "fairseq-train" in went(recipe(train, "other", "there", "dl4mt"))[1]
+
+
+def test_an_unprepared_text_gets_no_further_test_set(recipe, tmp_path):
+    assert refused(
+        recipe("common/prepare_test.sh", "text", "none", "test1", "xx", "yy"), "none is not of prepare_bpe.sh"
+    )
+    assert not (tmp_path / "none").exists()
+
+
+def test_jobs_are_a_number(recipe):
+    assert refused(recipe("captions/queue.sh", "text", "out", JOBS="0"), "queue.sh: JOBS=0 is no number from 1 on")
+
+
+def test_a_text_is_not_replaced_by_a_part_of_itself(recipe, tmp_path):
+    for language in ("xx", "yy"):
+        (tmp_path / f"train.{language}").write_text("".join(f"{k}\n" for k in range(9)))
+    split = [sys.executable, EXAMPLES / "common/split.py", "--valid", "1", "--test", "1", "train", ".", "xx", "yy"]
+    done = subprocess.run(split, cwd=tmp_path, capture_output=True, text=True)
+    assert (
+        done.returncode == 1
+        and done.stderr == "split.py: train would be replaced by a part of itself: give another OUT\n"
+    )
+    assert (tmp_path / "train.xx").read_text().count("\n") == 9 and not (tmp_path / "valid.xx").exists()

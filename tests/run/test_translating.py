@@ -234,3 +234,10 @@ def test_outputs_that_the_format_does_not_allow_are_refused(translator, monkeypa
     monkeypatch.setattr(translator, "session", Damaged())
     with pytest.raises(runtime.PackageError, match="not what FORMAT.md describes"):
         translator.translate(["the red"])
+
+
+@pytest.mark.parametrize("lenpen", [1e9, 10**9])
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_length_penalty_of_any_size_takes_no_time(tmp_path, lenpen):
+    [found] = runtime.Translator(packages.write(tmp_path / "a", search__lenpen=lenpen)).translate(["b a"])
+    assert found.n_best[0].score == 0
