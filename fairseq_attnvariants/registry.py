@@ -276,13 +276,7 @@ class Registry(Mapping[str, Entry]):
             )
         return self.entries[name]
 
-    def __getitem__(self, name: str) -> Entry:
-        """As :meth:`pick`."""
-        return self.pick(name)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether there is a component of this name."""
-        return name in self.entries
+    __getitem__ = pick
 
     def __iter__(self) -> Iterator[str]:
         """The names, in the order in which they were entered."""

@@ -636,7 +636,7 @@ class Translator:
         symbols = self.text.symbols(line)
         if len(symbols) > (largest := self.search["largest_source"] - len(self.end)):
             raise SentenceError(f"it has {len(symbols)} symbols, and the model reads at most {largest}: split it")
-        if self._weights(symbols, beam) > LARGEST_ATTENTION:
+        if self.weights(symbols, beam) > LARGEST_ATTENTION:
             raise SentenceError("it is too long for this beam: split it, or take a smaller beam")
         return symbols
 
@@ -656,7 +656,7 @@ class Translator:
         results = {i: empty for i, source in enumerate(sources) if not source}
         waiting = sorted((i for i, source in enumerate(sources) if source), key=lambda i: -len(sources[i]))
         while waiting:
-            size = min(batch_size, LARGEST_ATTENTION // self._weights(sources[waiting[0]], beam))
+            size = min(batch_size, LARGEST_ATTENTION // self.weights(sources[waiting[0]], beam))
             batch, waiting = waiting[:size], waiting[size:]
             found = self._batch([sources[i] for i in batch], beam, n_best, replace_unk)
             results.update(zip(batch, found if attention else [one.without_attention() for one in found]))
@@ -666,12 +666,8 @@ class Translator:
         longest = min(self.search["max_len_a"] * length + self.search["max_len_b"], self.search["largest_target"] - 1)
         return max(0, int(longest))
 
-    def weights(self, line: str, n_best: int) -> int:
-        """How many weights of attention a line's translations may have."""
-        return self._weights(self.text.symbols(line), n_best)
-
-    def _weights(self, symbols: list[str], beam: int) -> int:
-        """How many weights of attention the graph may have to keep for a sentence."""
+    def weights(self, symbols: list[str], beam: int) -> int:
+        """How many weights of attention the graph may have to keep for a sentence, or so many translations have."""
         length = len(symbols) + len(self.end)
         return length * (self._max_len(length) + 1) * beam
 
@@ -866,7 +862,8 @@ class Desk:
         if request.get("beam", 1) > widest:
             raise SentenceError(f"the beam must be from 1 to {widest}, not {request['beam']}")
         if request.get("attention"):
-            weights = sum(self.translator.weights(line, request.get("n_best", 1)) for line in lines)
+            count, symbols = request.get("n_best", 1), map(self.translator.text.symbols, lines)
+            weights = sum(self.translator.weights(each, count) for each in symbols)
             if weights > LARGEST_ANSWER:
                 raise SentenceError("the attention of so many words is too large: ask for fewer lines at a time")
         return lines, {"attention": False, **request}

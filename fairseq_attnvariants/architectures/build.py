@@ -4,7 +4,7 @@ Only this module reads the configuration: components receive widths and other co
 """
 
 from functools import partial
-from typing import Any, Callable, Optional, Tuple, Union
+from typing import Any, Callable, Optional, Tuple
 
 from torch import Tensor, nn
 
@@ -25,8 +25,6 @@ from .derived import SourceWidths, bidirectional_layers, filters, histories, lay
 from .options import custom_options, flags_of, least_depth
 from .part_args import part_arguments
 
-AnyEncoder = Union[BidirectionalEncoder, HierarchicalEncoder, ConvolutionalEncoder]
-
 
 def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
     """A component's class with its declared options; it takes widths and other components."""
@@ -45,7 +43,7 @@ def _cell(cfg, name: str, norm: bool) -> MakeCell:
     return partial(kind, norm=True) if norm else kind
 
 
-def build_encoder(cfg, dropout: nn.Module) -> AnyEncoder:
+def build_encoder(cfg, dropout: nn.Module) -> nn.Module:
     """The encoder that the configuration describes; ``dropout`` is applied to its annotations."""
     embed, hidden, layers = cfg.encoder_embed_dim, cfg.encoder_hidden_size, cfg.encoder_layers
     hidden_dropout = cfg.encoder_dropout_hidden

@@ -121,10 +121,6 @@ class Searching(nn.Module):
 class First(Searching):
     """The graph from sources to the end of the first step."""
 
-    def begin(self, source: Tensor) -> Run:
-        """Return the decoding network and its state before the first step."""
-        return Run(self.network, *projected(self.readers, *started(self.model, source)))
-
     def forward(self, source: Tensor, hypotheses: Tensor, *rest: Tensor) -> Tuple[Step, Any]:
         """The step, and what the following ones read: the memory of the sentences, and what is listed.
 
@@ -137,7 +133,8 @@ class First(Searching):
         listed += self.model.decoder.output_projection.chosen(*listed) if listed else ()
         symbols = self.use(listed)
         batch, beam = source.size(0), hypotheses.size(0)
-        scores, levels, run = self.step(self.begin(source), source.new_full((batch,), self.select.eos))
+        begun = Run(self.network, *projected(self.readers, *started(self.model, source)))
+        scores, levels, run = self.step(begun, source.new_full((batch,), self.select.eos))
         none = source.new_zeros(batch, beam)
         before = Beam(none, scores.new_zeros(batch, 1), none > 0, source.new_zeros(batch))
         limit, start = Limits(*limits), source.new_zeros(())

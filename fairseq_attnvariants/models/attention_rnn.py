@@ -3,7 +3,7 @@
 import contextlib
 import json
 import logging
-from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.models import (
@@ -35,7 +35,7 @@ from ..registry import ConfigurationError
 from .allocation import keep_memory
 from .embeddings import load_embeddings
 from .fingerprint import NAME as FINGERPRINT
-from .fingerprint import check_fingerprint, fingerprint
+from .fingerprint import check_fingerprints, fingerprint
 from .hub import Pretrained
 from .renamed import rename
 from .warm_start import WarmStart, warm_start
@@ -108,6 +108,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         self.warm_started, self.refusal = None, ""
         rename(self, state_dict, name)
         match_choice(self, state_dict, name)
+        check_fingerprints(self, state_dict, f"{name}." if name else "")
         super().upgrade_state_dict_named(state_dict, name)
 
     def forward(
@@ -263,10 +264,6 @@ class Encoder(FairseqEncoder):
         """The longest source."""
         return self.max_source_positions
 
-    def upgrade_state_dict_named(self, state_dict, name):
-        """Refuse a checkpoint of another dictionary."""
-        check_fingerprint(self, state_dict, name, "source")
-
 
 class IncrementalDecoder(FairseqIncrementalDecoder):
     """Embeds previous target tokens, decodes them and projects to the vocabulary."""
@@ -310,7 +307,9 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         search = incremental_state is not None
         if search:
             prev_output_tokens = prev_output_tokens[:, -1:]
-        with self._arithmetic(search):
+            self.search_dtype.decide(self.network, self.output_projection)  # the first one does
+        reduced = search and self.search_dtype.dtype == "bfloat16"
+        with reduced_products() if reduced else contextlib.nullcontext():
             run = self._kept(incremental_state) or self._start(encoder_out, search)
             decode: Any = run.network if search or self.graphs is None else self.graphs
             decoded = decode(self.embed(prev_output_tokens), run.memory, run.state)
@@ -381,16 +380,6 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
     def max_positions(self) -> int:
         """The longest target."""
         return self.max_target_positions
-
-    def upgrade_state_dict_named(self, state_dict, name):
-        """Refuse a checkpoint of another dictionary."""
-        check_fingerprint(self, state_dict, name, "target")
-
-    def _arithmetic(self, search: bool) -> ContextManager[Any]:
-        """Matrix products in the number type of the search, which the first search decides."""
-        if search:
-            self.search_dtype.decide(self.network, self.output_projection)
-        return reduced_products() if search and self.search_dtype.dtype == "bfloat16" else contextlib.nullcontext()
 
     def _predict(self, run: "Run", decoded: Decoded, previous: Tensor) -> Prediction:
         def project(features: Tensor) -> Tensor:

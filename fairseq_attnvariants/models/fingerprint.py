@@ -34,18 +34,19 @@ def current(saved: Tensor) -> Tensor:
     return torch.stack([saved >> 32 & 0xFFFFFFFF, saved & 0xFFFFFFFF], dim=1).flatten()
 
 
-def check_fingerprint(module, state_dict, prefix: str, side: str) -> None:
-    """Refuse a state dict whose fingerprint is another one; one in an older form is replaced.
+def check_fingerprints(model, state_dict, prefix: str = "") -> None:
+    """Refuse a state dict whose fingerprints are others; those in an older form are replaced.
 
     Raises:
-        ConfigurationError: the checkpoint's dictionary has other words, or the same in another order.
+        ConfigurationError: a dictionary of the checkpoint has other words, or the same in another order.
     """
-    name = f"{prefix}.{NAME}"
-    if name not in state_dict:
-        return
-    state_dict[name] = current(state_dict[name])
-    if not torch.equal(state_dict[name].cpu(), getattr(module, NAME).cpu()):
-        raise ConfigurationError(
-            f"this checkpoint was trained with another {side} dictionary than the one in the data folder: "
-            "use the dictionaries it was trained with"
-        )
+    for part, side in (("encoder", "source"), ("decoder", "target")):
+        name = f"{prefix}{part}.{NAME}"
+        if name not in state_dict:
+            continue
+        state_dict[name] = current(state_dict[name])
+        if not torch.equal(state_dict[name].cpu(), getattr(getattr(model, part), NAME).cpu()):
+            raise ConfigurationError(
+                f"this checkpoint was trained with another {side} dictionary than the one in the data folder: "
+                "use the dictionaries it was trained with"
+            )

@@ -269,7 +269,9 @@ class Hub(GeneratorHubInterface):
         """The tokens of a text that translations hold."""
         tokens = self._encode_target(text)
         if (tokens <= self.tgt_dict.unk()).any():
-            raise ValueError(f"{option}: {text!r} has a word that the target dictionary lacks, or a symbol of fairseq's")
+            raise ValueError(
+                f"{option}: {text!r} has a word that the target dictionary lacks, or a symbol such as </s>"
+            )
         return tokens
 
     def _phrases(self, phrases: Sequence[str]) -> List[Tensor]:

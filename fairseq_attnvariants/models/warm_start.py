@@ -16,7 +16,7 @@ from ..architectures.derived import bidirectional_layers, history_names, layers_
 from ..architectures.variants import BASE, settings
 from ..arithmetic.choice import match_choice
 from ..registry import ConfigurationError
-from .fingerprint import check_fingerprint
+from .fingerprint import check_fingerprints
 from .renamed import rename
 
 CELLS = "decoder.network.transition.before.", "decoder.network.transition.after."
@@ -121,8 +121,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     differing += [(one.option, one.prefixes) for one in MEANINGS if one.read(donor) != one.read(cfg)]
     strange = {prefix: f"of another {option} there" for option, prefixes in differing for prefix in prefixes}
     source_bridge = cfg.encoder_embed_dim * (cfg.bridge_source and not donor.bridge_source)
-    for side, language in (("encoder", "source"), ("decoder", "target")):
-        check_fingerprint(getattr(model, side), saved, side, language)
+    check_fingerprints(model, saved)
     grown, other, taken, matrices = {}, {}, 0, 0
     parameters = dict(model.named_parameters(remove_duplicate=False))
     first = {id(parameter): name for name, parameter in model.named_parameters()}

@@ -95,25 +95,20 @@ class Sparsemax(Normalizer):
     """Weights that are exactly 0 where an energy is far below the highest one (Martins & Astudillo 2016)."""
 
     package = "entmax"
+    function = "sparsemax"
 
     def normalize(self, energies: Tensor) -> Tensor:
         import entmax
 
-        weights: Tensor = entmax.sparsemax(energies, dim=-1)
+        weights: Tensor = getattr(entmax, self.function)(energies, dim=-1)
         return weights
 
 
 @register_normalizer("entmax")
-class Entmax(Normalizer):
+class Entmax(Sparsemax):
     """Weights between the softmax's and the sparsemax's, ``α = 1.5`` (Peters et al. 2019)."""
 
-    package = "entmax"
-
-    def normalize(self, energies: Tensor) -> Tensor:
-        import entmax
-
-        weights: Tensor = entmax.entmax15(energies, dim=-1)
-        return weights
+    function = "entmax15"
 
 
 class Attended(NamedTuple):
@@ -191,11 +186,6 @@ class Attention(Part, nn.Module):
         self.key_norm = layer_norm(norm and keys, widths.attention)
         self.normalizer = normalizer or Softmax()
         self.window = window
-
-    @property
-    def averages(self) -> bool:
-        """Whether the context is only the weighted average of the annotations."""
-        return type(self).read is Attention.read and type(self).forward is Attention.forward
 
     @property
     def independent(self) -> bool:
@@ -424,7 +414,8 @@ class AttentionViaAttention(nn.Module):
         annotations, padding_mask = encoded.upper_annotations, encoded.upper_padding_mask
         assert annotations is not None and padding_mask is not None
         upper = self.upper.memory(encoded._replace(annotations=annotations, padding_mask=padding_mask))
-        guide = self.lower.guide if self.upper.averages else None
+        kind = type(self.upper)  # a guide reads averages of annotations
+        guide = self.lower.guide if kind.read is Attention.read and kind.forward is Attention.forward else None
         guides = None if guide is None else guide(upper.values)  # B x W x A
         return self.lower.memory(encoded)._replace(upper=upper._replace(guides=guides))
 

@@ -110,28 +110,26 @@ class Layer(nn.Module):
 
 
 class SteppedLayer(Layer):
-    """A layer of any cells, which every device sweeps over."""
+    """A layer of any cells, which every device sweeps over.
 
-    def __init__(self, cells: Iterable[Any]):
+    A direction reads both directions of the layer below, its ``own`` or the ``other`` one.
+    """
+
+    def __init__(self, cells: Iterable[Any], reads: str = "both"):
         super().__init__()
         self.cells = nn.ModuleList(cells)
-
-
-class HalvedLayer(SteppedLayer):
-    """A layer each of whose directions reads one direction of the layer below: its own, or the other one."""
-
-    def __init__(self, cells: Iterable[Any], crossed: bool):
-        super().__init__(cells)
-        self.crossed = crossed
+        self.reads = reads
 
     def inputs(self, data: Tensor) -> Sequence[Tensor]:
-        """The half that each direction reads."""
+        """The input of each direction."""
+        if self.reads == "both":
+            return super().inputs(data)
         halves = data.chunk(2, dim=-1)
-        return halves[::-1] if self.crossed else halves
+        return halves if self.reads == "own" else halves[::-1]
 
     def kept(self, data: Tensor) -> Tensor:
         """Return what the directions read, side by side."""
-        return torch.cat([*self.inputs(data)], dim=-1)
+        return data if self.reads == "both" else torch.cat([*self.inputs(data)], dim=-1)
 
 
 class FusedLayer(Layer, nn.RNNBase):
@@ -261,7 +259,7 @@ class Layers(nn.Module):
                 width = input_dim // 2 if halved else input_dim + context_dim
                 lowest = (cell({"input": width}, hidden_dim) for _ in range(directions))
                 cells = (deepened(one, cell, hidden_dim, depth - 1) for one in lowest)
-                layer = HalvedLayer(cells, reads == "other") if halved else SteppedLayer(cells)
+                layer = SteppedLayer(cells, reads if halved else "both")
             self.layers.append(layer)
             input_dim = hidden_dim * directions
 

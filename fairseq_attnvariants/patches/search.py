@@ -1,14 +1,36 @@
-"""Search by CUDA graphs, whatever task and command search."""
+"""Search by CUDA graphs, whatever task and command search; options that would change nothing are refused.
 
+A coverage penalty leaves no probabilities to sample from, and ``fairseq-interactive`` reads no ``--lm-path``.
+"""
+
+from fairseq.models import FairseqLanguageModel
 from fairseq.tasks.fairseq_task import FairseqTask
 
 from ..models.static_search import StaticSearch, StaticSearchWithAlignment, searchable
+from ..registry import ConfigurationError
 from .replaced import replaces
 
 
 @replaces(FairseqTask, "build_generator")
 def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, *more, **named):
-    """The static search is the default for models of this package, unless ``cuda_graphs`` is false."""
+    """The static search is the default for models of this package, unless ``cuda_graphs`` is false.
+
+    Raises:
+        ConfigurationError: ``--sampling`` has a coverage penalty, or a language model is none or not read.
+    """
+    penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
+    if getattr(args, "sampling", False) and penalised:
+        raise ConfigurationError(
+            "--sampling draws from probabilities, which a coverage penalty changes: leave out --sampling, or "
+            "coverage_penalty in --model-overrides"
+        )
+    path = getattr(args, "lm_path", None)
+    if path:
+        language_model = (extra_gen_cls_kwargs or {}).get("lm_model")
+        if language_model is None:
+            raise ConfigurationError(f"--lm-path {path} is read only by fairseq-generate: use that, or leave it out")
+        if not isinstance(language_model, FairseqLanguageModel):
+            raise ConfigurationError(f"--lm-path {path} is no language model, but a {type(language_model).__name__}")
     refused = any(getattr(getattr(model, "cfg", None), "cuda_graphs", None) is False for model in models)
     if seq_gen_cls is None and not refused and all(map(searchable, models)):
         alignment = getattr(args, "print_alignment", None)

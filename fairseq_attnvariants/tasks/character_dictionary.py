@@ -56,23 +56,12 @@ class CharacterDictionary(Dictionary):
                 consumer(character, i)
         return torch.IntTensor(ids + [self.eos()] if append_eos else ids)
 
-    def string(
-        self,
-        tensor,
-        bpe_symbol=None,
-        escape_unk=False,
-        extra_symbols_to_ignore=None,
-        unk_string=None,
-        include_eos=False,
-        separator="",
-    ) -> str:
+    def string(self, tensor, bpe_symbol=None, *options, separator="", **named) -> str:
         """The text that indices spell, a line for each row, with single spaces.
 
         ``bpe_symbol`` (``--post-process``) is not used: there are no parts of words to join.
         """
-        text = super().string(
-            tensor, None, escape_unk, extra_symbols_to_ignore, unk_string, include_eos, separator=separator
-        )
+        text = super().string(tensor, None, *options, separator=separator, **named)
         return "\n".join(map(single_spaced, text.split("\n")))
 
     def _get_meta(self) -> Tuple[List[str], List[int]]:

@@ -5,7 +5,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from typing import Any, Callable, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -72,16 +72,8 @@ class StringDictionary(CharacterDictionary):
         number = self.index(symbol)
         return number if self.first_feature is None or number < self.first_feature else self.unk()
 
-    def encode_line(
-        self,
-        line: str,
-        line_tokenizer: Optional[Callable[[str], List[str]]] = None,
-        add_if_not_exist: bool = True,
-        consumer: Optional[Callable[[str, int], None]] = None,
-        append_eos: bool = True,
-        reverse_order: bool = False,
-    ) -> torch.IntTensor:
-        """The numbers of a line's features and symbols; nothing is added to the dictionary.
+    def encode_line(self, line: str, *unused: Any, append_eos: bool = True, **ignored: Any) -> torch.IntTensor:
+        """The numbers of a line's features and symbols; nothing is added to the dictionary, or counted.
 
         Raises:
             ConfigurationError: parentheses of the features do not match.
@@ -90,25 +82,15 @@ class StringDictionary(CharacterDictionary):
         ids = self.encode(self.split(line), features)
         return torch.IntTensor(ids + [self.eos()] if append_eos else ids)
 
-    def string(
-        self,
-        tensor: Any,
-        bpe_symbol: Any = None,
-        escape_unk: bool = False,
-        extra_symbols_to_ignore: Any = None,
-        unk_string: Optional[str] = None,
-        include_eos: bool = False,
-        separator: str = "",
-    ) -> str:
+    def string(self, tensor: Any, bpe_symbol: Any = None, *options: Any, separator: str = "", **named: Any) -> str:
         """The text of numbers, a line for each row; features come after a tab, joined by ';'."""
-        options = escape_unk, extra_symbols_to_ignore, unk_string, include_eos
         if torch.is_tensor(tensor) and tensor.dim() == 2:
-            return "\n".join(self.string(row, None, *options) for row in tensor)
+            return "\n".join(self.string(row, None, *options, **named) for row in tensor)
         numbers = [int(number) for number in tensor]
         first = len(self) if self.first_feature is None else self.first_feature
         letters = [number for number in numbers if number < first]
         decomposed = self.separator == DECOMPOSED
-        text = Dictionary.string(self, letters, None, *options, separator="" if decomposed else self.separator)
+        text = Dictionary.string(self, letters, None, *options, separator="" if decomposed else self.separator, **named)
         text = unicodedata.normalize("NFC", text) if decomposed else text
         features = [self[number][1:-1] for number in numbers if number >= first]
         return f"{text}\t{';'.join(features)}" if features else text

@@ -199,7 +199,7 @@ def test_what_generate_takes_translate_takes(hub):
     (dict(beam=0), "beam=0: the beam width is 1 or above"),
     (dict(nbest=6), "nbest=6: give a number from 1 to the beam width, which is beam=5"),
     (dict(prefix=["ant"]), "prefix has 1 entries for 3 sentences"),
-    (dict(prefix="zebra"), "prefix: 'zebra' has a word that the target dictionary lacks, or a symbol of fairseq's"),
+    (dict(prefix="zebra"), "prefix: 'zebra' has a word that the target dictionary lacks, or a symbol such as </s>"),
     (dict(prefix="ant </s> bee"), "prefix: 'ant </s> bee' has a word that"),
     (dict(prefix="ant bee cat", max_len_b=2), "prefix: 3 tokens, where max_len_a, .* allow 2"),
     (dict(prefix="ant " * 1024, max_len_b=2000), "prefix: 1024 tokens, where .* --max-target-positions allow 1023"),

@@ -177,7 +177,7 @@ def test_a_sentence_whose_attention_would_fill_memory_is_refused(tmp_path):
 def test_batches_are_as_large_as_their_attention_may_be(translator, monkeypatch):
     sizes, batch = [], translator._batch
     monkeypatch.setattr(translator, "_batch", lambda rows, *more: sizes.append(len(rows)) or batch(rows, *more))
-    monkeypatch.setattr(runtime, "LARGEST_ATTENTION", 2 * translator._weights(["the"], beam=1))
+    monkeypatch.setattr(runtime, "LARGEST_ATTENTION", 2 * translator.weights(["the"], beam=1))
     translator.translate(["the"] * 5, beam=1)
     assert sizes == [2, 2, 1]
 

@@ -22,6 +22,10 @@ from ..replaced import replaces
 from .data import find_languages
 
 SWITCHED = re.compile(r"unrecognized arguments:.* (True|False)\b", re.IGNORECASE)
+SWITCH = (
+    "; a switch takes no True or False: given, it turns its default around (--left-pad-source turns padding on the "
+    "left off)"
+)
 TEXT = ("tokenizer", "bpe")  # components that have options of their own
 
 
@@ -29,7 +33,7 @@ TEXT = ("tokenizer", "bpe")  # components that have options of their own
 def parse_args_and_arch(parse, parser, *args, **named):
     """Look through what fairseq's parser gives, before a configuration is made of it."""
     refuse = parser.error
-    parser.error = lambda message: refuse(message + about_switches(message))
+    parser.error = lambda message: refuse(message + (SWITCH if SWITCHED.search(message) else ""))
     choose_criterion(parser, args[0] if args else named.get("input_args"))
     if parser.get_default("task") is None:  # fairseq-validate's, which stumbles over it
         parser.set_defaults(task="translation")
@@ -75,16 +79,6 @@ def check_models(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
             parser.error(f"--path {path} is a folder: name a checkpoint in it, such as {path}/checkpoint_best.pt")
         if not PathManager.exists(path):
             parser.error(f"--path {path}: there is no such file; several are separated by {os.pathsep!r}")
-
-
-def about_switches(message: str) -> str:
-    """Return the addition to argparse's message about an option that was given a truth value."""
-    if not SWITCHED.search(message):
-        return ""
-    return (
-        "; a switch takes no True or False: given, it turns its default around (--left-pad-source turns padding on the "
-        "left off)"
-    )
 
 
 def complete(parser: argparse.ArgumentParser, parsed: argparse.Namespace, kind: str) -> None:
