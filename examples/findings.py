@@ -104,7 +104,6 @@ def page(text, rows, before):
 
 def main():
     """Write both files."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     rows = read(HERE / "findings.csv")
     before = [row["figures"] for row in rows]
     compared = [[*comparisons_of(row)] for row in rows]
@@ -123,4 +122,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

@@ -32,9 +32,16 @@ class FailedRuns:
     folder = None
 
     def on_multirun_start(self, config, **_):
-        """Decide where this sweep's runs leave their messages, and how many run at a time on a GPU."""
+        """Decide where this sweep's runs leave their messages, and how many run at a time on a GPU.
+
+        Raises:
+            SystemExit: all runs would have one folder.
+        """
         import torch  # here, since hydra imports this module for every program
 
+        shared = OmegaConf.to_container(config.checkpoint, resolve=False)["save_dir"]
+        if Path(shared).is_absolute() and "${" not in shared:
+            sys.exit(f"checkpoint.save_dir={shared} would be of all runs of this sweep: give hydra.sweep.dir instead")
         self.folder = Path(config.hydra.sweep.dir).absolute() / ".failed" / uuid.uuid4().hex
         if config.hydra.launcher.get("n_jobs") == -1 and torch.cuda.is_available() and not config.common.cpu:
             with read_write(config.hydra):

@@ -110,7 +110,7 @@ def read_cells(path: str) -> List[List[str]]:
             raise ConfigurationError(f"{path}, line {number}: not UTF-8: save it as UTF-8") from None
         if "\r" in text:
             raise ConfigurationError(f"{path}, line {number}: a carriage return within the line: take it out")
-        found.append([cell.strip(" ") for cell in text.split("\t")])
+        found.append([cell.strip() for cell in text.split("\t")])
         if len(found[-1]) != len(found[0]):
             raise ConfigurationError(
                 f"{path}, line {number}: {len(found[-1])} columns, and line 1 has {len(found[0])}: the columns are "
@@ -127,7 +127,7 @@ def read_table(path: str, columns: Columns, with_targets: bool = True) -> Table:
     Args:
         path: of the file.
         columns: to be read.
-        with_targets: whether the column of targets has to be there.
+        with_targets: whether the column of targets has to be there, and not to be empty throughout.
 
     Raises:
         ConfigurationError: as :func:`read_cells`; or a column is not there, a source or a target is empty, or features
@@ -135,7 +135,7 @@ def read_table(path: str, columns: Columns, with_targets: bool = True) -> Table:
     """
     cells = read_cells(path)
     width, given = len(cells[0]), columns._asdict()
-    if not with_targets and columns.target > width:
+    if not with_targets and (columns.target > width or not any(line[columns.target - 1] for line in cells)):
         given["target"] = 0
     for name, column in given.items():
         if column > width:

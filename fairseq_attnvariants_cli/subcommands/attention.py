@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import List
 
-from ..options import PiecesOptions, SeveralModels, TargetOptions, length, numeric, option, switch
+from ..options import PiecesOptions, SeveralModels, TargetOptions, length, numeric, option, positive, switch
 from ..shown.heatmaps import WIDTH, Panel, draw, panels
 from ..shown.pictures import DarkOption, picture
 
@@ -25,7 +25,7 @@ class Options(DarkOption, PiecesOptions, TargetOptions, SeveralModels):
         scale_rows: scale each target word's weights to the largest
     """
 
-    line: int = option("N", type=int, default=1)
+    line: int = numeric(1, type=positive)
     output: str = option(required=True)
     width: float = numeric(WIDTH, "INCHES", length)
     scale_rows: bool = switch()

@@ -47,7 +47,7 @@ class Options(TableOptions, DarkOption, PiecesOptions, TargetOptions, SeveralMod
         scale_rows: scale each target word's row to the largest
     """
 
-    line: Optional[int] = option("N", type=int)
+    line: Optional[int] = numeric(type=positive)
     method: str = option(None, choices=METHODS, default="integrated-gradients")
     steps: Optional[int] = numeric(type=positive)
     values: Optional[str] = option()

@@ -1,5 +1,6 @@
 """``fairseq-attnvariants average``: one checkpoint with the mean parameters of several."""
 
+import os
 from dataclasses import dataclass
 from typing import List, Optional
 
@@ -36,8 +37,9 @@ def run(options: Options) -> None:
     """Choose, average, write."""
     if bool(options.inputs) == bool(options.folder) or bool(options.folder) != bool(options.last or options.best):
         raise UserError("name the checkpoints, or give --folder and one of --last and --best")
-    for path in options.inputs:
-        if options.inputs.count(path) > 1:
+    places = [os.path.realpath(path) for path in options.inputs]
+    for path, place in zip(options.inputs, places):
+        if places.count(place) > 1:
             raise UserError(f"{path} is given twice: leave one out")
     if options.by and not options.last:
         raise UserError("--by is the unit of --last: give --last, too")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequenc
 
 import numpy as np
 
-from ..options import OneModel, PiecesOptions, TargetOptions, numeric, option
+from ..options import OneModel, PiecesOptions, TargetOptions, numeric, option, positive
 from ..shown.pictures import DarkOption, check_drawn, finish, font_families, picture
 from ..shown.tables import JsonOption, Row, tables
 from ..text.alignments import by_frequency
@@ -71,7 +71,7 @@ class Options(JsonOption, DarkOption, PiecesOptions, TargetOptions, OneModel):
     target_table: Optional[str] = option()
     values: Optional[str] = option()
     plot: Optional[str] = option(former="--picture")
-    line: Optional[int] = option("N", type=int)
+    line: Optional[int] = numeric(type=positive)
 
 
 def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most: int = 0) -> List[Row]:

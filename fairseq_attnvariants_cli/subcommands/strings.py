@@ -55,9 +55,9 @@ def run(options: Options) -> None:
         name = given.partition("=")[0]
         if name in OWN:
             raise UserError(f"{name} is not for fairseq-train here: use {OWN[name]}")
-    with refused():
-        job = prepare(options)
     with tables(options.json, scores=options.table) as write:
+        with refused():
+            job = prepare(options)
         checkpoints = [train_seed(job, options, seed) for seed in options.seeds]
         systems = {f"seed {seed}": [path] for seed, path in zip(options.seeds, checkpoints)}
         if len(checkpoints) > 1:

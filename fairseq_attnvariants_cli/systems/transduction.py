@@ -38,6 +38,7 @@ from ..text.generated import Sentence, read_generated
 if TYPE_CHECKING:
     from ..subcommands.strings import Options
 
+CHOSEN = "--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"
 BATCH = 16
 PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables more
 VALIDATIONS = 40  # in a training
@@ -49,10 +50,10 @@ TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
     "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 --init uniform "
     "--encoder-embed-dim 64 --encoder-hidden-size 128 --decoder-embed-dim 64 --decoder-hidden-size 256 --dropout 0.3 "
-    "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric --batch-size-valid 256 --log-format simple "
+    "--batch-size-valid 256 --log-format simple "
     "--log-interval 20"
 )
-LAST, OPTIONS = "checkpoint_last.pt", "options.txt"  # in a seed's folder
+LAST, OPTIONS, ENDED = "checkpoint_last.pt", "options.txt", "finished"  # in a seed's folder
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
 
 
@@ -92,10 +93,10 @@ def prepare(options: "Options") -> Job:
     columns = find_columns(cells, options)
     train, dev = (read_table(path, columns) for path in (options.train, options.dev))
     tests = {Path(path).stem: path for path in options.test}
-    if len(tests) < len(options.test) or {"train", "valid"} & tests.keys():
-        raise UserError(
-            f"the tables to predict need different names, and neither train nor valid: {', '.join(options.test)}"
-        )
+    taken = {"train", "valid", *(f"{name}.nbest" for name in tests)}
+    if len(tests) < len(options.test) or taken & tests.keys():
+        named = ", ".join(options.test)
+        raise UserError(f"the tables to predict need different names, none of them train, valid or NAME.nbest: {named}")
     for path in options.test:
         read_table(path, columns, with_targets=False)
     separators = find_separator(train, "source", options), find_separator(train, "target", options)
@@ -105,8 +106,8 @@ def prepare(options: "Options") -> Job:
                 if not symbols(getattr(row, side), separator):
                     raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
     folder = Path(options.output)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is no folder: name another")
+    if os.pathsep in options.output or (folder.exists() and not folder.is_dir()):
+        raise UserError(f"--output {folder} is no folder, or has a {os.pathsep!r} in its name: name another")
     data = folder / "data"
     texts = {"train": options.train, "valid": options.dev, **tests}
     written = {name: "".join("\t".join(line) + "\n" for line in read_cells(path)) for name, path in texts.items()}
@@ -220,6 +221,11 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
         *("--max-update", str(updates), "--total-num-update", str(updates), "--save-dir", str(save)),
         *("--validate-interval", interval, "--save-interval", interval, *["--cpu"] * options.cpu, *options.others),
     ]
+    if not any(one.startswith(CHOSEN[0]) for one in options.others):
+        command += CHOSEN
+    best = save / "checkpoint_best.pt"
+    if (save / ENDED).exists() and best.exists():  # fairseq-train would forget --patience
+        return str(best)
     save.mkdir(parents=True, exist_ok=True)
     if not (save / LAST).exists():
         (save / OPTIONS).write_text(job.given + "\n", encoding="utf-8")
@@ -240,7 +246,8 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
             f"seed {seed}: the accuracy on {options.dev} fell from {max(accuracies)} to {accuracies[-1]}; "
             "the best checkpoint is kept, but try a smaller --lr, with another --output"
         )
-    return str(save / "checkpoint_best.pt")
+    (save / ENDED).touch()
+    return str(best)
 
 
 def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: str = "w") -> None:
@@ -292,13 +299,16 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str])
     """Return fairseq-generate's predictions for each row of a table."""
     command = [
         *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
-        *("--path", os.pathsep.join(checkpoints), "--gen-subset", name, "--scoring", "exact_match"),
+        *("--path", os.pathsep.join(checkpoints), f"--gen-subset={name}", "--scoring", "exact_match"),
         *("--beam", str(max(options.beam, options.nbest)), "--nbest", str(options.nbest), "--batch-size", "128"),
         *("--num-workers", "0", *["--cpu"] * options.cpu),
     ]
     lines: List[str] = []
     log = job.folder / f"{name}.generate.log"
     start(command, log, lambda line: lines.append(line.rstrip("\n")))
+    for line in lines:
+        if line.endswith(" unseen in training"):
+            say(line.rpartition(" | ")[2])
     found = read_generated(lines, str(log))
     return [found[number] for number in sorted(found)]
 

@@ -815,6 +815,7 @@ WIDEST_SERVED = 32  # beam, unless the package's own is wider
 LARGEST_ANSWER = 2**23  # weights of attention, if every translation has the greatest length: 300 MiB with its JSON
 CONNECTIONS = 64  # at a time; more are closed
 WAITING = 16  # requests that wait for the model; more are told to come later
+HOST = "127.0.0.1"
 PATIENCE = 10.0  # seconds that a client has to send a request
 
 
@@ -978,7 +979,7 @@ def add_options(parser: argparse.ArgumentParser, package: Path | None = None) ->
     add("--batch-size", type=int, default=40, metavar="N", help="sentences in a batch (default: %(default)s)")
     add("--threads", type=int, default=1, metavar="N", help="threads of onnxruntime (default: %(default)s)")
     add("--serve", type=int, metavar="PORT", help="answer POST /translate at this port (0: a free one)")
-    add("--host", default="127.0.0.1", help="address to serve at (default: %(default)s, only this machine)")
+    add("--host", default=HOST, help="address to serve at (default: %(default)s, only this machine)")
 
 
 AS_IS = (None, 1, False, True)  # beam, n-best, attention and copies by default
@@ -1008,6 +1009,8 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         raise SentenceError(
             "--beam, --n-best, --attention and --keep-unk are fields of a request to --serve: leave them out"
         )
+    if options.serve is None and options.host != HOST:
+        raise SentenceError("--host is the address of --serve: leave it out, or give a port")
     translator = Translator(options.package, options.threads)
     if options.serve is not None:
         serve(translator, options.host, options.serve)
@@ -1033,7 +1036,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(*parser.parse_known_args(arguments))
     except (PackageError, SentenceError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2
 
 
 if __name__ == "__main__":

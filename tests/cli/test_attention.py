@@ -175,7 +175,7 @@ def test_a_source_alone_is_translated(runs, tmp_path, capfd):
     "more, message",
     [
         (["--line", "13"], "split 'test' has lines 1 to 12, and no line 13"),
-        (["--line", "0"], "split 'test' has lines 1 to 12, and no line 0"),
+        (["--line", "0"], "argument --line: 0 is not at least 1"),
         (["--output", "picture.gif"], "must end in .png, .svg or .pdf"),
         (["--output", "no/picture.svg"], "no/picture.svg cannot be written"),
         (["--name", "a", "--name", "b"], "2 --name for 1 systems"),

@@ -3,6 +3,7 @@
 import itertools
 import queue
 import re
+from contextlib import nullcontext
 
 import hydra
 import pytest
@@ -147,3 +148,14 @@ def test_runs_at_a_time_on_a_gpu(gpu, more, jobs, monkeypatch):
         cfg = hydra.compose("sweep", ["hydra/launcher=joblib", *more], return_hydra_config=True)
     FailedRuns().on_multirun_start(config=cfg)
     assert cfg.hydra.launcher.n_jobs == jobs
+
+
+@pytest.mark.parametrize(("folder", "shared"), [("/a", True), ("/a/${common.seed}", False), ("a", False)])
+def test_runs_do_not_share_a_folder(folder, shared):
+    """In which the second would go on from the first one's checkpoint."""
+    GlobalHydra.instance().clear()
+    hydra_init("sweep")
+    with hydra.initialize_config_dir(f"{USER_DIR}/config", version_base="1.1"):
+        cfg = hydra.compose("sweep", [f"checkpoint.save_dir='{folder}'"], return_hydra_config=True)
+    with pytest.raises(SystemExit, match="checkpoint.save_dir=/a would be of all") if shared else nullcontext():
+        FailedRuns().on_multirun_start(config=cfg)

@@ -230,13 +230,14 @@ def test_translations_of_another_name_are_refused(tmp_path, monkeypatch, capsys)
 
 def test_a_folder_of_other_runs_is_refused(tmp_path):
     (tmp_path / "settings").write_text("TASK=twins UPDATES=1200 TRAIN=8000 TEST=200\n")
+    (tmp_path / "corpus").mkdir()
     environment = {**os.environ, "PATH": f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}", "OUT": str(tmp_path)}
     done = subprocess.run([str(LABORATORY / "run.sh"), "order"], env=environment, capture_output=True, text=True)
     assert (
         done.returncode == 2
         and "has runs of TASK=twins UPDATES=1200 TRAIN=8000 TEST=200, and not of TASK=order" in done.stderr
     )
-    assert [path.name for path in tmp_path.iterdir()] == ["settings"]
+    assert {path.name for path in tmp_path.iterdir()} == {"settings", "corpus"}
 
 
 def test_an_architecture_that_is_not_there(tmp_path):

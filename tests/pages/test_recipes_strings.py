@@ -217,7 +217,7 @@ def test_yoyodyne(recipe):
 
 
 def test_fetch_refuses_a_folder_without_a_table(recipe):
-    (recipe.folder / "public/low/khm_dev.tsv").unlink()
+    (recipe.folder / "public/low/part1/khm_dev.tsv").unlink()
     done = recipe("./fetch.sh other public")
     assert (
         done.returncode == 1 and done.stderr == "fetch.sh: public has 0 files khm_dev.tsv below it, and one is needed\n"

@@ -81,6 +81,7 @@ def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
         (["--n-best", "3", "--beam", "2"], "error: n-best must be from 1 to the beam of 2, not 3: give a wider beam"),
         (["--beams", "2"], "error: --beams is no option (--help has all)"),
         (["--batch-size", "0"], "--batch-size must be at least 1, and --threads from 1 to 1024"),
+        (["--host", "0.0.0.0"], "error: --host is the address of --serve: leave it out, or give a port"),
         (["--serve", "99999999"], "error: port 99999999 of 127.0.0.1 is not available"),
     ],
 )
@@ -88,8 +89,7 @@ def test_wrong_options_get_a_sentence(package, options, message):
     made = run(package, *options, given="the red\n")
     assert message in made.stderr.decode()
     assert "Traceback" not in made.stderr.decode()
-    assert made.returncode != 0
-    assert made.stdout == b""
+    assert made.returncode == 2 and made.stdout == b""
 
 
 def test_a_damaged_package_gets_a_sentence(tmp_path):
@@ -97,12 +97,12 @@ def test_a_damaged_package_gets_a_sentence(tmp_path):
     (package / "model.onnx").write_bytes(b"")
     made = run(package, given="the red\n")
     assert made.stderr.decode().startswith(f"error: {package}/model.onnx: it is not the file that was exported")
-    assert made.returncode == 1
+    assert made.returncode == 2
 
 
 @pytest.mark.parametrize("streams", ["<&-", ">&-", "> /dev/full"])
 @pytest.mark.parametrize("program, begins, status", [
-    ("{package}/translate.py", "error", 1),
+    ("{package}/translate.py", "error", 2),
     ("-m fairseq_attnvariants_cli translate {package}", "fairseq-attnvariants translate", 2),
 ])  # fmt: skip
 def test_streams_that_fail_get_a_sentence(package, streams, program, begins, status):

@@ -59,6 +59,14 @@ class TestTables:
         [blind] = self.read(tmp_path, "talo\tN;INE(SG)\n", Columns(1, 3, 2), with_targets=False)
         assert blind == ("talo", None, row.features)
         assert self.read(tmp_path, "talo\t\ttalossa\n", Columns(1, 3, 2))[0].features == ()
+        assert self.read(tmp_path, "talo\u00a0\t\u3000auto \n")[0] == ("talo", "auto", ())
+
+    def test_a_column_of_targets_that_is_empty_is_none(self, tmp_path):
+        for content in ("a\t\tN\nb\t\tN\n", "a\t \tN\n"):
+            found = self.read(tmp_path, content, Columns(1, 2, 3), with_targets=False)
+            assert {row.target for row in found} == {None} and found[0].features == ("N",)
+        with pytest.raises(ConfigurationError, match="line 2: the target, column 2, is empty"):
+            self.read(tmp_path, "a\tb\nb\t\n", with_targets=False)
 
     @pytest.mark.parametrize(
         "content, columns, said",
@@ -436,7 +444,10 @@ class TestStrings:
         done = strings(data, "--output", tmp_path / "out", "--source-column", "2", check=False)
         assert "name the same column twice: source 2, target 2" in done.stderr
         done = strings(data, "--output", data / "train.tsv", check=False)
-        assert done.stderr == f"fairseq-attnvariants strings: {data / 'train.tsv'} is no folder: name another\n"
+        reason = f"--output {data / 'train.tsv'} is no folder, or has a ':' in its name: name another"
+        assert done.stderr == f"fairseq-attnvariants strings: {reason}\n"
+        done = strings(data, "--output", tmp_path / "a:b", check=False)
+        assert "a:b is no folder, or has a ':' in its name" in done.stderr and not (tmp_path / "a:b").exists()
         before = sorted(data.iterdir())
         done = strings(data, "--output", data, check=False)
         assert f"its tables would replace {data / 'test.tsv'}: give another folder" in done.stderr
@@ -460,9 +471,10 @@ class TestStrings:
             done = strings(data, *more, *other, check=False)
             assert done.returncode == 2 and "--arch dl4mt --updates 2" in done.stderr
             assert "give the former options, or another --output" in done.stderr and log.stat().st_mtime == kept
-        new.write_text("ab\nba\n")
+        new.write_text("ab\nbà\n")
         done = run("fairseq-attnvariants", "strings", data / "train.tsv", data / "valid.tsv", new, "--cpu", *more)
-        assert log.read_text().startswith(former) and "valid on" in former
+        assert log.read_text() == former and "valid on" in former
+        assert "new.tsv: 1 of 2 sources have symbols unseen in training" in done.stderr
         assert "new.tsv, which has no targets to score by, are in" in done.stderr and done.stdout == ""
         assert len((tmp_path / "out" / "new.tsv").read_text().splitlines()) == 2
 

@@ -1,34 +1,71 @@
 """A hydra configuration without a criterion's name gets the architecture's own criterion.
 
-On the command line :mod:`..messages.arguments` chooses it.  In stock fairseq both always have a name.
+On the command line :mod:`..messages.arguments` chooses it.  In stock fairseq both always have a name.  What
+``config/train.yaml`` lists for other tasks and criterions is left out where it was not changed.
 """
 
 import dataclasses
 import sys
+from pathlib import Path
+from typing import Any, Dict
 
+import yaml
 from fairseq.dataclass import initialize
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import DictConfig, open_dict
 
 from ...architectures.variants import default_criterion
+from ...registry import ConfigurationError
 from ..replaced import replaces
 
 USUAL = "label_smoothed_cross_entropy"
+TRAIN = Path(__file__).parents[2] / "config" / "train.yaml"
 
 
 @replaces(initialize, "add_defaults")
 def add_defaults(complete, cfg) -> None:
-    """Name the criterion as soon as the architecture is known; fairseq asks twice, the second time with all parts."""
-    given = cfg.get("criterion")
+    """Name the criterion as soon as the architecture is known; fairseq asks twice, the second time with all parts.
+
+    Raises:
+        ConfigurationError: the criterion lacks an option that was given.
+    """
+    given, task = cfg.get("criterion"), cfg.get("task")
     nameless = isinstance(given, DictConfig) and "_name" in given and given._name is None
     if nameless and cfg.model._name in ARCH_MODEL_REGISTRY:
         name = default_criterion(cfg.model._name) or USUAL
         settings = REGISTRIES["criterion"]["dataclass_registry"].get(name)
-        known = {field.name for field in dataclasses.fields(settings)} if settings else ()
+        own = fitting(given, settings, "criterion")
+        lacking = [] if settings is None else [option for option in own if option not in known(settings)]
+        if lacking:
+            raise ConfigurationError(
+                f"criterion.{lacking[0]}: {name}, by which {cfg.model._name} is trained, has no such option: leave it "
+                "out, or choose a criterion that has it by criterion._name"
+            )
         with open_dict(cfg):
-            cfg.criterion = {**{option: given[option] for option in given if option in known}, "_name": name}
+            cfg.criterion = {**own, "_name": name}
+    if isinstance(task, DictConfig) and task.get("_name") in TASK_DATACLASS_REGISTRY:
+        with open_dict(cfg):
+            cfg.task = fitting(task, TASK_DATACLASS_REGISTRY[task._name], "task")
     complete(cfg)
+
+
+def known(settings: Any) -> set:
+    """The options of a dataclass."""
+    return {"_name", *(field.name for field in dataclasses.fields(settings))}
+
+
+def fitting(given: DictConfig, settings: Any, section: str) -> Dict[str, Any]:
+    """What was given, without the options that ``train.yaml`` lists so, or takes from elsewhere, and that it lacks."""
+    listed = yaml.safe_load(TRAIN.read_text())[section]
+    options = () if settings is None else known(settings)
+
+    def foreign(option: Any) -> bool:
+        usual = listed.get(option, ...)
+        return option not in options and (usual == given[option] or str(usual).startswith("${"))
+
+    return {str(option): given[option] for option in given if not foreign(option)}
 
 
 if "fairseq_cli.train" in sys.modules:  # it has taken the other one by then

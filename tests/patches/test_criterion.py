@@ -1,0 +1,38 @@
+"""What ``config/train.yaml`` lists for one task and criterion serves others, and what a criterion lacks is refused."""
+
+import pytest
+from corpus import USER_DIR
+from fairseq.dataclass.initialize import add_defaults
+from omegaconf import OmegaConf
+
+from fairseq_attnvariants.registry import ConfigurationError
+
+
+def completed(**given):
+    """The configuration that ``train.yaml`` and overrides by their sections make, as fairseq-hydra-train has it."""
+    cfg = OmegaConf.merge(OmegaConf.load(f"{USER_DIR}/config/train.yaml"), given)
+    cfg.common.user_dir, cfg.task.data = USER_DIR, "data"
+    cfg.optimization.sentence_avg = False
+    cfg = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True))
+    add_defaults(cfg)
+    return cfg
+
+
+@pytest.mark.parametrize("option", ["rdrop_weight", "step_decay_weight", "typo"])
+def test_an_option_that_the_criterion_lacks_is_refused(option):
+    with pytest.raises(ConfigurationError, match=f"criterion.{option}: label_smoothed_cross_entropy, by which rnn"):
+        completed(criterion={option: 2})
+
+
+def test_an_option_that_the_criterion_has_is_taken():
+    found = completed(criterion=dict(report_accuracy=True, label_smoothing=0.2)).criterion
+    assert found._name == "label_smoothed_cross_entropy" and found.report_accuracy and found.label_smoothing == 0.2
+    named = dict(_name="label_smoothed_cross_entropy_with_costs", step_decay_weight=2)
+    assert completed(criterion=named).criterion.step_decay_weight == 2
+
+
+def test_options_of_another_task_are_left_out():
+    found = completed(task=dict(_name="string_transduction", features_column=3)).task
+    assert found.features_column == 3 and "eval_bleu" not in found and found.max_source_positions == 1024
+    with pytest.raises(Exception, match="Key 'left_pad_source' not in 'StringTransductionConfig'"):
+        completed(task=dict(_name="string_transduction", left_pad_source=False))
