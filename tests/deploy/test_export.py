@@ -304,8 +304,8 @@ def test_other_tasks_and_stock_models(runs, tmp_path, capsys):
 
 
 def test_a_part_that_cannot_be_traced_is_named(runs, tmp_path, capsys, monkeypatch):
-    begin = graphs.First.begin
-    monkeypatch.setattr(graphs.First, "begin", lambda self, source: begin(self, untraceable(source)))
+    started = graphs.started
+    monkeypatch.setattr(graphs, "started", lambda model, source: started(model, untraceable(source)))
     why = refused(capsys, tmp_path, runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package")
     assert re.search(r"cannot be exported: .*\(deploy/test_export.py, line \d+\)$", why)
 

@@ -127,7 +127,7 @@ def test_files_instead_of_standard_input(package, tmp_path):
     assert (made.returncode, made.stderr.decode()) == (1, f"{second}: line 2 is not translated: it is not UTF-8\n")
     for missing in (tmp_path / "none", tmp_path):
         made = run(package, first, missing)
-        assert (made.returncode, made.stdout) == (1, b"")
+        assert (made.returncode, made.stdout) == (2, b"")
         assert re.fullmatch(f"error: {missing} cannot be read \\(.*\\)\n", made.stderr.decode())
     assert "--serve answers requests, and" in run(package, first, "--serve", "0").stderr.decode()
     for option in (["--beam", "2"], ["--n-best", "2"], ["--attention"], ["--keep-unk"]):
