@@ -83,14 +83,14 @@ def test_the_pages_have_what_was_measured_on_a_gpu():
 
 
 @pytest.mark.parametrize("script, line, row", [
-    ("ablation.py", "--archs rnnsearch", r"\| rnnsearch +\| memory shared by hypotheses +\| [\d.]+ \("),
-    ("floor.py", "--archs rnnsearch", r"\| rnnsearch +\|"),
+    ("ablation.py", "--batches 1 --archs rnnsearch", r"\| rnnsearch +\| memory shared by hypotheses +\| [\d.]+ \("),
+    ("floor.py", "--batches 1 --archs rnnsearch", r"\| rnnsearch +\|"),
     ("search.py", "--ways lstm dl4mt+bfloat16+list", r"dl4mt\+bfloat16\+list +[\d.]+ sentences/s +x[\d.]+ "),
-    ("speed.py", "--archs dl4mt", r"generation, beam 5, .*\n.*\n  dl4mt +[\d.]+ +x[\d.]+ "),
+    ("speed.py", "--batches 1 --archs dl4mt", r"generation, beam 5, .*\n.*\n  dl4mt +[\d.]+ +x[\d.]+ "),
 ])  # fmt: skip
 def test_those_of_a_cpu(script, line, row):
     """At a size at which nothing can be said about speed."""
-    tiny = "--embed 8 --hidden 16 --vocabulary 40 --batch 3 --length 6 --batches 1 --rounds 1"
+    tiny = "--embed 8 --hidden 16 --vocabulary 40 --batch 3 --length 6 --rounds 1"
     done = corpus.run("python.script", BENCHMARKS / script, *tiny.split(), *line.split())
     assert re.search(row, done.stdout), done.stdout
 
