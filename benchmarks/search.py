@@ -54,7 +54,8 @@ def main():
         key = (arch, *dtypes)
         if key not in models:
             torch.manual_seed(1)
-            arguments.more = {**more, arch: [*more.get(arch, []), *(["--search-dtype", *dtypes] if dtypes else [])]}
+            dtype = ["--search-dtype", *dtypes] if dtypes else []
+            arguments.more = {**more, arch: [*more.get(arch, []), *dtype]}
             models[key] = speed.build(arch, arguments, task)[0].eval().to(speed.DEVICE)
         options = argparse.Namespace(beam=arguments.beam, max_len_b=arguments.words, min_len=arguments.words)
         generator = FairseqTask.build_generator(argparse.Namespace(target_dictionary=target), [models[key]], options)

@@ -7,7 +7,8 @@ set -euo pipefail
 if [ $# -lt 5 ]; then echo "usage: errors.sh PREPARED OUT GOLD SOURCE TARGET [aer options]" >&2; exit 2; fi
 prepared=$1 out=$2 gold=$3 source=$4 target=$5
 shift 5
-fairseq-attnvariants align "$prepared/bin" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" --remove-bpe ${USER_DIR:+--user-dir "$USER_DIR"} \
+fairseq-attnvariants align "$prepared/bin" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" --remove-bpe \
+  ${USER_DIR:+--user-dir "$USER_DIR"} \
   --source "$prepared/bpe.test.$source" --reference "$prepared/bpe.test.$target" \
   --output "$out/test.align" --soft "$out/test.soft"
 fairseq-attnvariants aer "$gold" --hard "$out/test.align" --soft "$out/test.soft" \

@@ -16,7 +16,8 @@ IFS=: read -ra models <<< "$path"
 tuned=yes # after the last training of any of them
 for model in "${models[@]}"; do [ "$out/valid.csv" -nt "$model" ] || tuned=no; done
 if [ "${SUBSET:-test}" != train ] && [ "${TUNE-}" != no ] && [ "$tuned" = no ]; then
-  fairseq-attnvariants tune "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$path" --gen-subset valid --remove-bpe "${limits[@]}" \
+  fairseq-attnvariants tune "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$path" --gen-subset valid \
+    --remove-bpe "${limits[@]}" \
     --coverage-penalty 0 --lenpen 0.4 0.6 0.8 1.0 1.2 1.4 1.6 1.8 --table "$out/valid.csv"
 fi
 if [ "${SUBSET-}" = valid ]; then cat "$out/valid.csv"; exit; fi

@@ -71,8 +71,8 @@ for seed in "${seeds[@]}"; do
       --max-len-a 2 --max-len-b 10 > "$run/test.generated"
     hypotheses "$run/test.generated" > "$run/out.bpe"
     sed 's/@@ //g' "$run/out.bpe" > "$run/out.$target"
-    fairseq-attnvariants align "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$model" --remove-bpe --source "$prepared/bpe.test.$source" \
-      --reference "$run/out.bpe" --output "$run/out.align"
+    fairseq-attnvariants align "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$model" --remove-bpe \
+      --source "$prepared/bpe.test.$source" --reference "$run/out.bpe" --output "$run/out.align"
     fairseq-attnvariants overtranslation "$prepared/test.$source" "$run/out.$target" --alignments "$run/out.align" --json |
       cell 0 % > "$run/repeated"
     sed -nE 's/.*valid on .* \| loss ([0-9.]+) .*nll_loss ([0-9.]+).*/\1 \2/p' "$run/train.log" | sort -g | head -n 1 |

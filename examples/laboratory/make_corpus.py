@@ -161,7 +161,7 @@ COUNTS = ["", "", "two", "three", "four"]
 def counts(rng: random.Random, most: int, training: bool) -> Pair:
     """2 to 7 words, 8 in a test, each said up to ``most`` times, as is its own or as a count word before it says.
 
-    Such as ``three dog horse king``: ``dogo dogo dogo horseo horseo horseo``. Some words are not translated at all.
+    For example, ``three dog horse king`` becomes ``dogo dogo dogo horseo horseo horseo``. Some words are left out.
     """
     several = rng.randint(2, 7) if training else 8
     parts = []

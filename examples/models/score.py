@@ -66,7 +66,7 @@ def main() -> None:
     options = parsed(parser)
     target = options.target
     train, test = (
-        {side: read_lines(options.corpus / f"{name}.{side}") for side in ("ja", "en")} for name in ("train", "test")
+        {side: read_lines(f"{options.corpus}/{name}.{side}") for side in ("ja", "en")} for name in ("train", "test")
     )
     english = MosesDetokenizer("en")
     raw = {

@@ -18,7 +18,8 @@ shift 4
 if [ -e "$out/overrides" ] && [ "$(< "$out/overrides")" != "$*" ]; then
   echo "sweep.sh: $out has runs with the overrides '$(< "$out/overrides")', and not '$*': give another OUT" >&2; exit 2
 fi
-settings="CORPUS=$(realpath "$corpus") MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=${VALID:-val} TEST=${TEST:-test} TOKENISE=${TOKENISE:-yes}"
+settings="CORPUS=$(realpath "$corpus") MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=${VALID:-val} TEST=${TEST:-test} \
+TOKENISE=${TOKENISE:-yes}"
 source "$common/settings.sh"
 source "$common/yes.sh"
 yes_or_no TOKENISE

@@ -50,8 +50,7 @@ TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
     "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 --init uniform "
     "--encoder-embed-dim 64 --encoder-hidden-size 128 --decoder-embed-dim 64 --decoder-hidden-size 256 --dropout 0.3 "
-    "--batch-size-valid 256 --log-format simple "
-    "--log-interval 20"
+    "--batch-size-valid 256 --log-format simple --log-interval 20"
 )
 LAST, OPTIONS, ENDED = "checkpoint_last.pt", "options.txt", "finished"  # in a seed's folder
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
@@ -209,6 +208,9 @@ def find_separator(table: Table, side: str, options: "Options") -> str:
 def train_seed(job: Job, options: "Options", seed: int) -> str:
     """Train, or go on with it; returns the path of the checkpoint with the highest accuracy on the development set."""
     save, updates = job.folder / f"seed{seed}", job.updates
+    best = save / "checkpoint_best.pt"
+    if (save / ENDED).exists() and best.exists():  # fairseq-train would forget --patience
+        return str(best)
     epochs = -(-updates * BATCH // job.words)
     interval = str(max(1, epochs // VALIDATIONS))
     named = column_options(job.columns)
@@ -223,9 +225,6 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
     ]
     if not any(one.startswith(CHOSEN[0]) for one in options.others):
         command += CHOSEN
-    best = save / "checkpoint_best.pt"
-    if (save / ENDED).exists() and best.exists():  # fairseq-train would forget --patience
-        return str(best)
     save.mkdir(parents=True, exist_ok=True)
     if not (save / LAST).exists():
         (save / OPTIONS).write_text(job.given + "\n", encoding="utf-8")

@@ -295,7 +295,7 @@ def test_systems_of_a_file_have_options_a_criterion_and_a_name(systems, tmp_path
 
 
 def test_runs_of_other_seeds_are_not_in_the_table(systems, tmp_path):
-    """Such as one that was stopped."""
+    """A run that was stopped, for example, does not count."""
     went(systems(PLAIN, SEEDS="3 4"))
     _, calls = went(systems(PLAIN, SEEDS="1 3"))
     assert {*re.findall("plain/run-(.)-abcdef", calls.partition("results")[2])} == {"1", "3"}

@@ -1,4 +1,4 @@
-"""What ``config/train.yaml`` lists for one task and criterion serves others, and what a criterion lacks is refused."""
+"""``config/train.yaml`` serves every task and criterion, and an option that the criterion lacks is refused."""
 
 import pytest
 from corpus import USER_DIR

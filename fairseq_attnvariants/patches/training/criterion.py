@@ -1,7 +1,7 @@
 """A hydra configuration without a criterion's name gets the architecture's own criterion.
 
-On the command line :mod:`..messages.arguments` chooses it.  In stock fairseq both always have a name.  What
-``config/train.yaml`` lists for other tasks and criterions is left out where it was not changed.
+On the command line :mod:`..messages.arguments` chooses it.  In stock fairseq both always have a name.  Options that
+``config/train.yaml`` lists for other tasks and criterions are left out, unless they were changed.
 """
 
 import dataclasses
@@ -57,7 +57,10 @@ def known(settings: Any) -> set:
 
 
 def fitting(given: DictConfig, settings: Any, section: str) -> Dict[str, Any]:
-    """What was given, without the options that ``train.yaml`` lists so, or takes from elsewhere, and that it lacks."""
+    """Return what was given, without the options that ``settings`` lacks and that have the value of ``train.yaml``.
+
+    An option that ``train.yaml`` takes from another section counts as unchanged.
+    """
     listed = yaml.safe_load(TRAIN.read_text())[section]
     options = () if settings is None else known(settings)
 
