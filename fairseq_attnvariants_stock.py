@@ -91,7 +91,7 @@ def repair_open(module: Any) -> None:
     """Let a module open only text that fairseq does not misread."""
 
     def open_text(path, mode="r", *args, **options):
-        if mode == "r":
+        if mode == "r" and os.path.isfile(path):  # a pipe can be read only once
             refuse_misread(path)
         return builtins.open(path, mode, *args, **options)
 

@@ -25,9 +25,9 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import SequenceGenerator
 from spread import in_turns, spread
 
-from fairseq_attnvariants.deploy import loop, package, reduced
+from fairseq_attnvariants.deploy import loop, package
 from fairseq_attnvariants.deploy.proof import Proof, Search
-from fairseq_attnvariants.tasks.shortlist import SPECIAL, Row, Shortlist
+from fairseq_attnvariants.tasks.shortlist import SPECIALS, Candidate, Shortlist
 from fairseq_attnvariants_cli.installed import runtime
 from fairseq_attnvariants_cli.subcommands.translate import load
 
@@ -41,10 +41,10 @@ def random_list(task, listed):
     """Fifty words for each source symbol, all of them among ``listed`` target words."""
     source, target = task.source_dictionary, task.target_dictionary
     random = torch.Generator().manual_seed(1)
-    pool = torch.randperm(len(target) - SPECIAL, generator=random)[:listed] + SPECIAL
+    pool = torch.randperm(len(target) - SPECIALS, generator=random)[:listed] + SPECIALS
     rows = (
-        Row(source[i], target[int(j)], 1, 0.5)
-        for i in range(SPECIAL, len(source))
+        Candidate(source[i], target[int(j)], 1, 0.5)
+        for i in range(SPECIALS, len(source))
         for j in pool[torch.randint(len(pool), (50,), generator=random)].unique()
     )
     return Shortlist(rows, source, target, 50, 100)
@@ -69,7 +69,7 @@ def exported(folder, task, model, asked):
     whole = loop.export(model) if {"float32", "int8"} & {*asked.ways} else None
     graphs = {
         "float32": lambda: (whole, False, None),
-        "int8": lambda: (reduced.reduce(whole), True, None),
+        "int8": lambda: (int8.reduce(whole), True, None),
         "list": lambda: (loop.export(model, shortlist), False, shortlist),
     }
     folder.mkdir()

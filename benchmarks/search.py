@@ -17,7 +17,7 @@ import torch
 from fairseq.tasks.fairseq_task import FairseqTask
 from spread import in_turns, spread
 
-from fairseq_attnvariants.tasks.shortlist import SPECIAL, Shortlist, ShortlistGenerator, read_table
+from fairseq_attnvariants.tasks.shortlist import SPECIALS, Shortlist, ShortlistGenerator, read_candidates
 
 WAYS = ["lstm", "dl4mt", "dl4mt+list", "dl4mt+bfloat16+list", "rnnsearch+list", "lstm+list"]
 
@@ -26,8 +26,8 @@ class RandomLists:
     """Lists of as many words as real ones have, where words are random."""
 
     def __init__(self, vocabulary, words=1500):
-        drawn = torch.randperm(vocabulary - SPECIAL, generator=torch.Generator().manual_seed(1))[: words - SPECIAL]
-        self.list = torch.cat([torch.arange(SPECIAL), drawn + SPECIAL]).sort().values.to(speed.DEVICE)
+        drawn = torch.randperm(vocabulary - SPECIALS, generator=torch.Generator().manual_seed(1))[: words - SPECIALS]
+        self.list = torch.cat([torch.arange(SPECIALS), drawn + SPECIALS]).sort().values.to(speed.DEVICE)
 
     def symbols(self, *_, **__):
         return self.list
@@ -45,7 +45,7 @@ def main():
     source, target = task.source_dictionary, task.target_dictionary
     lists = RandomLists(len(target))
     if arguments.shortlist:
-        lists = Shortlist(read_table(arguments.shortlist), source, target, 50, 100)
+        lists = Shortlist(read_candidates(arguments.shortlist), source, target, 50, 100)
     clock = speed.clock_of(arguments)
     models, runs = {}, {}
     for way in arguments.ways:

@@ -47,6 +47,11 @@ class FusedAdam(FairseqAdam):
         self.fused = all(map(on_gpu, params))
         self._optimizer = torch.optim.AdamW(params, fused=self.fused, **self.optimizer_config)
 
+    @property
+    def supports_flat_params(self) -> bool:
+        """Whether ``--fp16`` may give all parameters as one: each number is updated by itself."""
+        return True
+
     def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
         """Continue, also if the training began on another kind of device."""
         groups = [{**group, "fused": self.fused} for group in state_dict["param_groups"]]

@@ -165,13 +165,6 @@ class Part:
         Raises:
             ConfigurationError: an option has no default, or one out of its bounds.
         """
-        if "options" in vars(cls) or "flags" in vars(cls):
-            warnings.warn(
-                f"{what}: 'options' and 'flags' of a class are deprecated: write keyword-only parameters of the "
-                "constructor, such as def __init__(self, widths, *, rate: float = 0.5)",
-                FutureWarning,
-                stacklevel=4,
-            )
         try:
             for name, option in cls.own_options().items():
                 option.read(option.default, f"the default of {name!r}")
@@ -202,6 +195,11 @@ class Widths(NamedTuple):
     """of the readout's features, which the vocabulary layer reads"""
 
 
+DEPRECATED = {
+    "options": "write keyword-only parameters of the constructor, as in def __init__(self, *parts, rate: float = 0.5, "
+    "**more): super().__init__(*parts, **more)",
+    "flags": "give the constructor a keyword-only parameter, which --part-args sets",
+}
 Entry = TypeVar("Entry")
 
 
@@ -247,6 +245,10 @@ class Registry(Mapping[str, Entry]):
             if known and origin(self.entries[name]) != origin(entry):
                 raise ConfigurationError(f"the {self.noun} {name!r} is there already: choose another name")
             if isinstance(entry, type) and issubclass(entry, Part):
+                for attribute, instead in DEPRECATED.items():
+                    if attribute in vars(entry):
+                        message = f"{self.noun} {name!r}: {attribute!r} of a class is deprecated: {instead}"
+                        warnings.warn(message, FutureWarning, stacklevel=2)
                 entry.check_declaration(f"{self.noun} {name!r}")
             self.entries[name] = entry
             if not known:

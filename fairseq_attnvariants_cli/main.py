@@ -86,6 +86,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     quiet = dict.fromkeys(("fairseq", "fairseq_attnvariants", "sacrebleu"), "WARNING")
     for name, level in {**quiet, "matplotlib.font_manager": "ERROR"}.items():
         logging.getLogger(name).setLevel(level)
+    options = None
     try:
         check_name(arguments)
         command = parser(arguments)
@@ -110,7 +111,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
             raise
-        return refuse(arguments, f"{reason(error)}: reduce {' or '.join(LARGE)}")
+        large = [one for one in LARGE if hasattr(options, one[2:].replace("-", "_"))]
+        return refuse(arguments, reason(error) + f": reduce {' or '.join(large)}" * bool(large))
 
 
 def refuse(arguments: Sequence[str], why: str) -> int:

@@ -37,6 +37,7 @@ from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import attention, cells, histories, readout, windows
 from fairseq_attnvariants_cli.checks import Subject
 
+LONG = 120  # seconds after which a process is taken to hang
 TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 composing.remember()

@@ -3,6 +3,7 @@
 import atexit
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,9 @@ USER_DIR = str(Path(fairseq_attnvariants.__file__).parent)
 SCRIPTS = Path(sys.executable).parent
 # memory that is given back is cleared by the kernel when it is asked for again, which takes longer than a small model
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+SOURCES = ["fairseq_attnvariants.pth", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"]
+SOURCES += ["fairseq_attnvariants_startup.py", "fairseq_attnvariants_stock.py"]
+PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli", "hydra_plugins", "fairseq_attnvariants_run"]
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibex", "jay"]
 SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16"]
 SIZES += ["--decoder-embed-dim", "16", "--decoder-hidden-size", "16"]
@@ -43,6 +47,15 @@ SHORT = {
         esac
         exec "$WARM/fairseq-attnvariants" "$@" """,
 }
+
+
+def copy_sources(folder):
+    """What the distributions are built of, as the checkout has it: building leaves files where it builds."""
+    folder.mkdir(exist_ok=True)
+    for name in SOURCES:
+        shutil.copy(ROOT / name, folder)
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 @cache

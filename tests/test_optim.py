@@ -34,6 +34,11 @@ def test_updates_are_those_of_fairseqs_adam():
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
+def test_half_precision_may_flatten_the_parameters():
+    """As ``--fp16`` and ``--ddp-backend fully_sharded`` do, by default."""
+    assert updated(FusedAdam, FusedAdamConfig)[1].supports_flat_params
+
+
 def test_a_state_continues_on_another_device():
     """PyTorch would keep the kernels that the state was saved with."""
     _, optimizer = updated(FusedAdam, FusedAdamConfig, range(3))

@@ -300,8 +300,13 @@ def test_a_notebook_cell_that_is_run_again_replaces_what_it_registered(monkeypat
 def test_options_in_the_form_of_earlier_versions_work_and_warn():
     declared = {"options": {"rate": Option(0.5, "r")}, "flags": {"size": "attention_coverage_dim"}}
     old = type("Old", (histories.CoverageHistory,), declared)
-    with pytest.warns(FutureWarning, match="attention history 'old': 'options' and 'flags' of a class are deprecated"):
+    with pytest.warns(FutureWarning) as warned:
         histories.register_history("old")(old)
+    assert [str(each.message).partition(" is")[0] for each in warned] == [
+        "attention history 'old': 'options' of a class",
+        "attention history 'old': 'flags' of a class",
+    ]
+    assert {each.filename for each in warned} == {__file__}  # where it is registered
     try:
         assert flags_of(old) == {"size": "attention_coverage_dim"} and [*custom_options(old)] == ["rate"]
     finally:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Train one system. Started again, it goes on where it stopped.
 #   train.sh small|en-de|zh-en BIN OUT ARCH [fairseq-train options]
-# small has the options of ../baselines; en-de and zh-en are the paper's two settings.
+# small has the options of ../common/small.sh; en-de and zh-en are the paper's two settings.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: train.sh small|en-de|zh-en BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 size=$1 data=$2 out=$3 arch=$4

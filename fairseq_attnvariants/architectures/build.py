@@ -173,8 +173,8 @@ def _score_width(cfg, width: int) -> int:
 
 
 def _attention(cfg, source: SourceWidths) -> AnyAttention:
-    norm, normalizer = _decoder_norm(cfg), _part(cfg, NORMALIZERS, cfg.attention_normalizer)()
-    make: Any = partial(_part(cfg, SCORES, cfg.attention_score), norm=norm, normalizer=normalizer)
+    normalizer = _part(cfg, NORMALIZERS, cfg.attention_normalizer)
+    make: Any = partial(_part(cfg, SCORES, cfg.attention_score), norm=_decoder_norm(cfg))
     width, via_width = (_score_width(cfg, width) for width in (cfg.attention_dim, cfg.attention_via_dim))
     two = two_levels(cfg)
     guide = source.upper if two and not cfg.attention_via_unguided else 0
@@ -188,10 +188,11 @@ def _attention(cfg, source: SourceWidths) -> AnyAttention:
     )
     window = None if cfg.attention_window == "none" else _part(cfg, WINDOWS, cfg.attention_window)(lower)
     found = {name: _part(cfg, HISTORIES, name)(lower) for name in histories(cfg)}
-    score = make(lower, found, window=window)
+    score = make(lower, found, window=window, normalizer=normalizer())
     if not two:
         return score
-    return AttentionViaAttention(make(lower._replace(annotation=source.upper, attention=width, guide=0)), score)
+    upper = lower._replace(annotation=source.upper, attention=width, guide=0)
+    return AttentionViaAttention(make(upper, normalizer=normalizer()), score)
 
 
 def build_bridge(cfg) -> Optional[DirectBridge]:

@@ -283,8 +283,9 @@ class AttentionRNNConfig(Described):
         compute_dtype: number type of the matrix products in training; with 'bfloat16' parameters, states and softmax
             stay float32; 'auto' measures products of the model's sizes at the start and takes bfloat16 if it is at
             least 1.1 times as fast, but always float32 on a GPU; a resumed training keeps its type
-        search_dtype: number type of the decoder's matrix products in search, for --model-overrides: 'float32',
-            'bfloat16' (TF32 on CUDA), or 'auto': bfloat16 if it is at least 1.1 times as fast
+        search_dtype: number type of the decoder's matrix products in search with float32 parameters, for
+            --model-overrides: 'float32', 'bfloat16' (TF32 on CUDA), or 'auto': bfloat16 if it is at least 1.1 times as
+            fast
         coverage_penalty: strength of the coverage penalty in search, for --model-overrides: it lowers hypotheses that
             leave source tokens unattended (Wu et al. 2016, who use 0.2); tune it together with --lenpen
         recompute_steps: keep only the decoder's states of every N-th step for the backward pass, and recompute the

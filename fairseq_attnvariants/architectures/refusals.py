@@ -49,8 +49,8 @@ def idle(o: AttentionRNNConfig) -> Iterator[str]:
                 yield f"{flag(option)} {value} needs {needed}: add it, or leave {flag(option)} out"
 
 
-def has_pytorchs_layers(o: AttentionRNNConfig) -> bool:
-    """Whether the encoder has PyTorch's layers."""
+def has_only_pytorchs_layers(o: AttentionRNNConfig) -> bool:
+    """Whether all layers of the encoder are PyTorch's."""
     plain = o.layer_norm == "none" and o.encoder_transition_depth == 1 and o.encoder_reads == "both"
     return plain and CELLS[o.encoder_cell] in FUSED
 
@@ -132,7 +132,7 @@ def cells(o: AttentionRNNConfig) -> Iterator[str]:
             )
     if o.layer_norm_joint and o.layer_norm == "none":
         yield "--layer-norm-joint needs --layer-norm: add it"
-    if o.recurrent_bias and has_pytorchs_layers(o) and not issubclass(CELLS[o.decoder_cell], GRUCell):
+    if o.recurrent_bias and has_only_pytorchs_layers(o) and not issubclass(CELLS[o.decoder_cell], GRUCell):
         yield (
             "--recurrent-bias gives a GRU a second bias, and the encoder's has one anyway, as PyTorch's kernels want "
             "it: leave it out"
@@ -282,7 +282,7 @@ def hard_attention(o: AttentionRNNConfig) -> Iterator[str]:
             "--attention-score level gives every position the same score, for --readout hard_monotone in a decoder "
             "that reads no context (--decoder-transition late without --input-feed): use another score"
         )
-    if not contextless:
+    if not contextless or o.copying:  # copying reads the context, too
         return
     if monotone:
         parts = first_set(o, "attention_history", "attention_window", "attention_via", "attention_reads_target")
@@ -319,7 +319,7 @@ def unread(o: AttentionRNNConfig) -> List[str]:
     convolutional = "encoder_filters", "encoder_pooling", "encoder_highway_layers"
     hierarchical = "encoder_char_cell", "encoder_char_hidden_size"
     biased, joint = readers(o, "recurrent_bias"), readers(o, "layer_norm_joint")
-    biased = [one for one in biased if one == "decoder_cell" or not has_pytorchs_layers(o)]
+    biased = [one for one in biased if one == "decoder_cell" or not has_only_pytorchs_layers(o)]
     joint = [one for one in joint if one != "decoder_cell" or o.layer_norm == "all"]
     needed = [
         ("--encoder-type convolutional", o.encoder_type == "convolutional", convolutional),

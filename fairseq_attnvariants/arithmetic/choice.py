@@ -60,13 +60,15 @@ class TrainingDtype:
                 choose("--compute-dtype", self.dtype, time_training(model))
             logger.info(f"--compute-dtype auto: {self.dtype}, as this training has computed so far")
             return
-        if on_gpu(next(model.parameters())):  # which waits for the small products of a step
-            chosen = "float32"
-            logger.info("--compute-dtype auto: float32; on a GPU bfloat16 was no quicker")
-        else:
-            chosen = choose("--compute-dtype", self.asked, time_training(model))
-        choice.fill_(DTYPES.index(chosen))
-        if distributed.is_available() and distributed.is_initialized():
+        several = distributed.is_available() and distributed.is_initialized()
+        if not several or distributed.get_rank() == 0:
+            if on_gpu(next(model.parameters())):  # which waits for the small products of a step
+                chosen = "float32"
+                logger.info("--compute-dtype auto: float32; on a GPU bfloat16 was no quicker")
+            else:
+                chosen = choose("--compute-dtype", self.asked, time_training(model))
+            choice.fill_(DTYPES.index(chosen))
+        if several:
             distributed.broadcast(choice, 0)
         self.dtype = DTYPES[int(choice)]
 

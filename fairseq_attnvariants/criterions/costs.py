@@ -25,7 +25,6 @@ CONDITION = "a model with a condition, such as --arch conddec or --decoder-condi
 BRIDGE = "a model with a direct bridge, such as --arch bridge_direct or --bridge-direct hard"
 ATTENTION = "a model that returns its attention in training, as all of this package do"
 EQUAL = 10  # batches in a row, after which a model is taken for one without dropout
-INSTEAD = "leave it out"
 ALIGNMENTS = "--load-alignments and, in the data folder, the training text's, from fairseq-preprocess --align-suffix"
 
 
@@ -131,7 +130,8 @@ RDROP = "rdrop_loss"
 class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterion):
     """Sums the tokens' loss and costs; the costs are a training loss only.
 
-    In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  A cost is measured if its
+    In validation the costs are measured and logged, and ``loss`` is the tokens' alone.  Costs also count the tokens
+    that ``--ignore-prefix-size`` leaves out of the tokens' loss.  A cost is measured if its
     weight is above 0, or if the model makes the cost's term for costs alone; guided alignment only in texts with links.
 
     With R-Drop (Liang et al. 2021) a batch in training has each sentence twice, and dropout makes two predictions of
@@ -232,7 +232,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         """Refuse R-Drop for a model that predicts the same twice, in all of its first batches: one may drop nothing."""
         if self.equal == EQUAL:
             needs = "dropout, such as --dropout 0.3: this model predicts the same twice"
-            raise ConfigurationError(f"{flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or {INSTEAD}")
+            raise ConfigurationError(f"{flag('rdrop_weight')} {self.cfg.rdrop_weight} needs {needs}; or leave it out")
         if self.equal is not None:
             self.equal = self.equal + 1 if torch.equal(pairs[:, 0], pairs[:, 1]) else None
 
@@ -286,7 +286,7 @@ def each_twice(sample: Dict[str, Any]) -> Dict[str, Any]:
 
 def _refusal(option: str, value: Any, needs: str) -> ConfigurationError:
     given = flag(option) if value is True else f"{flag(option)} {value}"
-    return ConfigurationError(f"{given} needs {needs}; {INSTEAD}")
+    return ConfigurationError(f"{given} needs {needs}; leave it out")
 
 
 class DeprecatedName(LabelSmoothedCrossEntropyWithCosts):

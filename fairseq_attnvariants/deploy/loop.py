@@ -17,7 +17,7 @@ from torch._dynamo import config
 
 from ..nn.state import tensors
 from ..registry import ConfigurationError
-from ..tasks.shortlist import SPECIAL, Shortlist, copying
+from ..tasks.shortlist import SPECIALS, Shortlist, copying
 from .graphs import EXAMPLES, INPUTS, RECORD, First, Following, Step, prepared, projecting_decoder
 from .refusal import lengths_refused, part, why
 from .search import Limits, largest_beam
@@ -148,7 +148,7 @@ def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortli
     if shortlist is not None:
         # frequent words, at least as many as a beam needs, and the candidates of the source's symbols; ones in a mask
         least = node("Max", number_of(shortlist.frequent), node("Mul", beam, number_of(2)))
-        count = node("Unsqueeze", node("Add", least, number_of(SPECIAL)), number_of([0]))
+        count = node("Unsqueeze", node("Add", least, number_of(SPECIALS)), number_of([0]))
         always = node("Slice", whole(shortlist.by_frequency), number_of([0]), count)
         own = node("Reshape", node("Gather", whole(shortlist.candidates), source), number_of([-1]))
         symbols = node("Concat", *(node("Cast", one, to=int(ir.DataType.INT64)) for one in (always, own)), axis=0)

@@ -9,7 +9,7 @@ import glob
 import hashlib
 import json
 import os
-import shutil
+from pathlib import Path
 from typing import Any, Dict, Mapping
 
 from torch import Tensor
@@ -30,12 +30,16 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         data: the folder of its dictionaries, which are copied.
 
     Raises:
-        ConfigurationError: there are no dictionaries, or safetensors is not installed.
-        OSError: something cannot be read or written.
+        ConfigurationError: there are no dictionaries, one cannot be read, or safetensors is not installed.
+        OSError: something cannot be written.
     """
     dictionaries = sorted(glob.glob(os.path.join(glob.escape(data), DICTIONARIES)))
     if not dictionaries:
         raise ConfigurationError(f"there are no dictionaries, {DICTIONARIES}, in {data}")
+    try:
+        texts = {path.name: path.read_bytes() for path in map(Path, dictionaries)}
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error
     kept: Dict[str, Tensor] = {}
     tied: Dict[str, str] = {}
     first: Dict[Any, str] = {}
@@ -46,9 +50,9 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
         else:
             tied[name] = own
     _safetensors().save_file(kept, os.path.join(folder, MODEL))
-    for path in dictionaries:
-        shutil.copyfile(path, os.path.join(folder, os.path.basename(path)))
-    names = [MODEL, *map(os.path.basename, dictionaries)]
+    for name, text in texts.items():
+        Path(folder, name).write_bytes(text)
+    names = [MODEL, *texts]
     content = {
         "format": FORMAT,
         "sha256": {name: _sha256(os.path.join(folder, name)) for name in names},
@@ -100,7 +104,9 @@ def _loaded(folder: str) -> Dict[str, Any]:
         raise ConfigurationError(f"{path}: not loaded: {why}") from None
     for name, own in content["tied"].items():
         if own not in parameters or name in parameters:
-            raise ConfigurationError(f"{config} is damaged: it ties {name!a} to {own!a}, and the latter alone is there")
+            raise ConfigurationError(
+                f"{config} is damaged: it ties {name!a} to {own!a}, of which only the second may be in {path}"
+            )
         parameters[name] = parameters[own]
     return {
         "args": None,

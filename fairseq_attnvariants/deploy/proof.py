@@ -70,7 +70,8 @@ def refused() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ConfigurationError(f"ONNX Runtime cannot run it: {str(error).splitlines()[0]}") from error
+        why = str(error) or type(error).__name__
+        raise ConfigurationError(f"ONNX Runtime cannot run it: {why.splitlines()[0]}") from error
 
 
 def session(graph: bytes) -> Any:

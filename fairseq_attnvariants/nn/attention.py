@@ -115,7 +115,7 @@ class Attended(NamedTuple):
     """The result of attending once."""
 
     context: Tensor
-    """``c_i``, ``N x a``."""
+    """``c_i``, ``N x a``, of two levels ``N x (a + a')``."""
     weights: Tensor
     """``w_ij``, ``N x S``, float32."""
     upper_weights: Optional[Tensor] = None

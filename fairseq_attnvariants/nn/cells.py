@@ -20,7 +20,7 @@ class RecurrentLinear(nn.Linear):
     """``U h``, an ordinary linear map.  The class marks maps of a cell's own state, for :mod:`.dropout`."""
 
 
-SOURCE = ("context", "attended")  # inputs that come from the source
+READ_NOW = ("context", "attended")  # what this step's attention reads
 
 
 def input_maps(widths: Dict[str, int], out: int, bias: bool) -> nn.ModuleDict:
@@ -160,7 +160,8 @@ class GRUCell(Cell):
 
     Args:
         inputs, hidden_dim, norm: as :class:`Cell`'s.
-        recurrent_bias: give every GRU a second bias, in the product that the reset gate scales (Nematus, PyTorch).
+        recurrent_bias: give every GRU but attention's own a second bias, in the product that the reset gate scales
+            (Nematus, PyTorch).
         joint_norm: with --layer-norm, normalise the gates and the candidate of a GRU together, not apart (Marian).
     """
 
@@ -273,7 +274,8 @@ class ContextGatedCell(nn.Module):
 
     ``z = σ(W_z y + U_z h + C_z c + b_z)``; in every gate and in the candidate it scales ``C c`` (``source``) or ``W y``
     and ``U h`` (``target``), or ``z`` scales the first and ``1 - z`` the others (``both``).  If a cell before it has
-    read the word, ``h`` itself is scaled wherever it is read, as in the authors' code.  Biases are not scaled.
+    read the word, ``h`` itself is scaled wherever it is read, as in the authors' code.  Biases are not scaled.  ``y``
+    stands for all inputs but this step's context, with ``c_{i-1}`` if input is fed, and the attended features.
 
     Args:
         cell: the kind of GRU.
@@ -289,8 +291,8 @@ class ContextGatedCell(nn.Module):
         self.state_dim = self.cell.state_dim
         self.kind = kind
         self.widths = [self.cell.gates * hidden_dim, hidden_dim]  # widths of the cell's input and of z
-        source = {name: width for name, width in inputs.items() if name in SOURCE}
-        target = {name: width for name, width in inputs.items() if name not in SOURCE}
+        source = {name: width for name, width in inputs.items() if name in READ_NOW}
+        target = {name: width for name, width in inputs.items() if name not in READ_NOW}
         self.source, self.target = (input_maps(widths, sum(self.widths), bias=False) for widths in (source, target))
         self.gate = RecurrentLinear(hidden_dim, hidden_dim)
         self.share = nn.Sigmoid()  # ``z``, as :class:`AdaptiveGRUCell`'s

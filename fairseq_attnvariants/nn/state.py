@@ -51,7 +51,7 @@ class Memory(NamedTuple):
     """
 
     keys: Tensor
-    """``U s_j + b``, ``B x S x A``; with ``h`` heads ``B x h x S x A/h``."""
+    """``U s_j + b``, ``B x S x A``; with a product as score ``B x h x S x A/h``, where only multihead has h > 1."""
     values: Tensor
     """``s_j``, ``B x S x a``; with ``h`` heads ``B x h x S x A/h``.  In search they may be projected already
     (:mod:`.fast`)."""
@@ -81,7 +81,7 @@ class State(NamedTuple):
     hidden: Tensor
     """``h_{i-1}`` of all cells of the transition, ``N x state width``."""
     context: Tensor
-    """``c_{i-1}``, ``N x a``; zero before the first step."""
+    """``c_{i-1}``, ``N x a``, of two levels ``N x (a + a')``; zero before the first step."""
     weights: Tensor
     """``w_{i-1}``, ``N x S``, float32; zero before the first step."""
     step: Tensor

@@ -27,6 +27,7 @@ def shallow(module: Any) -> Any:
     """A module of the same class with the same attributes; ``copy.copy`` refuses parametrized modules."""
     copied = object.__new__(type(module))
     copied.__dict__.update(module.__dict__)
+    copied.__dict__.pop("_compiled_call_impl", None)  # of a compiled module: it would run the original
     return copied
 
 

@@ -125,9 +125,16 @@ class CharTranslationTask(TranslationTask):
         Only training and ``--skip-invalid-size-inputs-valid-test`` ignore invalid inputs; anything else stops at them.
         """
         limit = self.cfg.max_train_characters
-        if limit and self.trains and ignore_invalid_inputs and dataset is self.datasets.get(self.cfg.train_subset):
-            max_positions = utils.resolve_max_positions(max_positions, (limit + 2, limit + 1))
-        return super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
+        training = self.trains and dataset is self.datasets.get(self.cfg.train_subset)
+        if not (limit and training and ignore_invalid_inputs):
+            return super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
+        max_positions = utils.resolve_max_positions(max_positions, (limit + 2, limit + 1))
+        found = super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
+        if not len(found):
+            raise ConfigurationError(
+                f"--max-train-characters {limit} leaves no pair of {self.cfg.train_subset}: make it larger, or 0"
+            )
+        return found
 
     def build_generator(self, models, args, *more, **named):
         """A generator whose limit on length suits characters.

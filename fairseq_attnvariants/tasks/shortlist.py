@@ -19,11 +19,11 @@ from ..nn.copying import Copying
 from ..nn.twins import shallow, twin
 from ..registry import ConfigurationError
 
-SPECIAL = 4  # <s>, <pad>, </s>, <unk>: they keep their numbers
+SPECIALS = 4  # <s>, <pad>, </s>, <unk>: they keep their numbers
 LAYERS = "output_projection", "fc_out"  # names of vocabulary layers: of models here and transformers, of the lstm
 
 
-class Row(NamedTuple):
+class Candidate(NamedTuple):
     """A line of the table."""
 
     source: str
@@ -46,7 +46,7 @@ class Shortlist:
         ConfigurationError: the dictionaries have no word of the table.
     """
 
-    def __init__(self, rows: Iterator[Row], source: Dictionary, target: Dictionary, size: int, frequent: int):
+    def __init__(self, rows: Iterator[Candidate], source: Dictionary, target: Dictionary, size: int, frequent: int):
         candidates: Dict[int, List[Tuple[float, int]]] = {}
         links: Counter[int] = Counter()
         for row in rows:
@@ -60,9 +60,9 @@ class Shortlist:
                 "to fairseq-preprocess, cut into the same words or subwords"
             )
         self.frequent = frequent
-        words = [number for number, _ in links.most_common() if number >= SPECIAL]
-        rest = sorted(set(range(SPECIAL, len(target))) - set(words))
-        self.by_frequency = torch.tensor([*range(SPECIAL), *words, *rest])
+        words = [number for number, _ in links.most_common() if number >= SPECIALS]
+        rest = sorted(set(range(SPECIALS, len(target))) - set(words))
+        self.by_frequency = torch.tensor([*range(SPECIALS), *words, *rest])
         """all target symbols, the special ones first"""
         self.candidates = torch.full((len(source), size), target.pad())
         """the translations of each source symbol, filled up with padding, which is in every list"""
@@ -78,13 +78,13 @@ class Shortlist:
             others: target symbols that are in the list as well.
             least: the smallest number of frequent words.
         """
-        always = self.by_frequency[: SPECIAL + max(self.frequent, least)]
+        always = self.by_frequency[: SPECIALS + max(self.frequent, least)]
         words = self.candidates[sources.cpu().unique()]
         parts = (always, words, *(other.cpu() for other in others))
         return torch.cat([part.flatten() for part in parts]).unique().to(sources.device)
 
 
-def read_table(path: str) -> Iterator[Row]:
+def read_candidates(path: str) -> Iterator[Candidate]:
     """Read what ``fairseq-attnvariants lexicon --candidates`` wrote: source, target, count and share, tabs between.
 
     Raises:
@@ -100,7 +100,7 @@ def read_table(path: str) -> Iterator[Row]:
         for number, line in enumerate(lines, start=1):
             try:
                 source, target, links, share = line.rstrip("\n").split("\t")
-                row = Row(source, target, int(links), float(share))
+                row = Candidate(source, target, int(links), float(share))
                 valid = row.links >= 0 and 0 <= row.share <= 1
             except ValueError:
                 valid = False

@@ -1,17 +1,34 @@
 """Stock translation with vocabulary shortlists; see :mod:`.shortlist`."""
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, List, Optional
 
 from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ..architectures.options import option
+from ..architectures.options import flag, option
 from ..registry import ConfigurationError
-from .shortlist import Shortlist, ShortlistGenerator, read_table
+from .shortlist import Shortlist, ShortlistGenerator, read_candidates
 
 SIZE, FREQUENT = 50, 100
+
+
+def read_shortlist(options: Any, source: Dictionary, target: Dictionary) -> Optional[Shortlist]:
+    """The list of ``shortlist``, ``shortlist_size`` and ``shortlist_frequent``, or None without the first.
+
+    Raises:
+        ConfigurationError: the table is none of these dictionaries' words, or an option changes nothing.
+    """
+    sizes: List[int] = []
+    for name, default in (("shortlist_size", SIZE), ("shortlist_frequent", FREQUENT)):
+        size = getattr(options, name)
+        if size is not None and not options.shortlist:
+            raise ConfigurationError(f"{flag(name)} changes --shortlist, which is not given: add it")
+        if size is not None and size < 0:
+            raise ConfigurationError(f"{flag(name)} must be 0 or above, not {size}")
+        sizes.append(default if size is None else size)
+    return Shortlist(read_candidates(options.shortlist), source, target, *sizes) if options.shortlist else None
 
 
 @dataclass
@@ -41,18 +58,7 @@ class ShortlistTranslationTask(TranslationTask):
 
     def __init__(self, cfg: ShortlistTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
         super().__init__(cfg, src_dict, tgt_dict)
-        self.shortlist: Optional[Shortlist] = None
-        sizes = {"--shortlist-size": cfg.shortlist_size, "--shortlist-frequent": cfg.shortlist_frequent}
-        for flag, size in sizes.items():
-            if size is not None and not cfg.shortlist:
-                raise ConfigurationError(f"{flag} changes --shortlist, which is not given: add it")
-            if size is not None and size < 0:
-                raise ConfigurationError(f"{flag} must be 0 or above, not {size}")
-        if cfg.shortlist:
-            size, frequent = (
-                given if given is not None else default for given, default in zip(sizes.values(), (SIZE, FREQUENT))
-            )
-            self.shortlist = Shortlist(read_table(cfg.shortlist), src_dict, tgt_dict, size, frequent)
+        self.shortlist = read_shortlist(cfg, src_dict, tgt_dict)
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, prefix_allowed_tokens_fn=None):
         """Build the stock task's generator, which gets a list for each batch.
@@ -69,9 +75,9 @@ class ShortlistTranslationTask(TranslationTask):
             "--lm-path": (extra_gen_cls_kwargs or {}).get("lm_model") is not None,
             "prefix_allowed_tokens_fn": allowed is not None,
         }
-        for flag, given in whole.items():
+        for name, given in whole.items():
             if given:
                 raise ConfigurationError(
-                    f"{flag} reads the whole vocabulary, and --shortlist leaves most of it out: choose one"
+                    f"{name} reads the whole vocabulary, and --shortlist leaves most of it out: choose one"
                 )
         return ShortlistGenerator(generator, self.shortlist)

@@ -93,10 +93,10 @@ class StringTransductionTask(TranslationTask):
         if not os.path.isdir(folder):
             raise ConfigurationError(f"there is no data folder {folder}: give the one with train.tsv")
         columns = Columns(**cls._given_columns(cfg))
-        columns.check()
 
         @cache  # read once, and only if a dictionary is missing
         def train() -> Table:
+            columns.check()
             return tsv.read_table(tsv.find_split(folder, cfg.train_subset), columns)
 
         found: Dict[str, Any] = {side: cls._dictionary(cfg, folder, side, train) for side in ("source", "target")}
@@ -192,6 +192,7 @@ class StringTransductionTask(TranslationTask):
 
     def _read_columns(self) -> Columns:
         has, columns = self.src_dict.first_feature is not None, self.columns
+        columns.check()
         if has and not columns.features:
             raise ConfigurationError(
                 f"{_folder(self.cfg)} has dict.features.txt, so its sources have features: give --features-column, or "

@@ -37,7 +37,8 @@ class Columns(NamedTuple):
         """
         if len({*self} - {0}) < sum(column > 0 for column in self):
             raise ConfigurationError(
-                f"--source-column, --target-column and --features-column name the same column twice: {self}"
+                f"the columns are {self}, and each has to be another one: give --source-column, --target-column or "
+                "--features-column"
             )
 
 
@@ -121,19 +122,22 @@ def read_cells(path: str) -> List[List[str]]:
     return found
 
 
-def read_table(path: str, columns: Columns, with_targets: bool = True) -> Table:
+def read_table(
+    path: str, columns: Columns, with_targets: bool = True, cells: Optional[List[List[str]]] = None
+) -> Table:
     """The rows of a file.
 
     Args:
         path: of the file.
         columns: to be read.
         with_targets: whether the column of targets has to be there, and not to be empty throughout.
+        cells: of the file, if it was read already, as a stream can be only once.
 
     Raises:
         ConfigurationError: as :func:`read_cells`; or a column is not there, a source or a target is empty, or features
             have unbalanced parentheses.
     """
-    cells = read_cells(path)
+    cells = cells or read_cells(path)
     width, given = len(cells[0]), columns._asdict()
     if not with_targets and (columns.target > width or not any(line[columns.target - 1] for line in cells)):
         given["target"] = 0

@@ -117,21 +117,12 @@ def shortlist_of(task: Any, options: Options) -> Any:
     """The shortlist that the options, or else the checkpoint's task, name; None without one.
 
     Raises:
-        ConfigurationError: the table is not one, or none of these dictionaries'.
-        UserError: an option changes a table, and none is given.
+        ConfigurationError: the table is not one, or none of these dictionaries'; or an option changes nothing.
     """
-    from fairseq_attnvariants.tasks.shortlist import Shortlist, read_table
-    from fairseq_attnvariants.tasks.shortlist_translation import FREQUENT, SIZE
+    from fairseq_attnvariants.tasks.shortlist_translation import read_shortlist
 
-    sizes = {"shortlist_size": SIZE, "shortlist_frequent": FREQUENT}
-    given = {name: getattr(options, name) for name in sizes}
-    if options.shortlist:
-        numbers = (default if given[name] is None else given[name] for name, default in sizes.items())
-        return Shortlist(read_table(options.shortlist), task.source_dictionary, task.target_dictionary, *numbers)
-    for name, number in given.items():
-        if number is not None:
-            raise UserError(f"{flag(name)} changes --shortlist, which is not given: add it")
-    return getattr(task, "shortlist", None)
+    given = read_shortlist(options, task.source_dictionary, task.target_dictionary)
+    return getattr(task, "shortlist", None) if given is None else given
 
 
 def check_subwords(task: Any, options: Options) -> None:
@@ -318,10 +309,10 @@ def write_package(options: Options) -> None:
     if why := missing():
         raise UserError(why)
     from fairseq_attnvariants.deploy import package
+    from fairseq_attnvariants.deploy.int8 import reduce
     from fairseq_attnvariants.deploy.loop import export
     from fairseq_attnvariants.deploy.page import build_page
     from fairseq_attnvariants.deploy.proof import Batch, compared, proved, random_sources
-    from fairseq_attnvariants.deploy.reduced import reduce
     from fairseq_attnvariants.registry import ConfigurationError
 
     from ..systems.model import load

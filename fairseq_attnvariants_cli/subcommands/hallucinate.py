@@ -69,7 +69,7 @@ def rows(options: Options) -> Iterator[List[str]]:
     with refused():
         cells = read_cells(options.train)
         columns = find_columns(cells, options)
-        table = read_table(options.train, columns)
+        table = read_table(options.train, columns, cells=cells)
     pairs = [(symbols(row.source), symbols(row.target or "")) for row in table.rows]
     alphabet = sorted({symbol for pair in pairs for word in pair for symbol in word if symbol[0].isalpha()})
     usable = [number for number, pair in enumerate(pairs) if letters(*pair)]

@@ -88,16 +88,18 @@ def refused() -> Iterator[None]:
 
 def prepare(options: "Options") -> Job:
     """Read all tables, and put them where fairseq-train finds them; nothing is written if one is refused."""
-    cells = read_cells(options.train)
-    columns = find_columns(cells, options)
-    train, dev = (read_table(path, columns) for path in (options.train, options.dev))
+    if len(options.user_dir or ()) > 1:
+        raise UserError("fairseq-train reads one --user-dir: give one, whose __init__.py imports the others")
+    cells = {path: read_cells(path) for path in dict.fromkeys([options.train, options.dev, *options.test])}
+    columns = find_columns(cells[options.train], options)
+    train, dev = (read_table(path, columns, cells=cells[path]) for path in (options.train, options.dev))
     tests = {Path(path).stem: path for path in options.test}
     taken = {"train", "valid", *(f"{name}.nbest" for name in tests)}
     if len(tests) < len(options.test) or taken & tests.keys():
         named = ", ".join(options.test)
         raise UserError(f"the tables to predict need different names, none of them train, valid or NAME.nbest: {named}")
     for path in options.test:
-        read_table(path, columns, with_targets=False)
+        read_table(path, columns, with_targets=False, cells=cells[path])
     separators = find_separator(train, "source", options), find_separator(train, "target", options)
     for side, separator in zip(("source", "target"), separators):
         for table in (train, dev):
@@ -109,7 +111,7 @@ def prepare(options: "Options") -> Job:
         raise UserError(f"--output {folder} is no folder, or has a {os.pathsep!r} in its name: name another")
     data = folder / "data"
     texts = {"train": options.train, "valid": options.dev, **tests}
-    written = {name: "".join("\t".join(line) + "\n" for line in read_cells(path)) for name, path in texts.items()}
+    written = {name: "".join("\t".join(line) + "\n" for line in cells[path]) for name, path in texts.items()}
     tables = {Path(path).resolve() for path in texts.values()}
     copies = {name: data / f"{name}.tsv" for name in texts}
     other = [

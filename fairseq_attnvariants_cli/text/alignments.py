@@ -94,7 +94,7 @@ def check_lengths(path: str, weights: Iterable[Tuple[int, ...]], sizes: Iterable
         if own not in (size, (0, 0)):
             raise UserError(
                 f"{path}, line {number}: weights of {own[0]} source and {own[1]} target words, where --text has "
-                f"{size[0]} and {size[1]}: was --remove-bpe left out?"
+                f"{size[0]} and {size[1]}: was --remove-bpe left out of align?"
             )
 
 

@@ -253,7 +253,8 @@ class Files:
         try:
             session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has no common class
-            self.refuse("model.onnx", f"onnxruntime cannot read it ({str(error).splitlines()[0]})")
+            why = str(error) or type(error).__name__
+            self.refuse("model.onnx", f"onnxruntime cannot read it ({why.splitlines()[0]})")
         names = {one.name for one in session.get_inputs()}, {one.name for one in session.get_outputs()}
         if names[0] != INPUTS or not names[1] >= OUTPUTS:
             self.refuse("model.onnx", f"it has the inputs and outputs {sorted(names[0])}, {sorted(names[1])}")

@@ -221,3 +221,9 @@ def test_what_is_not_read_does_not_overflow(arch):
     source, lengths, previous = batch(lengths=(2,) * sentences, target_lengths=(0,) * sentences)
     output, _ = model(source, lengths, previous)
     assert output.isfinite().all()
+
+
+def test_two_levels_have_a_normalizer_each():
+    """A normalizer from outside may have parameters."""
+    attention = build("ava").decoder.network.transition.attention
+    assert attention.upper.normalizer is not attention.lower.normalizer

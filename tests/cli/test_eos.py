@@ -113,8 +113,15 @@ def test_a_text_may_be_a_stream(runs, tmp_path, monkeypatch, capfd, subcommand, 
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     text = b"ant bee\ncat\n"
+    (tmp_path / "text").write_bytes(text)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     count, more = READERS[subcommand]
     paths = [part for k in range(count) for part in ("--path", str(runs.rnnsearch / f"checkpoint{k + 1}.pt"))]
-    line = [subcommand, str(runs.data), *paths, "--cpu", piped, "-", other, stream(text), *more]
-    assert main(line) == 0, capfd.readouterr().err
+
+    def found(*texts):
+        status = main([subcommand, str(runs.data), *paths, "--cpu", piped, texts[0], other, texts[1], *more])
+        out, err = capfd.readouterr()
+        assert status == 0, err
+        return out, [path.read_bytes() for path in tmp_path.glob("*.png")]
+
+    assert found("-", stream(text)) == found("text", "text") != ("", [])

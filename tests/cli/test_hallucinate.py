@@ -4,6 +4,7 @@ import random
 import signal
 
 import pytest
+from conftest import LONG
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.hallucinate import hallucinated, stems
@@ -15,7 +16,7 @@ ROWS = ["talo\tN;INE(SG)\ttalossa", "juokseminen\tN;ESS(PL)\tjuoksemisina", "yö
 def limited():
     """A command that would not end fails."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it is still running"))
-    signal.alarm(20)
+    signal.alarm(LONG)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

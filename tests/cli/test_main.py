@@ -282,7 +282,10 @@ def test_out_of_memory_is_one_sentence(here, capfd, monkeypatch):
 
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails)
         assert main(["score", "source", "--reference", "target"]) == 2
-        assert f"score: {error}: reduce --batch-size" in capfd.readouterr().err
+        assert f"score: {error}: reduce --bootstrap\n" in capfd.readouterr().err
+        monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.average.run", fails)
+        assert main(["average", "one.pt", "two.pt", "--output", "mean.pt"]) == 2
+        assert capfd.readouterr().err.endswith(f"average: {error}\n")  # which has no such option
     with pytest.raises(RuntimeError, match="other"):
         monkeypatch.setattr("fairseq_attnvariants_cli.subcommands.score.scores", fails_otherwise)
         main(["score", "source", "--reference", "target"])

@@ -65,6 +65,18 @@ def test_twice_there_and_back(folder):
         assert (folder / name).read_bytes() == (output / name).read_bytes()
 
 
+@pytest.mark.parametrize("subcommand", ["align", "eos"])
+def test_subcommands_read_it(checkpoint, folder, tmp_path, capfd, subcommand):
+    (tmp_path / "source").write_text("\n".join(LINES))
+    found = []
+    for where, name in ((checkpoint, "model.pt"), (folder, "model.safetensors")):
+        texts = [part for option in ("--source", "--reference") for part in (option, str(tmp_path / "source"))]
+        more = ["--name", "model"] * (subcommand == "eos")
+        assert main([subcommand, str(where), "--path", str(where / name), "--cpu", *texts, *more]) == 0
+        found.append(capfd.readouterr().out)
+    assert found[0] == found[1] != ""
+
+
 @pytest.mark.commands
 def test_fairseq_reads_it(checkpoint, folder):
     languages = ["-s", "xx", "-t", "yy", "--user-dir", corpus.USER_DIR, "--cpu", "--max-len-b", "8", "--path"]
@@ -92,6 +104,13 @@ def with_parameters(folder, change):
     change(parameters)
     save_file(parameters, folder / "model.safetensors")
     summed(folder)
+
+
+def test_a_dictionary_that_cannot_be_read_is_named(checkpoint, capsys):
+    (checkpoint / "dict.zz.txt").symlink_to("nowhere")
+    assert main(export(checkpoint, "model.pt", checkpoint.with_name("exported"))) == 2
+    assert "dict.zz.txt cannot be read: No such file" in capsys.readouterr().err
+    assert not checkpoint.with_name("exported").exists()
 
 
 def flip(path):

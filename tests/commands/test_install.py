@@ -13,12 +13,6 @@ from zipfile import ZipFile
 
 import corpus
 import pytest
-from corpus import ROOT
-
-SOURCES = ["fairseq_attnvariants.pth", "setup.py", "pyproject.toml", "MANIFEST.in"]
-SOURCES += ["fairseq_attnvariants_startup.py", "fairseq_attnvariants_stock.py"]
-SOURCES += ["README.md", "LICENSE"]
-PACKAGES = ["fairseq_attnvariants", "fairseq_attnvariants_cli", "hydra_plugins", "fairseq_attnvariants_run"]
 
 
 def missing():
@@ -48,13 +42,7 @@ def run(*command, cwd=None, **environment):
 def sources(tmp_path_factory):
     """A copy of the checkout's package, so that building leaves nothing in the checkout."""
     folder = tmp_path_factory.mktemp("sources")
-    for name in SOURCES:
-        shutil.copy(ROOT / name, folder)
-    ignored = shutil.ignore_patterns(
-        "__pycache__", "*.md", "pyproject.toml"
-    )  # these are the runtime's own distribution's
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    corpus.copy_sources(folder)
     (folder / "tests").mkdir()
     (folder / "tests" / "test_nothing.py").write_text("")
     (folder / "models" / "ja-en").mkdir(parents=True)
@@ -75,8 +63,9 @@ def wheels(sources, tmp_path_factory):
 
 
 def package_files(folder):
-    files = [path for name in PACKAGES for path in folder.glob(f"{name}/**/*") if path.is_file()]
-    return {path.relative_to(folder).as_posix() for path in files}
+    files = [path for name in corpus.PACKAGES for path in folder.glob(f"{name}/**/*") if path.is_file()]
+    own = {"FORMAT.md", "README.md", "pyproject.toml"}  # of the runtime's own distribution
+    return {path.relative_to(folder).as_posix() for path in files if path.name not in own}
 
 
 def test_wheel_holds_the_whole_package_and_the_startup_file(sources, wheels):
@@ -97,7 +86,7 @@ def test_source_archive_builds_the_same_wheel(sources, wheels, tmp_path):
     run(sys.executable, "-c", build, tmp_path, cwd=sources)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert inside >= {*SOURCES, *package_files(sources)}
+    assert inside >= {*corpus.SOURCES, *package_files(sources)}
     assert not any(name.startswith("models") for name in inside)  # get-model gets them
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path]
     run(sys.executable, "-m", "pip", "wheel", *options, next(tmp_path.glob("*.tar.gz")), cwd=tmp_path)

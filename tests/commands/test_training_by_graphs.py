@@ -2,15 +2,16 @@
 
 import pytest
 import torch
+from conftest import TORCH
 from corpus import ROOT, USER_DIR, run, train_arguments, train_here, warm
 from replaying import Graph, Recorder
 
-from fairseq_attnvariants.nn.fast import capture, deferred
+from fairseq_attnvariants.nn.fast import capture
 from fairseq_attnvariants.registry import ConfigurationError
 
 pytestmark = [
     pytest.mark.commands,
-    pytest.mark.skipif(not deferred.AVAILABLE, reason="--cuda-graphs needs torch 2.4"),
+    pytest.mark.skipif(TORCH < (2, 4), reason="--cuda-graphs needs torch 2.4"),
 ]
 
 FORCED = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--student-forcing", "0.5"]

@@ -17,6 +17,7 @@ import corpus
 import numpy as np
 import pytest
 import torch
+from conftest import LONG
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_attnvariants.tasks.tsv import symbols
@@ -293,6 +294,29 @@ def test_subwords_of_a_vocabulary(tmp_path):
             prepared(**options)
 
 
+@pytest.mark.parametrize("switch, name", [("moses_no_dash_splits", "hyphens"), ("moses_no_escape", "escape")])
+def test_switches_of_the_tokeniser(switch, name):
+    def tokenizer(**more):
+        given = subcommand.Options(**{**NOTHING, "tokenizer": "moses", **more})
+        return subcommand.prepared(given, None, "de", "en")[0]["tokenizer"]
+
+    plain = tokenizer()
+    assert plain["hyphens"] and plain["escape"] and tokenizer(**{switch: True}) == {**plain, name: False}
+
+
+def test_the_manifest_says_what_the_options_say(runs, tmp_path, capsys):
+    (tmp_path / "case").write_text("Ant (3/4) ant (1)\n")
+    about = dict(title="reversed", license="MIT", trained="today", score="BLEU 1")
+    options = [part for name, value in about.items() for part in (f"--{name}", value)]
+    options += ["--int8", "--lowercase", "--truecase", tmp_path / "case"]
+    assert export(runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package", *options) == 0
+    manifest = json.loads((tmp_path / "package" / "manifest.json").read_text())
+    assert about.items() <= manifest["about"].items() and manifest["int8"] is True
+    assert manifest["text"]["lowercase"] is True
+    assert manifest["text"]["truecase"] == {"source": "truecase.xx.json"}
+    assert (tmp_path / "package" / "truecase.xx.json").exists()
+
+
 def test_other_tasks_and_stock_models(runs, tmp_path, capsys):
     checkpoint = runs.rnnsearch / "checkpoint_best.pt"
     system = load(str(checkpoint), str(runs.data), cpu=True)
@@ -346,7 +370,7 @@ def test_a_full_disk_and_a_kill_leave_nothing(runs, tmp_path, monkeypatch):
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 128 + signal.SIGTERM
+    assert process.wait(LONG) == 128 + signal.SIGTERM
     assert [*tmp_path.iterdir()] == []
 
 

@@ -9,10 +9,10 @@ from conftest import COMPOSED, SPACE, build
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn.attention import Softmax
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.tasks.shortlist import Row, Shortlist
+from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist
 
 loop = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
-from fairseq_attnvariants.deploy import proof, reduced  # noqa: E402
+from fairseq_attnvariants.deploy import int8, proof  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def shortlisted(model):
     """One translation of each source symbol, of five in the table, and the words that always come."""
     source, target = model.encoder.dictionary, model.decoder.dictionary
     pairs = ((i, k) for i in range(4, len(source)) for k in range(5))
-    rows = (Row(source[i], target[4 + (7 * i + k) % (len(target) - 4)], 10 - k, 0.5 - k / 10) for i, k in pairs)
+    rows = (Candidate(source[i], target[4 + (7 * i + k) % (len(target) - 4)], 10 - k, 0.5 - k / 10) for i, k in pairs)
     return Shortlist(rows, source, target, size=1, frequent=2)
 
 
@@ -87,7 +87,7 @@ def test_a_shortlist_is_in_the_graph(name, options):
     assert [value.name for value in graph.graph.inputs] == loop.INPUTS
     short = [proof.Batch([source], proof.Search(beam=2, max_len_b=9)) for source in sources(model)[:3]]
     assert proof.compared(graph, model, short, shortlist)[1].equal == 3 > proof.compared(graph, model, short)[1].equal
-    _, found = proof.compared(reduced.reduce(graph), model, batches(model), shortlist)
+    _, found = proof.compared(int8.reduce(graph), model, batches(model), shortlist)
     assert found.translations > 0.5
 
 
@@ -138,9 +138,9 @@ def test_no_product_is_by_a_vector(name):
 
 @pytest.mark.more
 def test_eight_bits_do_not_depend_on_the_batch(monkeypatch):
-    monkeypatch.setattr(reduced, "SMALLEST", 1)
+    monkeypatch.setattr(int8, "SMALLEST", 1)
     model, graph = exported("adaptive_pointer_generator")
-    content, found = proof.compared(reduced.reduce(graph), model, batches(model))
+    content, found = proof.compared(int8.reduce(graph), model, batches(model))
     assert found.translations > 0.6
     whole, _ = proof.proved(graph, model, batches(model))
     assert len(content) - len(whole) < 60_000  # of nodes; the weights are a quarter

@@ -210,10 +210,26 @@ def test_an_empty_text_is_refused(raw, refused, tmp_path):
     (("--max-tokens", "5"), "valid.xx-yy has 6 symbols in its source, with the end of the sentence, and --max-"),
     (("--max-tokens", "50", "--max-tokens-valid", "5"), "--max-tokens (in validation --max-tokens-valid) is 5: "),
     (("--max-target-positions", "5"), "has 6 symbols in its target, with the end of the sentence, and --max-target"),
-    (("--max-tokens", "1"), "is short enough for --max-tokens and --max-source-positions"),
+    (("--max-tokens", "1"), "is short enough for --max-tokens (in validation --max-tokens-valid)"),
+    (("--max-target-positions", "1"), "no line of {}: train.xx-yy is short enough for --max-target-positions"),
 ])  # fmt: skip
 def test_a_training_that_could_not_validate_does_not_begin(binarised, refused, more, message):
-    refused(message, "fairseq-train", binarised, *more)
+    refused(message.format(binarised), "fairseq-train", binarised, *more)
+
+
+def test_the_limit_of_a_trained_model_is_named_as_such(binarised):
+    """Larger options of the task do not change it."""
+    task = load_split(binarised, "valid", "mmap")
+    with pytest.raises(
+        ConfigurationError, match=r"--max-source-positions \(of a trained model also by --model-o.* is 3"
+    ):
+        task.get_batch_iterator(task.dataset("valid"), max_positions=(3, 1024))
+
+
+def test_arguments_without_names_are_those_of_stock_fairseq(binarised):
+    task = load_split(binarised, "train", "mmap")
+    batches = task.get_batch_iterator(task.dataset("train"), None, 9, None, False, 4).frozen_batches
+    assert {len(batch) for batch in batches} == {8}
 
 
 @pytest.fixture(scope="module")

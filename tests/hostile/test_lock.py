@@ -1,5 +1,6 @@
 """Two trainings do not write to one folder at the same time."""
 
+import errno
 import fcntl
 import gc
 import multiprocessing
@@ -51,6 +52,25 @@ def test_a_second_training_is_refused_until_the_first_is_gone(runs, tmp_path):
     other.join()
     corpus.train_here(*arguments)
     assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+def test_a_full_disk_locks_without_a_text(tmp_path, monkeypatch):
+    class Full:
+        def __init__(self, stream):
+            self.stream = stream
+
+        def __getattr__(self, name):
+            return getattr(self.stream, name)
+
+        def flush(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(locks, "locked", lambda path: Full(open(path, "a+")))  # noqa: SIM115
+    trainer = hold(tmp_path)
+    assert locks.held is not None
+    del trainer
+    gc.collect()
+    assert not (tmp_path / locks.NAME).exists()
 
 
 def test_one_process_trains_again_and_gives_the_folder_back(runs, tmp_path):

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import LONG
 
 import fairseq_attnvariants_cli
 from fairseq_attnvariants_cli.main import main
@@ -218,13 +219,13 @@ def test_a_signal_leaves_nothing(folder, number, status, message):
     with open("pipe", "w") as stream:
         stream.write(GENERATED)
         stream.flush()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LONG
         while not (begun := [name for name in os.listdir(folder) if name.startswith("out")]):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(0.2)
         process.send_signal(number)
-        error = process.communicate(timeout=20)[1]
+        error = process.communicate(timeout=LONG)[1]
     assert len(begun) == 1 and re.fullmatch(r"out\.[0-9a-f]{8}\.tmp", begun[0])
     assert (process.returncode, error) == (status, message)
     assert not [name for name in os.listdir(folder) if name.startswith("out")]
@@ -239,7 +240,7 @@ def test_the_tests_run_where_signals_are_ignored(folder):
             process = start("links", "pipe", "--output", "out")
             with open("pipe", "w"):  # once it reads, it has set its handlers
                 process.send_signal(number)
-                process.communicate(timeout=20)
+                process.communicate(timeout=LONG)
             assert process.returncode == 128 + number
     finally:
         for number, handler in before.items():

@@ -1,5 +1,7 @@
 """What stock fairseq finds out when an epoch is over, and then saves nothing, is refused before the first batch."""
 
+import shutil
+
 import corpus
 import pytest
 
@@ -43,9 +45,26 @@ REFUSED = {
     ),
     "longer sentences": (
         ["--max-source-positions", "3"],
-        "--max-source-positions is 3: make it larger, or leave .* --skip-invalid-size-inputs-valid-test",
+        r"--max-source-positions \(of a trained model .*\) is 3: .* --skip-invalid-size-inputs-valid-test",
     ),
 }
+
+
+def test_a_task_without_bleu_is_not_advised_to_log_it(tmp_path):
+    (tmp_path / "train.tsv").write_text("ab\tba\nba\tab\n")
+    shutil.copy(tmp_path / "train.tsv", tmp_path / "valid.tsv")
+    more = ("--task", "string_transduction", "--best-checkpoint-metric", "bleu", HIGHEST)
+    with pytest.raises(ValueError, match="metric bleu: .*; there are accuracy, bsz, loss"):
+        corpus.train_here(*corpus.train_arguments(tmp_path, tmp_path / "run", *more))
+
+
+def test_any_error_of_validation_is_told_with_the_text(runs, tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise ValueError("of somebody else's")
+
+    monkeypatch.setattr("fairseq.tasks.translation.TranslationTask.valid_step", fails)
+    with pytest.raises(ValueError, match="^validation of valid ends in ValueError: of somebody else's"):
+        corpus.train_here(*corpus.train_arguments(runs.data, tmp_path / "run", "--max-update", "1"))
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -1080,3 +1080,16 @@ def test_refuses_a_normaliser_without_its_package(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="--attention-normalizer: Sparsemax needs the package entmax"):
         build("rnnsearch", attention_normalizer="sparsemax")
+
+
+@pytest.mark.parametrize("option, kept", [
+    ("dropout", True), ("encoder_dropout_out", True), ("decoder_dropout_hidden", False),
+    ("encoder_dropout_hidden", False),
+])  # fmt: skip
+def test_dropout_that_retain_dropout_keeps_in_search(option, kept):
+    silent = dict(dropout=0.0, encoder_dropout_in=0.0, encoder_dropout_out=0.0, decoder_dropout_in=0.0)
+    model = build("rnnsearch", **{**silent, option: 0.5}).eval()
+    source, lengths, previous = batch()
+    first = model(source, lengths, previous)[0]
+    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=None)
+    assert model(source, lengths, previous)[0].equal(first) != kept

@@ -29,7 +29,7 @@ from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import AttentionRNNModel, static_search
 from fairseq_attnvariants.models.static_search import Beams, StaticSearch, StaticSearchWithAlignment
 from fairseq_attnvariants.nn.histories import HISTORIES, CoverageHistory
-from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator
+from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist, ShortlistGenerator
 
 TARGET = Task().target_dictionary
 ALL = [*VARIANTS, *COMPOSED]
@@ -463,7 +463,7 @@ def test_shortlists(frequent):
     """Their vocabulary is another one in each batch, unless it is the whole one."""
     models = several("dl4mt", "rnnsearch")
     task = Task()
-    rows = [Row("w1", "v1", 1, 1.0), Row("w2", "v5", 2, 1.0)]
+    rows = [Candidate("w1", "v1", 1, 1.0), Candidate("w2", "v5", 2, 1.0)]
     lists = Shortlist(iter(rows), task.source_dictionary, task.target_dictionary, 1, frequent)
     found = ShortlistGenerator(generator(models), lists).generate([], SAMPLE)
     for model in models:

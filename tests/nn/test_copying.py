@@ -15,7 +15,7 @@ from fairseq_attnvariants.nn.copying import Copies
 from fairseq_attnvariants.nn.readout import Steps
 from fairseq_attnvariants.nn.state import Memory
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator
+from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist, ShortlistGenerator
 
 UNK, EOS, PAD = 3, 2, 1
 
@@ -122,7 +122,7 @@ def test_ensembles_and_beams(search_dtype, sample):
 def test_a_shortlist_holds_what_can_be_copied(sample):
     """As the search of models whose vocabulary layer has these words alone; they are there, whatever the table says."""
     task, words = Task(), batch()[0]
-    rows = [Row("w1", "v1", 1, 1.0)]
+    rows = [Candidate("w1", "v1", 1, 1.0)]
     shortlist = Shortlist(iter(rows), task.source_dictionary, task.target_dictionary, 1, 0)
     found = {}
     for kind in ("short", "whole"):
@@ -208,3 +208,10 @@ def test_a_checkpoint_in_another_task_and_from_python(named):
     task = {"_name": "shortlist_translation", "shortlist": str(named / "table"), "shortlist_frequent": 1000}
     short = AttentionRNNModel.from_pretrained(named / "run", "checkpoint_best.pt", str(named / "bin"), task=task)
     assert short.translate(sentences, beam=2) == whole
+
+
+def test_copying_is_a_reader_of_the_context():
+    """So attention learns, although this readout and this decoder read no context."""
+    build("hard_monotone", copying=True, attention_score="additive", attention_history="coverage")
+    with pytest.raises(ConfigurationError, match="reads no context"):
+        build("hard_monotone", attention_score="additive")

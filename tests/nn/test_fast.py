@@ -5,7 +5,7 @@ from functools import partialmethod
 
 import pytest
 import torch
-from conftest import COMPOSED, batch, build
+from conftest import COMPOSED, TORCH, batch, build
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
@@ -14,10 +14,23 @@ from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.additive import additive_energies
 from fairseq_attnvariants.nn.fast import deferred, energies, projected
 from fairseq_attnvariants.nn.readout import MaxoutReadout
+from fairseq_attnvariants.nn.twins import shallow
 
-pytestmark = pytest.mark.skipif(not deferred.AVAILABLE, reason="gradients are deferred with torch 2.4 and later")
+pytestmark = pytest.mark.skipif(TORCH < (2, 4), reason="gradients are deferred with torch 2.4 and later")
 
 ALL = [*VARIANTS, *COMPOSED]
+
+
+def test_gradients_are_deferred():
+    assert deferred.AVAILABLE
+
+
+def test_a_copy_of_a_compiled_module_computes_by_itself():
+    module = torch.nn.Linear(2, 2)
+    module.compile(backend="eager")
+    copied = shallow(module)
+    copied.forward = lambda input: "own"
+    assert copied(torch.ones(2)) == "own"
 
 
 def gradients(model, *more):

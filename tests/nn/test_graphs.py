@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from conftest import COMPOSED, batch, build, outside
+from conftest import COMPOSED, TORCH, batch, build, outside
 from replaying import Graph, Recorder
 from torch import distributed, nn
 from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
@@ -13,9 +13,9 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
-from fairseq_attnvariants.nn.fast import capture, deferred, graphs
+from fairseq_attnvariants.nn.fast import capture, graphs
 
-pytestmark = pytest.mark.skipif(not deferred.AVAILABLE, reason="--cuda-graphs needs torch 2.4")
+pytestmark = pytest.mark.skipif(TORCH < (2, 4), reason="--cuda-graphs needs torch 2.4")
 
 DROPPED = dict(dropout=0.3, decoder_dropout_hidden=0.2, decoder_dropout_words=0.1)
 OPTIONS = {

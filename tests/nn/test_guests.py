@@ -1,6 +1,7 @@
 """What examples of parts from outside need of the package, and what they compute."""
 
 import contextlib
+import json
 from pathlib import Path
 
 import corpus
@@ -264,7 +265,7 @@ def test_what_a_history_and_a_window_read(guests):
             (query, none), (again, hidden, before) = SEEN[:2]
             assert none is None and query.equal(again) and not hidden.equal(before)
             assert SEEN[3][2].equal(hidden)  # what this step leaves is what the next one finds
-            assert (hidden if name == "ava" else query).equal(query) and not query.equal(before)
+            assert hidden.equal(query) == (name == "ava") and not query.equal(before)
             reached = torch.zeros(len(source))
             for step in weights.unbind(1):
                 positions = torch.arange(1, source.size(1) + 1)
@@ -366,3 +367,15 @@ def test_a_criterion_of_its_own_by_hydra(given, expected, data, tmp_path):
     )  # fmt: skip
     kept = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["cfg"]["criterion"]
     assert kept["_name"] == expected and kept["label_smoothing"] == 0.2
+
+
+def test_options_of_a_component_by_hydra(data, tmp_path):
+    small = [f"model.{side}_{width}=16" for side in ("encoder", "decoder") for width in ("embed_dim", "hidden_size")]
+    corpus.run(
+        "fairseq-hydra-train", "--config-dir", Path(corpus.USER_DIR) / "config", "--config-name", "train",
+        f"common.user_dir={EXTEND / 'cosine_decay'}", "common.cpu=true", f"task.data={data}",
+        "model._name=cosine_decay", "+model.part_args.decay.rate=0.9", *small, "optimization.max_update=1",
+        "dataset.batch_size=8", f"checkpoint.save_dir={tmp_path}", cwd=tmp_path,
+    )  # fmt: skip
+    kept = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["cfg"]["model"]
+    assert json.loads(kept["part_args"])["decay"] == {"rate": 0.9}

@@ -15,6 +15,7 @@ import yaml
 from corpus import ROOT
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig, flag
+from fairseq_attnvariants.registry import Registry
 from fairseq_attnvariants_cli.checks import DEMANDS
 from fairseq_attnvariants_cli.main import FOLDERS, SUBCOMMANDS, parser
 
@@ -111,6 +112,18 @@ def test_options_are_each_in_one_group():
     described = AttentionRNNConfig()
     fields = [one.name for one in dataclasses.fields(described) if described._get_help(one.name) is not None]
     assert sorted(listed) == sorted(map(flag, fields))
+
+
+def test_names_of_components_are_all_on_the_page_of_options():
+    page = (ROOT / "docs" / "options.md").read_text()
+    rows = dict(re.findall(r"^\| `(--[a-z-]+)` \| (.*) \|$", page, re.MULTILINE))
+    for one in dataclasses.fields(AttentionRNNConfig):
+        if isinstance(names := one.metadata.get("names"), Registry):
+            row = rows.pop(flag(one.name)).replace("or several joined by `+`: ", "")
+            own = [name for name, part in names.items() if str(part.__module__).startswith("fairseq_attnvariants.")]
+            assert {*row.replace("**", "").split(", ")} == {*own, one.metadata["rnnsearch"]}
+            assert row.split("**")[1] == one.metadata["rnnsearch"]
+    assert not rows
 
 
 def test_quickstart(quickstart):

@@ -13,6 +13,7 @@ import time
 
 import packages
 import pytest
+from conftest import LONG
 
 from fairseq_attnvariants_cli import main as command
 
@@ -176,7 +177,7 @@ def test_lines_are_answered_as_they_come(package):
             process.stdin.flush()
             assert process.stdout.readline() == line
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == -signal.SIGINT
+        assert process.wait(LONG) == -signal.SIGINT
 
 
 def test_the_module_imports_neither_torch_nor_fairseq(package):
@@ -318,7 +319,7 @@ def test_the_server_stops_without_waiting_for_clients(package, number):
     held = [serving.open(b"POST /translate HTTP/1.0\r\n") for _ in range(5)]
     assert serving.ask({"text": "the red"})[0] == 200
     serving.process.send_signal(number)
-    assert serving.process.wait(10) == 0
+    assert serving.process.wait(LONG) == 0
     assert serving.process.stderr.read() == b""
     for connection in held:
         connection.close()

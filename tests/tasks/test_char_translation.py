@@ -208,6 +208,8 @@ class TestLengths:
         assert kept(lengths, "train", True) == [0, 3]
         assert kept(lengths, "train", True, max_train_characters=3) == [3]
         assert kept(lengths, "train", True, max_train_characters=0) == [0, 1, 2, 3]
+        with pytest.raises(ValueError, match="--max-train-characters 1 leaves no pair of train: make it larger, or 0"):
+            kept(lengths[:3], "train", True, max_train_characters=1)
 
     @pytest.mark.parametrize("split,ignore", [("valid", False), ("valid", True), ("train", False)])
     def test_validation_and_generation_do_not(self, kept, split, ignore):

@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_attnvariants.architectures.derived import ConfigurationError
 from fairseq_attnvariants.architectures.variants import VARIANTS
-from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator
+from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist, ShortlistGenerator
 
 STRENGTH, LENPEN = 0.7, 0.8
 
@@ -69,7 +69,7 @@ def test_it_prefers_hypotheses_that_cover_more(sample):
 def test_ensembles_and_shortlists(sample):
     """As the search of models that give the other words no probability."""
     task, found = Task(), []
-    pairs = iter([Row("w1", "v1", 1, 1.0)])
+    pairs = iter([Candidate("w1", "v1", 1, 1.0)])
     shortlist = Shortlist(pairs, task.source_dictionary, task.target_dictionary, size=1, frequent=0)
     listed = shortlist.symbols(sample["net_input"]["src_tokens"], least=8).tolist()
     absent = [symbol for symbol in range(len(task.target_dictionary)) if symbol not in listed]

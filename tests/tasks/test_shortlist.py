@@ -17,14 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import AttentionRNNModel
-from fairseq_attnvariants.tasks.shortlist import Row, Shortlist, ShortlistGenerator, cut, read_table
+from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist, ShortlistGenerator, cut, read_candidates
 from fairseq_attnvariants.tasks.shortlist_translation import ShortlistTranslationConfig, ShortlistTranslationTask
 
 WORDS = 37  # target words: no other size here is as large
 SOURCE, TARGET = dictionary(), dictionary(WORDS - 4, "v")
 ON_WORDS = [name for name in VARIANTS if not name.startswith("ava")]
 # v0 .. v5 are every source word's, in turn
-ROWS = [Row(f"w{i}", f"v{(i + k) % 6}", 10 - k, 0.5 - k / 10) for i in range(20) for k in range(3)]
+ROWS = [Candidate(f"w{i}", f"v{(i + k) % 6}", 10 - k, 0.5 - k / 10) for i in range(20) for k in range(3)]
 
 
 def lstm(seed, tied=False):
@@ -213,7 +213,12 @@ def test_the_models_stay_as_they_were(sample):
 
 
 def test_the_likeliest_and_the_most_frequent():
-    rows = [Row("w0", "v9", 1, 0.1), Row("w0", "v7", 9, 0.9), Row("w1", "v8", 5, 1.0), Row("w1", "strange", 5, 1.0)]
+    rows = [
+        Candidate("w0", "v9", 1, 0.1),
+        Candidate("w0", "v7", 9, 0.9),
+        Candidate("w1", "v8", 5, 1.0),
+        Candidate("w1", "strange", 5, 1.0),
+    ]
     shortlist = Shortlist(iter(rows), SOURCE, TARGET, 1, 2)
 
     def words(*sources):
@@ -229,7 +234,7 @@ def test_the_likeliest_and_the_most_frequent():
 def test_a_table_that_is_none(tmp_path, line):
     (tmp_path / "table").write_text(f"w0\tv0\t1\t0.5\n{line}\n")
     with pytest.raises(ValueError, match="table, line 2: not a source word, a target word, a count and a share"):
-        list(read_table(tmp_path / "table"))
+        list(read_candidates(tmp_path / "table"))
 
 
 def test_a_table_may_be_a_stream(tmp_path):
@@ -237,15 +242,15 @@ def test_a_table_may_be_a_stream(tmp_path):
     reading, writing = os.pipe()
     os.write(writing, b"w0\tv0\t1\t0.5\n")
     os.close(writing)
-    assert list(read_table(f"/dev/fd/{reading}")) == [Row("w0", "v0", 1, 0.5)]
+    assert list(read_candidates(f"/dev/fd/{reading}")) == [Candidate("w0", "v0", 1, 0.5)]
     for path, message in ((tmp_path, "Is a directory"), (tmp_path / "none", "there is no such file")):
         with pytest.raises(ValueError, match=message):
-            list(read_table(path))
+            list(read_candidates(path))
 
 
 def test_a_table_of_other_words():
     with pytest.raises(ValueError, match="no line of the shortlist's table has words of both dictionaries"):
-        Shortlist(iter([Row("a", "v1", 1, 1.0)]), SOURCE, TARGET, 1, 1)
+        Shortlist(iter([Candidate("a", "v1", 1, 1.0)]), SOURCE, TARGET, 1, 1)
 
 
 @pytest.fixture(scope="module")

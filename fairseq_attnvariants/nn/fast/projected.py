@@ -51,14 +51,15 @@ def for_hypotheses(decoder: Decoder, memory: Memory, state: State, width: int) -
     """A faster decoder, memory and first state with the same results, for several hypotheses per sentence.
 
     The decoder shares the parameters.  The three are returned unchanged if projecting takes more work, because a
-    sentence is longer than an annotation is wide, or if it gives another result, as with attention to two levels.
+    sentence is longer than an annotation is wide, or if it gives another result, as with attention to two levels
+    or by several heads.
 
     Args:
         decoder: the decoder, in evaluation.
         memory, state: from its :meth:`~.decoder.Decoder.start`.
         width: width of target embeddings.
     """
-    if memory.values.size(1) >= memory.values.size(2):
+    if memory.values.dim() > 3 or memory.values.size(1) >= memory.values.size(2):  # of several heads, or long
         return decoder, memory, state
     other, readers = projecting(decoder, memory, state, width)
     return other, *projected(readers, memory, state)

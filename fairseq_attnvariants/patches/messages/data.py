@@ -7,7 +7,7 @@ that is too long when it validates, after an epoch.
 import logging
 import os
 import struct
-from typing import Any, Optional, Sequence, Set, Tuple
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from fairseq import utils
@@ -65,7 +65,15 @@ def find_extra_valid_paths(find, dataset_path) -> Set[str]:
 
 @replaces(FairseqTask, "get_batch_iterator")
 def get_batch_iterator(
-    cut, self, dataset, max_tokens=None, max_sentences=None, max_positions=None, ignore_invalid_inputs=False, **named
+    cut,
+    self,
+    dataset,
+    max_tokens=None,
+    max_sentences=None,
+    max_positions=None,
+    ignore_invalid_inputs=False,
+    *more,
+    **named,
 ):
     """Check a text as it is cut into batches."""
     if isinstance(dataset, LanguagePairDataset):
@@ -73,7 +81,7 @@ def get_batch_iterator(
         if ignore_invalid_inputs and None not in longest:
             max_positions = longest
         check_lengths(dataset, longest, ignore_invalid_inputs, max_tokens)
-    return cut(self, dataset, max_tokens, max_sentences, max_positions, ignore_invalid_inputs, **named)
+    return cut(self, dataset, max_tokens, max_sentences, max_positions, ignore_invalid_inputs, *more, **named)
 
 
 def find_languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
@@ -268,17 +276,20 @@ def check_lengths(
     """
     name = getattr(pairs, "name", None)
     long = np.zeros(len(pairs), bool)
+    options: List[str] = []
     for side, sizes, limit in zip(("source", "target"), (pairs.src_sizes, pairs.tgt_sizes), longest):
         if sizes is None or limit is None:
             continue
         above = np.asarray(sizes) > limit
+        if limit == max_tokens:
+            option = "--max-tokens (in validation --max-tokens-valid)"
+        else:
+            option = f"--max-{side}-positions (of a trained model also by --model-overrides)"
+        options += [option] * bool(above.any())
         if above.any() and not left_out:
             number = int(above.argmax())
             words = " ".join(pairs.src_dict[token] for token in pairs.src[number][:SHOWN])
             line = f"line {number + 1} of {name}" if name else f"the line that begins with '{words}'"
-            option = (
-                "--max-tokens (in validation --max-tokens-valid)" if limit == max_tokens else f"--max-{side}-positions"
-            )
             raise ConfigurationError(
                 f"{line} has {sizes[number]} symbols in its {side}, with the end of the sentence, and {option} is "
                 f"{limit}: make it larger, or leave such lines out by --skip-invalid-size-inputs-valid-test"
@@ -287,4 +298,4 @@ def check_lengths(
     if name and not len(pairs):
         raise ConfigurationError(f"{name} has no lines: {AGAIN}")
     if name and long.all():
-        raise ConfigurationError(f"no line of {name} is short enough for --max-tokens and --max-source-positions")
+        raise ConfigurationError(f"no line of {name} is short enough for {' and '.join(options)}")

@@ -42,9 +42,10 @@ def lock(folder: str, trainer: Any) -> None:
     except OSError as error:
         logger.info(f"{path}: no lock ({error}); let no other training write there")
         return
-    held.truncate(0)
-    held.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
-    held.flush()
+    with contextlib.suppress(OSError):  # on a full disk; it is locked without a text, too
+        held.truncate(0)
+        held.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
+        held.flush()
     weakref.finalize(trainer, give_back, held, path)
 
 

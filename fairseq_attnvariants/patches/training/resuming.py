@@ -28,7 +28,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.nan_detector import NanDetector
 
 from ...registry import ConfigurationError
-from ..loading.checkpoints import load_checkpoint as read_checkpoint
+from ..loading import checkpoints
 from ..loading.damage import is_whole
 from ..messages.data import check_texts
 from ..replaced import replaces
@@ -63,9 +63,15 @@ def copy_whole(copy, source: str, target: str, overwrite: bool = False) -> bool:
     """Copy all or nothing."""
     if not PathManager.supports_rename(target):
         return copy(source, target, overwrite)
-    with open(source, "rb") as content, PathManager.open(f"{target}.tmp", "wb") as stream:
-        shutil.copyfileobj(content, stream)
-    PathManager.rename(f"{target}.tmp", target)
+    scratch = f"{target}.tmp"
+    try:
+        with open(source, "rb") as content, PathManager.open(scratch, "wb") as stream:
+            shutil.copyfileobj(content, stream)
+        PathManager.rename(scratch, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
+        raise
     return True
 
 
@@ -110,13 +116,13 @@ def start(load, cfg, trainer, **options):
             raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
         if reason := other_scheduler(error, trainer):
             raise ConfigurationError(f"{path}: {reason}") from error
-        stored = read_checkpoint(path).get("cfg") or {} if os.path.isfile(path) else {}
+        stored = checkpoints.load_checkpoint(path).get("cfg") or {} if os.path.isfile(path) else {}
         if reason := other_model(error, trainer.get_model(), stored):
             instead = f"or --warm-start instead of {option}" if option else "or another --save-dir"
             raise ConfigurationError(f"{path} is of another model ({reason}): give its options, {instead}") from error
         raise
     if first and os.path.isfile(path):
-        compare_options(cfg, trainer.get_model(), path, read_checkpoint(path).get("cfg") or {})
+        compare_options(cfg, trainer.get_model(), path, checkpoints.load_checkpoint(path).get("cfg") or {})
     check_texts(trainer)
     check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
     forget_absent_best(cfg.save_dir, trainer.checkpoint_suffix)
@@ -206,7 +212,7 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
 def _place(path: str, model: BaseFairseqModel) -> Optional[Tuple[int, bool]]:
     """The updates of a checkpoint, and whether it has an optimizer's state; None if a training cannot go on from it."""
     try:
-        state = read_checkpoint(path)
+        state = checkpoints.load_checkpoint(path)
         saved = dict(state.get("model", {}))
         shallow_copy(model).upgrade_state_dict(saved)  # to the names of today; how the model is to start it still knows
         updates = state["optimizer_history"][-1]["num_updates"]

@@ -126,7 +126,9 @@ def check_validation(trainer: Any) -> None:
     for subset in cfg.dataset.valid_subset.split(","):
         scores = first_scores(trainer, subset)
         if metric not in scores and not hasattr(trainer.task, "post_validate"):
-            hint = LOGGED_BY.get(metric, f"there are {', '.join(sorted(scores))}")
+            hint = f"there are {', '.join(sorted(scores))}"
+            if hasattr(trainer.task.cfg, "eval_bleu"):
+                hint = LOGGED_BY.get(metric, hint)
             raise ConfigurationError(
                 f"--best-checkpoint-metric {metric}: validation of {subset} logs no such value; {hint}"
             )
@@ -143,7 +145,7 @@ def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
             batches = trainer.get_valid_iterator(subset)
             sentence = batches.collate_fn([batches.dataset[index] for index in batches.frozen_batches[0][:1]])
             trainer.valid_step(sentence)
-        except ValueError:
+        except ConfigurationError:
             raise
         except Exception as error:
             hint = "; give a larger --max-tokens-valid" if "max_tokens" in str(error) else ""
