@@ -6,8 +6,8 @@
 Weights and text are random, and fairseq's ``SequenceGenerator`` and the graphs are told to write ``--words`` words for
 every sentence, no more and no fewer (``min_len``, ``max_len``).  A shortlist has ``--listed`` words for many sentences
 and fewer for one, as those of Multi30k have.  Exported models are timed from symbols to n-best lists, by the runtime.
-Printed is the median over the rounds of the ratio of processor time to the ``lstm``'s *of the same round*, with the
-smallest and the largest.
+It prints how many times as fast as the ``lstm`` each way is: the ratio of processor times in the same round, as the
+median with the smallest and the largest.
 """
 
 import argparse

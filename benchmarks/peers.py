@@ -1,4 +1,4 @@
-"""Commands of several toolkits, in turns, as ratios to the first: what one more update takes, or one more sentence.
+"""Commands of several toolkits, in turns, against the first: what one more update takes, or one more sentence.
 
     python benchmarks/peers.py --least 10 --most 40 \\
         --way "lstm=fairseq-train DATA --arch lstm ... --save-dir {folder} --max-update {n}" \\
@@ -7,8 +7,8 @@
 
 A way is a name and a line for bash, run with ``--least`` and with ``--most`` in the place of ``{n}`` and an empty
 folder in that of ``{folder}``.  The difference of their times over that of the numbers is what counts, so starting,
-loading and saving do not.  Printed is the median over the rounds of the ratio to the first way of the same round, with
-the smallest and the largest.
+loading and saving do not.  It prints how many times as fast as the first way each one is: the ratio of times in the
+same round, as the median with the smallest and the largest.
 """
 
 import argparse

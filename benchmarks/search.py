@@ -4,8 +4,9 @@
     python benchmarks/search.py --paper-size --length 25 # random text and lists of 1,500 random words of 30,000
 
 A way is an architecture, and after plus signs ``list`` for shortlists and a number type of search.  Weights are not
-trained: every hypothesis has ``--words`` words.  Each round gives every way the same batch; what is printed is the
-median over the rounds of the ratio to the first way *of the same round*, with the smallest and the largest.
+trained: every hypothesis has ``--words`` words.  Each round gives every way the same batch.  It prints how many times
+as fast as the first way each one is: the ratio of times in the same round, as the median with the smallest and the
+largest.
 """
 
 import argparse

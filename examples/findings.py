@@ -46,7 +46,7 @@ def significant(p):
 
 
 def ends(gain, better, decimals):
-    """The system less the baseline, and the ends of its interval, also if less is better."""
+    """The system minus the baseline, and the ends of its interval, also if less is better."""
     values = (gain.mean, gain.low, gain.high) if better == "more" else (-gain.mean, -gain.high, -gain.low)
     return [f"{round(value, decimals) + 0:+.{decimals}f}" for value in values]  # no -0.00
 
@@ -67,7 +67,7 @@ def count(row, found):
     ]
     row["difference"], row["low"], row["high"] = map("; ".join, zip(*three))
     row["seeds"] = "; ".join(dict.fromkeys(str(gain.n) for (gain, *_), _ in found))
-    row["holm_p"] = "; ".join(significant(p) for _, (_, p) in found)
+    row["holm_p"] = "; ".join("" if p is None else significant(p) for _, (_, p) in found)
     words = [word for _, (word, _) in found]
     row["verdict"] = next(word for word in FIRST_OF_SEVERAL if word in words)
     wide = [(gain, margin) for ((gain, margin, _), (word, _)) in found if word == "open" and margin]

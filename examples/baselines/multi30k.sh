@@ -22,6 +22,10 @@ unset SEED # that of the training is not that of the text
 if [[ ! $UPDATES =~ ^[0-9]+$ || $UPDATES -lt 24 ]]; then
   echo "multi30k.sh: UPDATES=$UPDATES is no number of 24 or more" >&2; exit 2
 fi
+case ${SUBSET-} in
+  "" | valid) ;;
+  *) echo "multi30k.sh: SUBSET=$SUBSET: only SUBSET=valid is another set" >&2; exit 2 ;;
+esac
 
 mkdir -p "$out"
 prepared=$out/$target-$merges${DROPOUT:+-$DROPOUT-${SEGMENTATIONS:-8}}

@@ -64,7 +64,7 @@ def judged():
     return [*zip(found, family, verdicts(family))]  # other rows are at the family's end
 
 
-def spread(figures):
+def mean_and_deviation(figures):
     """Mean and standard deviation, with the decimals of the figures."""
     values = [*map(float, figures)]
     decimals = len(figures[0].partition(".")[2])
@@ -79,7 +79,7 @@ def systems(columns, heads=None):
     for system in dict.fromkeys(system for system, _ in figures):
         cells = [[*figures.get((system, column), {}).values()] for column in columns]
         if all(cells):
-            yield [f"`{system}`", str(len(cells[0])), *map(spread, cells)]
+            yield [f"`{system}`", str(len(cells[0])), *map(mean_and_deviation, cells)]
 
 
 def comparisons():

@@ -3,7 +3,7 @@
 # again, it goes on where it stopped; started twice with one OUT, or with JOBS=12, several runs go on at a time, and none twice.
 #   queue.sh TEXT OUT
 # In the environment: SYSTEMS="rnnsearch recatt" are these alone; SEEDS="1 2 3 4 5 6 7"; JOBS=1 is how many runs at a time.
-# A run that fails leaves its last lines in OUT/SYSTEM-SEED.log, and the others go on.
+# A run that fails leaves its output in OUT/SYSTEM-SEED.log, and the others go on; it is tried again when the queue is started again.
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: queue.sh TEXT OUT" >&2; exit 2; fi
 if [[ ! ${JOBS:-1} =~ ^[1-9][0-9]*$ ]]; then echo "queue.sh: JOBS=$JOBS is no number from 1 on" >&2; exit 2; fi
@@ -21,12 +21,13 @@ lane() {
   local failed=0 run held
   for run in "${runs[@]}"; do
     local system=${run%/*} seed=${run#*/}
-    if [ -e "$out/$run/measured" ]; then continue; fi
+    if [ -e "$out/$run/measured" ] || [ "$out/$system-$seed.failed" -nt "$out/begun" ]; then continue; fi
     exec {held}> "$out/$system-$seed.lock"
     if flock --nonblock "$held"; then
       echo "$(date '+%F %T') $system $seed"
       "$here/run.sh" "$text" "$out" "$system" "$seed" > "$out/$system-$seed.log" 2>&1 || {
         echo "$system $seed failed: see $out/$system-$seed.log" >&2
+        touch "$out/$system-$seed.failed"
         failed=1
       }
     fi
@@ -34,6 +35,7 @@ lane() {
   done
   return $failed
 }
+touch "$out/begun" # what failed later is not tried again
 lanes=() status=0
 for ((k = 0; k < ${JOBS:-1}; k++)); do
   lane &

@@ -6,10 +6,9 @@ set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: prepare_mixed.sh BPE CHARACTERS OUT SOURCE TARGET" >&2; exit 2; fi
 bpe=$1 characters=$2 out=${3%/} source=$4 target=$5
 source "$(dirname "$0")/lock.sh"
+source "$(dirname "$0")/settings.sh"
 lock "$(dirname "$out")"
-if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
-rm -rf "$out.part"
-mkdir -p "$out.part"
+kept_text "$out" "$source-$target BPE=$(realpath -m "$bpe") CHARACTERS=$(realpath -m "$characters")"
 tests=()
 readarray -t paths < <(printf '%s\n' "$characters"/{train,valid,test*}."$target" | LC_ALL=C sort -V) # test2 before test10
 for path in "${paths[@]}"; do

@@ -13,18 +13,21 @@ fi
 # shellcheck disable=SC2034  # size is used where this is sourced
 size=$1 corpus=$2 out=${3%/} source=$4 target=$5 common=$(cd "${BASH_SOURCE[0]%/*}" && pwd)
 source "$common/lock.sh"
+source "$common/settings.sh"
 source "$common/yes.sh"
 yes_or_no LOWER JOINED ALIGN LEXICON
 lock "$(dirname "$out")"
-if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
+settings="$size $source-$target CORPUS=$(realpath -m "$corpus")"
+for name in TRAIN VALID TEST JOIN LOWER MERGES JOINED ALIGN DROPOUT SEGMENTATIONS SEED LEXICON; do
+  settings+=${!name:+ $name=${!name}}
+done
+kept_text "$out" "$settings"
 
 # begin LONGEST: writes the text, lowercased if small, and goes to its folder. Training pairs with an empty side or more
 # than LONGEST words are left out; 0 keeps all.
 begin() {
   local options=(--join "${JOIN:-1}") name split file languages number=0
   [[ $size = paper && ${LOWER-} != yes ]] || options+=(--lower)
-  rm -rf "$out.part"
-  mkdir -p "$out.part"
   python "$common/clean.py" "$corpus/${TRAIN:-train}" "$out.part/train" "$source" "$target" "${options[@]}" \
     --longest "$1"
   if [ ! -s "$out.part/train.$source" ]; then

@@ -2,7 +2,7 @@
 # fairseq-train with what all recipes have in common. Started again, it goes on where it stopped; once it has ended, the
 # same command changes nothing (fairseq forgets --patience, and adds an update after --stop-time-hours).
 #   train.sh BIN OUT ARCH [fairseq-train options]
-# The criterion is the label smoothed cross entropy, with the costs that ARCH was published with. On a GPU sentences are
+# The criterion is label smoothed cross entropy, with the loss terms of ARCH's paper. On a GPU sentences are
 # padded to multiples of 4 words, so that --cuda-graphs, which architectures of the package get, has few shapes to capture.
 # USER_DIR in the environment, of this script and of those that translate: the folder of an architecture of your own.
 set -euo pipefail

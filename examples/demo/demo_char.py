@@ -6,6 +6,7 @@ The stages work as those of ``demo.py``.
 import argparse
 import hashlib
 import re
+import shutil
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -103,13 +104,15 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
 
 
 def keep_settings(out: Path, settings: str) -> None:
-    """Refuse a folder whose names, or whose model, are of other options."""
+    """Refuse a folder with a model of other options; text without a model is made again."""
     kept = out / "settings"
-    if not kept.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        kept.write_text(settings)
-    elif kept.read_text() != settings:
-        sys.exit(f"{out} is of '{kept.read_text()}', and not of '{settings}': give another --out")
+    if kept.exists() and kept.read_text() != settings:
+        if any(out.rglob("*.pt")):
+            sys.exit(f"{out} is of '{kept.read_text()}', and not of '{settings}': give another --out")
+        for made in ("text", "bin"):
+            shutil.rmtree(out / made, ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
+    kept.write_text(settings)
 
 
 def extract(language: str, folder: Path, shared_with: Optional[str] = None) -> None:

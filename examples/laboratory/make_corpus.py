@@ -1,4 +1,4 @@
-"""Write a parallel corpus of a made-up language, in which the truth is known word by word.
+"""Write a parallel corpus of a synthetic language, in which the truth is known word by word.
 
     python make_corpus.py quickstart FOLDER
     python make_corpus.py order|twins|counts|length|sides|rare|cipher|facts FOLDER [--train N] [--test N] [--seed N]

@@ -1,4 +1,4 @@
-"""Measure translations of a made-up language sentence by sentence, in percent.
+"""Measure translations of a synthetic language sentence by sentence, in percent.
 
     python measure.py CORPUS TRANSLATIONS...
 

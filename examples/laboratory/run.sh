@@ -8,7 +8,7 @@
 #               NAME: model._name=ARCHITECTURE further options of fairseq-hydra-train, a criterion among them
 #             NAME is that of a folder and in the tables.
 #   SEEDS     "1 2 3 4 5"
-#   UPDATES   of each run, during which the rate falls to 0 (default: the task's)
+#   UPDATES   of each run, during which the learning rate falls to 0 (default: the task's)
 #   OUT       folder (default: laboratory/TASK)
 #   USER_DIR  --user-dir, for architectures of one's own (default: this package's); one that is edited after its training is
 #             refused until its runs are removed
@@ -76,7 +76,7 @@ if ! [[ ${seeds[*]} =~ ^[0-9]+(\ [0-9]+)*$ ]]; then
   echo "run.sh: SEEDS=\"$SEEDS\" are no numbers: give such as SEEDS=\"1 2 3\"" >&2; exit 2
 fi
 mapfile -t seeds < <(printf '%s\n' "${seeds[@]}" | sort -un)
-for value in "UPDATES=$updates" "TRAIN=${TRAIN:-1}" "TEST=${TEST:-1}"; do
+for value in "UPDATES=$updates" "TRAIN=${TRAIN:-1}" "TEST=${TEST:-1}" "JOBS=${JOBS:-1}"; do
   [[ $value =~ =[1-9][0-9]*$ ]] || { echo "run.sh: $value is no number from 1 on" >&2; exit 2; }
 done
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}

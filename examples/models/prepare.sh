@@ -8,10 +8,9 @@ set -euo pipefail
 if [ $# -ne 4 ]; then echo "usage: prepare.sh CORPUS OUT SOURCE TARGET" >&2; exit 2; fi
 corpus=$1 out=${2%/} source=$3 target=$4 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../common/lock.sh"
+source "$here/../common/settings.sh"
 lock "$(dirname "$out")"
-if [ -e "$out" ]; then echo "$out is there and stays as it is"; exit; fi
-rm -rf "$out.part"
-mkdir -p "$out.part"
+kept_text "$out" "$source-$target CORPUS=$(realpath -m "$corpus")"
 python "$here/text.py" "$corpus" "$out.part" "$source" "$target"
 cd "$out.part"
 subword-nmt learn-bpe -s 4000 < train.en > codes

@@ -18,8 +18,10 @@ source "$common/lock.sh"
 source "$common/settings.sh"
 source "$common/hypotheses.sh"
 lock "$out"
-same_settings "$out" "CORPUS=$(realpath "$corpus") $source ${targets[*]} ARCH=$arch TEST=${TEST:-test} MERGES=${MERGES:-6000} \
-OPTIONS=${more[*]}" is OUT "$out/text"
+settings="CORPUS=$(realpath "$corpus") $source ${targets[*]} ARCH=$arch TEST=${TEST:-test} MERGES=${MERGES:-6000} OPTIONS=${more[*]}"
+trained=$(find "$out" -name '*.pt' -print -quit)
+if [ -z "$trained" ] && [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then rm -rf "$out/text"; fi
+same_settings "$out" "$settings" is OUT "${trained:-$out/none}"
 
 if [ ! -e "$out/text" ]; then
   part=$out/text.part

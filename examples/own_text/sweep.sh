@@ -15,16 +15,15 @@ corpus=$1 source=$3 target=$4 common=$(cd "$(dirname "$0")/../common" && pwd)
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 shift 4
-if [ -e "$out/overrides" ] && [ "$(< "$out/overrides")" != "$*" ]; then
-  echo "sweep.sh: $out has runs with the overrides '$(< "$out/overrides")', and not '$*': give another OUT" >&2; exit 2
-fi
 settings="CORPUS=$(realpath "$corpus") MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=${VALID:-val} TEST=${TEST:-test} \
 TOKENISE=${TOKENISE:-yes}"
 source "$common/settings.sh"
 source "$common/yes.sh"
 yes_or_no TOKENISE
 same_settings "$out" "$settings" "has text" OUT "$out/words"
-echo "$*" > "$out/overrides"
+mkdir -p "$out/sweep"
+trained=$(find "$out/sweep" -name '*.pt' -print -quit)
+same_settings "$out/sweep" "the overrides '$*'" "has runs" OUT "${trained:-$out/sweep/none}"
 IFS=', ' read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
 IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3}"
 user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")

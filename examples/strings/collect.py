@@ -11,7 +11,7 @@ import statistics
 from systems import ENSEMBLES, LANGUAGES, SYSTEMS, YOYODYNE
 
 
-def spread(values):
+def mean_and_deviation(values):
     """Format a mean and a standard deviation, such as ``21.3 ± 1.2``, or one value."""
     if not values:
         return ""
@@ -33,15 +33,22 @@ def rows(runs, languages):
             average = f"{statistics.mean(minutes):.1f}" if minutes else ""
             counts = {len(cell) for cell in cells}
             number = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-            yield [f"`{system}`", number, *map(spread, cells), spread(macro), average]
+            yield [f"`{system}`", number, *map(mean_and_deviation, cells), mean_and_deviation(macro), average]
     for name, parts in ENSEMBLES.items():
-        together = {run["language"]: run for run in runs if run["system"] == name and " " in run["seeds"]}
-        cells = [[float(together[one]["WER"])] if one in together else [] for one in languages]
-        if any(cells):
-            members = max(len(run["seeds"].split()) for run in together.values()) * len(parts)
+        several = [run for run in runs if run["system"] == name and " " in run["seeds"]]
+        for seeds in dict.fromkeys(run["seeds"] for run in several):
+            together = {run["language"]: run for run in several if run["seeds"] == seeds}
+            cells = [[float(together[one]["WER"])] if one in together else [] for one in languages]
+            members = len(seeds.split()) * len(parts)
             macro = [statistics.mean(cell[0] for cell in cells)] if all(cells) else []
             shown = " + ".join(f"`{part}`" for part in parts)
-            yield [f"ensemble of {members}: {shown}", "", *map(spread, cells), spread(macro), ""]
+            yield [
+                f"ensemble of {members}: {shown}",
+                "",
+                *map(mean_and_deviation, cells),
+                mean_and_deviation(macro),
+                "",
+            ]
 
 
 def main():

@@ -2,8 +2,8 @@
 
 DATA is of fetch.sh. Every finished run adds its row to ``OUT/runs.csv``, and a run that has a row there is not
 repeated: started again after a stop, it goes on. Started twice with one OUT it goes on in two lanes, and no run is done
-twice. ``--languages``, ``--systems``, ``--seeds`` choose. A run that fails leaves what it said in
-``OUT/LANGUAGE/SYSTEM.log``, and the others go on.
+twice. ``--languages``, ``--systems``, ``--seeds`` choose; other options need another OUT. A run that fails leaves what
+it said in ``OUT/LANGUAGE/SYSTEM-SEED.log``, and the others go on.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def train(data, out, language, system, seed, beam, more):
     folder = out / language / system
     command = ["fairseq-attnvariants", "strings", *tables, "--output", str(folder), "--seeds", str(seed), "--cpu"]
     command += ["--beam", str(beam), "--json", *SYSTEMS[system], *more]
-    rows = json.loads(said_by(command, f"{folder}.log"))
+    rows = json.loads(said_by(command, f"{folder}-{seed}.log"))
     return {name: rows[0][name] for name in ("words", "accuracy", "WER", "SER")}
 
 
@@ -143,6 +143,11 @@ def main():
         parser.error("--systems: models of yoyodyne need --yoyodyne, which says where it is")
     if options.yoyodyne and not shutil.which(options.yoyodyne):
         parser.error(f"--yoyodyne: {options.yoyodyne} is no command")
+    settings, kept = " ".join([f"--beam {options.beam}", *more]), options.out / "settings"
+    if (options.out / "runs.csv").exists() and kept.exists() and kept.read_text() != settings:
+        parser.error(f"{options.out} has runs of {kept.read_text()}, and not of {settings}: give another OUT")
+    options.out.mkdir(parents=True, exist_ok=True)
+    kept.write_text(settings)
     failed = False
     for language, system, seeds, parts in jobs(options):
         if language not in options.languages or not {*parts} <= chosen:

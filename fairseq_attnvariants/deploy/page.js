@@ -174,8 +174,8 @@ class Translator {
   // files: by name, JSON parsed and `codes` as text; session: of onnxruntime-web, whose module is `ort`
   constructor(manifest, files, session, ort) {
     Object.assign(this, {manifest, session, ort, search: manifest.search, end: manifest.source.end});
-    const {pad, eos, unk} = manifest.special, {tokenizer, bpe, truecase} = manifest.text;
-    Object.assign(this, {pad, eos, unk});
+    const {eos, unk} = manifest.special, {tokenizer, bpe, truecase} = manifest.text;
+    Object.assign(this, {eos, unk});
     this.source = files[manifest.source.symbols];
     this.target = files[manifest.target.symbols];
     this.index = new Map();

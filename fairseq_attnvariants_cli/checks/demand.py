@@ -72,7 +72,7 @@ def close(found: Any, expected: Any, what: str, rtol: float = RTOL, atol: float 
     """
     if found is None or expected is None:
         if found is not expected:
-            raise Broken(f"{what} are there once and once not")
+            raise Broken(f"{what} are returned in one pass and missing in the other")
         return
     if found.shape != expected.shape:
         raise Broken(f"{what} have the shape {tuple(found.shape)}, not {tuple(expected.shape)}")

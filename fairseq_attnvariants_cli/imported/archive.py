@@ -51,7 +51,7 @@ class Arrays:
         """The two sizes of a matrix.
 
         Raises:
-            UserError: there is none of this name.
+            UserError: there is none of this name, or it is no matrix.
         """
         shape = self._named(name).shape
         if len(shape) != 2 or 0 in shape:
@@ -119,7 +119,7 @@ def _shown(names: List[str]) -> str:
 def read_arrays(path: str) -> Dict[str, np.ndarray]:
     """The arrays of a file; those of an optimizer are left out.
 
-    All but Marian's options are float64, so that what is made of several is rounded once.
+    All but Marian's options are rounded to float32 and kept in float64, in which products of several are made.
 
     Raises:
         UserError: the file cannot be read, is damaged, or has arrays of anything but plain numbers.

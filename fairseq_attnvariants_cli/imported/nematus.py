@@ -101,9 +101,10 @@ def refuse(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]]) -> Non
         value = options.get(*names, default=values[0])
         if not any(type(value) is type(one) and value == one for one in values):
             name = next(name for name in names if options.values.get(name) is not None)
-            fitting = " or ".join(str(one) for one in values if one != [])
             if isinstance(values, range):
                 fitting = f"{values[0]} or more"
+            else:
+                fitting = " or ".join(str(one) for one in values if one != [])
             raise UserError(
                 f"{options.source}: {name} is {str(value)[:100]}, which no model here has"
                 + (f" (what is read is {fitting})" if fitting else "")

@@ -92,9 +92,11 @@ def _number(value: Any) -> int:
 
 
 def _special(path: str, words: Dict[int, str], row: int, names: Any) -> int:
-    if words.get(row, names[0]) in names:
+    if words.get(row) in names:
         return row
     for number, word in words.items():
         if word == names[0]:
             return number
+    if row not in words:
+        return row
     raise UserError(f"{path}: row {row} is {words[row][:50]!r}, and {' or '.join(names)} is wanted there")

@@ -56,9 +56,11 @@ def measured(
     by: str, measure: str, names: Sequence[str], sizes: Iterable[float], systems: Counts, compute: Measure, samples: int
 ) -> Groups:
     """Groups with the measure that ``compute`` finds in each system's counts."""
-    values = [[None if np.isnan(value) else float(value) for value in compute(counts.sum(0))] for counts in systems]
+    values: List[List[Optional[float]]] = [
+        [None if np.isnan(value) else float(value) for value in compute(counts.sum(0))] for counts in systems
+    ]
     intervals = [counting.half_widths(counts, compute, samples) if samples else [] for counts in systems]
-    return Groups(by, measure, list(names), [int(size) for size in sizes], list(map(list, values)), intervals)
+    return Groups(by, measure, list(names), [int(size) for size in sizes], values, intervals)
 
 
 @dataclass

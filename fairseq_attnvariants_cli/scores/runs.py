@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -140,13 +140,16 @@ def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:
     for run in runs:
         same = [other.options for other in runs if other.name == run.name]
         words = [run.name]
-        for key in sorted({key for options in same for key in options}, key=lambda key: ("._name" not in key, key)):
+        keys = sorted({key for options in same for key in options}, key=lambda key: ("._name" not in key, key))
+        groups = Counter(key.partition(".")[2] for key in keys)
+        for key in keys:
             group, _, option = key.partition(".")
             kind = f"{group}._name"
             alike = [options for options in same if key == kind or options.get(kind) == run.options.get(kind)]
             own = run.options.get(key, "None")
             if own != "None" and any(options.get(key, "None") != own for options in alike):
-                words.append(f"{group if key == kind else option}={own}")
+                label = option if groups[option] == 1 else key
+                words.append(f"{group if key == kind else label}={own}")
         name = " ".join(dict.fromkeys(words))
         if run.seed in [other.seed for other in found[name]]:
             raise UserError(f"{run.folder} and another run are both {name} with seed {run.seed}: leave one out")

@@ -31,7 +31,8 @@ Cell = Union[str, int, float, Interval, None]
 Row = Sequence[Cell]
 Digits = Optional[Mapping[str, int]]  # after the point, by header
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
-MARKDOWN = "\\`|<>[]&"  # Markdown has no escape for some of them, so all become entities
+# Markdown has no escape for some of them, so all become entities; an underscore within a word is none
+MARKDOWN = re.compile(r"[\\`|<>\[\]&*~]|(?<![^\W_])_|_(?![^\W_])")
 FORMATS = {".csv": "", ".json": "", ".tex": "latex_booktabs", ".md": "github"}  # tabulate's, where it writes them
 
 
@@ -93,7 +94,7 @@ def _visible(cell: Any, form: str) -> Any:
     if not isinstance(cell, str):
         return cell
     text = visible(f"'{cell}" if form == ".csv" and cell.startswith(FORMULA) else cell)
-    return "".join(f"&#{ord(c)};" if c in MARKDOWN else c for c in text) if form == "github" else text
+    return MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text) if form == "github" else text
 
 
 @contextlib.contextmanager
@@ -157,7 +158,8 @@ def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None, 
     cells = [[_printed(cell, digit) for cell, digit in zip(row, after, strict=True)] for row in rows]
     sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
     shown = [[_visible(cell, form) for cell in row] for row in (headers, *cells)]
-    text = tabulate(shown, headers="firstrow", tablefmt=form, colalign=sides, disable_numparse=True)
+    more = {"colalign": sides} if rows else {}  # with no rows tabulate before 0.10 fails at it
+    text = tabulate(shown, headers="firstrow", tablefmt=form, disable_numparse=True, **more)
     # LaTeX would take these for what its end of a row may be followed by
     return re.sub(r"^( *)([*\[])", r"\1{}\2", text, flags=re.MULTILINE) if form.startswith("latex") else text
 

@@ -51,8 +51,8 @@ def run(options: Options) -> int:
         if name not in DEMANDS:
             raise UserError(f"--demand {name}: choose from {', '.join(DEMANDS)}")
     rows: List[Dict[str, Any]] = []
+    subject = Subject(options.arch, ["--task", options.task, *options.others])
     with standard_output() as output:
-        subject = Subject(options.arch, ["--task", options.task, *options.others])
         if not options.json:
             print(heading(subject), file=output)
         for name in names:

@@ -4,7 +4,7 @@ import argparse
 import itertools
 from dataclasses import dataclass
 from statistics import mean
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..options import SEARCH, BatchOptions, DeviceOptions, PiecesOptions, SearchOptions, amount, flag, numeric, option
 from ..scores.measures import TOKENIZERS
@@ -97,8 +97,10 @@ def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]
     return found
 
 
-def decide(found: Mapping[Place, Mapping[int, float]], results: Scores, options: Options) -> Dict[Place, Verdict]:
-    """The verdicts on the differences, one family; over a dial at its hardest value alone."""
+def decide(
+    found: Mapping[Place, Mapping[int, float]], names: Iterable[str], results: Scores, options: Options
+) -> Dict[Place, Verdict]:
+    """The verdicts on the differences of all systems, one family; over a dial at its hardest value alone."""
     subsets = options.gen_subset
     less = (*LESS_IS_BETTER, *options.less_is_better)
     gains = {
@@ -106,7 +108,7 @@ def decide(found: Mapping[Place, Mapping[int, float]], results: Scores, options:
         for place, paired in found.items()
     }
     decisive = subsets[-1:] if options.dial else subsets
-    others = dict.fromkeys(place.system for place in results if place.system != options.baseline)
+    others = [name for name in names if name != options.baseline]
     family = {}
     for place in itertools.starmap(Place, itertools.product(others, decisive, wanted(options.measure))):
         gain, grows = gains.get(place), True
@@ -134,7 +136,7 @@ def summary(found: Dict[str, List[Run]], results: Scores, options: Options) -> T
             rows[-1] += [runs[0].parameters, round(mean(run.updates for run in runs))]
             rows[-1] += [mean(run.hours for run in runs)]
     compared = differences(results, options.baseline) if options.baseline else {}
-    decided = decide(compared, results, options) if options.baseline and options.gen_subset else {}
+    decided = decide(compared, found, results, options) if options.baseline and options.gen_subset else {}
     for measure in wanted(options.measure) if options.gen_subset else []:
         headers += [measure, *([f"{measure} {what}" for what in DIFFERENCES] if options.baseline else [])]
         places = [Place(name, subset, measure) for name in found for subset in subsets]

@@ -163,7 +163,8 @@ def _only_output(target: str, path: str) -> Iterator[None]:
 
 def _replaced(target: str, path: str, content: io.BytesIO) -> Iterator[BinaryIO]:
     """Write to a new file of a name that nobody can foresee, since a link of that name would lead elsewhere."""
-    scratch = f"{target}.{os.urandom(4).hex()}.tmp"
+    folder, name = os.path.split(target)
+    scratch = os.path.join(folder, f"{name[:40]}.{os.urandom(4).hex()}.tmp")  # a long name has no room for more
     exists = os.path.isfile(target) and not os.path.islink(target)
     with writing(path):
         if exists and not os.access(target, os.W_OK):
@@ -211,13 +212,13 @@ def standard_output() -> Iterator[TextIO]:
         BrokenPipeError: its reader is gone.
     """
     output = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
-    try:
-        with writing("standard output"):
+    with writing("standard output"):
+        try:
             try:
                 yield output
             finally:
                 output.flush()
-    except (UserError, BrokenPipeError):
-        with contextlib.suppress(OSError):  # at its end the interpreter would try once more
-            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
-        raise
+        except OSError:
+            with contextlib.suppress(OSError):  # at its end the interpreter would try once more
+                os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+            raise

@@ -53,6 +53,11 @@ class SentenceError(ValueError):
     """A sentence, or what is asked about it, cannot be translated."""
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its name."""
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
 # ---------------------------------------------------------------------------------------------------- reading a package
 
 
@@ -253,8 +258,7 @@ class Files:
         try:
             session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has no common class
-            why = str(error) or type(error).__name__
-            self.refuse("model.onnx", f"onnxruntime cannot read it ({why.splitlines()[0]})")
+            self.refuse("model.onnx", f"onnxruntime cannot read it ({first_line(error)})")
         names = {one.name for one in session.get_inputs()}, {one.name for one in session.get_outputs()}
         if names[0] != INPUTS or not names[1] >= OUTPUTS:
             self.refuse("model.onnx", f"it has the inputs and outputs {sorted(names[0])}, {sorted(names[1])}")
@@ -351,7 +355,7 @@ class Moses:
         self.hyphen = rf"([{alnum}])-(?=[{alnum}])" if hyphens else None
         self.commas = [(rf"([^{number}]),", r"\1 , "), (rf",([^{number}])", r" , \1"), (rf"([{number}]),$", r"\1 , ")]
         a, other = f"([{alpha}])", f"([^{alpha}])"
-        self.apostrophes, self.contraction = [("'", " ' ")], None
+        self.apostrophes = [("'", " ' ")]
         if self.language == "en":
             self.apostrophes = [(f"{other}'{other}", r"\1 ' \2"), (f"([^{alpha}{number}])'{a}", r"\1 ' \2")]
             self.apostrophes += [
@@ -415,7 +419,7 @@ class Moses:
                 right = bool(re.match(self.alpha, after))
             elif re.fullmatch(r"['\"„“`]+", word):
                 kind = '"' if re.fullmatch("[„“]+", word) else word
-                if self.language == "cs" and word in "„“":
+                if self.language == "cs" and word in ("„", "“"):
                     quotes[kind] = "„“".index(word)
                 closing = quotes.get(kind, 0) % 2 == 1
                 possessive = self.language == "en" and word == "'" and before.endswith("s") and not closing
@@ -623,7 +627,8 @@ class Translator:
         if not 1 <= beam <= self.search["largest_beam"]:
             raise SentenceError(f"the beam must be from 1 to {self.search['largest_beam']}, not {beam}")
         if not 1 <= n_best <= beam:
-            raise SentenceError(f"n-best must be from 1 to the beam of {beam}, not {n_best}: give a wider beam")
+            advice = ": give a wider beam" if n_best > beam else ""
+            raise SentenceError(f"n-best must be from 1 to the beam of {beam}, not {n_best}{advice}")
         return beam
 
     def symbols(self, line: str, beam: int) -> list[str]:
@@ -688,7 +693,7 @@ class Translator:
         try:
             out = dict(zip(names, self.session.run(names, given)))
         except Exception as error:  # onnxruntime has no class that all its errors share
-            raise PackageError(f"the model cannot be run ({str(error).splitlines()[0]})") from error
+            raise PackageError(f"the model cannot be run ({first_line(error)})") from error
         shape = (len(out["words"]), len(rows), beam)
         right = all(
             out[name].shape == shape and out[name].min() >= 0 and out[name].max() < limit
@@ -760,17 +765,34 @@ def portions(files: Sequence[str]) -> Iterator[tuple[str, int, list[bytes]]]:
         SentenceError: a file cannot be read; before any is, if it is not there.
     """
     with contextlib.ExitStack() as opened:
-        streams = [] if files else [("", sys.stdin.fileno())]
-        for file in files:
-            try:
-                streams.append((f"{file}: ", opened.enter_context(open(file, "rb")).fileno()))
-            except OSError as error:
-                raise SentenceError(f"{file} cannot be read ({error.strerror})") from error
-        for name, descriptor in streams:
+        streams = []
+        for file in files or ["-"]:
+            with readable(file):
+                stream = sys.stdin if file == "-" else opened.enter_context(open(file, "rb"))
+                streams.append((file, chunks(stream.fileno())))
+        for file, lines_of in streams:
             first = 1
-            for lines in chunks(descriptor):
-                yield name, first, lines
+            while True:
+                with readable(file):
+                    lines = next(lines_of, None)
+                if lines is None:
+                    break
+                yield f"{file}: " if files else "", first, lines
                 first += len(lines)
+
+
+@contextlib.contextmanager
+def readable(file: str) -> Iterator[None]:
+    """Turn errors of reading a file into sentences.
+
+    Raises:
+        SentenceError: the file cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        name = "standard input" if file == "-" else file
+        raise SentenceError(f"{name} cannot be read ({error.strerror})") from error
 
 
 def translate_lines(translator: Translator, options: argparse.Namespace) -> bool:
@@ -780,7 +802,8 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
         SentenceError: the beam is too large, or a file cannot be read.
     """
     number, whole, beam = 0, True, translator.beam(options.beam, options.n_best)
-    if (sys.stdin is None and not options.files) or sys.stdout is None:
+    more = options.n_best, options.replace_unk, options.batch_size, options.attention
+    if (sys.stdin is None and {*options.files} <= {"-"}) or sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     for name, first, lines in portions(options.files):
         sources: list[list[str]] = []
@@ -794,16 +817,15 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
                 refused[len(sources)] = str(error) if isinstance(error, SentenceError) else "it is not UTF-8"
                 print(f"{name}line {i} is not translated: {refused[len(sources)]}", file=sys.stderr)
                 sources.append([])
-        rest = options.n_best, options.replace_unk, options.batch_size, options.attention
-        found = translator.search_all(sources, beam, *rest)
-        for k, translation in enumerate(found):
+        for k, translation in enumerate(translator.search_all(sources, beam, *more)):
             number += 1
-            text = translation.text
+            rows = [translation.text]
             if options.attention:
-                text = json.dumps({"error": refused[k]} if k in refused else translation.plain(), ensure_ascii=False)
-            elif options.n_best > 1:
-                text = "\n".join(f"{number}\t{one.score:.6f}\t{one.text}" for one in translation.n_best)
-            sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
+                answer = {"error": refused[k]} if k in refused else translation.plain()
+                rows = [json.dumps(answer, ensure_ascii=False)]
+            elif options.n_best > 1:  # none of a line that is empty or refused
+                rows = [f"{number}\t{one.score:.6f}\t{one.text}" for one in translation.n_best if sources[k]]
+            sys.stdout.buffer.writelines(row.encode("utf-8", "replace") + b"\n" for row in rows)
         sys.stdout.buffer.flush()
         whole = whole and not refused
     return whole
@@ -817,7 +839,8 @@ LARGEST_ANSWER = 2**23  # weights of attention, if every translation has the gre
 CONNECTIONS = 64  # at a time; more are closed
 WAITING = 16  # requests that wait for the model; more are told to come later
 HOST = "127.0.0.1"
-PATIENCE = 10.0  # seconds that a client has to send a request
+PATIENCE = 10.0  # seconds that a client has to send a request, and to take each block of the answer
+BLOCK = 2**16  # bytes
 
 
 class Desk:
@@ -825,8 +848,9 @@ class Desk:
 
     KINDS = {"text": str, "lines": list, "beam": int, "n_best": int, "replace_unk": bool, "attention": bool}
 
-    def __init__(self, translator: Translator):
+    def __init__(self, translator: Translator, batch_size: int = 40):
         self.translator = translator
+        self.batch_size = batch_size
         self.model, self.waiting = threading.Lock(), threading.BoundedSemaphore(WAITING + 1)
 
     def answer(self, body: bytes) -> tuple[int, dict[str, Any]]:
@@ -836,7 +860,7 @@ class Desk:
         try:
             lines, options = self._understood(body)
             with self.model:
-                found = self.translator.translate(lines, **options)
+                found = self.translator.translate(lines, batch_size=self.batch_size, **options)
             return 200, {"translations": [one.plain() for one in found]}
         except SentenceError as error:
             return 400, {"error": str(error)}
@@ -857,7 +881,9 @@ class Desk:
             if type(value) is not self.KINDS.get(name):
                 raise SentenceError(f"{name!r} is unknown or has another type: known are {', '.join(self.KINDS)}")
         lines = request.pop("lines") if "lines" in request else [request.pop("text")]
-        if len(lines) > MOST_LINES or not all(isinstance(line, str) and len(line) <= LONGEST_SERVED for line in lines):
+        if not all(isinstance(line, str) for line in lines):
+            raise SentenceError("'lines' must be a list of texts")
+        if len(lines) > MOST_LINES or any(len(line) > LONGEST_SERVED for line in lines):
             raise SentenceError(f"at most {MOST_LINES} lines, of at most {LONGEST_SERVED} characters each, are allowed")
         search = self.translator.search
         widest = min(search["largest_beam"], max(WIDEST_SERVED, search["beam"]))
@@ -871,15 +897,16 @@ class Desk:
         return lines, {"attention": False, **request}
 
 
-def serve(translator: Translator, host: str, port: int) -> None:
+def serve(translator: Translator, host: str, port: int, batch_size: int) -> None:
     """Answer ``POST /translate`` until SIGINT or SIGTERM, which end the process within a second.
 
     Raises:
         SentenceError: the port cannot be had.
     """
     import http.server  # a fifth of the time that a start takes
+    import socket
 
-    desk = Desk(translator)
+    desk = Desk(translator, batch_size)
     connections = threading.BoundedSemaphore(CONNECTIONS)
     sending: dict[Any, float] = {}  # connections without a whole request, and since when
 
@@ -896,7 +923,8 @@ def serve(translator: Translator, host: str, port: int) -> None:
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(body)
+            for start in range(0, len(body), BLOCK):  # each of which has the client's patience anew
+                self.wfile.write(body[start : start + BLOCK])
 
         def do_POST(self) -> None:
             length = self.headers.get("Content-Length", "")
@@ -916,6 +944,7 @@ def serve(translator: Translator, host: str, port: int) -> None:
 
     class Server(http.server.ThreadingHTTPServer):
         request_queue_size = 128
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
         def process_request(self, request: Any, client_address: Any) -> None:
             if not connections.acquire(blocking=False):
@@ -949,7 +978,8 @@ def serve(translator: Translator, host: str, port: int) -> None:
         raise SentenceError(f"port {port} of {host} is not available ({error})") from error
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    print(f"http://{host}:{server.server_port}/translate takes POST", file=sys.stderr, flush=True)
+    address = f"[{host}]" if ":" in host else host
+    print(f"http://{address}:{server.server_port}/translate takes POST", file=sys.stderr, flush=True)
     try:
         server.serve_forever(poll_interval=0.2)
     except SystemExit:
@@ -966,7 +996,7 @@ def add_options(parser: argparse.ArgumentParser, package: Path | None = None) ->
         add("package", metavar="DIR", help="the folder that export wrote")
     else:
         parser.set_defaults(package=package)
-    add("files", metavar="FILE", nargs="*", help="text, one sentence per line (default: standard input)")
+    add("files", metavar="FILE", nargs="*", help="text, one sentence per line; - is standard input (default)")
     add("--beam", type=int, metavar="N", help="beam width (default: that of export)")
     add(
         "--n-best",
@@ -1014,7 +1044,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         raise SentenceError("--host is the address of --serve: leave it out, or give a port")
     translator = Translator(options.package, options.threads)
     if options.serve is not None:
-        serve(translator, options.host, options.serve)
+        serve(translator, options.host, options.serve, options.batch_size)
     numbers = [getattr(signal, name) for name in {"SIGINT", "SIGPIPE"} & set(dir(signal))]
     before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}  # end at once, without a traceback
     try:

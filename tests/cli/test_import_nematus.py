@@ -381,3 +381,14 @@ def test_refuses_a_folder_that_is_there_and_one_name_for_two_languages(tmp_path,
     assert "are both xx" in capfd.readouterr().err
     assert main([*command(path, words, tmp_path / "made"), "-t", "../x"]) == 2
     assert "is not the name of a language" in capfd.readouterr().err
+
+
+def test_a_row_that_is_missing_is_where_the_file_names_it(tmp_path):
+    """``</s>`` and ``<unk>`` have the first two rows only of a file that does not name them."""
+    path = tmp_path / "words.json"
+    path.write_text('{"the": 1, "</s>": 5, "<unk>": 2}')
+    found = read_vocabulary(str(path))
+    assert (found.end, found.unknown) == (5, 2)
+    path.write_text('{"the": 2}')
+    found = read_vocabulary(str(path))
+    assert (found.end, found.unknown) == (0, 1)

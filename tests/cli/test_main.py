@@ -16,6 +16,7 @@ import torch
 import fairseq_attnvariants
 import fairseq_attnvariants_cli
 from fairseq_attnvariants_cli.main import FOLDERS, SUBCOMMANDS, main, parser
+from fairseq_attnvariants_cli.text.files import write_whole
 
 FOLDER = Path(fairseq_attnvariants_cli.__file__).parent
 MODULES = {subcommand: subcommand.replace("-", "_") for subcommand in SUBCOMMANDS}
@@ -352,3 +353,17 @@ def test_matplotlib_is_asked_for_before_a_model_is_loaded(here, capfd, monkeypat
     for subcommand, option in (("attention", "--output"), ("gates", "--plot")):
         assert main([subcommand, "nowhere", "--path", "nowhere.pt", option, "p.png"]) == 2
         assert 'matplotlib is missing: pip install "fairseq-attnvariants[plot]"' in capfd.readouterr().err
+
+
+def test_a_refusal_leaves_standard_output_as_it_is(capfd):
+    """For a program that calls :func:`main`."""
+    assert main(["check", "--arch", "nope"]) == 2
+    print("hello", flush=True)
+    assert capfd.readouterr().out == "hello\n"
+
+
+def test_a_name_may_be_as_long_as_the_system_has_it(tmp_path):
+    path = tmp_path / ("n" * 250)
+    with write_whole(str(path)) as stream:
+        stream.write("text")
+    assert [one.name for one in tmp_path.iterdir()] == [path.name] and path.read_text() == "text"

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import random
+import re
 import shutil
 import statistics
 from functools import partial
@@ -150,7 +151,7 @@ def made(scores, **options):
     """A summary of made-up scores, ``{system: {subset: values of seeds 1, 2, ...}}``, as the columns of each row."""
     some = dict(gen_subset=["easy", "hard"], dial=None, baseline="a", margin=None, less_is_better=[], measure=["X=x"])
     options = argparse.Namespace(**{**some, **options})
-    seeds = {name: range(1, 1 + max(map(len, subsets.values()))) for name, subsets in scores.items()}
+    seeds = {name: range(1, 1 + max(map(len, subsets.values()), default=2)) for name, subsets in scores.items()}
     runs = {name: [RUN._replace(seed=seed) for seed in several] for name, several in seeds.items()}
     measure = options.measure[0].partition("=")[0]
     places = {
@@ -540,3 +541,39 @@ def test_a_log_of_a_long_training_that_diverged(sweep, tmp_path):
 def test_the_same_run_twice(sweep, capfd):
     assert main(["results", str(sweep), str(sweep), *SEARCH]) == 2
     assert "leave one out" in capfd.readouterr().err
+
+
+def test_a_system_without_any_score_is_not_tested():
+    rows = made({"a": SCORES["a"], "b": {}})
+    assert [row["X verdict"] for row in rows] == [None, None, "not tested", "not tested"]
+
+
+def test_a_measure_of_a_file_is_the_files(sweep, tmp_path):
+    """Also if it is called as one that is computed on the way."""
+    (tmp_path / "numbers").write_text("7\n" * 12)
+    measures = ["--measure", "1-gram BLEU", "--measure", f"1-gram precision={tmp_path / 'numbers'}"]
+    results(sweep, *measures, "--table", tmp_path / "table.json")
+    rows = json.loads((tmp_path / "table.json").read_text())
+    assert {row["1-gram precision"] for row in rows} == {7.0} != {row["1-gram BLEU"] for row in rows}
+
+
+def test_names_of_measures_are_no_formulas(sweep, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "numbers").write_text("7\n" * 12)
+    results(sweep, "--measure", rf"a$\bad$={tmp_path / 'numbers'}", "--plot", tmp_path / "scores.png")
+    assert (tmp_path / "scores.png").stat().st_size > 1000
+
+
+def test_options_of_one_name_in_two_groups_are_two_systems():
+    given = {"task.foo": "1", "criterion.foo": "2"}, {"task.foo": "2", "criterion.foo": "1"}
+    runs = [RUN._replace(name="m", seed=seed, options=options) for seed, options in enumerate(given)]
+    assert [*systems(runs)] == ["m criterion.foo=2 task.foo=1", "m criterion.foo=1 task.foo=2"]
+
+
+def test_markdown_has_no_markup_of_a_cell():
+    table = aligned(["word"], [["*x* ~~y~~ _z_ a_b __init__"]], form="github")
+    assert not re.search(r"[*~]|(?<![^\W_])_|_(?![^\W_])", table) and "a_b" in table
+
+
+def test_a_table_without_rows_has_its_headers():
+    assert "word" in aligned(["word", "count"], [])

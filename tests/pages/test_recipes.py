@@ -86,8 +86,12 @@ def characters(script, text, tmp_path_factory):
 def test_words(script, words, text, tmp_path):
     """Prepare, train and evaluate, with UNKs replaced; two test sets, two references; what is there stays."""
     assert (words / "lexicon.tsv").read_text().startswith("ant\tant\t") and not list(words.parent.glob("*.part"))
-    log = script("common/prepare_words.sh", "small", text, words, "xx", "yy", LEXICON="no").stdout
-    assert "stays as it is" in log
+    again = ["common/prepare_words.sh", "small", text, words, "xx", "yy"]
+    assert "stays as it is" in script(*again, TEST="test valid").stdout
+    for other in ({"MERGES": "9"}, {"LOWER": "yes"}, {"TEST": "valid"}):
+        done = script(*again, check=False, **{"TEST": "test valid", **other})
+        assert done.returncode == 2 and f"is of small xx-yy CORPUS={text} VALID=valid" in done.stderr
+        assert "give another" in done.stderr
     script("distortion_fertility/train.sh", "small", words / "bin", tmp_path, "conddec", *TINY)
     evaluate = ["words", words, tmp_path, "xx", "yy", "--beam", "2", "--cpu"]
     printed = script("common/evaluate.sh", *evaluate, SUBSET="test test1", SACREBLEU="--chrf-beta 3").stdout

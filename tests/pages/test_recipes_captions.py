@@ -110,6 +110,8 @@ def test_a_test_set_that_comes_later_needs_no_training(recipe):
 def test_a_run_that_fails_is_told_and_the_others_go_on(recipe):
     done = recipe("./queue.sh nowhere none", SYSTEMS="rnnsearch recatt", SEEDS="1")
     assert done.returncode == 1 and [line.split()[0] for line in done.stderr.splitlines()] == ["rnnsearch", "recatt"]
+    done = recipe("./queue.sh nowhere none", SYSTEMS="rnnsearch recatt", SEEDS="1", JOBS="4")
+    assert done.stdout.count("rnnsearch 1") == done.stdout.count("recatt 1") == 1  # not by one lane after the other
     wrong = recipe("./run.sh TEXT none recat 1")
     assert wrong.returncode == 2 and "'recat' is none of rnnsearch dl4mt " in wrong.stderr
     early = recipe("./measure.sh prepared nowhere")

@@ -367,6 +367,8 @@ def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
 
     done, _ = sweep(TRAIN="nothing")
     assert done.returncode == 1 and "nothing.xx" in done.stderr
+    done, _ = sweep("--wrong")
+    assert done.returncode  # an option that does not exist; nothing was trained with it
     went(sweep())  # nothing was made of the file that is not there
     went(sweep(ARCHS="dl4mt"))
     for environment in ({"MERGES": "8"}, {"TRAIN": "more"}, {"VALID": "more"}, {"TEST": "more"}, {"TOKENISE": "yes"}):
@@ -375,7 +377,7 @@ def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
     (tmp_path / "other").symlink_to(tmp_path / "corpus")
     went(recipe("own_text/sweep.sh", "other", "out", "xx", "yy", TOKENISE="no", MERGES="9"))
     assert refused(sweep(TOKENISE="false"), "sweep.sh: TOKENISE=false is neither yes nor no")
-    assert refused(sweep("model.dropout=0.1"), "has runs with the overrides ''", "give another OUT")
+    assert refused(sweep("model.dropout=0.1"), "has runs of the overrides ''", "give another OUT")
     (tmp_path / "out/settings").unlink()  # from before
     went(sweep(MERGES="8"))
 

@@ -76,7 +76,7 @@ def rows(recipe, out):
 def test_the_page_s_commands(recipe):
     shell = re.findall(r"^```bash\n(.*?)^```", (STRINGS / "README.md").read_text(), re.M | re.S)[1]
     done = recipe(shell)
-    assert done.returncode == 0, done.stderr + (recipe.folder / "out/ice/dl4mt.log").read_text()[-2000:]
+    assert done.returncode == 0, done.stderr + (recipe.folder / "out/ice/dl4mt-1.log").read_text()[-2000:]
     [row] = rows(recipe, "out")
     assert [row["language"], row["system"], row["seeds"], row["words"]] == ["ice", "dl4mt", "1", "6"]
     assert float(row["WER"]) == 100 - float(row["accuracy"]) and float(row["minutes"]) >= 0
@@ -94,7 +94,7 @@ def test_the_queue(recipe):
     assert [line.split(" failed: ")[0] for line in done.stderr.splitlines()] == [
         *("gre dl4mt 1", "gre hard_monotone 1", "gre dl4mt 2", "gre hard_monotone 2")
     ]
-    assert "gre_train.tsv has one column" in (recipe.folder / "all/gre/dl4mt.log").read_text()
+    assert "gre_train.tsv has one column" in (recipe.folder / "all/gre/dl4mt-1.log").read_text()
     found = [(row["language"], row["system"], row["seeds"]) for row in rows(recipe, "all")]
     singles = [("fin", system, seed) for seed in "12" for system in ("dl4mt", "hard_monotone")]
     together = [("fin", name, "1 2") for name in ("dl4mt", "hard_monotone", "dl4mt + hard_monotone")]
@@ -140,6 +140,27 @@ def test_the_minutes_of_an_interrupted_run_are_unknown(recipe):
     assert recipe(command).returncode == 0
     assert float(row["minutes"]) >= 0 and rows(recipe, "cut") == [{**row, "minutes": ""}]
     assert recipe("python collect.py cut/runs.csv").stdout.rstrip().endswith("|  |")
+
+
+def test_other_options_need_another_folder(recipe):
+    command = f"python run.py data other --languages ita --systems dl4mt --seeds 1 {SMALL} --updates "
+    assert recipe(command + "2").returncode == 0
+    done = recipe(command + "3")
+    assert done.returncode == 2 and re.search(
+        "other has runs of .*--updates 2, and not of .*: give another OUT", done.stderr
+    )
+
+
+def test_ensembles_of_other_sizes_are_rows_of_their_own(recipe):
+    path = recipe.folder / "mixed.csv"
+    path.write_text("language,system,seeds,words,accuracy,WER,SER,minutes\n")
+    with path.open("a") as file:
+        for language in systems.LANGUAGES["low"]:
+            print(f"{language},dl4mt,1 2 3,100,80,20,5,", file=file)
+        print("ady,dl4mt,1 2,100,50,50,5,", file=file)
+    lines = [line for line in recipe("python collect.py mixed.csv").stdout.splitlines() if "ensemble" in line]
+    assert [line.split("|")[1].split(":")[0].strip() for line in lines] == ["ensemble of 3", "ensemble of 2"]
+    assert lines[0].split("|")[-3].strip() == "20.0" and lines[1].split("|")[-3].strip() == ""
 
 
 @pytest.mark.parametrize("system", systems.SYSTEMS)

@@ -142,6 +142,11 @@ def test_words_are_those_of_sacremoses(language, hyphens, escape):
             assert ours.detokenise(expected) == detokenizer.detokenize(expected), expected
 
 
+def test_several_czech_quotes_are_no_quote():
+    ours = runtime.Moses(json.loads(json.dumps(moses.moses_tables("cs"))), False, True)
+    assert ours.detokenise(["„", "x", "„“", "y"]) == "„x„“ y"  # as sacremoses
+
+
 def test_case_is_that_of_sacremoses(tmp_path):
     sacremoses = pytest.importorskip("sacremoses")
     truecaser, path = sacremoses.MosesTruecaser(), tmp_path / "model"

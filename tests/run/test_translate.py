@@ -51,7 +51,6 @@ def test_n_best_lists_and_attention(package):
     assert run(package, "--n-best", "2", given="the red\n\ndogs\n").stdout.decode().split("\n") == [
         "1\t-0.100000\tthe red",
         "1\t-0.200000\tred dogs",
-        "2\t0.000000\t",
         "3\t-0.100000\tdogs",
         "3\t-0.200000\tsaw",
         "",
@@ -79,6 +78,7 @@ def test_what_cannot_be_translated_gets_a_sentence_and_an_empty_line(package):
     "options, message",
     [
         (["--beam", "99"], "error: the beam must be from 1 to 8, not 99"),
+        (["--n-best", "0"], "error: n-best must be from 1 to the beam of 2, not 0\n"),
         (["--n-best", "3", "--beam", "2"], "error: n-best must be from 1 to the beam of 2, not 3: give a wider beam"),
         (["--beams", "2"], "error: --beams is no option (--help has all)"),
         (["--batch-size", "0"], "--batch-size must be at least 1, and --threads from 1 to 1024"),
@@ -123,9 +123,12 @@ def test_files_instead_of_standard_input(package, tmp_path):
         ["1", "the red"],
         ["2", "dogs"],
         ["3", "the tree"],
-        ["4", ""],
     ]
     assert (made.returncode, made.stderr.decode()) == (1, f"{second}: line 2 is not translated: it is not UTF-8\n")
+    made = run(package, first, "-", given="saw\n")
+    assert made.stdout.decode().splitlines() == ["the red", "dogs", "saw"]
+    made = run(package, first, "/proc/self/mem")  # which opens, and cannot be read
+    assert made.returncode == 2 and b"error: /proc/self/mem cannot be read" in made.stderr
     for missing in (tmp_path / "none", tmp_path):
         made = run(package, first, missing)
         assert (made.returncode, made.stdout) == (2, b"")
@@ -248,7 +251,7 @@ def test_the_server_translates(served):
         ({"text": "a", "beams": 1}, "'beams' is unknown or has another type"),
         ({"text": "a", "beam": True}, "'beam' is unknown or has another type"),
         ({"text": "a", "beam": 10**9}, "the beam must be from 1 to 8"),
-        ({"lines": [1]}, "at most 100 lines, of at most 2000 characters each"),
+        ({"lines": [1]}, "'lines' must be a list of texts"),
         ({"lines": ["a"] * 101}, "at most 100 lines, of at most 2000 characters each"),
         ({"text": "a" * 100_000}, "at most 100 lines, of at most 2000 characters each"),
         ({"lines": ["a", "a " * 60]}, "line 2: it has 60 symbols"),
@@ -265,6 +268,32 @@ def test_requests_are_bounded(served):
     assert served.ask(b"x", **{"Content-Length": "-1"})[0] == 411
     assert served.ask(b"x", path="/etc/passwd")[0] == 404
     assert served.ask(b"", method="GET", path="/")[0] == 404
+
+
+def test_a_client_may_take_its_time_with_a_large_answer(package):
+    """Of each part it has to take something within the patience, not all of it."""
+    serving = Serving(package, patience=0.5)
+    body = json.dumps({"lines": ["the red " * 24] * 100, "beam": 8, "n_best": 8, "attention": True}).encode()
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**14)
+    connection.connect(("127.0.0.1", serving.port))
+    connection.sendall(b"POST /translate HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    begun, answer = time.monotonic(), b""
+    while part := connection.recv(2**18):
+        answer += part
+        time.sleep(0.03)
+    serving.process.kill()
+    assert time.monotonic() - begun > 0.5 and len(json.loads(answer.partition(b"\r\n\r\n")[2])["translations"]) == 100
+
+
+def test_the_server_at_an_address_of_version_6(package):
+    command = [sys.executable, package / "translate.py", "--serve", "0", "--host", "::1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    address = process.stderr.readline().decode()
+    process.kill()
+    if "Address family" in address or "Cannot assign" in address:
+        pytest.skip("this machine has no IPv6")
+    assert re.fullmatch(r"http://\[::1\]:\d+/translate takes POST\n", address)
 
 
 def test_clients_that_send_nothing_do_not_stop_the_others(served):

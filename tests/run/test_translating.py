@@ -219,6 +219,26 @@ def test_a_request_beyond_those_that_may_wait_is_told_so(translator):
     assert desk.answer(b'{"text": "the"}')[0] == 503
 
 
+def test_a_request_is_translated_in_batches_of_the_size_that_was_asked_for(translator, monkeypatch):
+    sizes = []
+    run = translator._batch
+    monkeypatch.setattr(translator, "_batch", lambda sources, *more: sizes.append(len(sources)) or run(sources, *more))
+    assert runtime.Desk(translator, 2).answer(b'{"lines": ["the", "red", "dogs"]}')[0] == 200
+    assert sizes == [2, 1]
+
+
+def test_an_error_without_a_text_is_told_by_its_name(translator, monkeypatch):
+    class Small:
+        get_outputs = translator.session.get_outputs
+
+        def run(self, names, given):
+            raise MemoryError
+
+    monkeypatch.setattr(translator, "session", Small())
+    with pytest.raises(runtime.PackageError, match=r"the model cannot be run \(MemoryError\)"):
+        translator.translate(["the red"])
+
+
 @pytest.mark.parametrize("fault", ["words", "parents", "ended_parents", "ended", "attention"])
 def test_outputs_that_the_format_does_not_allow_are_refused(translator, monkeypatch, fault):
     run = translator.session.run
