@@ -7,15 +7,12 @@ if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-tr
 size=$1 data=$2 out=$3 arch=$4
 shift 4
 common=$(dirname "$0")/../common
+source "$common/small.sh"
 case $size in
-  small)
-    source "$common/small.sh"
-    small words "$arch" ;;
+  small) small words "$arch" ;;
   paper)
-    options=(--optimizer adadelta --lr 1.0 --adadelta-rho 0.95 --adadelta-eps 1e-6 --sentence-avg
-             --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1 --patience 10
-             --eval-bleu --eval-tokenized-bleu --eval-bleu-args '{"beam": 10, "unnormalized": true}'
-             --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
+    paper 10
+    options+=(--optimizer adadelta --lr 1.0 --adadelta-rho 0.95 --adadelta-eps 1e-6 --patience 10) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac
-"$common/train.sh" "$data" "$out" "$arch" --batch-size 80 "${options[@]}" "$@"
+"$common/train.sh" "$data" "$out" "$arch" "${options[@]}" "$@"

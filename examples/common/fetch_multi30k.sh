@@ -31,20 +31,9 @@ b87ee4917f4a0f9ca6cca03e402026c9f4437dc1bd6a7dadfd2544ecfb6c5501 val.cs
 for language in "$@"; do
   case $language in en | de | fr | cs) ;; *) echo "fetch_multi30k.sh: no '$language', only en, de, fr and cs" >&2; exit 2 ;; esac
 done
-whole() {  # whole FILE NAME: FILE is what NAME ought to be
-  [ -e "$1" ] && grep -q -x -F "$(sha256sum < "$1" | cut -d ' ' -f 1) $2" <<< "$sums"
-}
+source "$(dirname "$0")/fetch.sh"
 mkdir -p "$out"
-for name in train val test_2016_flickr test_2017_flickr test_2017_mscoco; do
-  for language in "$@"; do
-    file=$name.$language
-    if [[ $file = test_2017_*.cs ]]; then continue; fi
-    if whole "$out/$file" "$file"; then continue; fi
-    curl --fail --silent --show-error --location --retry 5 --output "$out/$file.part" "$site/$name.lc.norm.tok.$language"
-    if ! whole "$out/$file.part" "$file"; then
-      rm "$out/$file.part"
-      echo "fetch_multi30k.sh: what $site has of $file is not what was measured with (its checksum differs)" >&2; exit 1
-    fi
-    mv "$out/$file.part" "$out/$file"
-  done
-done
+while read -r sum file; do
+  language=${file##*.}
+  case " $* " in *" $language "*) fetch "$sum" "$site/${file%.*}.lc.norm.tok.$language" "$out/$file" ;; esac
+done < <(grep . <<< "$sums")

@@ -6,15 +6,12 @@ if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-tr
 size=$1 data=$2 out=$3 arch=$4
 shift 4
 common=$(dirname "$0")/../common
+source "$common/small.sh"
 case $size in
-  small)
-    source "$common/small.sh"
-    small words "$arch" ;;
+  small) small words "$arch" ;;
   paper)
-    options=(--optimizer adagrad --lr 0.01 --sentence-avg --max-update 400000
-             --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1
-             --eval-bleu --eval-tokenized-bleu --eval-bleu-args '{"beam": 12, "unnormalized": true}'
-             --best-checkpoint-metric bleu --maximize-best-checkpoint-metric) ;;
+    paper 12
+    options+=(--optimizer adagrad --lr 0.01 --max-update 400000) ;;
   *) echo "train.sh: '$size' is neither small nor paper" >&2; exit 2 ;;
 esac
-"$common/train.sh" "$data" "$out" "$arch" --batch-size 80 "${options[@]}" "$@"
+"$common/train.sh" "$data" "$out" "$arch" "${options[@]}" "$@"

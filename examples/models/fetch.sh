@@ -14,13 +14,6 @@ d37dc460a81b064e4106c8913eb11fa300da05cf3f58a7a5bbfec7e20947ddef test.ja
 148b05dcd28638fe20ee84f2b1127001c80982be352007dda241fb759adadc76 train.en
 fc81a1434349ec98a449d7ae9cd2530057f689637684ecfed3501ea6a8a07ecc train.ja
 "
+source "$(dirname "$0")/../common/fetch.sh"
 mkdir -p "$1"
-while read -r sum file; do
-  if sha256sum --check --status <<< "$sum  $1/$file" 2> /dev/null; then continue; fi
-  curl --fail --silent --show-error --location --retry 5 --output "$1/$file.part" "$site/$file"
-  if ! sha256sum --check --status <<< "$sum  $1/$file.part"; then
-    rm "$1/$file.part"
-    echo "fetch.sh: what $site has of $file is not what was measured with (its checksum differs)" >&2; exit 1
-  fi
-  mv "$1/$file.part" "$1/$file"
-done < <(grep . <<< "$sums")
+while read -r sum file; do fetch "$sum" "$site/$file" "$1/$file"; done < <(grep . <<< "$sums")

@@ -17,6 +17,19 @@ def train(runs, folder, *more):
     return load(folder / "checkpoint_last.pt")
 
 
+@pytest.fixture(scope="module")
+def first_update(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("begun")
+    train(runs, folder, "--max-update", "1")
+    return folder
+
+
+@pytest.fixture
+def begun(first_update, tmp_path):
+    """The folder of a training that has made one update."""
+    return shutil.copytree(first_update, tmp_path / "begun")
+
+
 @pytest.mark.parametrize("option", ["--restore-file", "--finetune-from-model", "--continue-once"])
 @pytest.mark.parametrize("kind", ["missing", "relative", "folder"])
 def test_a_file_that_is_not_there_is_no_training_from_scratch(runs, tmp_path, monkeypatch, option, kind):
@@ -43,9 +56,8 @@ def test_two_files_to_start_from_are_refused(runs, tmp_path):
      "--warm-start instead of --restore-file"),
     (["--arch", "lstm", "--finetune-from-model"], "Missing key.*", "--warm-start instead of --finetune-from-model"),
 ])  # fmt: skip
-def test_a_checkpoint_of_another_model_is_refused_by_what_differs(runs, tmp_path, more, said, instead):
-    train(runs, tmp_path, "--max-update", "1")
-    path, folder = tmp_path / "checkpoint_last.pt", tmp_path
+def test_a_checkpoint_of_another_model_is_refused_by_what_differs(runs, begun, tmp_path, more, said, instead):
+    path, folder = begun / "checkpoint_last.pt", begun
     if more[-1].startswith("--"):
         more, folder = [*more, path], tmp_path / "new"
     with pytest.raises(ValueError, match=rf"^{path} is of another model \({said}\): give its options, or {instead}$"):
@@ -53,32 +65,30 @@ def test_a_checkpoint_of_another_model_is_refused_by_what_differs(runs, tmp_path
 
 
 @pytest.mark.parametrize("scheduler", ["reduce_lr_on_plateau", "inverse_sqrt"])
-def test_another_scheduler_is_refused_by_name(runs, tmp_path, scheduler):
-    train(runs, tmp_path, "--max-update", "1")
-    content = (tmp_path / "checkpoint_last.pt").read_bytes()
+def test_another_scheduler_is_refused_by_name(runs, begun, scheduler):
+    content = (begun / "checkpoint_last.pt").read_bytes()
     more = ("--max-update", "2", "--lr-scheduler", scheduler)
     with pytest.raises(ValueError, match=f"checkpoint_last.pt: .* than {scheduler}: .*--reset-lr-scheduler"):
-        train(runs, tmp_path, *more)
-    assert (tmp_path / "checkpoint_last.pt").read_bytes() == content
-    assert train(runs, tmp_path, *more, "--reset-lr-scheduler")["optimizer_history"][-1]["num_updates"] == 2
+        train(runs, begun, *more)
+    assert (begun / "checkpoint_last.pt").read_bytes() == content
+    assert train(runs, begun, *more, "--reset-lr-scheduler")["optimizer_history"][-1]["num_updates"] == 2
 
 
 @pytest.mark.parametrize(
     "more, option",
     [(["--optimizer", "nag"], "Optimizer"), (["--criterion", "label_smoothed_cross_entropy"], "Criterion")],
 )
-def test_another_optimizer_or_criterion_is_refused_by_name(runs, tmp_path, more, option):
+def test_another_optimizer_or_criterion_is_refused_by_name(runs, begun, more, option):
     """By stock fairseq, in a sentence."""
-    train(runs, tmp_path, "--max-update", "1")
     with pytest.raises(AssertionError, match=rf"^{option} does not match; please reset the optimizer \(--reset-optim"):
-        train(runs, tmp_path, "--max-update", "2", *more)
+        train(runs, begun, "--max-update", "2", *more)
 
 
-def test_the_best_score_of_another_metric_is_forgotten(runs, tmp_path, caplog):
-    before = train(runs, tmp_path, "--max-update", "1")["extra_state"]
-    after = train(runs, tmp_path, "--max-update", "2", "--best-checkpoint-metric", "ppl")["extra_state"]
+def test_the_best_score_of_another_metric_is_forgotten(runs, begun, caplog):
+    before = load(begun / "checkpoint_last.pt")["extra_state"]
+    after = train(runs, begun, "--max-update", "2", "--best-checkpoint-metric", "ppl")["extra_state"]
     assert before["best"] == before["val_loss"] < after["best"] == after["val_loss"]
-    assert load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"] == after["val_loss"]
+    assert load(begun / "checkpoint_best.pt")["extra_state"]["val_loss"] == after["val_loss"]
     assert "has the best loss, and here --best-checkpoint-metric is ppl" in caplog.text
 
 

@@ -195,8 +195,9 @@ def test_fetch_multi30k_fetches_what_there_is(tmp_path):
         (tmp_path / "site" / name.replace(".", ".lc.norm.tok.")).write_text(content)
         checksum = hashlib.sha256(content.encode()).hexdigest()
         text = re.sub(rf"^[0-9a-f]{{64}} {re.escape(name)}$", f"{checksum} {name}", text, flags=re.M)
-    (tmp_path / "fetch.sh").write_text(text)
+    (tmp_path / "fetch_multi30k.sh").write_text(text)
+    shutil.copy(EXAMPLES / "common" / "fetch.sh", tmp_path)
     environment = {**os.environ, "MULTI30K": f"file://{tmp_path}/site"}
-    subprocess.run(["bash", tmp_path / "fetch.sh", tmp_path / "text", "en", "cs"], env=environment, check=True)
+    subprocess.run(["bash", tmp_path / "fetch_multi30k.sh", tmp_path / "text", "en", "cs"], env=environment, check=True)
     fetched = {path.name: path.read_text() for path in (tmp_path / "text").iterdir()}
     assert fetched == {name: f"{name}\n" for name in files}

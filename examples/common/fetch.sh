@@ -1,0 +1,11 @@
+# shellcheck shell=bash
+# fetch SUM URL FILE: fetches FILE unless it is there and whole; a file gets its name only if its SHA-256 is SUM; sourced.
+fetch() {
+  if sha256sum --check --status <<< "$1  $3" 2> /dev/null; then return; fi
+  curl --fail --silent --show-error --location --retry 5 --output "$3.part" "$2"
+  if ! sha256sum --check --status <<< "$1  $3.part"; then
+    rm "$3.part"
+    echo "${0##*/}: $2 is not what was measured with (its checksum differs)" >&2; exit 1
+  fi
+  mv "$3.part" "$3"
+}
