@@ -238,18 +238,18 @@ class Encoder(FairseqEncoder):
             )
         padding_mask = src_tokens.eq(self.dictionary.pad())
         embeddings = self.dropout_in(self.dropout_words(self.embed_tokens(src_tokens)))
-        features: Optional[Tensor] = None
-        not_features: Optional[Tensor] = None
+        tags: Optional[Tensor] = None
+        not_tags: Optional[Tensor] = None
         if self.first_feature is not None:
-            not_features = src_tokens < self.first_feature
-            features = embeddings.masked_fill(not_features.unsqueeze(-1), 0)
-            padding_mask = padding_mask | ~not_features
+            not_tags = src_tokens < self.first_feature
+            tags = embeddings.masked_fill(not_tags.unsqueeze(-1), 0)
+            padding_mask = padding_mask | ~not_tags
         embedded = embeddings.masked_fill(padding_mask.unsqueeze(-1), 0)
         more = []
         if self.space is not None:  # words end at spaces and at EOS
             more.append(src_tokens.eq(self.space) | src_tokens.eq(self.dictionary.eos()))
         encoded: Encoded = self.network(embedded, padding_mask, *more)
-        encoded = encoded._replace(tokens=src_tokens, features=features, not_features=not_features)
+        encoded = encoded._replace(tokens=src_tokens, tags=tags, not_tags=not_tags)
         return {name: [] if value is None else [value] for name, value in encoded._asdict().items()}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:

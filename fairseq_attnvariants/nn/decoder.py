@@ -1,6 +1,6 @@
 """The decoder: a loop of steps, with all other work before and after the loop.
 
-Shapes as in :mod:`.state`; ``f`` is the width of the readout's features.
+Shapes as in :mod:`.state`; ``F`` is the width of the readout's features.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ class Decoded(NamedTuple):
     """The result of a run over ``T`` steps."""
 
     features: Tensor
-    """inputs of the vocabulary layer, ``N x T x f``."""
+    """inputs of the vocabulary layer, ``N x T x F``."""
     weights: Tensor
     """attention ``w_tj``, ``N x T x S``, float32."""
     upper_weights: Optional[Tensor]
@@ -155,9 +155,9 @@ class Decoder(nn.Module):
         memory = self.transition.attention.memory(encoded)
         memory = memory._replace(shares=encoded.shares, readout=self.readout.remember(encoded))
         if self.transition.features is not None:
-            features: Any = encoded.features
-            described = encoded._replace(annotations=features, padding_mask=encoded.not_features)  # type: ignore[arg-type]
-            memory = memory._replace(features=self.transition.features.memory(described))
+            tags: Any = encoded.tags
+            described = encoded._replace(annotations=tags, padding_mask=encoded.not_tags)  # type: ignore[arg-type]
+            memory = memory._replace(tags=self.transition.features.memory(described))
         hidden, above = self.initial(encoded).tensor_split([self.transition.last.state_dim], dim=1)
         upper = encoded.upper_annotations
         width = encoded.annotations.size(2) + (0 if upper is None else upper.size(2))
@@ -228,7 +228,7 @@ class Decoder(nn.Module):
             rows, above = self.above(by_steps(hidden), sizes, start.transpose(0, 1), context)
             hidden = rows.unflatten(0, (len(sizes), -1)).transpose(0, 1)
             state = state._replace(above=above.transpose(0, 1))
-        features = self.readout(hidden, target, contexts)  # N x T x f
+        features = self.readout(hidden, target, contexts)  # N x T x F
         every = made.weights, made.upper_weights, made.head_weights
         weights, upper, heads = (of_tokens(weights, memory) for weights in every)
         return Decoded(features, weights, upper, heads, made.condition, made.terms, state)

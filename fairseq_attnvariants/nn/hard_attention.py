@@ -1,6 +1,6 @@
 """Exact hard attention: a word comes from one source position, and its probability is a sum over all positions.
 
-Shapes as in :mod:`.state`; ``V`` target symbols, ``f`` width of the readout, ``D`` largest move of an alignment.
+Shapes as in :mod:`.state`; ``V`` target symbols, ``F`` width of the readout, ``D`` largest move of an alignment.
 """
 
 from functools import partial
@@ -56,11 +56,11 @@ class HardAttention(TanhReadout):
         super().__init__(widths._replace(context=widths.annotation), norm=norm)
 
     def remember(self, encoded: Encoded) -> Dict[str, Tensor]:
-        return {"source": self.context_norm(self.context(encoded.annotations))}  # B x S x f
+        return {"source": self.context_norm(self.context(encoded.annotations))}  # B x S x F
 
     def forward(self, hidden: Tensor, target: Tensor, context: Tensor) -> Tensor:
         features: Tensor = self.hidden_norm(self.hidden(hidden)) + self.target_norm(self.target(target))
-        return features  # N x T x f
+        return features  # N x T x F
 
     def predict(self, features: Tensor, project: Project, steps: Steps) -> Prediction:
         rows, length = features.shape[:2]
@@ -91,7 +91,7 @@ class HardAttention(TanhReadout):
     ) -> Block:
         """Predict some steps; ``words`` are their words, ``N x T``, or one fewer if the last one is not known."""
         source = memory.readout["source"]
-        known = grouped(features[..., : source.size(2)], source).unsqueeze(3)  # B x k x T x 1 x f
+        known = grouped(features[..., : source.size(2)], source).unsqueeze(3)  # B x k x T x 1 x F
         emissions = project(self.finish(known + source[:, None, None]))  # B x k x T x S x V
         emissions = at_least_float32(emissions).log_softmax(4).flatten(0, 1)  # log P(y_i | a_i = j), N x T x S x V
         chosen = words.view(*words.shape, 1, 1).expand(-1, -1, emissions.size(2), 1)

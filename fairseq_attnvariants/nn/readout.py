@@ -151,7 +151,7 @@ class Readout(Part, nn.Module):
 
         Args:
             features: the result of :meth:`forward`, ``N x T x`` any width.
-            project: dropout and the vocabulary layer, ``... x f`` to ``... x V``.
+            project: dropout and the vocabulary layer, ``... x F`` to ``... x V``.
             steps: the other inputs.
         """
         return Prediction(project(features))

@@ -37,10 +37,10 @@ class Encoded(NamedTuple):
     above, except for the embeddings, is the number ``G`` of segments."""
     tokens: Optional[Tensor] = None
     """indices of the source's symbols, ``B x S``, for tokens."""
-    features: Optional[Tensor] = None
-    """embeddings of the source's additional features, ``B x S x m``; zero elsewhere."""
-    not_features: Optional[Tensor] = None
-    """True where there is no feature, ``B x S``; :attr:`padding_mask` counts features as padding."""
+    tags: Optional[Tensor] = None
+    """embeddings of the source's tags, its additional features, ``B x S x m``; zero elsewhere."""
+    not_tags: Optional[Tensor] = None
+    """True where there is no tag, ``B x S``; :attr:`padding_mask` counts tags as padding."""
 
 
 class Memory(NamedTuple):
@@ -71,8 +71,8 @@ class Memory(NamedTuple):
     """the entries of histories and the window, by name."""
     readout: Any = None
     """the entry of the readout."""
-    features: Optional["Memory"] = None
-    """the memory of features, if the decoder attends to them."""
+    tags: Optional["Memory"] = None
+    """the memory of tags, if the decoder attends to them."""
 
 
 class State(NamedTuple):

@@ -172,7 +172,7 @@ class Transition(nn.Module):
         inputs = {"previous_context": state.context} if self.feeds_input else {}
         terms: Dict[str, Tensor] = {}
         if self.features is not None:
-            described: Any = memory.features
+            described: Any = memory.tags
             found = self.features(last.output(previous), described, state)
             inputs["features"], terms["feature_attn"] = found.context, found.weights  # N x m, N x S
 
