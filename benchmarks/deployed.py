@@ -26,6 +26,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from spread import in_turns, spread
 
 from fairseq_attnvariants.deploy import loop, package
+from fairseq_attnvariants.deploy.int8 import reduce
 from fairseq_attnvariants.deploy.proof import Proof, Search
 from fairseq_attnvariants.tasks.shortlist import SPECIALS, Candidate, Shortlist
 from fairseq_attnvariants_cli.installed import runtime
@@ -69,7 +70,7 @@ def exported(folder, task, model, asked):
     whole = loop.export(model) if {"float32", "int8"} & {*asked.ways} else None
     graphs = {
         "float32": lambda: (whole, False, None),
-        "int8": lambda: (int8.reduce(whole), True, None),
+        "int8": lambda: (reduce(whole), True, None),
         "list": lambda: (loop.export(model, shortlist), False, shortlist),
     }
     folder.mkdir()

@@ -803,7 +803,7 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
     """
     number, whole, beam = 0, True, translator.beam(options.beam, options.n_best)
     more = options.n_best, options.replace_unk, options.batch_size, options.attention
-    if (sys.stdin is None and {*options.files} <= {"-"}) or sys.stdout is None:
+    if (sys.stdin is None and "-" in (options.files or "-")) or sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     for name, first, lines in portions(options.files):
         sources: list[list[str]] = []

@@ -21,9 +21,8 @@ lane() {
   local failed=0 run held
   for run in "${runs[@]}"; do
     local system=${run%/*} seed=${run#*/}
-    if [ -e "$out/$run/measured" ] || [ "$out/$system-$seed.failed" -nt "$out/begun" ]; then continue; fi
     exec {held}> "$out/$system-$seed.lock"
-    if flock --nonblock "$held"; then
+    if flock --nonblock "$held" && [ ! -e "$out/$run/measured" ] && [ ! "$out/$system-$seed.failed" -nt "$out/begun" ]; then
       echo "$(date '+%F %T') $system $seed"
       "$here/run.sh" "$text" "$out" "$system" "$seed" > "$out/$system-$seed.log" 2>&1 || {
         echo "$system $seed failed: see $out/$system-$seed.log" >&2

@@ -8,7 +8,7 @@ bpe=$1 characters=$2 out=${3%/} source=$4 target=$5
 source "$(dirname "$0")/lock.sh"
 source "$(dirname "$0")/settings.sh"
 lock "$(dirname "$out")"
-kept_text "$out" "$source-$target BPE=$(realpath -m "$bpe") CHARACTERS=$(realpath -m "$characters")"
+kept_text "$out" "$source-$target" "$bpe/bpe.train.$source" "$characters/train.$target"
 tests=()
 readarray -t paths < <(printf '%s\n' "$characters"/{train,valid,test*}."$target" | LC_ALL=C sort -V) # test2 before test10
 for path in "${paths[@]}"; do

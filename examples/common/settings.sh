@@ -12,14 +12,16 @@ same_settings() {
   fi
 }
 
-# kept_text OUT SETTINGS ends the script if the folder OUT is there, and refuses one that was made with other settings. Otherwise it
-# begins OUT.part, which gets the settings, too.
+# kept_text OUT SETTINGS FILE... ends the script if the folder OUT is there, and refuses one that was made with other settings or of
+# other FILEs, which may be somewhere else by now, or gone. Otherwise it begins OUT.part, which gets the settings, too.
 kept_text() {
-  if [ -e "$1" ]; then
-    same_settings "$1" "$2" is OUT "$1"
-    echo "$1 is there and stays as it is"; exit
+  local out=$1 settings=$2 sum
+  sum=$(cat "${@:3}" 2> /dev/null | cksum | cut -d ' ' -f 1) || true
+  if [ -e "$out" ]; then
+    if [ -e "$3" ]; then same_settings "$out" "$settings, checksum $sum" "has text" OUT "$out"; fi
+    echo "$out is there and stays as it is"; exit
   fi
-  rm -rf "$1.part"
-  mkdir -p "$1.part"
-  echo "$2" > "$1.part/settings"
+  rm -rf "$out.part"
+  mkdir -p "$out.part"
+  echo "$settings, checksum $sum" > "$out.part/settings"
 }

@@ -17,11 +17,19 @@ source "$common/settings.sh"
 source "$common/yes.sh"
 yes_or_no LOWER JOINED ALIGN LEXICON
 lock "$(dirname "$out")"
-settings="$size $source-$target CORPUS=$(realpath -m "$corpus")"
-for name in TRAIN VALID TEST JOIN LOWER MERGES JOINED ALIGN DROPOUT SEGMENTATIONS SEED LEXICON; do
-  settings+=${!name:+ $name=${!name}}
+# what the text depends on, where it is not the default
+settings="$size $source-$target" defaults=(TRAIN=train VALID=val TEST=test JOIN=1 LOWER=no)
+case ${0##*/} in
+  prepare_words.sh) defaults+=(LEXICON=yes) ;;
+  prepare_bpe.sh)
+    if [ "$size" = small ]; then defaults+=(MERGES=4000); else defaults+=(MERGES=30000); fi
+    defaults+=(JOINED=no ALIGN=no DROPOUT= SEGMENTATIONS=8 SEED=1) ;;
+esac
+for default in "${defaults[@]}"; do
+  name=${default%%=*} value=${default#*=}
+  if [ "${!name:-$value}" != "$value" ]; then settings+=" $name=${!name}"; fi
 done
-kept_text "$out" "$settings"
+kept_text "$out" "$settings" "$corpus/${TRAIN:-train}.$source" "$corpus/${TRAIN:-train}.$target"
 
 # begin LONGEST: writes the text, lowercased if small, and goes to its folder. Training pairs with an empty side or more
 # than LONGEST words are left out; 0 keeps all.

@@ -10,7 +10,7 @@ corpus=$1 out=${2%/} source=$3 target=$4 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../common/lock.sh"
 source "$here/../common/settings.sh"
 lock "$(dirname "$out")"
-kept_text "$out" "$source-$target CORPUS=$(realpath -m "$corpus")"
+kept_text "$out" "$source-$target" "$corpus/train.$source" "$corpus/train.$target"
 python "$here/text.py" "$corpus" "$out.part" "$source" "$target"
 cd "$out.part"
 subword-nmt learn-bpe -s 4000 < train.en > codes

@@ -22,8 +22,12 @@ source "$common/yes.sh"
 yes_or_no TOKENISE
 same_settings "$out" "$settings" "has text" OUT "$out/words"
 mkdir -p "$out/sweep"
+if [ -e "$out/overrides" ]; then # of an earlier version
+  echo "'$(< "$out/overrides")'" > "$out/sweep/settings"
+  rm "$out/overrides"
+fi
 trained=$(find "$out/sweep" -name '*.pt' -print -quit)
-same_settings "$out/sweep" "the overrides '$*'" "has runs" OUT "${trained:-$out/sweep/none}"
+same_settings "$out/sweep" "'$*'" "has runs" OUT "${trained:-$out/sweep/none}"
 IFS=', ' read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
 IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3}"
 user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")

@@ -3,7 +3,7 @@
 DATA is of fetch.sh. Every finished run adds its row to ``OUT/runs.csv``, and a run that has a row there is not
 repeated: started again after a stop, it goes on. Started twice with one OUT it goes on in two lanes, and no run is done
 twice. ``--languages``, ``--systems``, ``--seeds`` choose; other options need another OUT. A run that fails leaves what
-it said in ``OUT/LANGUAGE/SYSTEM-SEED.log``, and the others go on.
+it said in ``OUT/LANGUAGE``, such as ``dl4mt-1.log``, and the others go on.
 """
 
 import argparse
@@ -144,7 +144,8 @@ def main():
     if options.yoyodyne and not shutil.which(options.yoyodyne):
         parser.error(f"--yoyodyne: {options.yoyodyne} is no command")
     settings, kept = " ".join([f"--beam {options.beam}", *more]), options.out / "settings"
-    if (options.out / "runs.csv").exists() and kept.exists() and kept.read_text() != settings:
+    begun = (options.out / "runs.csv").exists() or any(options.out.glob("*/*/seed*"))
+    if begun and kept.exists() and kept.read_text() != settings:
         parser.error(f"{options.out} has runs of {kept.read_text()}, and not of {settings}: give another OUT")
     options.out.mkdir(parents=True, exist_ok=True)
     kept.write_text(settings)

@@ -37,7 +37,7 @@ class Columns(NamedTuple):
         """
         if len({*self} - {0}) < sum(column > 0 for column in self):
             raise ConfigurationError(
-                f"the columns are {self}, and each has to be another one: give --source-column, --target-column or "
+                f"the columns are {self}, and two of them are the same: give --source-column, --target-column or "
                 "--features-column"
             )
 

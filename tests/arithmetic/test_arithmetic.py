@@ -114,14 +114,20 @@ def test_timing_is_of_the_models_sizes_and_leaves_random_numbers_alone():
     assert torch.get_rng_state().equal(before)
 
 
-def test_all_processes_compute_as_the_first_does(timed, monkeypatch):
-    """Here bfloat16 would be quicker, and there it was not."""
+@pytest.mark.parametrize("rank", [0, 1])
+def test_all_processes_compute_as_the_first_does(timed, monkeypatch, caplog, rank):
+    """Here bfloat16 would be quicker, and there it was not; what the others would choose is not logged."""
     timed(3.0, 1.0)
-    first = dict(is_available=lambda: True, is_initialized=lambda: True, broadcast=lambda value, _: value.fill_(1))
-    monkeypatch.setattr(choice, "distributed", SimpleNamespace(**first))
+    caplog.set_level(logging.INFO)
+    told = dict(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: rank)
+    monkeypatch.setattr(
+        choice, "distributed", SimpleNamespace(**told, broadcast=lambda value, _: value.fill_(1 if rank else value))
+    )
     model = build("dl4mt", compute_dtype="auto").train()
     output, _ = model(*batch())
-    assert output.dtype == torch.float32 and int(getattr(model, choice.CHOICE)) == 1
+    assert output.dtype == (torch.float32 if rank else torch.bfloat16)
+    assert int(getattr(model, choice.CHOICE)) == (1 if rank else 2)
+    assert any("auto" in message for message in caplog.messages) == (rank == 0)
 
 
 def test_the_choice_goes_with_the_checkpoint(timed, caplog):

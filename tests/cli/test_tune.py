@@ -42,7 +42,7 @@ def test_the_table_is_what_searches_with_each_give(runs, learned, capfd):
     for row in rows[1], rows[2]:
         expected = generated(runs, learned, row["lenpen"], row["coverage penalty"])
         assert row["BLEU"] == pytest.approx(expected, abs=0.006)
-    assert all(row["BLEU"] != rows[0]["BLEU"] for row in rows[1:3]), rows  # either penalty matters
+    assert len({row["BLEU"] for row in rows}) > 1, rows  # the penalties matter
     best = max(rows, key=lambda row: row["BLEU"])
     assert f"BLEU {best['BLEU']:.2f}: --lenpen {best['lenpen']:g} " in err
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -87,10 +88,15 @@ def test_words(script, words, text, tmp_path):
     """Prepare, train and evaluate, with UNKs replaced; two test sets, two references; what is there stays."""
     assert (words / "lexicon.tsv").read_text().startswith("ant\tant\t") and not list(words.parent.glob("*.part"))
     again = ["common/prepare_words.sh", "small", text, words, "xx", "yy"]
-    assert "stays as it is" in script(*again, TEST="test valid").stdout
-    for other in ({"MERGES": "9"}, {"LOWER": "yes"}, {"TEST": "valid"}):
+    assert "stays as it is" in script(*again, TEST="test valid", LEXICON="yes", JOIN="1").stdout
+    moved = shutil.copytree(text, tmp_path / "moved")
+    assert "stays as it is" in script(*again[:2], moved, *again[3:], TEST="test valid").stdout
+    (moved / "train.xx").write_text("another\n")
+    done = script(*again[:2], moved, *again[3:], check=False, TEST="test valid")
+    assert done.returncode == 2 and "has text of small" in done.stderr and "give another OUT" in done.stderr
+    for other in ({"LEXICON": "no"}, {"LOWER": "yes"}, {"TEST": "valid"}):
         done = script(*again, check=False, **{"TEST": "test valid", **other})
-        assert done.returncode == 2 and f"is of small xx-yy CORPUS={text} VALID=valid" in done.stderr
+        assert done.returncode == 2 and "has text of small xx-yy VALID=valid TEST=test valid, checksum" in done.stderr
         assert "give another" in done.stderr
     script("distortion_fertility/train.sh", "small", words / "bin", tmp_path, "conddec", *TINY)
     evaluate = ["words", words, tmp_path, "xx", "yy", "--beam", "2", "--cpu"]

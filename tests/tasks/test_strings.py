@@ -353,7 +353,7 @@ class TestCommands:
             (tmp_path, SPACED, "has no train.tsv"),
             (other, SPACED, "train.tsv, line 1: the source has a symbol that .*dict.source.txt lacks"),
             (data, ["--target-separator", "none"], "the symbols of .*dict.target.txt are separated by ' '"),
-            (data, ["--target-column", "1"], "the columns are source 1, target 1, and each has to be another"),
+            (data, ["--target-column", "1"], "the columns are source 1, target 1, and two of them are the same"),
             (data, ["--source-column", "0"], "--source-column 0: columns are counted from 1"),
             (data, ["--source-separator", "ab"], "--source-separator 'ab': a separator is one character"),
         ):
@@ -463,7 +463,7 @@ class TestStrings:
         done = strings(write_tables(data), "--output", tmp_path / "out", "--max-update", "5", check=False)
         assert "--max-update is not for fairseq-train here: use --updates" in done.stderr
         done = strings(data, "--output", tmp_path / "out", "--source-column", "2", check=False)
-        assert "the columns are source 2, target 2, and each has to be another one" in done.stderr
+        assert "the columns are source 2, target 2, and two of them are the same" in done.stderr
         folders = [tmp_path / name for name in ("own_parts", "own_losses")]
         for folder in folders:
             folder.mkdir()
@@ -585,7 +585,9 @@ def test_a_task_of_tables_here(tmp_path):
     assert other.columns == (2, 3, 1)  # options win
     clashing = StringTransductionTask.setup_task(StringTransductionConfig(data=str(data), source_column=3))
     clashing.load_state_dict(task.state_dict())
-    with pytest.raises(ConfigurationError, match="the columns are source 3, target 3, features 2, and each has to be"):
+    with pytest.raises(
+        ConfigurationError, match="the columns are source 3, target 3, features 2, and two of them are the same"
+    ):
         clashing.load_dataset("valid")
     later.load_state_dict(task.state_dict())
     later.cfg.required_seq_len_multiple = 1
