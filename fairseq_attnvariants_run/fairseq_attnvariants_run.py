@@ -30,7 +30,7 @@ except ImportError as error:
         raise
     sys.exit(f"error: {error.name} is not installed: pip install numpy onnxruntime")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 FORMAT = 1
 OPERATORS = {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}  # of com.microsoft; all of ai.onnx
