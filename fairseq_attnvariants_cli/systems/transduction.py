@@ -50,7 +50,8 @@ TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
     "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 --init uniform "
     "--encoder-embed-dim 64 --encoder-hidden-size 128 --decoder-embed-dim 64 --decoder-hidden-size 256 --dropout 0.3 "
-    "--batch-size-valid 256 --log-format simple --log-interval 20"
+    "--batch-size-valid 256 --log-format simple --log-interval 20 "
+    "--ignore-unused-valid-subsets"
 )
 LAST, OPTIONS, ENDED = "checkpoint_last.pt", "options.txt", "finished"  # in a seed's folder
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}

@@ -1,6 +1,7 @@
 """Stock fairseq's readers of text and its use of numpy, without ``--user-dir``."""
 
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -143,3 +144,11 @@ def test_only_modules_that_need_it_get_another_numpy():
     assert masks.shape == (2, 20) and masks.any()
     assert data_utils.np.float is float and data_utils.np.float32 is np.float32
     assert not hasattr(np, "float")
+
+
+def test_embeddings_may_come_from_a_pipe():
+    """Which can be read only once, so it is not looked through before."""
+    reading, writing = os.pipe()
+    os.write(writing, b"2 2\nant 0.5 1.5\nbee 1 2\n")
+    os.close(writing)
+    assert utils.parse_embedding(f"/dev/fd/{reading}")["ant"].tolist() == [0.5, 1.5]

@@ -488,6 +488,14 @@ class TestStrings:
         assert sorted(data.iterdir()) == before
         assert not (tmp_path / "out").exists()
 
+    def test_a_table_may_have_the_name_of_a_split(self, tmp_path):
+        """fairseq takes valid2 for another validation set, which was forgotten."""
+        data = write_tables(tmp_path / "words")
+        tables = [data / "train.tsv", data / "valid.tsv", (data / "test.tsv").rename(data / "valid2.tsv")]
+        more = ["--output", tmp_path / "out", "--updates", "2", *QUICK]
+        run("fairseq-attnvariants", "strings", *tables, "--cpu", *more)
+        assert (tmp_path / "out" / "valid2.tsv").exists()
+
     def test_other_options_are_refused_and_a_finished_training_keeps_its_log(self, tmp_path):
         data = write_tables(tmp_path / "words")
         new, more = tmp_path / "new.tsv", ["--output", tmp_path / "out", "--updates", "2", *QUICK]
