@@ -61,11 +61,13 @@ def misread(line: bytes, number: int) -> str:
 
 
 def refuse_misread(path: str) -> None:
-    """Refuse a text that fairseq would misread.
+    """Refuse a text that fairseq would misread.  A pipe, which can be read only once, is not looked at.
 
     Raises:
         ValueError: with its line.
     """
+    if not os.path.isfile(path):
+        return
     with builtins.open(path, "rb") as stream:
         for number, line in enumerate(stream, start=1):
             if why := misread(line, number):
@@ -91,7 +93,7 @@ def repair_open(module: Any) -> None:
     """Let a module open only text that fairseq does not misread."""
 
     def open_text(path, mode="r", *args, **options):
-        if mode == "r" and os.path.isfile(path):  # a pipe can be read only once
+        if mode == "r":
             refuse_misread(path)
         return builtins.open(path, mode, *args, **options)
 
@@ -123,7 +125,7 @@ def checking(make: Callable[..., ArgumentParser], texts: Callable[[Namespace], L
             found, rest = parse(*args, **options)
             try:
                 for path in texts(found):
-                    if path and os.path.isfile(path):
+                    if path:
                         refuse_misread(path)
             except (OSError, ValueError) as error:
                 parser.exit(2, f"{parser.prog}: error: {error}\n")

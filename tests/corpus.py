@@ -49,8 +49,16 @@ SHORT = {
 }
 
 
+def pipe_of(content):
+    """The path of a pipe that holds a few bytes, which can be read once."""
+    reading, writing = os.pipe()
+    os.write(writing, content)
+    os.close(writing)
+    return f"/dev/fd/{reading}"
+
+
 def copy_sources(folder):
-    """What the distributions are built of, as the checkout has it: building leaves files where it builds."""
+    """Copy what the distributions are built of, because building leaves files in its folder."""
     folder.mkdir(exist_ok=True)
     for name in SOURCES:
         shutil.copy(ROOT / name, folder)

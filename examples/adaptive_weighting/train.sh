@@ -7,14 +7,12 @@ if [ $# -lt 4 ]; then echo "usage: train.sh small|en-de|zh-en BIN OUT ARCH [fair
 size=$1 data=$2 out=$3 arch=$4
 shift 4
 examples=$(dirname "$0")/..
-paper=(--criterion cross_entropy --optimizer adam --lr 2e-4 --weight-decay 1e-6 --batch-size 80
-       --sentence-avg --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1)
+source "$examples/common/small.sh"
 case $size in
-  small) "$examples/baselines/short.sh" "$data" "$out" "$arch" "$@" ;;
-  en-de) "$examples/common/train.sh" "$data" "$out" "$arch" "${paper[@]}" --max-update 600000 "$@" ;;
-  zh-en)
-    "$examples/common/train.sh" "$data" "$out" "$arch" "${paper[@]}" --max-update 150000 \
-      --eval-bleu --eval-tokenized-bleu --eval-bleu-args '{"beam": 10, "unnormalized": true}' \
-      --best-checkpoint-metric bleu --maximize-best-checkpoint-metric "$@" ;;
+  small) exec "$examples/baselines/short.sh" "$data" "$out" "$arch" "$@" ;;
+  en-de) paper; options+=(--max-update 600000) ;;
+  zh-en) paper 10; options+=(--max-update 150000) ;;
   *) echo "train.sh: '$size' is none of small, en-de and zh-en" >&2; exit 2 ;;
 esac
+"$examples/common/train.sh" "$data" "$out" "$arch" --criterion cross_entropy --optimizer adam --lr 2e-4 --weight-decay 1e-6 \
+  "${options[@]}" "$@"

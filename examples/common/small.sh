@@ -1,13 +1,15 @@
 # shellcheck shell=bash
 # What the sizes "small" and "paper" mean; sourced by the recipes' train.sh. What follows on a command line wins over it.
-# paper BEAM: sets `options` to what the papers' trainings on words have in common; BLEU is validated with a beam of BEAM.
+# paper [BEAM]: sets `options` to what the papers' trainings on words have in common; with BEAM, BLEU is validated by this beam.
 # small words|subwords ARCH: sets `options` to those of fairseq-train. Models of words start from N(0, 0.05²) and have 6 epochs,
 # those of subwords from N(0, 0.1²) and have 8; sentences are Multi30k's.
 paper() {
   # shellcheck disable=SC2034  # options are used where this is sourced
-  options=(--batch-size 80 --sentence-avg --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1
-           --eval-bleu --eval-tokenized-bleu --eval-bleu-args "{\"beam\": $1, \"unnormalized\": true}"
-           --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
+  options=(--batch-size 80 --sentence-avg --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1)
+  if [ $# -gt 0 ]; then
+    options+=(--eval-bleu --eval-tokenized-bleu --eval-bleu-args "{\"beam\": $1, \"unnormalized\": true}"
+              --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
+  fi
 }
 small() {
   # shellcheck disable=SC2034  # options are used where this is sourced

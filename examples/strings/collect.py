@@ -33,7 +33,7 @@ def rows(runs, languages):
             average = f"{statistics.mean(minutes):.1f}" if minutes else ""
             counts = {len(cell) for cell in cells}
             number = str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-            yield [f"`{system}`", number, *map(mean_and_deviation, cells), mean_and_deviation(macro), average]
+            yield [f"`{system}`", number, *map(mean_and_deviation, [*cells, macro]), average]
     for name, parts in ENSEMBLES.items():
         several = [run for run in runs if run["system"] == name and " " in run["seeds"]]
         for seeds in dict.fromkeys(run["seeds"] for run in several):
@@ -42,13 +42,7 @@ def rows(runs, languages):
             members = len(seeds.split()) * len(parts)
             macro = [statistics.mean(cell[0] for cell in cells)] if all(cells) else []
             shown = " + ".join(f"`{part}`" for part in parts)
-            yield [
-                f"ensemble of {members}: {shown}",
-                "",
-                *map(mean_and_deviation, cells),
-                mean_and_deviation(macro),
-                "",
-            ]
+            yield [f"ensemble of {members}: {shown}", "", *map(mean_and_deviation, [*cells, macro]), ""]
 
 
 def main():

@@ -275,7 +275,7 @@ class ContextGatedCell(nn.Module):
     ``z = σ(W_z y + U_z h + C_z c + b_z)``; in every gate and in the candidate it scales ``C c`` (``source``) or ``W y``
     and ``U h`` (``target``), or ``z`` scales the first and ``1 - z`` the others (``both``).  If a cell before it has
     read the word, ``h`` itself is scaled wherever it is read, as in the authors' code.  Biases are not scaled.  ``y``
-    stands for all inputs but this step's context, with ``c_{i-1}`` if input is fed, and the attended features.
+    is every input except this step's context: the word, ``c_{i-1}`` if input is fed, and the attended features.
 
     Args:
         cell: the kind of GRU.

@@ -126,11 +126,11 @@ class CharTranslationTask(TranslationTask):
         """
         limit = self.cfg.max_train_characters
         training = self.trains and dataset is self.datasets.get(self.cfg.train_subset)
-        if not (limit and training and ignore_invalid_inputs):
-            return super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
-        max_positions = utils.resolve_max_positions(max_positions, (limit + 2, limit + 1))
+        limited = limit and training and ignore_invalid_inputs
+        if limited:
+            max_positions = utils.resolve_max_positions(max_positions, (limit + 2, limit + 1))
         found = super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
-        if not len(found):
+        if limited and not len(found):
             raise ConfigurationError(
                 f"--max-train-characters {limit} leaves no pair of {self.cfg.train_subset}: make it larger, or 0"
             )

@@ -141,15 +141,15 @@ def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:
         same = [other.options for other in runs if other.name == run.name]
         words = [run.name]
         keys = sorted({key for options in same for key in options}, key=lambda key: ("._name" not in key, key))
-        groups = Counter(key.partition(".")[2] for key in keys)
+        having = Counter(key.partition(".")[2] for key in keys)  # groups, by option
         for key in keys:
             group, _, option = key.partition(".")
             kind = f"{group}._name"
             alike = [options for options in same if key == kind or options.get(kind) == run.options.get(kind)]
             own = run.options.get(key, "None")
             if own != "None" and any(options.get(key, "None") != own for options in alike):
-                label = option if groups[option] == 1 else key
-                words.append(f"{group if key == kind else label}={own}")
+                label = group if key == kind else option if having[option] == 1 else key
+                words.append(f"{label}={own}")
         name = " ".join(dict.fromkeys(words))
         if run.seed in [other.seed for other in found[name]]:
             raise UserError(f"{run.folder} and another run are both {name} with seed {run.seed}: leave one out")

@@ -57,7 +57,7 @@ def run(options: Options) -> None:
     with new_folder(options.output) as folder:
         arrays = read_arrays(options.model)
         given = read_options(options.model, arrays, options.config)
-        if not given.values and not options.config and not os.path.exists(f"{options.model}.json"):
+        if given.source == options.model:  # no file has any
             say(
                 f"{options.model}.json is not there, so the arrays alone say what the network is: give --config if it "
                 "was trained with dropout by a Nematus before 0.1"

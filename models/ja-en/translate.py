@@ -33,6 +33,7 @@ except ImportError as error:
 __version__ = "0.2.0"
 
 FORMAT = 1
+BATCH = 40  # sentences that are translated at a time
 OPERATORS = {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}  # of com.microsoft; all of ai.onnx
 INPUTS = {"source", "beam", "max_len", "min_len", "unkpen"}
 OUTPUTS = {"words", "parents", "scores", "ended", "ended_parents", "ended_scores", "attention"}
@@ -590,7 +591,7 @@ class Translator:
         attention: bool = True,
         n_best: int = 1,
         replace_unk: bool = True,
-        batch_size: int = 40,
+        batch_size: int = BATCH,
     ) -> list[Translation]:
         """Translate lines of raw text; results are in the order of the lines, and that of an empty line is empty.
 
@@ -772,13 +773,10 @@ def portions(files: Sequence[str]) -> Iterator[tuple[str, int, list[bytes]]]:
                 streams.append((file, chunks(stream.fileno())))
         for file, lines_of in streams:
             first = 1
-            while True:
-                with readable(file):
-                    lines = next(lines_of, None)
-                if lines is None:
-                    break
-                yield f"{file}: " if files else "", first, lines
-                first += len(lines)
+            with readable(file):
+                for lines in lines_of:
+                    yield f"{file}: " if files else "", first, lines
+                    first += len(lines)
 
 
 @contextlib.contextmanager
@@ -848,7 +846,7 @@ class Desk:
 
     KINDS = {"text": str, "lines": list, "beam": int, "n_best": int, "replace_unk": bool, "attention": bool}
 
-    def __init__(self, translator: Translator, batch_size: int = 40):
+    def __init__(self, translator: Translator, batch_size: int = BATCH):
         self.translator = translator
         self.batch_size = batch_size
         self.model, self.waiting = threading.Lock(), threading.BoundedSemaphore(WAITING + 1)
@@ -1007,7 +1005,7 @@ def add_options(parser: argparse.ArgumentParser, package: Path | None = None) ->
     )
     add("--attention", action="store_true", help="write JSON: n-best lists with symbols, scores and attention")
     add("--keep-unk", dest="replace_unk", action="store_false", help="leave <unk> instead of copying a source word")
-    add("--batch-size", type=int, default=40, metavar="N", help="sentences in a batch (default: %(default)s)")
+    add("--batch-size", type=int, default=BATCH, metavar="N", help="sentences in a batch (default: %(default)s)")
     add("--threads", type=int, default=1, metavar="N", help="threads of onnxruntime (default: %(default)s)")
     add("--serve", type=int, metavar="PORT", help="answer POST /translate at this port (0: a free one)")
     add("--host", default=HOST, help="address to serve at (default: %(default)s, only this machine)")

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 import torch
+from corpus import pipe_of
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.eos import count_ends
@@ -98,14 +99,6 @@ READERS = {  # of --source and --reference: models, where there can be several t
 }
 
 
-def stream(text):
-    """The path of a pipe that holds a text, which can be read once."""
-    reading, writing = os.pipe()
-    os.write(writing, text)
-    os.close(writing)
-    return f"/dev/fd/{reading}"
-
-
 @pytest.mark.parametrize("subcommand", READERS)
 @pytest.mark.parametrize("piped,other", [("--source", "--reference"), ("--reference", "--source")])
 def test_a_text_may_be_a_stream(runs, tmp_path, monkeypatch, capfd, subcommand, piped, other):
@@ -124,4 +117,4 @@ def test_a_text_may_be_a_stream(runs, tmp_path, monkeypatch, capfd, subcommand, 
         assert status == 0, err
         return out, [path.read_bytes() for path in tmp_path.glob("*.png")]
 
-    assert found("-", stream(text)) == found("text", "text") != ("", [])
+    assert found("-", pipe_of(text)) == found("text", "text") != ("", [])

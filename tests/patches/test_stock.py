@@ -1,7 +1,6 @@
 """Stock fairseq's readers of text and its use of numpy, without ``--user-dir``."""
 
 import io
-import os
 import re
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpus import run, write_corpus
+from corpus import pipe_of, run, write_corpus
 from fairseq import options, utils
 from fairseq.data import Dictionary, LanguagePairDataset, TokenBlockDataset, data_utils
 from fairseq.data.indexed_dataset import IndexedRawTextDataset
@@ -148,7 +147,4 @@ def test_only_modules_that_need_it_get_another_numpy():
 
 def test_embeddings_may_come_from_a_pipe():
     """Which can be read only once, so it is not looked through before."""
-    reading, writing = os.pipe()
-    os.write(writing, b"2 2\nant 0.5 1.5\nbee 1 2\n")
-    os.close(writing)
-    assert utils.parse_embedding(f"/dev/fd/{reading}")["ant"].tolist() == [0.5, 1.5]
+    assert utils.parse_embedding(pipe_of(b"2 2\nant 0.5 1.5\nbee 1 2\n"))["ant"].tolist() == [0.5, 1.5]

@@ -271,7 +271,7 @@ def test_requests_are_bounded(served):
 
 
 def test_a_client_may_take_its_time_with_a_large_answer(package):
-    """Of each part it has to take something within the patience, not all of it."""
+    """It has to take a part of the answer within the patience, and not the whole answer."""
     serving = Serving(package, patience=1.0)
     body = json.dumps({"lines": ["the red " * 24] * 30, "beam": 8, "n_best": 8, "attention": True}).encode()
     connection = socket.socket()

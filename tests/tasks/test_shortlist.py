@@ -1,12 +1,11 @@
 """Search among the words that can come, against the stock search of a model that gives the others no probability."""
 
 import argparse
-import os
 
 import pytest
 import torch
 from conftest import Task, build, dictionary
-from corpus import USER_DIR, reversed_links, run
+from corpus import USER_DIR, pipe_of, reversed_links, run
 from corpus import WORDS as CORPUS
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
@@ -239,10 +238,7 @@ def test_a_table_that_is_none(tmp_path, line):
 
 def test_a_table_may_be_a_stream(tmp_path):
     """Such as ``<(zcat shortlist.tsv.gz)``; a folder or nothing is named."""
-    reading, writing = os.pipe()
-    os.write(writing, b"w0\tv0\t1\t0.5\n")
-    os.close(writing)
-    assert list(read_candidates(f"/dev/fd/{reading}")) == [Candidate("w0", "v0", 1, 0.5)]
+    assert list(read_candidates(pipe_of(b"w0\tv0\t1\t0.5\n"))) == [Candidate("w0", "v0", 1, 0.5)]
     for path, message in ((tmp_path, "Is a directory"), (tmp_path / "none", "there is no such file")):
         with pytest.raises(ValueError, match=message):
             list(read_candidates(path))

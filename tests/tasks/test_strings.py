@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from corpus import SIZES, USER_DIR, run
+from corpus import SIZES, USER_DIR, pipe_of, run
 from fairseq.data import Dictionary
 from hypothesis import given
 from hypothesis import strategies as st
@@ -402,10 +402,7 @@ def test_tables_may_be_streams(tmp_path):
     """They can be read once."""
 
     def stream(name):
-        reading, writing = os.pipe()
-        os.write(writing, (data / f"{name}.tsv").read_bytes())
-        os.close(writing)
-        return f"/dev/fd/{reading}"
+        return pipe_of((data / f"{name}.tsv").read_bytes())
 
     data = write_tables(tmp_path / "words")
     options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}

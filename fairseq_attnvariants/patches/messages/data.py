@@ -52,8 +52,7 @@ def load_indexed_dataset(load, path, dictionary=None, *more, **named):
     try:
         return load(path, dictionary, *more, **named)
     except ValueError:
-        if os.path.isfile(path):  # raw text
-            check_text(path)
+        check_text(path)  # if it is raw
         raise
 
 
@@ -281,12 +280,13 @@ def check_lengths(
         if sizes is None or limit is None:
             continue
         above = np.asarray(sizes) > limit
+        if not above.any():
+            continue
         if limit == max_tokens:
             option = "--max-tokens (in validation --max-tokens-valid)"
         else:
             option = f"--max-{side}-positions (of a trained model also by --model-overrides)"
-        options += [option] * bool(above.any())
-        if above.any() and not left_out:
+        if not left_out:
             number = int(above.argmax())
             words = " ".join(pairs.src_dict[token] for token in pairs.src[number][:SHOWN])
             line = f"line {number + 1} of {name}" if name else f"the line that begins with '{words}'"
@@ -294,6 +294,7 @@ def check_lengths(
                 f"{line} has {sizes[number]} symbols in its {side}, with the end of the sentence, and {option} is "
                 f"{limit}: make it larger, or leave such lines out by --skip-invalid-size-inputs-valid-test"
             )
+        options.append(option)
         long |= above
     if name and not len(pairs):
         raise ConfigurationError(f"{name} has no lines: {AGAIN}")
