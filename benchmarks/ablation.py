@@ -7,6 +7,7 @@ takes most options of speed.py.  What is printed is the median, over the rounds,
 with it, and the smallest and the largest; below 1 it costs time, and is there for memory.
 """
 
+import sys
 from contextlib import ExitStack
 from functools import partial
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models import attention_rnn
 from fairseq_attnvariants.nn import additive, layers
+from fairseq_attnvariants.nn.attention import AdditiveAttention
 from fairseq_attnvariants.nn.fast import deferred, energies
 from fairseq_attnvariants.nn.state import reorder
 from fairseq_attnvariants.nn.transition import Transition
@@ -62,6 +64,9 @@ SEARCHES = {
 }
 
 
+ADDITIVE = [name for name in (*UPDATES, *SEARCHES) if name.startswith(("energies", "attention's tanh"))]
+
+
 def without(patches, run):
     """Run with the patches."""
     with ExitStack() as patched:
@@ -82,7 +87,9 @@ def main():
     task, samples = load(arguments)
     for arch in arguments.archs:
         if arch not in VARIANTS:
-            raise SystemExit(f"ablation.py: --archs: {arch} is not of this package, and has no fast ways: leave it out")
+            message = f"ablation.py: --archs: {arch} is not of this package, and has no fast ways: leave it out"
+            print(message, file=sys.stderr)
+            sys.exit(2)
     rows = []
     for arch in arguments.archs:
         trainer = Trainer(arch, arguments, task)
@@ -90,11 +97,18 @@ def main():
             "sweeps over the source": any(isinstance(module, nn.RNNBase) for module in trainer.model.modules()),
             "all steps at once": trainer.model.decoder.network.transition.independent,
         }
-        switches = {name: patches for name, patches in UPDATES.items() if kept.get(name, True)}
-        found = ratios(partial(timed, trainer.update, samples, clock), switches, arguments.rounds)
+        if not any(isinstance(module, AdditiveAttention) for module in trainer.model.modules()):
+            kept |= dict.fromkeys(ADDITIVE, False)
+
+        def chosen(switches, kept=kept):
+            return {name: patches for name, patches in switches.items() if kept.get(name, True)}
+
+        found = ratios(partial(timed, trainer.update, samples, clock), chosen(UPDATES), arguments.rounds)
         if not arguments.train_only:
             search = generator_of(trainer.model, task, arguments)
-            found.update(ratios(partial(timed, search, samples[:1], clock), SEARCHES, arguments.rounds))
+            found.update(
+                ratios(partial(timed, search, [samples[len(samples) // 2]], clock), chosen(SEARCHES), arguments.rounds)
+            )
         rows += [(arch, name, spread(values)) for name, values in found.items()]
     print(f"\n{arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}, torch {torch.__version__}")
     print(tabulate(rows, ["architecture", "without", "takes so many times as long"], tablefmt="github"))

@@ -25,6 +25,7 @@ import speed
 import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq_cli import preprocess, train
 from torch.nn import functional as F
@@ -205,7 +206,7 @@ def search(out, size, ways, batch, words=20, rounds=ROUNDS):
         arch, _, how = way.partition(":")
         model = speed.build(arch, arguments, task)[0].to(DEVICE).eval()
         options = argparse.Namespace(beam=5, max_len_b=words, min_len=words)
-        kind = StaticSearch if how == "graphs" else None
+        kind = StaticSearch if how == "graphs" else SequenceGenerator
         generator = FairseqTask.build_generator(
             SimpleNamespace(target_dictionary=task.target_dictionary), [model], options, kind
         )
@@ -216,7 +217,8 @@ def search(out, size, ways, batch, words=20, rounds=ROUNDS):
         before = reset_memory()
         first = speed.timed(run, samples, time.perf_counter)  # with captures
         second = speed.timed(run, samples, time.perf_counter)
-        extra[way] = dict(gib=memory() - before, first_ms=1000 * first / count, second_ms=1000 * second / count)
+        extra[way] = dict(search=type(generator).__name__, gib=memory() - before)
+        extra[way].update(first_ms=1000 * first / count, second_ms=1000 * second / count)
         return run
 
     row = dict(part="search", size=size, batch=arguments.batch, dtype="float32")

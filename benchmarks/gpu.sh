@@ -9,6 +9,7 @@ if [ "${1:-}" = --small ]; then small=(--small); shift; fi
 if [ $# -gt 1 ] || [[ "${1:-}" = -* ]]; then echo "usage: gpu.sh [--small] [OUT]" >&2; exit 2; fi
 mkdir -p "${1:-gpu}" || exit
 out=$(cd "${1:-gpu}" && pwd) limit=480 tests=140
+if [ -e "$out/gpu.jsonl" ]; then echo "gpu.sh: $out has measurements: give another OUT" >&2; exit 2; fi
 cd "$(dirname "$0")" || exit
 export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 

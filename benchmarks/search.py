@@ -39,9 +39,9 @@ def main():
     own.add_argument("--shortlist", metavar="TABLE")
     own.add_argument("--ways", nargs="+", default=WAYS)
     own.add_argument("--words", type=int, default=20, help="of every hypothesis")
-    without = ["--archs", "--reference", "--batches", "--train-only", "--json"]
+    without = ["--archs", "--reference", "--batches", "--train-only", "--json", "--compute-dtype"]
     arguments = speed.parse(about=__doc__, without=without, own=[own])
-    arguments.batches, more = 1, arguments.more
+    arguments.batches, arguments.compute_dtype, more = 1, "float32", arguments.more
     task, [sample] = speed.load(arguments)
     source, target = task.source_dictionary, task.target_dictionary
     lists = RandomLists(len(target))

@@ -85,7 +85,13 @@ def parse(line=None, about=__doc__, without=(), own=()):
         arguments.embed, arguments.hidden, arguments.vocabulary = 620, 1000, 30000
     if arguments.characters:
         arguments.vocabulary = 304
-    arguments.more = {arch: shlex.split(flags) for arch, _, flags in (more.partition("=") for more in arguments.more)}
+    more: dict = {}
+    for arch, _, flags in (one.partition("=") for one in arguments.more):
+        more.setdefault(arch, []).extend(shlex.split(flags))
+    arguments.more = more
+    measured = {*getattr(arguments, "archs", more), getattr(arguments, "reference", "")}
+    if line is None and (other := sorted(more.keys() - measured)):
+        parser.error(f"--more: {other[0]} is none of --archs: leave it out")
     return arguments
 
 
@@ -276,9 +282,9 @@ def main():
 
     if not arguments.train_only:
         searches = {name: generator_of(trainer.model, task, arguments) for name, trainer in trainers.items()}
-        runs = {name: partial(timed, search, samples[:1], clock) for name, search in searches.items()}
+        runs = {name: partial(timed, search, [middle], clock) for name, search in searches.items()}
         generation = in_turns(runs, arguments.rounds)
-        sentences = samples[0]["nsentences"]
+        sentences = middle["nsentences"]
         title = f"generation, beam {arguments.beam}, 20 words a sentence"
         figures["generation"] = report(title, "sentences", sentences, generation, arguments.reference, {})
     if arguments.json:

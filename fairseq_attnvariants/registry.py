@@ -108,7 +108,8 @@ def constructor_options(kind: type) -> dict[str, Option]:
     of which it has a parameter of the same name.
 
     Raises:
-        ConfigurationError: a parameter has no default, or is of another type than :data:`PLAIN`.
+        ConfigurationError: a parameter has no default, or is of another type than :data:`PLAIN`; or an annotation
+            names what is not imported.
     """
     found: dict[str, Option] = dict(getattr(kind, "options", {}))  # the deprecated form
     help: dict[str, str] = {}
@@ -117,7 +118,12 @@ def constructor_options(kind: type) -> dict[str, Option]:
         help = {**described_arguments(base.__doc__), **help}
         if "__init__" not in vars(base) or not (everything or handed_on):
             continue
-        hints = get_type_hints(base.__init__, include_extras=True)  # type: ignore[misc]
+        try:
+            hints = get_type_hints(base.__init__, include_extras=True)  # type: ignore[misc]
+        except NameError as error:
+            raise ConfigurationError(
+                f"{base.__name__}.__init__: {error}: import what its annotations name outside of `if TYPE_CHECKING`"
+            ) from None
         parameters = inspect.signature(base.__init__).parameters.values()  # type: ignore[misc]
         for parameter in parameters:
             name, hint = parameter.name, hints.get(parameter.name)
@@ -252,8 +258,12 @@ class Registry(Mapping[str, Entry]):
                 entry.check_declaration(f"{self.noun} {name!r}")
             self.entries[name] = entry
             if not known:
-                for tell in self.followers:
-                    tell(name)
+                try:
+                    for tell in self.followers:
+                        tell(name)
+                except Exception:
+                    del self.entries[name]
+                    raise
             return entry
 
         return enter

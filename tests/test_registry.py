@@ -182,6 +182,9 @@ def test_refuses_to_register():
             table.register(name)(part)
     with pytest.raises(ConfigurationError, match="the architecture 'dl4mt' is there already"):
         register_architecture("dl4mt", base="rnnsearch")
+    for _ in range(2):  # nothing of the first try is left
+        with pytest.raises(ConfigurationError, match="architecture 'lstm': fairseq has another of this name"):
+            register_architecture("lstm", base="rnnsearch")
     with pytest.raises(ConfigurationError, match=r"unknown architecture 'dl4m' \(did you mean dl4mt\?\)"):
         register_architecture("other", base="dl4m")
     with pytest.raises(ConfigurationError, match=r"no option 'atention_score' \(did you mean attention_score\?\)"):

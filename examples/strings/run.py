@@ -169,7 +169,7 @@ def main():
                     scores = by_yoyodyne(options.data, options.out, language, system, seeds[0], options.yoyodyne)
                 else:
                     scores = train(options.data, options.out, language, system, seeds[0], options.beam, more)
-            except (subprocess.CalledProcessError, OSError, ValueError, TypeError) as error:  # the last two: no score
+            except Exception as error:  # the next run may be better
                 failed = True
                 print(f"{' '.join(run)} failed: see the log in {options.out / language}: {error}", file=sys.stderr)
                 continue

@@ -22,7 +22,7 @@ from ..nn.transition import AnyAttention, AnyCell, Condition, Transition
 from ..nn.windows import WINDOWS
 from ..registry import Registry, Widths
 from .derived import SourceWidths, bidirectional_layers, filters, histories, layers_inside, source_widths, two_levels
-from .options import custom_options, flags_of, least_depth
+from .options import flags_of, least_depth, state_width
 from .part_args import part_arguments
 
 
@@ -33,7 +33,7 @@ def _part(cfg, table: Registry, name: str) -> Callable[..., Any]:
     given = {own: getattr(cfg, option) for own, option in flags_of(kind).items()}
     if table is CELLS:  # with defaults it is the class itself, for which PyTorch may have a layer
         given = {own: value for own, value in given.items() if own not in declared or value != declared[own].default}
-    given.update(part_arguments(cfg)[name] if custom_options(kind) else {})
+    given.update(part_arguments(cfg).get(name, {}))
     return partial(kind, **given) if given else kind
 
 
@@ -203,8 +203,7 @@ def build_bridge(cfg) -> Optional[DirectBridge]:
 
 def _readout(cfg, source: SourceWidths, symbols: Optional[Tensor]) -> AnyReadout:
     kind, features = READOUTS[cfg.readout], cfg.decoder_out_embed_dim
-    hidden = cfg.decoder_hidden_size * (layers_inside(cfg) if cfg.readout_all_layers else 1)
-    widths = Widths(hidden, source.lower, source.context, target=cfg.decoder_embed_dim, features=features)
+    widths = Widths(state_width(cfg), source.lower, source.context, target=cfg.decoder_embed_dim, features=features)
     swapped, width = cfg.adaptive_output_swapped, kind.pieces * features
     weighting = AdaptiveWeighting(widths, width, swapped) if cfg.adaptive_output else None
     readout = _part(cfg, READOUTS, cfg.readout)(widths, weighting, _decoder_norm(cfg))

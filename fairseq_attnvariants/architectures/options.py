@@ -54,6 +54,11 @@ def annotation_width(cfg) -> int:
     return 2 * cfg.encoder_hidden_size
 
 
+def state_width(cfg) -> int:
+    """The width of the state that the readout reads: of the highest decoder layer, or of all."""
+    return cfg.decoder_hidden_size * (cfg.decoder_layers if cfg.readout_all_layers else 1)
+
+
 def least_depth(cfg) -> int:
     """The number of cells in a decoder step that is not deep."""
     return 2 if cfg.decoder_transition == "conditional" else 1
@@ -65,7 +70,7 @@ def of_features(width: Callable[[Any], int]) -> Callable[[Any], int]:
     @wraps(width)
     def chosen(cfg) -> int:
         if cfg.readout == "state":
-            return cfg.decoder_hidden_size * (cfg.decoder_layers if cfg.readout_all_layers else 1)
+            return state_width(cfg)
         return cfg.decoder_embed_dim if tied(cfg) else width(cfg)
 
     return chosen
@@ -83,10 +88,8 @@ def relu_width(cfg) -> int:
     return 512
 
 
-@of_features
-def linear_width(cfg) -> int:
-    """The decoder's hidden width; the embedding's width if they are tied."""
-    return cfg.decoder_hidden_size
+linear_width = of_features(hidden_width)
+"""The decoder's hidden width; the embedding's width if they are tied."""
 
 
 @of_features

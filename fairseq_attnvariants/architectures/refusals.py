@@ -22,7 +22,7 @@ from ..nn.readout import READOUTS
 from ..nn.windows import WINDOWS
 from ..registry import ConfigurationError
 from .derived import bidirectional_layers, cell_options, chosen_parts, filters, histories, layers_inside, two_levels
-from .options import AttentionRNNConfig, described, flag, flags_of, least_depth, mistaken, tied
+from .options import AttentionRNNConfig, described, flag, flags_of, least_depth, mistaken, state_width, tied
 from .part_args import part_arguments
 from .variants import VARIANTS
 
@@ -62,10 +62,10 @@ def readers(o: AttentionRNNConfig, option: str) -> List[str]:
 
 def embeddings(o: AttentionRNNConfig) -> Iterator[str]:
     """Embeddings that are shared or tied."""
-    if tied(o) and o.readout == "state" and o.decoder_hidden_size != o.decoder_embed_dim:
+    if tied(o) and o.readout == "state" and state_width(o) != o.decoder_embed_dim:
         yield (
             "tied embeddings are as wide as what the vocabulary layer reads, with --readout state the decoder's state: "
-            f"set --decoder-embed-dim ({o.decoder_embed_dim}) to --decoder-hidden-size ({o.decoder_hidden_size})"
+            f"set --decoder-embed-dim ({o.decoder_embed_dim}) to {state_width(o)}"
         )
     if tied(o) and o.decoder_out_embed_dim != o.decoder_embed_dim:
         yield (

@@ -86,8 +86,6 @@ class Cost(NamedTuple):
     """its sum over a batch"""
     settings: Tuple[str, ...] = ()
     """its other options"""
-    for_costs: bool = True
-    """whether a model makes this output for costs alone, and names it in ``cost_terms``"""
     links: bool = False
     """whether it also reads the word alignments of the text"""
 
@@ -113,12 +111,11 @@ COSTS = {
     "coverage_loss": Cost(
         "coverage_weight", "attn", ATTENTION, "ntokens",
         lambda batch: losses.coverage(batch.term, batch.mask),
-        for_costs=False,
     ),
     "alignment_loss": Cost(
         "alignment_weight", "attn", ATTENTION, "ntokens",
         lambda batch: losses.alignment(batch.term, batch.sample.get("alignments"), batch.sample.get("align_weights")),
-        for_costs=False, links=True,
+        links=True,
     ),
 }  # fmt: skip
 
@@ -162,7 +159,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         own = getattr(model, "cost_terms", None)
         for cost in COSTS.values():
             given = getattr(self.cfg, cost.weight)
-            if cost.for_costs and cost.term not in (own or ()):
+            if cost.needs is not ATTENTION and cost.term not in (own or ()):
                 for option in (cost.weight, *cost.settings):
                     value = getattr(self.cfg, option)
                     if value and value != getattr(CostsConfig, option):

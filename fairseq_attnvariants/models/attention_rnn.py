@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.models import (
+    ARCH_MODEL_REGISTRY,
     FairseqEncoder,
     FairseqEncoderDecoderModel,
     FairseqIncrementalDecoder,
@@ -66,13 +67,16 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: AttentionRNNConfig, task) -> "AttentionRNNModel":
-        """Build from a configuration; options that are still None are rnnsearch's.
+        """Build from a configuration; options that are still None are those of the architecture ``cfg._name``.
+
+        Without such a name they are rnnsearch's.
 
         Raises:
             ConfigurationError: options that are unknown or do not fit together.
         """
         complete(cfg)
-        fill(cfg, BASE)
+        name = str(getattr(cfg, "_name", None))
+        fill(cfg, name if name in VARIANTS else BASE)
         check(cfg)
         chosen = part_arguments(cfg)
         cfg.part_args = json.dumps(chosen) if chosen else None  # defaults, too, are kept
@@ -324,6 +328,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 penalty, run = run.penalised(weights[:, -1], self.coverage_penalty)
             if search:
                 self._keep(incremental_state, run)
+            twice = decoded.terms.keys() & predicted.terms.keys()
             terms = {**decoded.terms, **predicted.terms}
             if self.training:
                 unused = tensors(terms)  # by some losses
@@ -338,7 +343,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             "conditions": decoded.conditions,
             "coverage_penalty": penalty,
         }
-        if taken := sorted({*entries, "bridged"} & terms.keys()):
+        if taken := sorted(twice | {*entries, "bridged"} & terms.keys()):
             raise ConfigurationError(
                 f"a component's term {taken[0]!r} has the name of something else in the model's output"
             )
@@ -471,6 +476,9 @@ def embedding(dictionary, width: int) -> nn.Embedding:
 
 
 def _register(name: str) -> None:
+    if name in ARCH_MODEL_REGISTRY:
+        raise ConfigurationError(f"architecture {name!r}: fairseq has another of this name: choose another")
+
     def architecture(cfg) -> None:
         check_task(getattr(cfg, "task", None))
         check_tpu(cfg)

@@ -47,9 +47,6 @@ class HardAttention(TanhReadout):
     It computes larger ones block by block, and again in the backward pass.
     """
 
-    order = 0
-    """the number of earlier positions on which ``a_i`` depends"""
-
     def __init__(self, widths: Widths, weighting: Optional[AdaptiveWeighting] = None, norm: bool = False):
         if weighting is not None:
             raise ConfigurationError("--adaptive-output weighs the context, and hard attention has none")
@@ -64,7 +61,7 @@ class HardAttention(TanhReadout):
 
     def predict(self, features: Tensor, project: Project, steps: Steps) -> Prediction:
         rows, length = features.shape[:2]
-        before = self.first(steps) if self.order else None
+        before = self.first(steps)
         words = steps.words[:, 1:]  # y_i of all steps but the last
         source = steps.memory.readout["source"]
         size = max(1, BLOCK // (rows * source.size(1) * max(source.size(2), steps.symbols)))
@@ -78,7 +75,7 @@ class HardAttention(TanhReadout):
             blocks.append(compute(*given, steps.memory, project))
             before = blocks[-1].posterior
         output, priors = (torch.cat(parts, dim=1) for parts in zip(*(block[:2] for block in blocks)))
-        return Prediction(output, priors.exp(), (priors[:, -1], blocks[-1].emissions) if self.order else None)
+        return Prediction(output, priors.exp(), (priors[:, -1], blocks[-1].emissions) if before is not None else None)
 
     def block(
         self,
@@ -98,7 +95,7 @@ class HardAttention(TanhReadout):
         said = emissions[:, : words.size(1)].gather(3, chosen).squeeze(3)  # log P(y_i | a_i = j) of y_i, N x T x S
         priors, posterior = self.align(features, weights, said, before, memory)
         output = torch.logsumexp(priors.unsqueeze(3) + emissions, dim=2)
-        unknown = words.size(1) < features.size(1) and self.order > 0
+        unknown = words.size(1) < features.size(1) and before is not None
         return Block(output, priors, posterior, emissions[:, -1] if unknown else None)
 
     def align(
@@ -108,9 +105,9 @@ class HardAttention(TanhReadout):
         none = weights == 0
         return weights.masked_fill(none, 1).log().masked_fill(none, NEVER), None
 
-    def first(self, steps: Steps) -> Tensor:
-        """``log P(a_{i-1} = j)`` before the first of these steps, ``N x S``."""
-        raise self.lacks("a readout of an order above 0 defines first(steps)")
+    def first(self, steps: Steps) -> Optional[Tensor]:
+        """``log P(a_{i-1} = j)`` before the first of these steps, ``N x S``; None if ``a_i`` does not depend on it."""
+        return None
 
 
 @register_readout("hard_monotone")
@@ -125,8 +122,6 @@ class HardMonotone(HardAttention):
     Args:
         reach: D, how far the alignment may move in one step.
     """
-
-    order = 1
 
     def __init__(self, widths: Widths, *parts: Any, reach: Annotated[int, at_least(1)] = 5, **more: Any):
         super().__init__(widths, *parts, **more)

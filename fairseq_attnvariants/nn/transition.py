@@ -150,7 +150,7 @@ class Transition(nn.Module):
         # windows read the number of earlier steps
         attended = self.attention(outputs[-1].flatten(0, 1), memory, state._replace(step=number.flatten()), word)
         found = each(lambda value: value.unflatten(0, (rows, steps)), attended)
-        made = state._replace(**found._asdict(), step=number + 1)
+        made = state._replace(**found._asdict())
         last = each(lambda value: value[:, -1], found)
         return outputs, made, state._replace(**last._asdict(), hidden=hidden, step=number[:, -1] + 1)
 

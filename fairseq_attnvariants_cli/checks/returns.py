@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 from torch import Tensor, nn
 
-from fairseq_attnvariants.nn.attention import Attention, Normalizer
+from fairseq_attnvariants.nn.attention import Attended, Attention, Normalizer
 from fairseq_attnvariants.nn.cells import Cell
 from fairseq_attnvariants.nn.histories import Carrying, History, Past
 from fairseq_attnvariants.nn.readout import Prediction, Readout
@@ -66,6 +66,16 @@ def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features
     """Check the shape of energies; several heads have one set each."""
     heads = [None] * (isinstance(found, Tensor) and found.dim() == 4)
     shaped(found, "B x k x S", *heads, *query.shape[:2], keys.size(-2))
+
+
+def attended(part: Attention, found: Any, weights: Tensor, memory: Memory) -> None:
+    """What attending gives, and rows of the terms."""
+    if not isinstance(found, Attended):
+        raise WrongReturn(f"{said(found)}, where an Attended is wanted")
+    count = weights.size(-3) * weights.size(-2)
+    shaped(found.context, "of the context N x a", count, None)
+    shaped(found.weights, "of the weights N x S", count, weights.size(-1))
+    rows(found.terms, "of the terms N", count)
 
 
 def term(part: History, found: Any, past: Past) -> None:
@@ -123,15 +133,16 @@ def features(part: Readout, found: Any, hidden: Tensor, *others: Tensor) -> None
 
 
 def prediction(part: Readout, found: Any, values: Tensor, *others: Any) -> None:
-    """Logits, and rows that go on."""
+    """Logits, rows that go on, and rows of the terms."""
     if not isinstance(found, Prediction):
         raise WrongReturn(f"{said(found)}, where a Prediction is wanted")
     shaped(found.output, "of the output N x T x V", *values.shape[:2], None)
     rows(found.carried, "N", len(values))
+    rows(found.terms, "of the terms N", len(values))
 
 
 RETURNS: Dict[Type[Part], Dict[str, Callable[..., None]]] = {
-    Attention: {"energies": energies},
+    Attention: {"energies": energies, "read": attended},
     Carrying: {
         "remember": lambda part, found, annotations: rows(found, "B", len(annotations)),
         "start": lambda part, found, memory: rows(found, "B", len(memory.positions)),

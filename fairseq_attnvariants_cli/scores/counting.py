@@ -129,7 +129,8 @@ def sentence_bleu(counts: np.ndarray) -> List[float]:
 def half_widths(counts: np.ndarray, measure: Measure, samples: int) -> List[Optional[float]]:
     """Half of the width of each group's 95% interval, by a bootstrap over sentences (Koehn 2004).
 
-    Resamples are the same for every system, unless ``SACREBLEU_SEED`` is ``none``. None for a group that is in none.
+    Resamples are the same for every system, unless ``SACREBLEU_SEED`` is ``none``. None for a group that is in
+    none, or lies in one sentence, whose resamples are all the same.
     """
     random = np.random.default_rng(seed())
     sentences, groups, kinds = counts.shape
@@ -138,4 +139,8 @@ def half_widths(counts: np.ndarray, measure: Measure, samples: int) -> List[Opti
         chosen = random.multinomial(sentences, [1 / sentences] * sentences, size=min(step, samples - start))
         drawn.append(measure((chosen.astype(float) @ counts.reshape(sentences, -1)).reshape(-1, groups, kinds)))
     found = [column[~np.isnan(column)] for column in np.concatenate(drawn).T]
-    return [float(np.ptp(np.percentile(some, (2.5, 97.5)))) / 2 if len(some) else None for some in found]
+    several = counts.any(axis=2).sum(axis=0) > 1
+    return [
+        float(np.ptp(np.percentile(some, (2.5, 97.5)))) / 2 if more and len(some) else None
+        for some, more in zip(found, several, strict=True)
+    ]

@@ -66,11 +66,11 @@ def seed() -> Optional[int]:
     """Return the seed of sacrebleu's resamples, ``SACREBLEU_SEED``; None, a random one, for ``none``.
 
     Raises:
-        UserError: it is no number.
+        UserError: it is no number, or 0.
     """
     given = os.environ.get("SACREBLEU_SEED", "12345")
-    if given.lower() != "none" and not given.isdecimal():
-        raise UserError(f"SACREBLEU_SEED={given} in the environment is neither a number nor none")
+    if given.lower() != "none" and not (given.isdecimal() and int(given)):  # sacrebleu takes 0 for none
+        raise UserError(f"SACREBLEU_SEED={given} in the environment is neither a number from 1 on nor none")
     return None if given.lower() == "none" else int(given)
 
 

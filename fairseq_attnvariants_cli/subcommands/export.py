@@ -162,7 +162,7 @@ def sources(system: "System", data: str) -> List[Any]:
     """Sources of the first split that there is, short ones and long ones; none without a split."""
     from ..systems.model import read_subset
 
-    splits = {name.partition(".")[0] for name in os.listdir(data)}
+    splits = {name.partition(".")[0] for name in os.listdir(data.split(os.pathsep)[0])}
     for split in SPLITS:
         if split in splits:
             text = read_subset(split, system.task, reference=False)
@@ -290,7 +290,7 @@ def write_safetensors(options: Options) -> None:
         from ..systems.model import read_checkpoint
 
         try:
-            save(folder, read_checkpoint(options.path), options.data)
+            save(folder, read_checkpoint(options.path), options.data.split(os.pathsep)[0])
         except ConfigurationError as error:
             raise UserError(f"{options.path}: {error}") from error
     say(f"{os.path.join(options.output, MODEL)}, with its configuration and dictionaries")

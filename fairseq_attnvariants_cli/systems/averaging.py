@@ -17,7 +17,7 @@ from tqdm import tqdm
 from fairseq_attnvariants.models.fingerprint import NAME as FINGERPRINT
 from fairseq_attnvariants.models.fingerprint import current
 
-from ..text.files import UserError
+from ..text.files import UserError, say
 from .model import read_checkpoint
 
 Checkpoint = Dict[str, Any]
@@ -96,6 +96,8 @@ def average(paths: Sequence[str]) -> Checkpoint:
         if found := difference(states[0], state):
             raise UserError(f"{paths[0]} and {path} cannot be averaged: {found}")
     states.sort(key=updates)
+    if len({*map(updates, states)}) < len(states):
+        say("some of these have the same number of updates: a copy of another counts twice")
     newest = states[-1]
     # the scores are those of the newest alone
     extra = {name: value for name, value in newest["extra_state"].items() if name not in ("val_loss", "best")}

@@ -129,9 +129,10 @@ def prepare(options: "Options") -> Job:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
-    given = shlex.join(column_options(columns) + chosen)
+    given = shlex.join([*column_options(columns), *separator_options(separators), *chosen])
+    earlier = shlex.join([*column_options(columns), *chosen])  # version 1.1.0 did not keep the separators
     for seed in options.seeds:
-        check_options(folder / f"seed{seed}", given)
+        check_options(folder / f"seed{seed}", given, earlier)
     data.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         with write_whole(str(data / f"{name}.tsv")) as stream:
@@ -148,15 +149,29 @@ def column_options(columns: Columns) -> List[str]:
     return [part for option, column in given if column for part in (option, str(column))]
 
 
-def check_options(save: Path, given: str) -> None:
+def separator_options(separators: Sequence[str]) -> List[str]:
+    """Return the options that name the symbols of both sides for fairseq."""
+    return [
+        part
+        for side, separator in zip(("source", "target"), separators)
+        for part in (f"--{side}-separator", separator_name(separator))
+    ]
+
+
+def check_options(save: Path, given: str, earlier: str) -> None:
     """Refuse to go on with a training by other options: if it is finished, they would change nothing.
+
+    Args:
+        save: the folder of one seed.
+        given: the options.
+        earlier: the same as earlier versions kept them, which is accepted, too.
 
     Raises:
         UserError: with the former options.
     """
-    if not (save / LAST).exists() or not (save / OPTIONS).is_file():
+    if not any((save / name).exists() for name in (LAST, ENDED)) or not (save / OPTIONS).is_file():
         return
-    if (before := (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")) != given:
+    if (before := (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")) not in (given, earlier):
         raise UserError(
             f"{save} was trained with {before}, and not with {given}: give the former options, or another --output"
         )
@@ -216,9 +231,7 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
         return str(best)
     epochs = -(-updates * BATCH // job.words)
     interval = str(max(1, epochs // VALIDATIONS))
-    named = column_options(job.columns)
-    for side, separator in zip(("source", "target"), job.separators):
-        named += [f"--{side}-separator", separator_name(separator)]
+    named = column_options(job.columns) + separator_options(job.separators)
     command = [
         *("fairseq_cli.train", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction", *named),
         *("--arch", options.arch, *TRAINING, "--lr", RATE if updates <= LEAST_UPDATES else LONG_RATE),

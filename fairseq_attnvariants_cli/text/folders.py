@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import tempfile
 from typing import Iterator
 
 from .files import UserError, writing
@@ -35,16 +34,10 @@ def new_folder(path: str) -> Iterator[str]:
     """
     target = check_new(path)
     with writing(path):
-        scratch = tempfile.mkdtemp(dir=os.path.dirname(target), prefix=f"{os.path.basename(target)}.", suffix=".tmp")
+        scratch = f"{target}.{os.urandom(4).hex()}.tmp"
+        os.mkdir(scratch)
         try:
             yield scratch
-            os.chmod(scratch, 0o777 & ~_umask())
             os.rename(scratch, target)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

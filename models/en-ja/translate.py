@@ -1026,7 +1026,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         PackageError: the package is damaged, unsafe or of another format.
         SentenceError: an option asks for what cannot be, or a file, standard input or standard output fails.
     """
-    unknown = [one for one in others if one.startswith("-")]
+    unknown = [one for one in others if one.startswith("-") and one != "-"]
     if unknown:
         raise SentenceError(f"{' '.join(unknown)} is no option (--help has all)")
     options.files += others

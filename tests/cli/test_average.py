@@ -84,6 +84,12 @@ def test_the_best_are_chosen_by_value_and_copies_count_once(runs, tmp_path, maxi
         best(str(tmp_path), 4)
 
 
+def test_a_copy_is_mentioned(runs, tmp_path, capsys):
+    paths = [shutil.copy(runs.rnnsearch / "checkpoint1.pt", tmp_path / name) for name in ("one.pt", "two.pt")]
+    assert main(["average", *map(str, paths), "--output", str(tmp_path / "mean.pt")]) == 0
+    assert "the same number of updates: a copy of another counts twice" in capsys.readouterr().err
+
+
 def test_subcommand_averages_and_fairseq_generates(runs, tmp_path):
     output = tmp_path / "average.pt"
     assert main(["average", "--folder", str(runs.rnnsearch), "--last", "2", "--output", str(output)]) == 0

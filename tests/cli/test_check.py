@@ -524,7 +524,7 @@ def test_a_part_that_lacks_a_method_is_told_which(kind, base, option, method, mi
 OWN = """import torch
 from torch import nn
 from fairseq_attnvariants import register_architecture, register_KIND
-from fairseq_attnvariants.nn.attention import Attention, Normalizer
+from fairseq_attnvariants.nn.attention import AdditiveAttention, Attention, Normalizer
 from fairseq_attnvariants.nn.cells import GRUCell
 from fairseq_attnvariants.nn.histories import CoverageHistory, History
 from fairseq_attnvariants.nn.readout import TanhReadout
@@ -543,6 +543,18 @@ WRONG = [  # the base class, the method, what it returns, and what is said of it
     ("Attention", "energies(self, query, keys)", "query @ keys.mT", None),
     ("Attention", "energies(self, query, keys)", "keys @ query.mT", "returns 3 x 6 x 1, where B x k x S, 3 x 1 x 6,"),
     ("Attention", "energies(self, query, keys)", "None", "returns None, where B x k x S, 3 x 1 x 6, is wanted"),
+    (
+        "AdditiveAttention",
+        "read(self, weights, memory)",
+        "super().read(weights, memory)[:2]",
+        "returns a tuple, where an Attended is wanted",
+    ),
+    (
+        "AdditiveAttention",
+        "read(self, weights, memory)",
+        "super().read(weights, memory)._replace(terms={'most': weights.amax()})",
+        "returns a number, where of the terms N rows, 3, are wanted",
+    ),
     (
         "History",
         "query_term(self, past)",
@@ -597,6 +609,7 @@ WRONG = [  # the base class, the method, what it returns, and what is said of it
 ]
 KINDS = {
     "Attention": ("score", "attention_score"),
+    "AdditiveAttention": ("score", "attention_score"),
     "Normalizer": ("normalizer", "attention_normalizer"),
     "Window": ("window", "attention_window"),
     "GRUCell": ("cell", "encoder_cell"),

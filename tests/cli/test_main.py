@@ -324,10 +324,11 @@ def test_columns_of_one_name_are_refused(here, capfd):
     assert "two columns of the table are called 'by'" in capfd.readouterr().err
 
 
-def test_a_seed_that_is_no_number(here, capfd, monkeypatch):
-    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+@pytest.mark.parametrize("wrong", ["abc", "0", "-1"])
+def test_a_seed_that_sacrebleu_does_not_take(here, capfd, monkeypatch, wrong):
+    monkeypatch.setenv("SACREBLEU_SEED", wrong)
     assert main(["score", "source", "target", "--reference", "target", "--bootstrap", "5"]) == 2
-    assert "SACREBLEU_SEED=abc in the environment is neither a number nor none" in capfd.readouterr().err
+    assert f"SACREBLEU_SEED={wrong} in the environment is neither a number from 1 on nor none" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("subcommand", ["eos", "attention", "score", "compare"])

@@ -57,6 +57,12 @@ def test_the_same_translations(checkpoint, folder):
     assert "decoder.output_projection.weight" not in load_file(folder / "model.safetensors")  # once is enough
 
 
+def test_of_several_folders_the_first_has_the_dictionaries(checkpoint, folder):
+    output, data = folder.with_name("again"), os.pathsep.join([str(checkpoint), "more"])
+    assert main([*export(checkpoint, "model.pt", output)[:1], data, *export(checkpoint, "model.pt", output)[2:]]) == 0
+    assert {*os.listdir(output)} == FILES
+
+
 def test_twice_there_and_back(folder):
     """Such a folder is a model as any other."""
     output = folder.with_name("again")

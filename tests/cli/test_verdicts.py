@@ -136,7 +136,8 @@ def test_so_many_seeds_decide(deviation):
         assert 1 - power < at_most(0.2, 3000) if enough else power < at_most(0.8, 3000)
 
 
-def test_seeds_to_decide_need_a_spread_and_a_margin():
+def test_seeds_to_decide_need_a_spread_a_margin_and_an_interval_with_0():
     assert seeds_to_decide(estimate([1.0]), 1) is seeds_to_decide(estimate([1.0] * 6), 1) is None
     assert seeds_to_decide(estimate([1.0, 2.0, 3.0]), 0) is None
+    assert seeds_to_decide(made(15, 3.0, 2.0), 1) is seeds_to_decide(made(15, -3.0, 2.0), 1) is None
     assert seeds_to_decide(made(3, 0.0, 0.001), 1) == 3

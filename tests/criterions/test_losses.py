@@ -69,8 +69,22 @@ def test_alignment_by_hand():
     assert 20 < cost < 40 and weights.grad.isfinite().all() and alignment(weights, None, None) == 0
 
 
-def test_gradients_are_finite_when_the_condition_does_not_move():
-    conditions = torch.zeros(2, 4, 3, requires_grad=True)
+@pytest.mark.parametrize("cost, shapes", [
+    (step_decay, [(2, 4, 3)]),
+    (left_over, [(2, 4, 3)]),
+    (bridging, [(2, 3, 4), (2, 3, 4)]),
+    (coverage, [(2, 3, 5)]),
+])  # fmt: skip
+def test_gradients(cost, shapes):
+    torch.manual_seed(1)
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    given = [torch.rand(shape, dtype=torch.double, requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(lambda *values: cost(*values, mask), given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_gradients_are_finite_when_the_condition_does_not_move(dtype):
+    conditions = torch.zeros(2, 4, 3, requires_grad=True, dtype=dtype)
     mask = torch.ones(2, 3, dtype=torch.bool)
     (step_decay(conditions, mask) + left_over(conditions, mask)).backward()
     assert conditions.grad.isfinite().all()
@@ -178,6 +192,25 @@ def test_bridging_criterion_with_targets_of_unit_length(norm, distance, length):
     sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
     _, _, log = criterion("bridging", bridging_norm=norm, bridging_unit_length=True)(model, sample)
     assert log["bridging_loss"].item() == pytest.approx(distance, rel=1e-5)
+
+
+def test_bridging_moves_target_embeddings():
+    model = Model(9, bridged=BRIDGED)
+    weight = model.decoder.embed_tokens.weight.requires_grad_()
+    target = torch.tensor([[4, 2], [2, 1]])
+    sample = {"net_input": {"prev_output_tokens": target}, "target": target, "ntokens": 3}
+    [gradient] = torch.autograd.grad(criterion("costs")(model, sample)[0], weight)
+    torch.testing.assert_close(gradient[4], -2 * BRIDGED[0, 0])
+
+
+def test_costs_are_logged_per_sentence_or_token():
+    terms = dict(conditions=CONDITIONS, bridged=BRIDGED, attn=ATTENTION)
+    log = criterion_value("costs", terms=terms, coverage_weight=1.0)[2]
+    with metrics.aggregate() as logged:
+        criterion("costs").reduce_metrics([log])
+    found = logged.get_smoothed_values()
+    expected = dict(decay_loss=13 / 2, left_loss=1 / 2, bridging_loss=30 / 3, coverage_loss=0.75 / 3)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-3)
 
 
 def test_all_costs_add_up():

@@ -12,6 +12,8 @@ from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist
 
 loop = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
+import onnx_ir as ir  # noqa: E402
+
 from fairseq_attnvariants.deploy import int8, proof  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -152,3 +154,13 @@ def test_eight_bits_do_not_depend_on_the_batch(monkeypatch):
         other = proof.hypotheses(together, number, len(source), 2, 1.0)
         assert [symbols for _, symbols, _, _ in one] == [symbols for _, symbols, _, _ in other]
         assert np.allclose([sums for _, _, sums, _ in one][0], [sums for _, _, sums, _ in other][0], atol=1e-6)
+
+
+@pytest.mark.parametrize("axis, transposed", [(0, 0), (0, 1), (1, 0)])
+def test_weights_are_rounded_to_steps_of_their_column_or_row(axis, transposed):
+    array = (np.random.default_rng(1).normal(size=(40, 30)) * 10.0 ** np.arange(-4, 2).repeat(5)).astype(np.float32)
+    value = ir.Value(name="w", const_value=ir.tensor(array, name="w"))
+    whole, scales = int8.Rewriter(ir.Graph([], [], nodes=[])).reduced(value, axis, transposed)
+    plain = array.T if transposed else array
+    found = (whole.const_value.numpy().astype(np.float32) - int8.ZERO) * scales.const_value.numpy()
+    assert (np.abs(found - plain) <= 0.501 * np.abs(plain).max(axis, keepdims=True) / int8.LARGEST).all()

@@ -729,6 +729,14 @@ def test_a_configuration_of_an_older_version_is_completed(make):
     assert model.state_dict().keys() == build("dl4mt").state_dict().keys()
 
 
+def test_a_configuration_that_names_an_architecture_is_of_it():
+    cfg = AttentionRNNConfig(_name="dl4mt", max_source_positions=9, max_target_positions=9)
+    for option, value in SMALL.items():
+        setattr(cfg, option, value)
+    model = AttentionRNNModel.build_model(cfg, Task())
+    assert model.state_dict().keys() == build("dl4mt").state_dict().keys()
+
+
 @pytest.mark.parametrize("name, new", [("dl4mt", True), ("attention_rnn", True), ("lstm", False)])
 def test_overrides_of_options_that_a_checkpoint_does_not_have(name, new):
     """fairseq says nothing where it has nothing to override; models of other plugins are left to it."""
@@ -870,6 +878,10 @@ def test_every_refusal_is_tried(monkeypatch):
     assert all("adds_up" in conditions[line] or "recalls" in conditions[line] for line in missing)
 
 
+TIED_TO_LAYERS = dict(
+    readout="state", readout_all_layers=True, decoder_layers=2, decoder_transition="stacked", decoder_hidden_size=4,
+    decoder_embed_dim=8, share_decoder_input_output_embed=True,
+)  # fmt: skip
 REFUSED = [
     (dict(attention_history="memory"), "unknown attention history 'memory'"),
     (dict(attention_coverage_dim=0), "--attention-coverage-dim"),
@@ -936,7 +948,8 @@ REFUSED = [
     (dict(encoder_bidirectional_layers=-1), "--encoder-bidirectional-layers"),
     (dict(readout="state", decoder_out_embed_dim=3), r"--readout state.*--decoder-out-embed-dim \(3\).*7: leave it"),
     (dict(readout="state", adaptive_output=True), "--adaptive-output.*--readout state"),
-    (dict(readout="state", share_decoder_input_output_embed=True), "tied.*--readout state.*--decoder-hidden-size"),
+    (dict(readout="state", share_decoder_input_output_embed=True), "tied.*--readout state.* to 7"),
+    (dict(TIED_TO_LAYERS, decoder_embed_dim=4), r"tied.*--readout state.*--decoder-embed-dim \(4\) to 8"),
     (dict(initial_state="zero", initial_state_per_layer=True, decoder_layers=2), "--initial-state-per-layer.*zero"),
     (
         dict(context_to_layers=True, decoder_layers=2, decoder_transition="late", readout_all_layers=True),
@@ -986,6 +999,7 @@ def test_refuses(options, message):
     dict(readout="state", decoder_transition="late", input_feed=True),
     dict(readout="state", decoder_transition="late", context_to_layers=True, decoder_layers=2),
     dict(readout_biases=True, adaptive_output=True),
+    TIED_TO_LAYERS,
     dict(RELEASED, layer_norm="encoder"),
 ], ids=str)  # fmt: skip
 def test_what_a_refusal_advises_is_accepted(options):

@@ -169,6 +169,16 @@ def test_probabilities_that_are_none():
 
 
 @pytest.mark.slow
+def test_what_another_search_kept_is_not_used_for_other_symbols_or_parameters():
+    model = ready("dl4mt")
+    both([model], beam_size=3)
+    both([model], beam_size=3, eos=4)
+    layer = model.decoder.output_projection
+    layer.weight.data = layer.weight.data.clone()
+    both([model], beam_size=3)
+    assert len(static_search._beams[model.decoder]) == 3
+
+
 def test_batches_in_turn_in_the_same_tensors():
     """Of other words, of other shapes, after a change of parameters in place, and of another kind."""
     model = ready("adaptive_both", coverage_penalty=0.3)

@@ -309,7 +309,14 @@ def test_what_reads_a_context_otherwise_is_not_projected():
         def forward(self, state, target, context):
             return 2 * super().forward(state, target, context)
 
-    for kind, found in ((Follows, {"readout.context"}), (Squares, set()), (Weighs, set())):
+    class Checks(MaxoutReadout):
+        """Refuses contexts of another width."""
+
+        def forward(self, state, target, context):
+            assert context.size(-1) == self.context.in_features
+            return super().forward(state, target, context)
+
+    for kind, found in ((Follows, {"readout.context"}), *((kind, set()) for kind in (Squares, Weighs, Checks))):
         model = build("rnnsearch", scale=0.5)
         readout = model.decoder.network.readout
         assert type(readout) is MaxoutReadout

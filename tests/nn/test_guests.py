@@ -299,6 +299,9 @@ def test_terms_of_attention(guests):
         Telling.name = "attn"
         with pytest.raises(ConfigurationError, match="a component's term 'attn' has the name of something else"):
             plain(source, lengths, previous)
+        Telling.name = "log_priors"
+        with pytest.raises(ConfigurationError, match="a component's term 'log_priors' has the name of something else"):
+            build("mixture_of_softmaxes", attention_score="telling")(source, lengths, previous)
 
 
 def test_what_only_a_term_reads_gets_a_gradient(guests):

@@ -15,7 +15,7 @@ from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn import cells as kinds
 from fairseq_attnvariants.nn.additive import additive_energies
 from fairseq_attnvariants.nn.attention import NORMALIZERS, AdditiveAttention, real_positions
-from fairseq_attnvariants.nn.bridging import most_attended
+from fairseq_attnvariants.nn.bridging import DirectBridge, most_attended
 from fairseq_attnvariants.nn.cells import (
     AdaptiveGRUCell,
     ContextGatedCell,
@@ -328,6 +328,12 @@ def test_positions_and_first_weights_ignore_padding():
     padding = torch.tensor([[True, False, False], [False, False, True]])
     assert real_positions(padding)[0, 1:].tolist() == [1, 2] and real_positions(padding)[1, :2].tolist() == [1, 2]
     assert uniform_weights(padding).tolist() == [[0, 0.5, 0.5], [0.5, 0.5, 0]]
+
+
+def test_a_soft_bridge_moves_attention():
+    bridge, padding = DirectBridge(3, 4, soft=True).double(), torch.zeros(2, 5, dtype=torch.bool)
+    words, weights = (torch.rand(2, size, width).double().requires_grad_() for size, width in ((5, 3), (2, 5)))
+    assert torch.autograd.gradcheck(lambda *given: bridge(*given, padding), (words, weights))
 
 
 def test_the_most_attended_word_is_never_padding():

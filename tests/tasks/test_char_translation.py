@@ -173,7 +173,9 @@ class TestSpaceBeforeEOS:
     def test_loaded_sources(self, truncate, lengths, tmp_path):
         lines = ["", "a \tb", "abababababa"]
         options = dict(truncate_source=truncate, max_source_positions=6)
-        dataset = loaded(tmp_path, lines, lines, **options).dataset("train")
+        translation = loaded(tmp_path, lines, lines, **options)
+        dataset, room = translation.dataset("train"), (lengths[-1], 20)
+        assert sorted(translation.filter_indices_by_size(dataset.ordered_indices(), dataset, room, False)) == [0, 1, 2]
         assert [len(dataset[i]["source"]) for i in range(3)] == lengths
         assert all(dataset[i]["source"][-2:].tolist() == [4, 2] for i in range(3))
         assert [dataset[i]["target"].tolist().count(4) for i in range(3)] == [0, 1, 0]

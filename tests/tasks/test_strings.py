@@ -504,7 +504,14 @@ class TestStrings:
             done = strings(data, *more, *other, check=False)
             assert done.returncode == 2 and "--arch dl4mt --updates 2" in done.stderr
             assert "give the former options, or another --output" in done.stderr and log.stat().st_mtime == kept
-        new.write_text("ab\nbà\n")
+        (tmp_path / "out" / "seed1" / "checkpoint_last.pt").unlink()  # the finished one is used without it
+        for other in (["--dropout", "0.5"], ["--target-separator", "none"]):
+            assert "give the former options" in strings(data, *more, *other, check=False).stderr
+        kept_options = tmp_path / "out" / "seed1" / "options.txt"
+        kept_options.write_text(
+            kept_options.read_text().replace("--source-separator none --target-separator space ", "")
+        )
+        new.write_text("ab\nbà\n")  # and so are options as version 1.1.0 kept them
         done = run("fairseq-attnvariants", "strings", data / "train.tsv", data / "valid.tsv", new, "--cpu", *more)
         assert log.read_text() == former and "valid on" in former
         assert "new.tsv: 1 of 2 sources have symbols unseen in training" in done.stderr

@@ -10,4 +10,4 @@ def compiling() -> bool:
 
 def transforming() -> bool:
     """Whether a transform of ``torch.func`` is active, such as ``grad``, which handles only PyTorch's operations."""
-    return getattr(torch._C, "_are_functorch_transforms_active", bool)()
+    return torch._C._are_functorch_transforms_active()

@@ -22,7 +22,7 @@ import os
 import re
 import tarfile
 import types
-from typing import Any, Dict, Iterator, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 import numpy
 import torch
@@ -60,6 +60,7 @@ class Stored:
     """A value stored by numpy, before it is checked: nothing is computed while a file is being read."""
 
     state: Any = None
+    value: Callable[[], Any]  # numpy's value, by each kind's method; ValueError if it is more than plain numbers
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, *arguments: Any):
@@ -68,14 +69,6 @@ class Stored:
     def __setstate__(self, state: Any) -> None:
         """Keep it for :meth:`value`."""
         self.state = state
-
-    def value(self) -> Any:
-        """Return the stored value as numpy's.
-
-        Raises:
-            ValueError: it is anything else than plain numbers.
-        """
-        raise ValueError("not of plain numbers")
 
 
 class DType(Stored):

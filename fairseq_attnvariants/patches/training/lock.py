@@ -6,7 +6,6 @@ file goes with it, unless the process is killed.
 
 import contextlib
 import fcntl
-import functools
 import logging
 import os
 import socket
@@ -46,7 +45,7 @@ def lock(folder: str, trainer: Any) -> None:
         held.truncate(0)
         held.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
         held.flush()
-    weakref.finalize(trainer, give_back, held, path)
+    weakref.finalize(trainer, give_back, held)
 
 
 def locked(path: str) -> TextIO:
@@ -77,23 +76,20 @@ def open_no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
-def give_back(stream: TextIO, path: str) -> None:
+def give_back(stream: TextIO) -> None:
     """Remove a file that is locked, and unlock it."""
     if not stream.closed:
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            os.unlink(stream.name)
         with contextlib.suppress(OSError):
             stream.close()
 
 
-def release(forked: bool = False) -> None:
-    """Give the folder back; a process that was forked, such as one that loads data, only closes the file."""
-    global held
-    if held is not None and forked:
-        held.close()
-    elif held is not None:
-        give_back(held, held.name)
-    held = None
+def release() -> None:
+    """Give the folder back."""
+    if held is not None:
+        give_back(held)
 
 
-os.register_at_fork(after_in_child=functools.partial(release, forked=True))
+# a process that was forked, such as one that loads data, only closes the file
+os.register_at_fork(after_in_child=lambda: held.close() if held is not None else None)

@@ -148,10 +148,10 @@ def check_parts(model, criterion, device) -> None:
 
 
 @atexit.register
-def stop_loading(seconds: float = 5) -> None:
+def stop_loading() -> None:
     """End the threads that load batches, each after the batch that it has; one that takes longer is left alone."""
     loading = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 5
     for thread in loading:
         thread._max_len = 0
         while thread.is_alive() and time.monotonic() < end:
