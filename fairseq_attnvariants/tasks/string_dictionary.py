@@ -1,6 +1,7 @@
 """A dictionary of the symbols of strings, and of the features that a source may have."""
 
 import contextlib
+import logging
 import os
 import re
 import unicodedata
@@ -13,6 +14,8 @@ from fairseq.data import Dictionary
 from ..registry import ConfigurationError
 from .character_dictionary import CharacterDictionary
 from .tsv import DECOMPOSED, symbols, tags
+
+logger = logging.getLogger(__name__)
 
 SEPARATED = re.compile(r"<separator:(?:U\+([0-9A-F]+)|(NFD))?> 0")
 """Second line of a dictionary's file: by what symbols are separated; nothing for characters, NFD if decomposed."""
@@ -79,6 +82,10 @@ class StringDictionary(CharacterDictionary):
             ConfigurationError: parentheses of the features do not match.
         """
         features = () if self.first_feature is None else tags(line.partition("\t")[2])
+        if unseen := [name for name in features if self.feature(name) == self.unk()]:
+            logger.warning(f"{line!r}: left out, since training has not seen it: {', '.join(unseen)}")
+        elif self.first_feature is not None and not features:
+            logger.warning(f"{line!r} has no features: they come after a tab, such as N;PL")
         ids = self.encode(self.split(line), features)
         return torch.IntTensor(ids + [self.eos()] if append_eos else ids)
 

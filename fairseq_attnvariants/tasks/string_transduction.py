@@ -97,7 +97,14 @@ class StringTransductionTask(TranslationTask):
         @cache  # read once, and only if a dictionary is missing
         def train() -> Table:
             columns.check()
-            return tsv.read_table(tsv.find_split(folder, cfg.train_subset), columns)
+            path = tsv.find_split(folder, cfg.train_subset)
+            cells = tsv.read_cells(path)
+            if len(cells[0]) > 2 and not cls._given_columns(cfg):
+                raise ConfigurationError(
+                    f"{path} has {len(cells[0])} columns: give --source-column, --target-column and, if there are "
+                    "features, --features-column"
+                )
+            return tsv.read_table(path, columns, cells=cells)
 
         found: Dict[str, Any] = {side: cls._dictionary(cfg, folder, side, train) for side in ("source", "target")}
         if os.path.isfile(_path(folder, "features")):
@@ -109,6 +116,9 @@ class StringTransductionTask(TranslationTask):
                 for tag in row.features:
                     features.add_symbol(tag)
             features.finalize(padding_factor=1)
+        if not os.path.isfile(_path(folder, "source")):
+            kinds = [tsv.described_symbols(found[side].separator) for side in ("source", "target")]
+            logger.info(f"columns: {columns}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
         for name, dictionary in found.items():
             if not os.path.isfile(_path(folder, name)):
                 write(dictionary, _path(folder, name))

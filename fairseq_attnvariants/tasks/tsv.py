@@ -4,7 +4,7 @@ import codecs
 import os
 import re
 import unicodedata
-from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Container, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import regex
 
@@ -90,7 +90,7 @@ def described_symbols(separator: str) -> str:
 
 
 def read_cells(path: str) -> List[List[str]]:
-    """The columns of every line, in NFC and without spaces at their ends; empty lines at the end are left out.
+    """The columns of every line, without spaces at their ends; empty lines at the end are left out.
 
     Raises:
         ConfigurationError: naming the file, and the line that is not UTF-8, or has a carriage return within or another
@@ -106,7 +106,7 @@ def read_cells(path: str) -> List[List[str]]:
     found: List[List[str]] = []
     for number, line in enumerate(lines, start=1):
         try:
-            text = unicodedata.normalize("NFC", line.decode()).removesuffix("\r")
+            text = line.decode().removesuffix("\r")
         except UnicodeDecodeError:
             raise ConfigurationError(f"{path}, line {number}: not UTF-8: save it as UTF-8") from None
         if "\r" in text:
@@ -125,7 +125,7 @@ def read_cells(path: str) -> List[List[str]]:
 def read_table(
     path: str, columns: Columns, with_targets: bool = True, cells: Optional[List[List[str]]] = None
 ) -> Table:
-    """The rows of a file.
+    """The rows of a file, in NFC.
 
     Args:
         path: of the file.
@@ -149,7 +149,8 @@ def read_table(
             )
     rows: List[Row] = []
     for number, line in enumerate(cells, start=1):
-        found: Dict[str, str] = {name: line[column - 1] for name, column in given.items() if column}
+        read = {name: line[column - 1] for name, column in given.items() if column}
+        found = {name: unicodedata.normalize("NFC", cell) for name, cell in read.items()}
         for name in ("source", "target"):
             if found.get(name) == "":
                 raise ConfigurationError(f"{path}, line {number}: the {name}, column {given[name]}, is empty")

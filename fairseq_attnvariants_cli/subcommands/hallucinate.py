@@ -1,6 +1,7 @@
 """``fairseq-attnvariants hallucinate``: more words to train inflection on (Anastasopoulos and Neubig 2019)."""
 
 import random
+import unicodedata
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Iterator, List, Sequence, Tuple
@@ -31,9 +32,14 @@ class Options(ColumnOptions):
 
 
 def stems(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int, int]]:
-    """The runs of at least :data:`SHORTEST` symbols that both words have: where each begins in both, and its length."""
+    """The runs of symbols that both words have, with :data:`SHORTEST` letters or more: their places, their length."""
     blocks = SequenceMatcher(None, source, target, autojunk=False).get_matching_blocks()
-    return [(i, j, length) for i, j, length in blocks if length >= SHORTEST]
+    return [(i, j, length) for i, j, length in blocks if sum(map(is_letter, source[i : i + length])) >= SHORTEST]
+
+
+def is_letter(symbol: str) -> bool:
+    """Whether a symbol is, or begins with, a letter: marks are none where they are apart."""
+    return symbol[0].isalpha()
 
 
 def letters(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int]]:
@@ -41,7 +47,7 @@ def letters(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int
     places = []
     for i, j, length in stems(source, target):
         ends = int(length > WHOLE)
-        places += [(i + k, j + k) for k in range(ends, length - ends) if source[i + k][0].isalpha()]
+        places += [(i + k, j + k) for k in range(ends, length - ends) if is_letter(source[i + k])]
     return places
 
 
@@ -62,16 +68,18 @@ def rows(options: Options) -> Iterator[List[str]]:
     Raises:
         UserError: no word shares a stem that has letters with its form, or the alphabet has but one letter.
     """
-    from fairseq_attnvariants.tasks.tsv import read_cells, read_table, symbols
+    from fairseq_attnvariants.tasks.tsv import DECOMPOSED, read_cells, read_table, separator_name, symbols
 
-    from ..systems.transduction import find_columns, refused
+    from ..systems.transduction import find_columns, find_separator, refused
 
     with refused():
         cells = read_cells(options.train)
         columns = find_columns(cells, options)
         table = read_table(options.train, columns, cells=cells)
-    pairs = [(symbols(row.source), symbols(row.target or "")) for row in table.rows]
-    alphabet = sorted({symbol for pair in pairs for word in pair for symbol in word if symbol[0].isalpha()})
+    separators = {side: find_separator(table, side) for side in ("source", "target")}
+    units = DECOMPOSED if DECOMPOSED in separators.values() else ""
+    pairs = [(symbols(row.source, units), symbols(row.target or "", units)) for row in table.rows]
+    alphabet = sorted({symbol for pair in pairs for word in pair for symbol in word if is_letter(symbol)})
     usable = [number for number, pair in enumerate(pairs) if letters(*pair)]
     if not usable or len(alphabet) < 2:
         raise UserError(
@@ -85,9 +93,14 @@ def rows(options: Options) -> Iterator[List[str]]:
         if pair != pairs[number]:
             made += 1
             found = [*cells[number]]
-            found[columns.source - 1], found[columns.target - 1] = map("".join, pair)
+            texts = (unicodedata.normalize("NFC", "".join(word)) for word in pair)
+            found[columns.source - 1], found[columns.target - 1] = texts
             yield found
-    say(f"{len(usable)} of the {len(pairs)} rows of {options.train} have a stem")
+    named = " ".join(f"--{side}-separator {separator_name(one)}" for side, one in separators.items())
+    say(
+        f"{len(usable)} of the {len(pairs)} rows of {options.train} have a stem; random letters hide which symbols are "
+        f"rare, so train on both tables with {named}"
+    )
 
 
 def run(options: Options) -> None:

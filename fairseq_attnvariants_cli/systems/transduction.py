@@ -3,16 +3,18 @@
 Stock fairseq-train and fairseq-generate do the work, in processes of their own, with ``--task string_transduction``.
 """
 
+import argparse
 import contextlib
 import os
 import re
 import shlex
 import subprocess
 import sys
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
@@ -53,6 +55,7 @@ TRAINING = shlex.split(
     "--batch-size-valid 256 --log-format simple --log-interval 20 "
     "--ignore-unused-valid-subsets"
 )
+UNK = "<unk>"
 LAST, OPTIONS, ENDED = "checkpoint_last.pt", "options.txt", "finished"  # in a seed's folder
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
 
@@ -76,6 +79,8 @@ class Job(NamedTuple):
     updates: int
     given: str
     """the options that a training keeps from its start on"""
+    longest: int
+    """the symbols and features that a source may have"""
 
 
 @contextlib.contextmanager
@@ -99,14 +104,24 @@ def prepare(options: "Options") -> Job:
     if len(tests) < len(options.test) or taken & tests.keys():
         named = ", ".join(options.test)
         raise UserError(f"the tables to predict need different names, none of them train, valid or NAME.nbest: {named}")
-    for path in options.test:
-        read_table(path, columns, with_targets=False, cells=cells[path])
-    separators = find_separator(train, "source", options), find_separator(train, "target", options)
+    predicted = [read_table(path, columns, with_targets=False, cells=cells[path]) for path in options.test]
+    separators = (
+        find_separator(train, "source", options.source_separator),
+        find_separator(train, "target", options.target_separator),
+    )
     for side, separator in zip(("source", "target"), separators):
         for table in (train, dev):
             for number, row in enumerate(table.rows):
                 if not symbols(getattr(row, side), separator):
                     raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
+    longest = most_symbols(options.others)
+    for table in predicted:
+        for number, row in enumerate(table.rows):
+            if (count := len(symbols(row.source, separators[0])) + len(row.features)) > longest:
+                raise ConfigurationError(
+                    f"{table.place(number)}: the source has {count} symbols and features, and a model reads {longest}: "
+                    "leave the line out, or train with a larger --max-source-positions"
+                )
     folder = Path(options.output)
     if os.pathsep in options.output or (folder.exists() and not folder.is_dir()):
         raise UserError(f"--output {folder} is no folder, or has a {os.pathsep!r} in its name: name another")
@@ -116,7 +131,9 @@ def prepare(options: "Options") -> Job:
     tables = {Path(path).resolve() for path in texts.values()}
     copies = {name: data / f"{name}.tsv" for name in texts}
     other = [
-        name for name, path in copies.items() if path.is_file() and path.read_text(encoding="utf-8") != written[name]
+        name
+        for name, path in copies.items()
+        if path.is_file() and as_read(path.read_text(encoding="utf-8")) != as_read(written[name])
     ]
     for made in (
         *(copies[name] for name in other),
@@ -140,7 +157,19 @@ def prepare(options: "Options") -> Job:
     kinds = [described_symbols(separator) for separator in separators]
     say(f"columns: {columns}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
-    return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given)
+    return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given, longest)
+
+
+def as_read(text: str) -> str:
+    """A table in NFC, as version 1.1.0 copied it."""
+    return unicodedata.normalize("NFC", text)
+
+
+def most_symbols(others: Sequence[str]) -> int:
+    """How many symbols and features a source may have, by the options of fairseq-train."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--max-source-positions", type=int, default=1024)
+    return parser.parse_known_args(others)[0].max_source_positions - 1  # EOS counts
 
 
 def column_options(columns: Columns) -> List[str]:
@@ -204,13 +233,12 @@ def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Colu
     )
 
 
-def find_separator(table: Table, side: str, options: "Options") -> str:
-    """The separator that the option names, or else a space, if most texts have some and about a letter between them.
+def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
+    """The separator that an option names, or else a space, if most texts have some and about a letter between them.
 
     Without spaces, symbols are characters, or decomposed if more than :data:`UNSEEN` of the characters of other words
     will be unseen. By Good and Turing this share is that of the characters which occur once.
     """
-    given = getattr(options, f"{side}_separator")
     if given is not None:
         return read_separator(given, f"--{side}-separator")
     texts = [getattr(row, side).split() for row in table.rows]
@@ -302,6 +330,7 @@ def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str
     scores: List[Tuple[float, ...]] = []
     for system, checkpoints in systems.items():
         found = predict(job, options, name, checkpoints)
+        found = copy_unseen(job, options, checkpoints, table.rows, found)
         if table.rows[0].target is not None:
             scores.append(score(job, table.rows, found))
             yield (name, system, len(table.rows), *scores[-1])
@@ -316,7 +345,7 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str])
         *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
         *("--path", os.pathsep.join(checkpoints), f"--gen-subset={name}", "--scoring", "exact_match"),
         *("--beam", str(max(options.beam, options.nbest)), "--nbest", str(options.nbest), "--batch-size", "128"),
-        *("--num-workers", "0", *["--cpu"] * options.cpu),
+        *("--num-workers", "0", "--max-source-positions", str(job.longest + 1), *["--cpu"] * options.cpu),
     ]
     lines: List[str] = []
     log = job.folder / f"{name}.generate.log"
@@ -326,6 +355,29 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str])
             say(line.rpartition(" | ")[2])
     found = read_generated(lines, str(log))
     return [found[number] for number in sorted(found)]
+
+
+def copy_unseen(
+    job: Job, options: "Options", checkpoints: Sequence[str], rows: Sequence[Row], found: List[Sentence]
+) -> List[Sentence]:
+    """The predictions with the source's symbol in place of each ``<unk>``.
+
+    A model that copies writes one for a symbol that training has not seen.
+    """
+    lacking = [k for k, sentence in enumerate(found) if any(UNK in one.text for one in sentence.hypotheses)]
+    if not lacking:
+        return found
+    from fairseq_attnvariants.models import AttentionRNNModel
+
+    paths = os.pathsep.join(map(os.path.abspath, checkpoints))
+    hub = AttentionRNNModel.from_pretrained(os.curdir, paths, str(job.data.absolute()), user_dir=job.user_dir)
+    lines = ["\t".join([rows[k].source, ";".join(rows[k].features)]) for k in lacking]
+    beam, filled = max(options.beam, options.nbest), list(found)
+    for k, texts in zip(lacking, hub.translate(lines, beam, nbest=options.nbest, replace_unk=True), strict=True):
+        pairs = zip(found[k].hypotheses, texts, strict=True)
+        same = [one._replace(text=unicodedata.normalize("NFC", text)) for one, text in pairs]
+        filled[k] = found[k]._replace(hypotheses=same)
+    return filled
 
 
 def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence]) -> Tuple[float, ...]:
@@ -339,18 +391,20 @@ def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence]) -> Tuple[flo
 
 
 def write_predictions(job: Job, options: "Options", name: str, rows: Sequence[Row], found: Sequence[Sentence]) -> None:
-    """Write the table with the best predictions in its column of targets, and the others in a table of their own."""
-    target = job.columns.target - 1
+    """Write the table with the best predictions in its column of targets, and with all of them in another one."""
+    target, table = job.columns.target - 1, read_cells(str(job.data / f"{name}.tsv"))
+
+    def filled(cells: Sequence[str], prediction: str) -> str:
+        return "\t".join([*cells[:target], *[""] * (target - len(cells)), prediction, *cells[target + 1 :]])
+
     with write_whole(str(job.folder / f"{name}.tsv")) as stream:
-        for cells, sentence in zip(read_cells(str(job.data / f"{name}.tsv")), found, strict=True):
-            filled = [*cells, *[""] * (target + 1 - len(cells))]
-            filled[target] = sentence.hypotheses[0].text
-            stream.write("\t".join(filled) + "\n")
+        for cells, sentence in zip(table, found, strict=True):
+            stream.write(filled(cells, sentence.hypotheses[0].text) + "\n")
     without = "" if rows[0].target is not None else ", which has no targets to score by,"
     say(f"the predictions for {job.tests[name]}{without} are in {job.folder / name}.tsv")
     if options.nbest == 1:
         return
     with write_whole(str(job.folder / f"{name}.nbest.tsv")) as stream:
-        for row, sentence in zip(rows, found, strict=True):
+        for cells, sentence in zip(table, found, strict=True):
             for rank, hypothesis in enumerate(sentence.hypotheses, start=1):
-                stream.write(f"{row.source}\t{hypothesis.text}\t{rank}\t{hypothesis.score}\n")
+                stream.write(f"{filled(cells, hypothesis.text)}\t{rank}\t{hypothesis.score}\n")

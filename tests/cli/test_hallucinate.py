@@ -1,7 +1,9 @@
 """The subcommand hallucinate: stems by hand, rows that keep what is no stem, and what is refused."""
 
 import random
+import re
 import signal
+import unicodedata
 
 import pytest
 from conftest import LONG
@@ -38,6 +40,7 @@ def table(tmp_path):
         ("abuda", "nisiabudia", [(0, 4, 4)]),  # what comes before a stem is no part of it
         ("katibu", "watikatibxibu", [(0, 4, 5)]),
         ("abcxdef", "abcydef", [(0, 0, 3), (4, 4, 3)]),
+        ("a-b1c", "a-b1d", []),  # two letters
     ],
 )
 def test_stems(source, target, expected):
@@ -72,6 +75,15 @@ def test_rows_keep_their_features_and_their_order_of_columns(table, capsys):
     assert capsys.readouterr().out == shown.out
     assert main(["hallucinate", str(table), "--words", "50", "--seed", "4"]) == 0
     assert capsys.readouterr().out != shown.out
+
+
+def test_marks_are_no_part_of_a_stem_where_symbols_are_decomposed(tmp_path, capsys):
+    (tmp_path / "train.tsv").write_text("abé\tN;PL\tabes\n", encoding="utf-8")
+    assert main(["hallucinate", str(tmp_path / "train.tsv"), "--words", "20"]) == 0
+    shown = capsys.readouterr()
+    lines = unicodedata.normalize("NFD", shown.out).splitlines()
+    assert len(lines) == 20 and all(re.fullmatch("(...)\u0301\tN;PL\t\\1s", line) for line in lines)
+    assert "train on both tables with --source-separator decomposed --target-separator decomposed" in shown.err
 
 
 @pytest.mark.parametrize(

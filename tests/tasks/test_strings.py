@@ -146,6 +146,24 @@ class TestDictionary:
         assert words.feature("SG") == words.letter("[N]") == words.unk() != words.feature("N")
         assert words.split("talo\tN") == list("talo") and words.string(words.encode_line("talo")) == "talo"
 
+    def test_features_that_are_left_out_or_missing_are_said(self, caplog):
+        words, features = StringDictionary.of(["talo"], ""), Dictionary()
+        features.add_symbol("N")
+        words.add_features(features)
+        words.encode_line("talo\tN")
+        assert not caplog.text
+        words.encode_line("talo\tN;XX")
+        assert "left out, since training has not seen it: XX" in caplog.text
+        words.encode_line("talo N")
+        assert "'talo N' has no features: they come after a tab" in caplog.text
+
+    def test_columns_are_named_where_there_are_more_than_two(self, tmp_path):
+        (tmp_path / "train.tsv").write_text("ab\tN;PL\tb\n")
+        options = dict(data=str(tmp_path), train_subset="train")
+        with pytest.raises(ConfigurationError, match="train.tsv has 3 columns: give --source-column, --target-column"):
+            StringTransductionTask.setup_task(StringTransductionConfig(**options))
+        StringTransductionTask.setup_task(StringTransductionConfig(**options, target_column=3))
+
     def test_a_full_disk_leaves_nothing(self, tmp_path, monkeypatch):
         def save(dictionary, path):
             Path(path).write_text("<space> 0\n")
@@ -375,10 +393,7 @@ class TestCommands:
 )
 def test_characters_that_will_be_unseen_are_decomposed(words, expected):
     table = Table("train.tsv", [Row(word, word) for word in words])
-    found = [
-        transduction.find_separator(table, side, Namespace(**{f"{side}_separator": None}))
-        for side in ("source", "target")
-    ]
+    found = [transduction.find_separator(table, side) for side in ("source", "target")]
     assert found == [expected] * 2
 
 
@@ -391,7 +406,7 @@ def test_a_training_that_diverges_is_told(tmp_path, monkeypatch, capsys, updates
             see(f"| valid | {line}\n")
 
     monkeypatch.setattr(transduction, "start", start)
-    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 800, {}, "user", updates, "")
+    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 800, {}, "user", updates, "", 1023)
     options = Namespace(arch="dl4mt", cpu=True, others=[], dev="valid.tsv")
     assert transduction.train_seed(job, options, 1) == str(tmp_path / "seed1" / "checkpoint_best.pt")
     said = capsys.readouterr().err
@@ -517,6 +532,36 @@ class TestStrings:
         assert "new.tsv: 1 of 2 sources have symbols unseen in training" in done.stderr
         assert "new.tsv, which has no targets to score by, are in" in done.stderr and done.stdout == ""
         assert len((tmp_path / "out" / "new.tsv").read_text().splitlines()) == 2
+
+    def test_a_model_that_copies_writes_letters_that_it_has_not_seen(self, tmp_path):
+        """After two updates it copies at random, and of these sources nothing but the unseen letter."""
+        data, new = write_tables(tmp_path / "words", features=True, separated=False), tmp_path / "new.tsv"
+        new.write_text("zzz\tN;PL\n")
+        more = ["--output", tmp_path / "out", "--updates", "2", *QUICK, "--arch", "pointer_generator", "--nbest", "2"]
+        run("fairseq-attnvariants", "strings", data / "train.tsv", data / "valid.tsv", new, "--cpu", *more)
+        source, features, predicted = (tmp_path / "out" / "new.tsv").read_text().rstrip("\n").split("\t")
+        assert (source, features) == ("zzz", "N;PL") and "z" in predicted and "<unk>" not in predicted
+        for rank, line in enumerate((tmp_path / "out" / "new.nbest.tsv").read_text().splitlines(), start=1):
+            assert line.startswith("zzz\tN;PL\t") and line.split("\t")[3] == str(rank) and "<unk>" not in line
+
+    def test_a_source_that_is_too_long_is_refused_before_training(self, tmp_path):
+        data, out = write_tables(tmp_path / "words"), tmp_path / "out"
+        (data / "test.tsv").write_text("ab\taa bb\nabcd\ta\n")
+        more = ["--output", out, "--updates", "2", *QUICK, "--max-source-positions"]
+        done = strings(data, *more, "4", check=False)
+        assert (
+            done.returncode == 2 and "line 2: the source has 4 symbols and features, and a model reads 3" in done.stderr
+        )
+        assert not out.exists()
+        strings(data, *more, "5")
+
+    def test_cells_are_written_as_they_were(self, tmp_path):
+        """In whatever form of Unicode: predictions alone are in NFC."""
+        data = write_tables(tmp_path / "words", features=True, separated=False)
+        source = unicodedata.normalize("NFD", "éa")
+        (data / "test.tsv").write_text(f"{source}\tN;PL\tx\n", encoding="utf-8")
+        strings(data, "--output", tmp_path / "out", "--updates", "2", *QUICK)
+        assert (tmp_path / "out" / "test.tsv").read_text(encoding="utf-8").startswith(f"{source}\tN;PL\t")
 
     def test_fairseq_train_says_why(self, tmp_path):
         data = write_tables(tmp_path / "words")
