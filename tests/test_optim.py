@@ -60,3 +60,10 @@ def test_a_training_goes_on_as_if_it_had_not_stopped(data, tmp_path):
             train_here(*train_arguments(data, folder, *more))
         found.append(torch.load(folder / "checkpoint_last.pt", weights_only=True)["model"])
     torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_a_state_is_overridden_as_fairseqs_is():
+    """By ``--optimizer-overrides``."""
+    _, optimizer = updated(FusedAdam, FusedAdamConfig, range(3))
+    optimizer.load_state_dict(optimizer.state_dict(), {"weight_decay": 0.5})
+    assert [group["weight_decay"] for group in optimizer.optimizer.param_groups] == [0.5]

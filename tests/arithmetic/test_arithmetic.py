@@ -1,5 +1,6 @@
 """Number types of products: what is chosen by timing, and what is no longer there."""
 
+import copy
 import logging
 from argparse import Namespace
 from types import SimpleNamespace
@@ -201,3 +202,36 @@ def test_a_checkpoint_that_is_to_be_searched_in_int8_is_searched_as_by_auto(form
     assert f"{path} asks for a search in int8, which was removed: auto is used instead" in said
     (loaded,), _ = checkpoint_utils.load_model_ensemble([str(path)], {"data": str(runs.data)})
     assert str(loaded.cfg.search_dtype) == "auto"
+
+
+def test_what_is_timed_is_what_will_be_computed(monkeypatch):
+    """In training factors in bfloat16, in search reduced products of float32, and float32 beside either."""
+    linear, seen = reduced.F.linear, []
+
+    def noted(rows, weight, *bias):
+        seen.append((rows.dtype, weight.dtype, torch.get_float32_matmul_precision()))
+        return linear(rows, weight, *bias)
+
+    monkeypatch.setattr(reduced.F, "linear", noted)
+    monkeypatch.setattr(reduced, "compare", lambda *ways: [way() for way in ways])
+    model, plain = build("dl4mt"), (torch.float32, torch.float32, torch.get_float32_matmul_precision())
+    for time, other in (
+        (reduced.time_training, (torch.bfloat16, torch.bfloat16, plain[2])),
+        (reduced.time_search, (torch.float32, torch.float32, "medium")),
+    ):
+        seen.clear()
+        time(model)
+        half = len(seen) // 2
+        assert half and {*seen[:half]} == {plain} and {*seen[half:]} == {other}
+
+
+def test_a_copy_of_a_model_decides_anew(timed, sample):
+    """It may be on another machine by then."""
+    timed(3.0, 1.0)
+    model = build("dl4mt", search_dtype="auto").eval()
+    search(model, sample)
+    copied = copy.deepcopy(model)
+    assert model.decoder.search_dtype.dtype == "bfloat16"
+    timed(1.0, 3.0)
+    search(copied, sample)
+    assert copied.decoder.search_dtype.dtype == "float32"

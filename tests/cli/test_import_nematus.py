@@ -16,6 +16,8 @@ from fairseq.data import Dictionary
 from foreign import Reference, nematus_options, network, save, write
 
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants_cli.imported.archive import Options
+from fairseq_attnvariants_cli.imported.nematus import dropped_out
 from fairseq_attnvariants_cli.imported.vocabulary import read_vocabulary
 from fairseq_attnvariants_cli.main import main
 
@@ -392,3 +394,9 @@ def test_a_row_that_is_missing_is_where_the_file_names_it(tmp_path):
     path.write_text('{"the": 2}')
     found = read_vocabulary(str(path))
     assert (found.end, found.unknown) == (0, 1)
+
+
+@pytest.mark.parametrize("version, factor", [(0, 0.5), ("0.05", 0.5), (0.1, 1), (0.2, 1), ("new", 1)])
+def test_dropout_is_scaled_of_the_versions_before_the_first(version, factor):
+    given = Options("a.json", False, {"use_dropout": True, "model_version": version, "dropout_hidden": 0.5})
+    assert (dropped_out({"ff_state_W": np.ones((2, 2))}, given)["ff_state_W"] == factor).all()

@@ -9,6 +9,7 @@ import re
 import shutil
 import statistics
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.of_runs import Place
-from fairseq_attnvariants_cli.scores.runs import Run, count_parameters, find_runs, systems
+from fairseq_attnvariants_cli.scores.runs import Run, count_parameters, find_runs, read_run, systems
 from fairseq_attnvariants_cli.scores.seeds import estimate, holm
 from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw_dial, draw_scores
 from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
@@ -577,3 +578,31 @@ def test_markdown_has_no_markup_of_a_cell():
 
 def test_a_table_without_rows_has_its_headers():
     assert "word" in aligned(["word", "count"], [])
+
+
+def test_a_new_checkpoint_is_translated_again(runs):
+    """As a training that goes on writes it under the same name."""
+    [run], [later] = (find_runs([str(folder)], "checkpoint_best.pt") for folder in sorted(runs.iterdir()))
+    results(run.folder)
+    shutil.copy(later.checkpoint, run.checkpoint)
+    for folder in (run.folder, later.folder):
+        results(folder)
+    paths = sorted(run.folder.glob("translations/*.hypothesis.txt"), key=lambda path: path.stat().st_mtime_ns)
+    [expected] = later.folder.glob("translations/*.hypothesis.txt")
+    assert len(paths) == 2 and paths[1].read_text() == expected.read_text()
+
+
+def test_updates_and_hours_are_the_checkpoints():
+    """Whose optimizer may have been another one before."""
+    state = {"cfg": {"task": {"data": "bin"}, "common": {"seed": 3}, "model": {"_name": "dl4mt"}}, "model": {}}
+    state |= {"extra_state": {"previous_training_time": 5400.0}}
+    state |= {"optimizer_history": [{"num_updates": 7}, {"num_updates": 9}]}
+    run = read_run(Path("a", "checkpoints", "checkpoint_best.pt"), state)
+    assert (run.folder, run.updates, run.hours) == (Path("a"), 9, 1.5)
+
+
+def test_a_line_is_at_the_mean_of_the_scores():
+    pytest.importorskip("matplotlib")
+    place = Place("a", "test", "X")
+    (axes,) = draw_scores({"a": [RUN]}, {place: {1: 10.0, 2: 40.0}}, "test").axes
+    assert [line.get_xdata()[0] for line in axes.get_lines()] == [10, 40, 25]

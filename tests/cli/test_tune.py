@@ -85,3 +85,12 @@ def test_a_missing_tokeniser_is_refused_before_anything_is_read(capfd, monkeypat
     assert main(["tune", "no-data", "--path", "none.pt", "--tokenize", "ja-mecab"]) == 2
     error = capfd.readouterr().err
     assert "--tokenize ja-mecab: " in error and "sacrebleu[ja]" in error and error.count("\n") == 1
+
+
+def test_the_length_ratio_is_of_words_to_the_references(runs, capfd):
+    """Of one word each, which is the least that a search finds, and the most that it may."""
+    arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--max-len-b", 1, "--lenpen", 1]
+    assert main(["tune", *map(str, arguments), "--coverage-penalty", "0", "--gen-subset", "test", "--json"]) == 0
+    [row] = json.loads(capfd.readouterr().out)
+    lines = (runs.text / "test.yy").read_text().splitlines()
+    assert row["length ratio"] == pytest.approx(len(lines) / sum(len(line.split()) for line in lines))

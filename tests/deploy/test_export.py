@@ -33,7 +33,7 @@ import onnx  # noqa: E402
 import onnx_ir as ir  # noqa: E402
 
 from fairseq_attnvariants.deploy import graphs, proof  # noqa: E402
-from fairseq_attnvariants.deploy.search import hypotheses  # noqa: E402
+from fairseq_attnvariants.deploy.search import Hypothesis, hypotheses  # noqa: E402
 
 pytestmark = pytest.mark.commands
 
@@ -378,3 +378,36 @@ def test_without_onnx_it_says_what_to_install(runs, tmp_path, capsys, monkeypatc
     monkeypatch.setattr("fairseq_attnvariants.deploy.NEEDED", ("onnxruntime", "no_such_package"))
     why = refused(capsys, tmp_path, runs.data, runs.rnnsearch / "checkpoint_best.pt", tmp_path / "package")
     assert why == 'no_such_package missing: pip install "fairseq-attnvariants[export]" brings all it needs'
+
+
+def test_the_search_is_what_the_options_say(runs):
+    system = load(str(runs.rnnsearch / "checkpoint_best.pt"), str(runs.data), cpu=True)
+    chosen = dict(beam=3, lenpen=0.5, max_len_a=0.25, max_len_b=7)
+    found = subcommand.search_of(system, subcommand.Options(**{**NOTHING, **chosen}))
+    assert found == proof.Search(**chosen, largest_target=system.model.max_decoder_positions())
+
+
+def test_a_proof_needs_close_numbers_and_nearly_all_lists():
+    found = proof.Proof(40, 40, 38, 1.0, proof.CLOSE, proof.CLOSE, "")
+    assert found.holds and not found._replace(equal=37).holds
+    for name in ("score", "attention"):
+        assert not found._replace(**{name: 2 * proof.CLOSE}).holds
+
+
+@pytest.mark.parametrize(
+    "theirs, same",
+    [
+        ({4: -1.0, 5: -2.0}, True),
+        ({4: -1.0, 6: -2.00005}, True),  # ties with the last one
+        ({4: -1.0, 6: -2.1}, False),
+        ({6: -1.0, 5: -2.0}, False),  # another one at the top
+        ({4: -1.0}, False),
+    ],
+)
+def test_lists_are_alike_but_for_ties_with_the_last(theirs, same):
+    def found(scores):
+        return [Hypothesis(score, [symbol, 2], [], []) for symbol, score in scores.items()]
+
+    wanted = [dict(tokens=torch.tensor([symbol, 2]), score=torch.tensor(score)) for symbol, score in theirs.items()]
+    assert proof.alike(found({4: -1.0, 5: -2.0}), wanted) is same
+    assert proof.alike(found({4: -1.0}), [dict(tokens=torch.tensor([5, 2]), score=torch.tensor(-1.0))]) is False

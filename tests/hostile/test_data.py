@@ -1,5 +1,6 @@
 """Data folders and command lines as people get them wrong: one sentence, before anything is written."""
 
+import contextlib
 import os
 import shutil
 
@@ -391,3 +392,15 @@ def test_two_plugins_at_a_time(binarised, tmp_path):
         arguments = corpus.train_arguments(binarised, tmp_path / "run", "--max-update", "1", "--criterion", name)
         arguments[arguments.index(corpus.USER_DIR)] = str(tmp_path / "mine")
         corpus.run("fairseq-train", *arguments, "--no-save")
+
+
+@pytest.mark.parametrize("symbol,said", [(999, "a symbol that its dictionary does not have"), (0, "<s> is one of")])
+def test_a_long_text_is_looked_at_in_pieces(folder, monkeypatch, caplog, symbol, said):
+    """Of a few tokens here; the line is counted from the beginning of the text."""
+    monkeypatch.setattr("fairseq_attnvariants.patches.messages.data.CHUNK", 5)
+    sizes = np.frombuffer((folder / f"{FIRST}.idx").read_bytes(), "i4", 120, SIZES)
+    change(folder / f"{FIRST}.bin", "u2", 2 * int(sizes[:6].sum()), symbol)
+    refused = pytest.raises(ConfigurationError, match=f"yy, line 7: {said}")
+    with refused if symbol else contextlib.nullcontext():
+        load_split(folder)
+    assert symbol or f"yy, line 7: {said}" in caplog.text

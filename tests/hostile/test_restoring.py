@@ -2,12 +2,15 @@
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import corpus
 import pytest
 import torch
+from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
+from fairseq_attnvariants.patches.training.plateau import see_last_loss
 
 pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
@@ -129,3 +132,18 @@ def test_the_newest_checkpoint_is_that_of_the_most_updates(runs, tmp_path, caplo
     state = train(runs, tmp_path, "--max-epoch", "2")
     assert state["extra_state"]["train_iterator"]["epoch"] == 3
     assert f"continuing from {tmp_path / 'checkpoint2.pt'}, the newest complete checkpoint" in caplog.text
+
+
+@pytest.mark.parametrize("more, seen", [
+    ({}, [(2, 0.5)]), (dict(iterations_in_epoch=7), []), (dict(epoch=9), []), (dict(val_loss=None), []),
+    (dict(reset_optimizer=True), []), (dict(reset_lr_scheduler=True), []),
+])  # fmt: skip
+def test_a_plateau_sees_the_loss_of_an_epoch_that_has_ended(more, seen):
+    """Once, and not that of a validation within an epoch, which it sees at the end."""
+    found, options = [], {"reset_optimizer": False, "reset_lr_scheduler": False, "val_loss": 0.5, "epoch": 3}
+    options |= {"iterations_in_epoch": 0, **more}
+    scheduler = object.__new__(ReduceLROnPlateauLRSchedule)
+    trainer = SimpleNamespace(lr_scheduler=scheduler, lr_step=lambda *given: found.append(given))
+    state = {"val_loss": options["val_loss"], "train_iterator": options}
+    see_last_loss(SimpleNamespace(**options), trainer, state, SimpleNamespace(epoch=3))
+    assert found == seen

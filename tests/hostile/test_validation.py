@@ -16,6 +16,10 @@ REFUSED = {
         ["--eval-bleu", "--best-checkpoint-metric", "chrf", HIGHEST],
         "metric chrf: .* no such value; --task char_translation",
     ),
+    "no interval of kept updates": (
+        ["--keep-interval-updates-pattern", "0"],
+        "^--keep-interval-updates-pattern 0: an interval is 1 or above",
+    ),
     "no such metric": (["--best-checkpoint-metric", "nll"], "metric nll: .* there are bsz, loss, nll_loss, ppl"),
     "the worst BLEU": (["--eval-bleu", "--best-checkpoint-metric", "bleu"], f"would be kept: add {HIGHEST}$"),
     "the worst loss": ([HIGHEST], f"loss is better the lower it is, .* leave out {HIGHEST}$"),

@@ -210,6 +210,9 @@ def test_what_generate_takes_translate_takes(hub):
     (dict(constraints=[["zebra"], [], []]), "constraints: 'zebra' has a word that the target dictionary lacks"),
     (dict(constraints=[["<pad>"], [], []]), "constraints: '<pad>' has a word that"),
     (dict(constraints=[[]] * 3, sampling=True), "constraints need beam search, and sampling is another search"),
+    (dict(constraints=[[]] * 3, diverse_beam_groups=2), "beam search, and diverse_beam_groups is another search"),
+    (dict(constraints=[[]] * 3, diversity_rate=0.5), "beam search, and diversity_rate is another search"),
+    (dict(constraints=[[]] * 3, match_source_len=True), "beam search, and match_source_len is another search"),
     (dict(replace_unk="@@ "), "replace_unk='@@ ': give True, or a dictionary of words"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(hub, given, message):
@@ -249,3 +252,16 @@ def test_an_unknown_arch(capsys):
 def test_an_unknown_name(name, message):
     with pytest.raises(ValueError, match=f"model._name={name}: there is no such architecture.*{message}"):
         build_model(argparse.Namespace(_name=name), Task())
+
+
+def test_constraints_go_with_their_sentence(hub):
+    """Also where prefixes are of several lengths, each of which is searched alone."""
+    words = ["gnu", "fox", "hen"]
+    found = hub.translate(SENTENCES, beam=4, prefix=["", "ant", ""], constraints=[[word] for word in words])
+    assert all(word in text.split() for word, text in zip(words, found)) and found[1].startswith("ant")
+
+
+def test_a_prefix_may_be_as_long_as_the_source_allows(hub):
+    assert hub.translate("jay", prefix="ant bee cat", max_len_a=1, max_len_b=2).startswith("ant bee cat")
+    with pytest.raises(ValueError, match="prefix: 3 tokens, where max_len_a, .* allow 2"):
+        hub.translate("jay", prefix="ant bee cat", max_len_a=1, max_len_b=0)

@@ -1107,3 +1107,29 @@ def test_dropout_that_retain_dropout_keeps_in_search(option, kept):
     first = model(source, lengths, previous)[0]
     model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=None)
     assert model(source, lengths, previous)[0].equal(first) != kept
+
+
+def test_lines_of_vectors_may_end_in_a_space(tmp_path):
+    """As word2vec's do."""
+    (tmp_path / "spaced").write_text("1 6 \nw3 1 2 3 4 5 6 \n")
+    encoder = build("rnnsearch", encoder_embed_path=str(tmp_path / "spaced")).encoder
+    assert encoder.embed_tokens.weight[encoder.dictionary.index("w3")].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_rows_are_selected_among_those_selected_before():
+    encoder = build("rnnsearch").encoder
+    source, lengths, _ = batch()
+    encoded, orders = encoder(source, lengths), [torch.tensor([2, 0, 1]), torch.tensor([1, 1, 0, 2])]
+    for order in orders:
+        encoded = encoder.reorder_encoder_out(encoded, order)
+    assert encoded["rows"][0].tolist() == [0, 0, 2, 1]
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_model_within_another_module_knows_its_dictionaries(side):
+    model = build("rnnsearch")
+    state = {f"inner.{name}": value.clone() for name, value in model.state_dict().items()}
+    model.upgrade_state_dict_named(dict(state), "inner")
+    state[f"inner.{side}.dictionary_version"].add_(1)
+    with pytest.raises(ConfigurationError, match="was trained with another"):
+        model.upgrade_state_dict_named(state, "inner")

@@ -60,7 +60,15 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     [
         ("layer_norm", "none", "encoder", HIERARCHY, ["encoder.network."]),
         ("layer_norm", "all", "encoder", {}, ["transition.after.", "transition.attention.", ".initial.", "readout."]),
+        (
+            *("layer_norm", "all", "encoder", dict(decoder_layers=2, attention_history="state")),
+            ["transition.after.", "transition.attention.", "network.above.", "transition.query_cell."],
+        ),
         ("layer_norm_joint", False, True, dict(layer_norm="all"), ["encoder.network.", "transition.after."]),
+        (
+            *("layer_norm_joint", False, True, dict(layer_norm="all", decoder_layers=2)),
+            ["encoder.network.", "transition.after.", "network.above."],
+        ),
         ("encoder_bidirectional_layers", 0, 1, dict(encoder_layers=2), [".initial."]),
         ("attention_history", "none", "state", {}, ["transition.attention."]),
         ("decoder_transition", "simple", "stacked", dict(decoder_layers=2), ["transition.attention."]),
@@ -153,3 +161,53 @@ def test_a_warm_start_goes_both_ways(runs, tmp_path):
     expected = load_checkpoint_to_cpu(str(runs.rnnsearch / "checkpoint_last.pt"))["model"]
     for name, value in last.state_dict().items():
         torch.testing.assert_close(value, expected[name], rtol=0, atol=0)
+
+
+STACKED = dict(decoder_transition="conditional", decoder_layers=2)
+
+
+@pytest.mark.parametrize("option,there,here,more,parts", [
+    ("decoder_cell", "adaptive_gru", "other_gru", STACKED,
+     ["transition.before.", "transition.after.", "network.above."]),
+    ("context_gate", "source", "target", STACKED, ["transition.before.", "transition.after."]),
+    ("readout", "linear", "tanh", {}, ["network.readout.", "decoder.output_projection."]),
+])  # fmt: skip
+def test_all_of_a_part_is_of_another_kind(runs, tmp_path, option, there, here, more, parts, monkeypatch):
+    monkeypatch.setitem(CELLS.entries, "other_gru", type("Other", (AdaptiveGRUCell,), {}))
+    path = saved(build("rnnsearch", **more, **{option: there}), runs, tmp_path / "donor.pt")
+    started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path)
+    expected = {name for name, _ in started.named_parameters() if any(part in name for part in parts)}
+    assert {*started.warm_started.other} == expected
+    assert all(any(part in name for name in expected) for part in parts)
+
+
+def test_a_matrix_that_grows_begins_with_what_was_taken(runs, tmp_path):
+    """Annotations end in the embedding, whose columns are the new ones."""
+    donor, new = build("rnnsearch"), build("rnnsearch", seed=1, bridge_source=True)
+    path = saved(donor, runs, tmp_path / "donor.pt")
+    started = build("rnnsearch", seed=1, bridge_source=True, warm_start=path)
+    assert started.warm_started.grown
+    for name in started.warm_started.grown:
+        former, value = donor.get_parameter(name), started.get_parameter(name)
+        width = former.size(1)
+        assert value[:, :width].equal(former) and value[:, width:].equal(new.get_parameter(name)[:, width:])
+
+
+def test_a_donor_of_an_older_version_is_taken_whole(runs, tmp_path):
+    """Its parameters have other names, and its configuration lacks later options, which are at their defaults."""
+    donor = build("rnnsearch")
+    path = saved(donor, runs, tmp_path / "donor.pt")
+    state = torch.load(path, weights_only=False)
+    state["model"] = {name.replace(".network.", ".layers.", 1): value for name, value in state["model"].items()}
+    for option in ("encoder_reads", "context_gate", "layer_norm", "initial_state"):
+        del state["cfg"]["model"][option]
+    torch.save(state, path)
+    started = build("rnnsearch", seed=1, warm_start=path)
+    assert started.warm_started.taken and not (started.warm_started.other or started.warm_started.left)
+    assert all(value.equal(donor.get_parameter(name)) for name, value in started.named_parameters())
+
+
+def test_tied_embeddings_are_taken_from_tied_ones(runs, tmp_path):
+    tied = dict(share_decoder_input_output_embed=True)
+    path = saved(build("dl4mt", **tied), runs, tmp_path / "donor.pt")
+    assert not build("dl4mt", seed=1, **tied, warm_start=path).warm_started.other

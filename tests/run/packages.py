@@ -28,7 +28,7 @@ STRING_LINES = [
     "",
 ]
 
-spec = importlib.util.spec_from_file_location("fairseq_attnvariants_run", MODULE)
+spec = importlib.util.spec_from_file_location("packaged_runtime", MODULE)
 runtime = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(runtime)
 

@@ -23,6 +23,8 @@ if (folder) {
       if (error instanceof SentenceError) return error.message;
       throw error;
     }));
+} else if (asked.outputs) {
+  answers = new Translator(asked.manifest, asked.files).read(asked.outputs, asked.symbols, asked.beam);
 } else {
   const moses = asked.tables.map(([tables, hyphens, escape]) => new Moses(tables, hyphens, escape));
   const subwords = asked.codes.map(([codes, separator, vocabulary]) => new Subwords(codes, separator, vocabulary));

@@ -190,3 +190,41 @@ def test_a_page_of_a_damaged_package_is_refused(tmp_path, unreal_web):
     with pytest.raises(ConfigurationError, match="source.json is not the file that was exported"):
         page.build_page(package, unreal_web)
     assert not list(package.glob("translate.*m*"))
+
+
+@pytest.mark.more
+@pytest.mark.commands
+@pytest.mark.parametrize("copies, normalize, lenpen", [(False, True, 2.0), (True, False, 2.0)])
+def test_javascript_reads_outputs_as_python_does(tmp_path, copies, normalize, lenpen):
+    """Unequal lengths, more hypotheses that end than a beam holds, two levels, unknown symbols, scores and sums."""
+    symbols = [*SPECIAL, " ", *"abc"]
+    about = dict(source__units="characters", target__units="characters", source__end=[4, 2], copies=copies)
+    about |= dict(search__normalize=normalize, search__lenpen=lenpen)
+    translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
+    rng, read, T, k = np.random.default_rng(1), [*"ab zc"], 6, 3
+    out = {name: rng.integers(0, k, (T, 1, k)) for name in ("parents", "ended_parents")}
+    out["words"] = rng.integers(3, 6, (T, 1, k))
+    out |= {name: -rng.random((T, 1, k)) for name in ("scores", "ended_scores")}
+    out["ended"] = rng.random((T, 1, k)) < 0.5
+    out |= {"attention": rng.random((T, 1, k, len(read) + 2)), "word_attention": rng.random((T, 1, k, 4))}
+    assert out["ended"].sum() > k
+    asked = {"manifest": translator.manifest, "files": dict.fromkeys(("source.json", "target.json"), symbols)}
+    asked["outputs"] = {name: {"data": one.ravel().tolist(), "dims": one.shape} for name, one in out.items()}
+    answer = in_node({**asked, "symbols": read, "beam": k})
+    found = translator._sentence(out, 0, read, k, True)
+    assert (answer["source"], answer["words"]) == (found.source, found.words)
+    assert any(one.replaced for one in found.n_best)
+    for one, other in zip(found.n_best, answer["nBest"], strict=True):
+        assert (other["text"], other["symbols"], other["replaced"]) == (one.text, one.symbols, one.replaced)
+        np.testing.assert_allclose(other["score"], one.score)
+        np.testing.assert_allclose(other["attention"], one.attention)
+        np.testing.assert_allclose(other["wordAttention"], one.word_attention)
+
+
+def test_notes_are_escaped_and_scripts_hold_no_comment(tmp_path, unreal_web):
+    notes = dict(about__license="<i>MIT</i>", about__trained="a & b", source__language="<b>", target__language="<u>")
+    text = page.build_page(packages.write(tmp_path / "package", **notes), unreal_web).read_text()
+    assert "license: &lt;i&gt;MIT&lt;/i&gt;." in text and "trained: a &amp; b." in text
+    assert not re.search("<(i|b|u)>", text) and "&lt;b&gt;" in text and "&lt;u&gt;" in text
+    scripts = re.findall("<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
+    assert len(scripts) == 7 and not any("<!--" in one for one in scripts)

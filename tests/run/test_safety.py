@@ -296,3 +296,19 @@ def test_a_model_with_other_inputs(tmp_path):
 def test_a_copied_package_is_the_same(package, tmp_path):
     shutil.copytree(package, tmp_path / "elsewhere")
     assert runtime.Translator(tmp_path / "elsewhere").translate(["the red"])[0].text == "the red"
+
+
+def test_files_that_are_too_large(package, monkeypatch, unseen):
+    size = (package / "manifest.json").stat().st_size
+    monkeypatch.setattr(runtime, "LARGEST_MANIFEST", size - 1)
+    refused(package, f"manifest.json: it is no file, or larger than {size - 1} bytes", unseen)
+    monkeypatch.setattr(runtime, "LARGEST_MANIFEST", size)
+    monkeypatch.setattr(runtime, "LARGEST_FILE", 9)
+    refused(package, "source.json: it is no file, or larger than 9 bytes", unseen)
+
+
+def test_a_model_that_lacks_an_output(tmp_path):
+    model = packages.echo(SIZE)
+    del model.graph.output[-1]
+    with pytest.raises(PackageError, match="model.onnx: it has the inputs and outputs"):
+        runtime.Translator(packages.write(tmp_path, model))

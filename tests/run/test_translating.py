@@ -261,3 +261,50 @@ def test_outputs_that_the_format_does_not_allow_are_refused(translator, monkeypa
 def test_a_length_penalty_of_any_size_takes_no_time(tmp_path, lenpen):
     [found] = runtime.Translator(packages.write(tmp_path / "a", search__lenpen=lenpen)).translate(["b a"])
     assert found.n_best[0].score == 0
+
+
+def test_a_request_may_have_a_beam_up_to_a_limit(tmp_path):
+    """Or up to the package's own, where that is wider."""
+    for own, most in ((2, 32), (40, 40)):
+        package = packages.write(tmp_path / str(own), search__beam=own, search__largest_beam=50)
+        desk = runtime.Desk(runtime.Translator(package))
+        for beam, status in ((most, 200), (most + 1, 400)):
+            found, answer = desk.answer(json.dumps({"text": "the red", "beam": beam}).encode())
+            assert found == status, answer
+        assert answer == {"error": f"the beam must be from 1 to {most}, not {most + 1}"}
+
+
+def test_the_attention_of_an_answer_is_bounded(translator, monkeypatch):
+    body = {"lines": ["the red", "dogs"], "beam": 2, "n_best": 2}
+    weights = sum(translator.weights(line.split(), 2) for line in body["lines"])
+    desk = runtime.Desk(translator)
+    for largest, status in ((weights, 200), (weights - 1, 400)):
+        monkeypatch.setattr(runtime, "LARGEST_ANSWER", largest)
+        assert desk.answer(json.dumps(body).encode())[0] == 200  # without attention
+        found, answer = desk.answer(json.dumps({**body, "attention": True}).encode())
+        assert found == status, answer
+    assert "the attention of so many words is too large" in answer["error"]
+
+
+def test_scores_may_be_sums(tmp_path):
+    package = packages.write(tmp_path, search__normalize=False, search__lenpen=2.0)
+    [found] = runtime.Translator(package).translate(["the red"])
+    assert found.n_best[0].score == pytest.approx(-0.3)
+
+
+@pytest.mark.parametrize("fault", ["words", "parents", "ended_parents"])
+def test_outputs_below_zero_are_refused(translator, monkeypatch, fault):
+    """They would be read from the end."""
+    run = translator.session.run
+
+    class Damaged:
+        get_outputs = translator.session.get_outputs
+
+        def run(self, names, given):
+            out = dict(zip(names, run(names, given)))
+            out[fault] = out[fault] * 0 - 1
+            return list(out.values())
+
+    monkeypatch.setattr(translator, "session", Damaged())
+    with pytest.raises(runtime.PackageError, match="not what FORMAT.md describes"):
+        translator.translate(["the red"])

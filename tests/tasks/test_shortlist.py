@@ -322,3 +322,18 @@ def test_from_python(runs, table):
     assert isinstance(hub.task.build_generator(hub.models, hub.cfg.generation), ShortlistGenerator)
     [translation] = hub.translate(["ant bee cat"], beam=1, attention=True)
     assert len(translation.target) == len(translation.attention)
+
+
+def test_the_first_symbol_is_in_the_list(sample):
+    """Such as a language, with which some tasks begin."""
+    found = short(models("dl4mt")).generate([], sample, bos_token=36)
+    symbols = allowed(sample)
+    assert 36 not in symbols
+    assert_equal(found, stock(forbid(models("dl4mt"), symbols | {36})).generate([], sample, bos_token=36))
+
+
+def test_symbols_of_fairseqs_own_are_no_frequent_words():
+    rows = [Candidate("w0", "</s>", 99, 0.5), Candidate("w0", "v7", 1, 0.5)]
+    shortlist = Shortlist(iter(rows), SOURCE, TARGET, 0, 1)
+    assert [TARGET[symbol] for symbol in shortlist.symbols(torch.tensor([5])).tolist()[4:]] == ["v7"]
+    assert len(shortlist.by_frequency) == WORDS == len(set(shortlist.by_frequency.tolist()))

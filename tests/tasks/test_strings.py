@@ -31,6 +31,7 @@ from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_table, symb
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.subcommands.strings import Options
 from fairseq_attnvariants_cli.systems import transduction
+from fairseq_attnvariants_cli.text.generated import Hypothesis, Sentence
 
 commands = pytest.mark.commands
 PLAIN = Columns()
@@ -679,3 +680,67 @@ def test_contract(arch, demand):
     assert described(arch).task.source_dictionary.first_feature
     found = DEMANDS[demand](described(arch))
     assert found.holds is (None if demand == "exported" else True), found  # no place for features in a package
+
+
+@pytest.mark.parametrize("rows, updates", [(60, 2000), (2000, 2500)])
+def test_a_training_has_twenty_epochs_and_at_least_two_thousand_updates(tmp_path, rows, updates):
+    data = write_tables(tmp_path / "words", rows)
+    options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
+    train, dev, test = (str(data / f"{name}.tsv") for name in ("train", "valid", "test"))
+    options |= dict(output=str(tmp_path / "out"), others=[], seeds=[1], train=train, dev=dev, test=[test])
+    assert transduction.prepare(Namespace(**options)).updates == updates
+
+
+@pytest.mark.parametrize(
+    "row, columns",
+    [
+        (["talo", "talot"], Columns(1, 2)),
+        (["talo", "N;PL", "talot"], Columns(1, 3, 2)),
+        (["talo", "talot", "N;PL"], Columns(1, 2, 3)),
+    ],
+)
+def test_columns_are_those_of_the_shared_tasks(row, columns):
+    none = dict.fromkeys(("source_column", "target_column", "features_column"))
+    assert transduction.find_columns([row], Namespace(train="train.tsv", **none)) == columns
+
+
+def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypatch):
+    predicted = {"a.pt": [("x", "z"), ("z", "y")], "b.pt": [("x", "z"), ("y", "z")]}
+
+    def predict(job, options, name, checkpoints):
+        lists = ([Hypothesis("", "-1", text, None) for text in texts] for texts in predicted[checkpoints[-1]])
+        return [Sentence("", "", None, hypotheses) for hypotheses in lists]
+
+    monkeypatch.setattr(transduction, "predict", predict)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test.tsv").write_text("a\tx\nb\ty\n")
+    job = transduction.Job(tmp_path, tmp_path / "data", Columns(), ("", ""), 2, {"test": "test.tsv"}, "user", 1, "", 9)
+    systems = {"seed 1": ["a.pt"], "seed 2": ["b.pt"], "ensemble": ["a.pt", "b.pt"]}
+    rows = [*transduction.results(job, Namespace(seeds=[1, 2], nbest=2), "test", systems)]
+    assert [row[1:4] for row in rows] == [
+        ("seed 1", 2, 50), ("seed 2", 2, 100), ("mean of seeds", 2, 75), ("ensemble", 2, 100)
+    ]  # fmt: skip
+    assert (tmp_path / "test.tsv").read_text() == "a\tx\nb\ty\n"
+    assert (tmp_path / "test.nbest.tsv").read_text() == "a\tx\t1\t-1\na\tz\t2\t-1\nb\ty\t1\t-1\nb\tz\t2\t-1\n"
+
+
+def test_a_training_validates_forty_times_and_keeps_the_metric_that_is_given(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(transduction, "start", lambda command, *_: commands.append(command))
+    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 160, {}, "user", 2000, "", 9)  # 200 epochs
+    for seed, others in enumerate(([], ["--best-checkpoint-metric=wer"])):
+        transduction.train_seed(job, Namespace(arch="dl4mt", cpu=True, others=others, dev="valid.tsv"), seed)
+    for command in commands:
+        assert [command[command.index(f"--{kind}-interval") + 1] for kind in ("validate", "save")] == ["5", "5"]
+    assert ["--maximize-best-checkpoint-metric" in command for command in commands] == [True, False]
+
+
+def test_training_shuffles_and_batches_are_padded_as_asked(tmp_path):
+    cfg = StringTransductionConfig(data=str(write_tables(tmp_path)), target_separator="space", train_subset="train")
+    cfg.required_seq_len_multiple = 8
+    task = StringTransductionTask.setup_task(cfg)
+    for split, orders in (("train", 4), ("valid", 1)):
+        task.load_dataset(split)
+        pairs = task.dataset(split)
+        assert len({tuple(pairs.ordered_indices()) for _ in range(4)}) == orders
+        assert pairs.collater([pairs[0]])["net_input"]["src_tokens"].size(1) == 8
