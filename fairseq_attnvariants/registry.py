@@ -15,6 +15,7 @@ import inspect
 import json
 import keyword
 import math
+import os
 import re
 import sys
 import warnings
@@ -302,6 +303,11 @@ class Registry(Mapping[str, Entry]):
 def origin(entry: Any) -> Any:
     """Where an entry was defined: the same place that is run again, as a cell of a notebook is, replaces it."""
     return entry.origin if hasattr(entry, "origin") else (entry.__module__, entry.__qualname__)
+
+
+def in_folder(path: str) -> str:
+    """The folder in which a relative path was looked for, to follow the path that is not there."""
+    return "" if os.path.isabs(path) else f" in {os.getcwd()} (hydra changes the folder: give it an absolute path)"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

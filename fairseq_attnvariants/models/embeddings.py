@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..architectures.options import AttentionRNNConfig, flag
-from ..registry import ConfigurationError
+from ..registry import ConfigurationError, in_folder
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def load_embeddings(layer: nn.Embedding, dictionary, side: str, cfg: AttentionRN
     if not path:
         return ""
     if not os.path.isfile(path):
-        return f"{option} {path}: there is no such file"
+        return f"{option} {path}: there is no such file{in_folder(path)}"
     try:
         vectors = read_vectors(path, dictionary, layer.embedding_dim)
     except ConfigurationError as error:

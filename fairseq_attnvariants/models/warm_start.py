@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..architectures.derived import bidirectional_layers, history_names, layers_inside
 from ..architectures.variants import BASE, settings
 from ..arithmetic.choice import match_choice
-from ..registry import ConfigurationError
+from ..registry import ConfigurationError, in_folder
 from .fingerprint import check_fingerprints
 from .renamed import rename
 
@@ -101,7 +101,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         ValueError: it was trained with other dictionaries.
     """
     if not os.path.isfile(path):
-        raise ConfigurationError("there is no such file")
+        raise ConfigurationError(f"there is no such file{in_folder(path)}")
     state = checkpoint_utils.load_checkpoint_to_cpu(path)
     saved: Dict[str, Tensor] = state["model"]
     for name, weights in saved.items():

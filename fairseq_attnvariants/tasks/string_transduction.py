@@ -16,7 +16,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import II
 
 from ..architectures.options import option
-from ..registry import ConfigurationError
+from ..registry import ConfigurationError, in_folder
 from . import exact_match, tsv
 from .limits import with_limits
 from .scores import log_scores
@@ -91,7 +91,9 @@ class StringTransductionTask(TranslationTask):
         """Read the dictionaries of the data folder, or make them of its training table."""
         folder = _folder(cfg)
         if not os.path.isdir(folder):
-            raise ConfigurationError(f"there is no data folder {folder}: give the one with train.tsv")
+            raise ConfigurationError(
+                f"there is no data folder {folder}{in_folder(folder)}: give the one with train.tsv"
+            )
         columns = Columns(**cls._given_columns(cfg))
 
         @cache  # read once, and only if a dictionary is missing

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from ..text.files import UserError
+from ..text.files import UserError, say
 
 GROUPS = ("task", "criterion", "optimizer", "lr_scheduler", "dataset", "optimization", "model")
 # options of other groups that change a training
@@ -20,7 +20,9 @@ MORE = {
     "distributed_training": ("distributed_world_size",),
 }
 # options that do not tell systems apart; for stock models fairseq keeps all options together
-PLACES = re.compile(r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch")
+PLACES = re.compile(
+    r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch|required_seq_len_multiple"
+)
 BUFFERS = ("version", "_float_tensor")  # of fairseq's models, which nothing learns
 
 
@@ -62,8 +64,14 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
         found = find_files(places, checkpoint)
         if not found:
             raise UserError(f"{folder}: there is no {checkpoint} in it or under it")
+        for begun in find_files(places, ".hydra/overrides.yaml"):
+            if not any(begun.parent.parent in path.parents for path in found):
+                say(f"{begun.parent.parent}: there is no {checkpoint} yet, so this run is left out")
         for path in sorted(found):
             run = read_run(path, read_checkpoint(str(path)))
+            last = path.with_name("checkpoint_last.pt")
+            if last.is_file():
+                warn_of_unfinished(run.folder, read_checkpoint(str(last)))
             runs.append(run if name is None else run._replace(name=name))
     return runs
 
@@ -78,6 +86,19 @@ def find_files(folders: Sequence[str], name: str) -> List[Path]:
                 found += [Path(place, path) for path in glob.glob(name, root_dir=place)]
             seen.add(os.path.realpath(place))
     return found
+
+
+def warn_of_unfinished(folder: Path, state: Dict[str, Any]) -> None:
+    """Say of how many updates a training has made how many, by its last checkpoint, if that may not be its end."""
+    limits: Dict[str, Any] = {}
+    for name in ("optimization", "checkpoint"):
+        group = state["cfg"].get(name) or {}
+        limits |= vars(group) if isinstance(group, argparse.Namespace) else group
+    epoch = (state["extra_state"].get("train_iterator") or {}).get("epoch", 1)
+    most, epochs, patience = (limits.get(name) or 0 for name in ("max_update", "max_epoch", "patience"))
+    made = state["optimizer_history"][-1]["num_updates"]
+    if made < most and not 0 < epochs < epoch and patience <= 0:
+        say(f"{folder}: this training has made {made} of {most} updates")
 
 
 def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
@@ -104,10 +125,13 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
         for key in MORE.get(name, group)
         if not PLACES.fullmatch(str(key))
     }
+    data = told("task", "data", str)
+    if "task.data" in options:  # hydra needs absolute paths
+        options["task.data"] = os.pathsep.join(map(os.path.realpath, data.split(os.pathsep)))
     return Run(
         checkpoint.parent.parent if checkpoint.parent.name == "checkpoints" else checkpoint.parent,
         checkpoint,
-        told("task", "data", str),
+        data,
         told("common", "seed", int),
         told("model", "_name", str),
         options,

@@ -221,6 +221,16 @@ def warn_of_missing(found: Dict[str, List[Run]], results: Scores) -> None:
             say(f"{where} is of {len(values)} seeds: nothing to measure with seed {seeds}")
 
 
+def warn_of_differences(found: Dict[str, List[Run]], baseline: str) -> None:
+    """Say in which options outside the model a system differs from the baseline, if its name does not say so."""
+    base = found[baseline][0].options
+    for name, (run, *_) in found.items():
+        other = [key for key in sorted({*base, *run.options}) if run.options.get(key) != base.get(key)]
+        named = [key.partition(".")[2] for key in other if key.partition(".")[0] not in ("model", "criterion")]
+        if more := [option for option in named if f"{option}=" not in name]:
+            say(f"{name} and {baseline} differ in more than the model: {', '.join(more)}")
+
+
 def run(options: Options) -> None:
     """Find the runs, translate and score, print the table, draw."""
     check(options)
@@ -237,6 +247,7 @@ def run(options: Options) -> None:
             if options.baseline not in found:
                 raise UserError(f"--baseline {options.baseline}: there are {', '.join(found)}")
             found = {options.baseline: found[options.baseline], **found}
+            warn_of_differences(found, options.baseline)
         results = evaluate(found, options)
         warn_of_missing(found, results)
         headers, rows = summary(found, results, options)

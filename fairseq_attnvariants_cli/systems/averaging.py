@@ -96,12 +96,22 @@ def average(paths: Sequence[str]) -> Checkpoint:
         if found := difference(states[0], state):
             raise UserError(f"{paths[0]} and {path} cannot be averaged: {found}")
     states.sort(key=updates)
-    if len({*map(updates, states)}) < len(states):
+    if len(seeds := {*map(seed, states)}) > 1:
+        say(
+            f"these are trainings with the seeds {', '.join(map(str, seeds))}: only checkpoints of one have a good mean"
+        )
+    elif len({*map(updates, states)}) < len(states):
         say("some of these have the same number of updates: a copy of another counts twice")
     newest = states[-1]
     # the scores are those of the newest alone
     extra = {name: value for name, value in newest["extra_state"].items() if name not in ("val_loss", "best")}
     return {**newest, "model": mean([state["model"] for state in states]), "extra_state": extra}
+
+
+def seed(state: Checkpoint) -> Any:
+    """Return the seed of a checkpoint's training; None if it does not say."""
+    group = state["cfg"].get("common") or {}
+    return (vars(group) if isinstance(group, argparse.Namespace) else group).get("seed")
 
 
 def updates(state: Checkpoint) -> int:

@@ -1,6 +1,7 @@
 import os
 import re
 import shutil
+from functools import partial
 
 import corpus
 import pytest
@@ -82,6 +83,18 @@ def test_the_best_are_chosen_by_value_and_copies_count_once(runs, tmp_path, maxi
     assert names(best(str(tmp_path), 3)) == (order if maximize else order[::-1])
     with pytest.raises(UserError, match="has 3 different checkpoints with a validation score, and 4 are asked for"):
         best(str(tmp_path), 4)
+
+
+def test_several_trainings_are_mentioned(runs, tmp_path, capsys):
+    paths = [changed(runs.rnnsearch / "checkpoint1.pt", tmp_path / f"{k}.pt", partial(with_seed, k)) for k in (1, 2)]
+    assert main(["average", *paths, "--output", str(tmp_path / "mean.pt")]) == 0
+    assert (
+        "these are trainings with the seeds 1, 2: only checkpoints of one have a good mean" in capsys.readouterr().err
+    )
+
+
+def with_seed(seed, state):
+    state["cfg"]["common"]["seed"] = seed
 
 
 def test_a_copy_is_mentioned(runs, tmp_path, capsys):

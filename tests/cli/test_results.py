@@ -18,7 +18,7 @@ from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.of_runs import Place
-from fairseq_attnvariants_cli.scores.runs import Run, count_parameters, find_runs, read_run, systems
+from fairseq_attnvariants_cli.scores.runs import PLACES, Run, count_parameters, find_runs, read_run, systems
 from fairseq_attnvariants_cli.scores.seeds import estimate, holm
 from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw_dial, draw_scores
 from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
@@ -414,6 +414,43 @@ def test_names_of_systems(sweep):
     assert set(systems([*runs, other])) == {plain, "recatt criterion=costs", "rnnsearch"}
     names = {plain, "recatt criterion=costs a=0", "recatt criterion=costs a=2", "rnnsearch"}
     assert set(systems([*runs, other, heavier])) == names
+
+
+def test_where_a_run_is_trained_makes_no_system():
+    """What names no folder of a sweep, and how the path of the data is written."""
+    sweep = Path(USER_DIR, "config", "sweep.yaml").read_text()
+    [keys] = re.findall(r"exclude_keys: \[(.*)\]", sweep)
+    assert all(PLACES.fullmatch(key.partition(".")[2]) for key in keys.split(", ") if key != "model._name")
+    state = {"cfg": {"task": {"data": "data-bin"}, "common": {"seed": 1}, "model": {"_name": "rnnsearch"}}, "model": {}}
+    state |= {"extra_state": {"previous_training_time": 1}, "optimizer_history": [{"num_updates": 1}]}
+    runs = [read_run(Path("one/best.pt"), state)]
+    state["cfg"] = {**state["cfg"], "task": {"data": os.path.abspath("data-bin")}, "common": {"seed": 2}}
+    runs.append(read_run(Path("two/best.pt"), state))
+    assert [*systems(runs)] == ["rnnsearch"] and [run.data for run in runs] == ["data-bin", os.path.abspath("data-bin")]
+
+
+def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
+    """A run that is not finished, one that has no checkpoint, and a baseline that was trained otherwise."""
+    names = sorted(path.name for path in sweep.iterdir() if path.is_dir())
+    for name in names:
+        shutil.copytree(sweep / name, tmp_path / name)
+    (tmp_path / "begun" / ".hydra").mkdir(parents=True)
+    (tmp_path / "begun" / ".hydra" / "overrides.yaml").write_text("[]")
+    for path in (tmp_path / names[0]).glob("checkpoints/*.pt"):
+        state = torch.load(path, weights_only=False)
+        state["cfg"]["optimization"].update(max_epoch=9, max_update=5000)
+        torch.save(state, path)
+    results(tmp_path, "--measure", "BLEU", "--baseline", "recatt max_epoch=3 max_update=0")
+    said = capfd.readouterr().err
+    made = state["optimizer_history"][-1]["num_updates"]
+    assert f"{tmp_path / 'begun'}: there is no checkpoint_best.pt yet, so this run is left out" in said
+    assert f"{tmp_path / names[0]}: this training has made {made} of 5000 updates" in said
+    assert said.count("this training has made") == 1 and "differ in more" not in said
+    longer = "recatt max_epoch=9 max_update=5000"
+    results(tmp_path, "--measure", "BLEU", "--baseline", longer)
+    said = capfd.readouterr().err
+    assert f"rnnsearch and {longer} differ in more than the model: max_epoch, max_update\n" in said
+    assert said.count("differ in more") == 1  # what a name says is not said again
 
 
 def test_names_that_are_given(sweep, tmp_path, capfd):

@@ -69,6 +69,10 @@ def test_languages_of_a_folder(tmp_path):
         find_languages(str(tmp_path), "en", "fr")
     with pytest.raises(ConfigurationError, match="there is no data folder"):
         find_languages(str(tmp_path / "none"), "en", "fr")
+    with pytest.raises(
+        ConfigurationError, match=r"no data folder none in .* \(hydra changes the folder: give it an abs"
+    ):
+        find_languages("none", "en", "fr")
 
 
 def rename(folder, source):

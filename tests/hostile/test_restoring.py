@@ -40,7 +40,7 @@ def test_a_file_that_is_not_there_is_no_training_from_scratch(runs, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     path = {"missing": tmp_path / "nothing.pt", "relative": "nothing.pt", "folder": tmp_path / "folder"}[kind]
-    hint = f" in {tmp_path}; hydra changes the folder" if kind == "relative" else "$"
+    hint = f" in {tmp_path} .hydra changes the folder: give it an absolute path." if kind == "relative" else "$"
     with pytest.raises(ValueError, match=f"^{option} {path}: there is no such file{hint}"):
         train(runs, tmp_path / "run", "--max-update", "1", option, path)
     assert not list(tmp_path.glob("**/*.pt"))

@@ -18,7 +18,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from fairseq_attnvariants_stock import refuse_misread
 
-from ...registry import ConfigurationError
+from ...registry import ConfigurationError, in_folder
 from ..replaced import replaces
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,9 @@ def find_languages(folder: str, source: Optional[str], target: Optional[str]) ->
         ConfigurationError: there is no such folder or pair, or there are several.
     """
     if not os.path.isdir(folder):
-        raise ConfigurationError(f"there is no data folder {folder}: give the one that fairseq-preprocess wrote")
+        raise ConfigurationError(
+            f"there is no data folder {folder}{in_folder(folder)}: give the one that fairseq-preprocess wrote"
+        )
     pairs = language_pairs(folder)
     there = f"it has {', '.join(f'{one}-{other}' for one, other in sorted(pairs)) or 'no binarised text'}"
     for option, language in (("-s", source), ("-t", target)):

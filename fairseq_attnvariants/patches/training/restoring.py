@@ -13,7 +13,7 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from ...architectures.options import flag
-from ...registry import ConfigurationError
+from ...registry import ConfigurationError, in_folder
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +43,7 @@ def start_of(cfg: Any, suffix: str) -> Tuple[str, str]:
             if getattr(cfg, name, None) is not None:
                 option, path = flag(name), getattr(cfg, name)
     if option and not PathManager.isfile(path):
-        here = f" in {os.getcwd()}; hydra changes the folder, so give it an absolute path"
-        raise ConfigurationError(f"{option} {path}: there is no such file{'' if os.path.isabs(path) else here}")
+        raise ConfigurationError(f"{option} {path}: there is no such file{in_folder(path)}")
     return option, path
 
 
