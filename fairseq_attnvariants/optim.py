@@ -15,6 +15,7 @@ from torch import nn
 
 from .architectures.options import Described
 from .nn.device import on_gpu
+from .registry import ConfigurationError
 
 
 @dataclass
@@ -51,6 +52,17 @@ class FusedAdam(FairseqAdam):
     def supports_flat_params(self) -> bool:
         """Whether ``--fp16`` may give all parameters as one: each number is updated by itself."""
         return True
+
+    @property
+    def supports_memory_efficient_fp16(self) -> bool:
+        """Refuse it, since PyTorch's Adam does not update float16 in float32.
+
+        Raises:
+            ConfigurationError: what to use.
+        """
+        raise ConfigurationError(
+            "--optimizer fused_adam has no --memory-efficient-fp16 or -bf16: use --optimizer adam, or --fp16"
+        )
 
     def load_state_dict(self, state_dict: Dict[str, Any], optimizer_overrides: Any = None) -> None:
         """Continue, also if the training began on another kind of device."""

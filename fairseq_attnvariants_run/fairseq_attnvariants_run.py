@@ -195,8 +195,8 @@ class Files:
             if not stat.S_ISREG(about.st_mode) or about.st_size > largest:
                 self.refuse(name, f"it is no file, or larger than {largest} bytes")
             return path.read_bytes()
-        except OSError as error:
-            return self.refuse(name, f"it cannot be read ({error.strerror})")
+        except (OSError, RuntimeError) as error:  # a link to itself
+            return self.refuse(name, f"it cannot be read ({getattr(error, 'strerror', None) or error})")
 
     def _parsed(self, name: str, data: bytes) -> Any:
         try:
@@ -256,6 +256,7 @@ class Files:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 3
+        options.add_session_config_entry("session.load_model_format", "ONNX")  # its own format has not been checked
         try:
             session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has no common class
@@ -331,6 +332,18 @@ UNESCAPES = [("&bar;", "|"), ("&#124;", "|"), ("&lt;", "<"), ("&gt;", ">"), ("&b
 UNESCAPES += [("&quot;", '"'), ("&apos;", "'"), ("&#91;", "["), ("&#93;", "]"), ("&amp;", "&")]
 
 
+def ranges(text: str) -> list[tuple[str, str]]:
+    """The first and the last character of each range of a class of characters.
+
+    Raises:
+        TypeError: it is no such class.
+    """
+    found = list(zip(text[::2], text[1::2]))
+    if not found or len(text) % 2 or any(first > last for first, last in found):
+        raise TypeError(f"{text!r} is no class of characters")
+    return found
+
+
 class Moses:
     """The Moses tokeniser and detokeniser of a language, as sacremoses has them.
 
@@ -342,7 +355,7 @@ class Moses:
         try:
             self.language = tables["language"]
             alnum, alpha, lower, number, currency, cjk = (
-                "".join(f"\\U{ord(a):08x}-\\U{ord(b):08x}" for a, b in zip(tables[name][::2], tables[name][1::2]))
+                "".join(f"\\U{ord(a):08x}-\\U{ord(b):08x}" for a, b in ranges(tables[name]))
                 for name in ("alnum", "alpha", "lower", "number", "currency", "cjk")
             )
             self.prefixes, self.numeric = frozenset(tables["prefixes"]), frozenset(tables["numeric"])
@@ -671,7 +684,7 @@ class Translator:
 
     def _max_len(self, length: int) -> int:
         longest = min(self.search["max_len_a"] * length + self.search["max_len_b"], self.search["largest_target"] - 1)
-        return max(0, int(longest))
+        return max(0, int(longest), self.search["min_len"])
 
     def weights(self, symbols: list[str], beam: int) -> int:
         """How many weights of attention the graph may have to keep for a sentence, or so many translations have."""

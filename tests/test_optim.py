@@ -9,6 +9,7 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
 from fairseq_attnvariants.optim import FusedAdam, FusedAdamConfig
+from fairseq_attnvariants.registry import ConfigurationError
 
 SETTINGS = dict(lr=[0.01], weight_decay=0.1, adam_betas="(0.8, 0.95)", adam_eps=1e-12)
 
@@ -37,6 +38,13 @@ def test_updates_are_those_of_fairseqs_adam():
 def test_half_precision_may_flatten_the_parameters():
     """As ``--fp16`` and ``--ddp-backend fully_sharded`` do, by default."""
     assert updated(FusedAdam, FusedAdamConfig)[1].supports_flat_params
+
+
+def test_memory_efficient_half_precision_is_refused():
+    with pytest.raises(
+        ConfigurationError, match="fused_adam has no --memory-efficient-fp16 or -bf16: use --optimizer ad"
+    ):
+        _ = updated(FusedAdam, FusedAdamConfig)[1].supports_memory_efficient_fp16
 
 
 def test_a_state_continues_on_another_device():

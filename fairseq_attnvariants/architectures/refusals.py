@@ -378,8 +378,8 @@ def check_task(name: Any) -> None:
         )
 
 
-def check_tpu(cfg) -> None:
-    """Refuse --tpu, and --bf16, which fairseq turns into --tpu, if there is no library for a TPU.
+def check_number_type(cfg) -> None:
+    """Refuse --fp16 without a GPU; --tpu, and --bf16, which fairseq turns into --tpu, without a library for a TPU.
 
     Raises:
         ConfigurationError: names the alternatives.
@@ -391,6 +391,12 @@ def check_tpu(cfg) -> None:
             f"{asked} asks fairseq for a TPU, and torch_xla is not installed: use --compute-dtype bfloat16, or on a "
             "GPU --fp16 or --amp"
         )
+    if (
+        getattr(cfg, "fp16", False)
+        and not getattr(cfg, "memory_efficient_fp16", False)
+        and not torch.cuda.is_available()
+    ):
+        raise ConfigurationError("--fp16 needs a GPU: leave it out, or use --compute-dtype bfloat16")
 
 
 def check_data(cfg, task) -> None:

@@ -237,7 +237,7 @@ class Translator {
       throw new SentenceError("it is too long for this beam: split it, or take a smaller beam");
     const whole = (values, shape) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), shape);
     const out = await this.session.run({
-      source: whole(row, [1, row.length]), beam: whole([beam], []), max_len: whole([Math.max(most, 0)], [1]),
+      source: whole(row, [1, row.length]), beam: whole([beam], []), max_len: whole([Math.max(most, 0, this.search.min_len)], [1]),
       min_len: whole([this.search.min_len], []), unkpen: new ort.Tensor("float32", [this.search.unkpen], []),
     });
     return this.read(out, symbols, beam);

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Dict, Optional, Union
 
 from ..registry import ConfigurationError
+from .package import FORMAT
 
 HERE = Path(__file__).parent
 Name = Union[str, "os.PathLike[str]"]
@@ -48,12 +49,17 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
         The page, a single file that needs no other.
 
     Raises:
-        ConfigurationError: onnxruntime-web is missing, or a file of the package is damaged.
+        ConfigurationError: onnxruntime-web is missing, the package is of another format, or a file of it is damaged,
+            a link, or elsewhere.
     """
     folder, web = Path(package), find_onnxruntime_web(onnxruntime_web)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    if manifest.get("format") != FORMAT:
+        raise ConfigurationError(f"{folder} is of format {manifest.get('format')!r}, and a page needs {FORMAT}")
     contents: Dict[str, bytes] = {}
     for name, about in manifest["files"].items():
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) or (folder / name).is_symlink():
+            raise ConfigurationError(f"{folder}: {name!r} cannot be a file of a package: export the model again")
         contents[name] = (folder / name).read_bytes()
         if hashlib.sha256(contents[name]).hexdigest() != about["sha256"]:
             raise ConfigurationError(f"{folder / name} is not the file that was exported: export the model again")
@@ -76,9 +82,9 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
     template = (HERE / "page.html").read_text(encoding="utf-8")
     page = folder / "translate.html"
     unfinished = page.with_suffix(".tmp")
-    unfinished.write_text(
-        re.sub(r"\$(\w+)\b", lambda match: values.get(match[1], match[0]), template), encoding="utf-8"
-    )
+    unfinished.unlink(missing_ok=True)  # else a link there would be written through
+    with open(unfinished, "x", encoding="utf-8") as stream:
+        stream.write(re.sub(r"\$(\w+)\b", lambda match: values.get(match[1], match[0]), template))
     unfinished.replace(page)
     return page
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..architectures.build import build_bridge, build_decoder, build_encoder
 from ..architectures.options import AttentionRNNConfig, complete, tied
 from ..architectures.part_args import part_arguments
-from ..architectures.refusals import check, check_compiler, check_data, check_task, check_tpu, unread
+from ..architectures.refusals import check, check_compiler, check_data, check_number_type, check_task, unread
 from ..architectures.variants import BASE, VARIANTS, fill
 from ..arithmetic.choice import SearchDtype, TrainingDtype, match_choice
 from ..arithmetic.reduced import reduced_products
@@ -481,7 +481,7 @@ def _register(name: str) -> None:
 
     def architecture(cfg) -> None:
         check_task(getattr(cfg, "task", None))
-        check_tpu(cfg)
+        check_number_type(cfg)
         fill(cfg, name)
 
     architecture.__doc__ = VARIANTS[name].paper or name

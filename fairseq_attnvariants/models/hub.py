@@ -261,8 +261,14 @@ class Hub(GeneratorHubInterface):
         own = {name for method in methods for name in inspect.signature(method).parameters}
         return [field.name for field in dataclasses.fields(GenerationConfig)] + sorted(own - NO_OPTIONS)
 
+    def remove_bpe(self, sentence: str) -> str:
+        """A translation without the marks of subwords; characters have none, with ``--source-subwords`` either."""
+        return sentence if isinstance(self.tgt_dict, CharacterDictionary) else super().remove_bpe(sentence)
+
     def _encode_target(self, text: str, append_eos: bool = False) -> Tensor:
-        line = self.apply_bpe(self.tokenize(text))
+        line = self.tokenize(text)
+        if not isinstance(self.tgt_dict, CharacterDictionary):
+            line = self.apply_bpe(line)
         return self.tgt_dict.encode_line(line, add_if_not_exist=False, append_eos=append_eos).long()
 
     def _forced(self, text: str, option: str) -> Tensor:
@@ -286,12 +292,14 @@ class Hub(GeneratorHubInterface):
         tokens = self.encode(sentence)
         read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]  # as the model gets it
         weights = hypothesis["attention"][-len(read) :].T.cpu()  # the padding is on the left
+        features = getattr(self.src_dict, "first_feature", None)
         target = hypothesis["tokens"].cpu()
         text, source = self.decode(target), symbols(self.src_dict, read)
         if replace_unk is not False:
             words = symbols(self.src_dict, read, self.apply_bpe(self.tokenize(sentence)))
             table = replace_unk if isinstance(replace_unk, Mapping) else {}
-            places = self._places(target, weights[:, :-1], source[:-1])
+            letters = weights if features is None else weights * (read < features)  # no tag is a word
+            places = self._places(target, letters[:, :-1], source[:-1])
             chosen = (self.tgt_dict.unk_string() if k is None else table.get(words[k], words[k]) for k in places)
             filled = re.sub(HOLE, lambda _: next(chosen), self.tgt_dict.string(target, unk_string=HOLE))
             text = self.detokenize(self.remove_bpe(filled))

@@ -3,7 +3,7 @@
 import logging
 import sys
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Any, Sequence
 
 import numpy as np
 import torch
@@ -41,6 +41,21 @@ class CharTranslationConfig(TranslationConfig):
     eval_bleu: bool = option("translate the validation set and log its BLEU and its chrF", False)
 
 
+class SourceOnly:
+    """Subwords of sources; targets are plain characters, which have none to join."""
+
+    def __init__(self, bpe: Any):
+        self.bpe = bpe
+
+    def encode(self, text: str) -> str:
+        """The subwords of a source."""
+        return self.bpe.encode(text)
+
+    def decode(self, text: str) -> str:
+        """A translation as it is."""
+        return text
+
+
 @register_task("char_translation", dataclass=CharTranslationConfig)
 class CharTranslationTask(TranslationTask):
     """Text in, text out, characters inside.
@@ -73,7 +88,7 @@ class CharTranslationTask(TranslationTask):
         if cfg.max_train_characters < 0:
             raise ConfigurationError(f"--max-train-characters must be at least 0, not {cfg.max_train_characters}")
         super().__init__(cfg, src_dict, tgt_dict)
-        self.trains = False
+        self.trains = self.constrained = False
         bleu = BLEU(tokenize="none" if cfg.eval_tokenized_bleu else "13a", force=True)
         self.scores = SummedScore("bleu", bleu), SummedScore("chrf", CHRF())
 
@@ -114,6 +129,22 @@ class CharTranslationTask(TranslationTask):
         pairs.sizes = pairs.src_sizes if pairs.tgt is None else np.stack((pairs.src_sizes, pairs.tgt_sizes), axis=1)
         return pairs
 
+    def build_bpe(self, args):
+        """With ``--source-subwords``, a model of subwords for the source alone.
+
+        Raises:
+            ConfigurationError: fairseq-interactive would cut constraints, too.
+        """
+        bpe = super().build_bpe(args)
+        if bpe is None or not self.cfg.source_subwords:
+            return bpe
+        if self.constrained:
+            raise ConfigurationError(
+                "--bpe would cut --constraints as it cuts the source, and with --source-subwords they are characters: "
+                "leave --bpe out, and give the source in subwords"
+            )
+        return SourceOnly(bpe)
+
     def build_criterion(self, cfg, *more):
         """The stock task's; a process that has one trains, or validates."""
         self.trains = True
@@ -142,6 +173,7 @@ class CharTranslationTask(TranslationTask):
         ``--max-len-a`` and ``--max-len-b`` are 3 and 200, and 12 and 200 for a source of subwords, where both have
         fairseq's defaults, 0 and 200, which look the same given or not; any other value of either is kept.
         """
+        self.constrained = bool(getattr(args, "constraints", None))
         args = with_limits(args, MAX_LEN_A_SUBWORDS if self.cfg.source_subwords else MAX_LEN_A, MAX_LEN_B)
         return super().build_generator(models, args, *more, **named)
 

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Set, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -34,6 +34,8 @@ class StringDictionary(CharacterDictionary):
         self.separator = separator
         self.first_feature: Optional[int] = None
         """number of the first one; None if sources have none"""
+        self.told: Set[str] = set()
+        """lines of which something was said"""
 
     @property
     def units(self) -> str:
@@ -82,10 +84,12 @@ class StringDictionary(CharacterDictionary):
             ConfigurationError: parentheses of the features do not match.
         """
         features = () if self.first_feature is None else tags(line.partition("\t")[2])
-        if unseen := [name for name in features if self.feature(name) == self.unk()]:
-            logger.warning(f"{line!r}: left out, since training has not seen it: {', '.join(unseen)}")
-        elif self.first_feature is not None and not features:
-            logger.warning(f"{line!r} has no features: they come after a tab, such as N;PL")
+        if self.first_feature is not None and line not in self.told:
+            self.told.add(line)
+            if unseen := [name for name in features if self.feature(name) == self.unk()]:
+                logger.warning(f"{line!r}: left out, since training has not seen it: {', '.join(unseen)}")
+            elif "\t" not in line:
+                logger.warning(f"{line!r} has no features: they come after a tab, such as N;PL")
         ids = self.encode(self.split(line), features)
         return torch.IntTensor(ids + [self.eos()] if append_eos else ids)
 

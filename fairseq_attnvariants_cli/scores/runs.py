@@ -68,10 +68,13 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
             if not any(begun.parent.parent in path.parents for path in found):
                 say(f"{begun.parent.parent}: there is no {checkpoint} yet, so this run is left out")
         for path in sorted(found):
-            run = read_run(path, read_checkpoint(str(path)))
-            last = path.with_name("checkpoint_last.pt")
-            if last.is_file():
-                warn_of_unfinished(run.folder, read_checkpoint(str(last)))
+            state = read_checkpoint(str(path))
+            run, last = read_run(path, state), path.with_name("checkpoint_last.pt")
+            try:
+                if last.is_file():
+                    warn_of_unfinished(run.folder, state if last == path else read_checkpoint(str(last)))
+            except UserError as error:
+                say(f"{error}: whether this training has ended is not known")
             runs.append(run if name is None else run._replace(name=name))
     return runs
 
@@ -95,9 +98,11 @@ def warn_of_unfinished(folder: Path, state: Dict[str, Any]) -> None:
         group = state["cfg"].get(name) or {}
         limits |= vars(group) if isinstance(group, argparse.Namespace) else group
     epoch = (state["extra_state"].get("train_iterator") or {}).get("epoch", 1)
-    most, epochs, patience = (limits.get(name) or 0 for name in ("max_update", "max_epoch", "patience"))
+    most, epochs, *others = (
+        limits.get(name) or 0 for name in ("max_update", "max_epoch", "patience", "stop_time_hours", "stop_min_lr")
+    )
     made = state["optimizer_history"][-1]["num_updates"]
-    if made < most and not 0 < epochs < epoch and patience <= 0:
+    if made < most and not 0 < epochs < epoch and max(others) <= 0:
         say(f"{folder}: this training has made {made} of {most} updates")
 
 

@@ -2,12 +2,16 @@
 
 import random
 import unicodedata
+from bisect import bisect
+from collections import defaultdict
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Mapping, Sequence, Tuple
 
 from ..options import ColumnOptions, numeric, positive
 from ..text.files import UserError, say, standard_output
+
+Alphabet = Mapping[int, Sequence[str]]  # letters by their :func:`kind`
 
 SHORTEST = 3  # letters of a stem
 WHOLE = 5  # letters of a stem whose ends are replaced, too
@@ -42,23 +46,28 @@ def is_letter(symbol: str) -> bool:
     return symbol[0].isalpha()
 
 
-def letters(source: Sequence[str], target: Sequence[str]) -> List[Tuple[int, int]]:
+def kind(letter: str) -> int:
+    """Which letters may replace it: others of Hangul's initials, vowels or finals, or any that are none of these."""
+    return bisect("\u1100\u1160\u11a8\u1200", letter[0])
+
+
+def letters(source: Sequence[str], target: Sequence[str], alphabet: Alphabet) -> List[Tuple[int, int]]:
     """The positions, in both words, of the letters that may be replaced: a long stem keeps its first and its last."""
     places = []
     for i, j, length in stems(source, target):
         ends = int(length > WHOLE)
         places += [(i + k, j + k) for k in range(ends, length - ends) if is_letter(source[i + k])]
-    return places
+    return [(i, j) for i, j in places if len(alphabet[kind(source[i])]) > 1]
 
 
 def hallucinated(
-    source: Sequence[str], target: Sequence[str], alphabet: Sequence[str], rng: random.Random
+    source: Sequence[str], target: Sequence[str], alphabet: Alphabet, rng: random.Random
 ) -> Tuple[List[str], List[str]]:
     """Both words with random letters in their stems, the same in both."""
     pair = [*source], [*target]
-    for i, j in letters(source, target):
+    for i, j in letters(source, target, alphabet):
         if rng.random() < SHARE:
-            pair[0][i] = pair[1][j] = rng.choice(alphabet)
+            pair[0][i] = pair[1][j] = rng.choice(alphabet[kind(source[i])])
     return pair
 
 
@@ -79,9 +88,11 @@ def rows(options: Options) -> Iterator[List[str]]:
     separators = {side: find_separator(table, side) for side in ("source", "target")}
     units = DECOMPOSED if DECOMPOSED in separators.values() else ""
     pairs = [(symbols(row.source, units), symbols(row.target or "", units)) for row in table.rows]
-    alphabet = sorted({symbol for pair in pairs for word in pair for symbol in word if is_letter(symbol)})
-    usable = [number for number, pair in enumerate(pairs) if letters(*pair)]
-    if not usable or len(alphabet) < 2:
+    alphabet = defaultdict(list)
+    for symbol in sorted({symbol for pair in pairs for word in pair for symbol in word if is_letter(symbol)}):
+        alphabet[kind(symbol)].append(symbol)
+    usable = [number for number, pair in enumerate(pairs) if letters(*pair, alphabet)]
+    if not usable:
         raise UserError(
             f"{options.train} has no word that shares {SHORTEST} letters in a row with its target, or has one letter "
             "alone: there is no stem to change"
@@ -99,7 +110,7 @@ def rows(options: Options) -> Iterator[List[str]]:
     named = " ".join(f"--{side}-separator {separator_name(one)}" for side, one in separators.items())
     say(
         f"{len(usable)} of the {len(pairs)} rows of {options.train} have a stem; random letters hide which symbols are "
-        f"rare, so train on both tables with {named}"
+        f"rare, so train on both tables with {named}, unless you give other separators"
     )
 
 

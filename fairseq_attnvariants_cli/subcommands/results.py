@@ -225,9 +225,10 @@ def warn_of_differences(found: Dict[str, List[Run]], baseline: str) -> None:
     """Say in which options outside the model a system differs from the baseline, if its name does not say so."""
     base = found[baseline][0].options
     for name, (run, *_) in found.items():
-        other = [key for key in sorted({*base, *run.options}) if run.options.get(key) != base.get(key)]
-        named = [key.partition(".")[2] for key in other if key.partition(".")[0] not in ("model", "criterion")]
-        if more := [option for option in named if f"{option}=" not in name]:
+        other = [key.split(".", 1) for key in sorted({*base, *run.options}) if run.options.get(key) != base.get(key)]
+        kinds = {group for group, option in other if option == "_name"}  # whose other options differ, too
+        named = [group if group in kinds else option for group, option in other if group not in ("model", "criterion")]
+        if more := [label for label in dict.fromkeys(named) if f"{label}=" not in name]:
             say(f"{name} and {baseline} differ in more than the model: {', '.join(more)}")
 
 

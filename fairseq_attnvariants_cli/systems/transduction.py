@@ -14,12 +14,12 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.tasks import exact_match
+from fairseq_attnvariants.tasks import StringDictionary, exact_match
 from fairseq_attnvariants.tasks.tsv import (
     DECOMPOSED,
     Columns,
@@ -79,8 +79,8 @@ class Job(NamedTuple):
     updates: int
     given: str
     """the options that a training keeps from its start on"""
-    longest: int
-    """the symbols and features that a source may have"""
+    limits: Dict[str, int]
+    """of the lengths of both sides, by their options"""
 
 
 @contextlib.contextmanager
@@ -114,14 +114,9 @@ def prepare(options: "Options") -> Job:
             for number, row in enumerate(table.rows):
                 if not symbols(getattr(row, side), separator):
                     raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
-    longest = most_symbols(options.others)
-    for table in predicted:
-        for number, row in enumerate(table.rows):
-            if (count := len(symbols(row.source, separators[0])) + len(row.features)) > longest:
-                raise ConfigurationError(
-                    f"{table.place(number)}: the source has {count} symbols and features, and a model reads {longest}: "
-                    "leave the line out, or train with a larger --max-source-positions"
-                )
+    limits = length_limits(options.others)
+    for table in (train, dev, *predicted):
+        check_lengths(table, separators, limits)
     folder = Path(options.output)
     if os.pathsep in options.output or (folder.exists() and not folder.is_dir()):
         raise UserError(f"--output {folder} is no folder, or has a {os.pathsep!r} in its name: name another")
@@ -146,10 +141,10 @@ def prepare(options: "Options") -> Job:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
-    given = shlex.join([*column_options(columns), *separator_options(separators), *chosen])
-    earlier = shlex.join([*column_options(columns), *chosen])  # version 1.1.0 did not keep the separators
+    given = shlex.join([*column_options(columns), *chosen])
     for seed in options.seeds:
-        check_options(folder / f"seed{seed}", given, earlier)
+        check_options(folder / f"seed{seed}", given)
+    check_dictionaries(data, separators)
     data.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         with write_whole(str(data / f"{name}.tsv")) as stream:
@@ -157,7 +152,7 @@ def prepare(options: "Options") -> Job:
     kinds = [described_symbols(separator) for separator in separators]
     say(f"columns: {columns}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
-    return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given, longest)
+    return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given, limits)
 
 
 def as_read(text: str) -> str:
@@ -165,11 +160,45 @@ def as_read(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def most_symbols(others: Sequence[str]) -> int:
-    """How many symbols and features a source may have, by the options of fairseq-train."""
+def length_limits(others: Sequence[str]) -> Dict[str, int]:
+    """The limits on the lengths of both sides, by their options, of which some may be for fairseq-train."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--max-source-positions", type=int, default=1024)
-    return parser.parse_known_args(others)[0].max_source_positions - 1  # EOS counts
+    for side in ("source", "target"):
+        parser.add_argument(f"--max-{side}-positions", dest=side, type=int, default=1024)
+    return {f"--max-{side}-positions": limit for side, limit in vars(parser.parse_known_args(others)[0]).items()}
+
+
+def check_lengths(table: Table, separators: Sequence[str], limits: Mapping[str, int]) -> None:
+    """Refuse a table with strings that are too long for a model, before it is trained.
+
+    Raises:
+        ConfigurationError: naming the line.
+    """
+    for number, row in enumerate(table.rows):
+        source, target = (symbols(text or "", one) for text, one in zip((row.source, row.target), separators))
+        for side, count, (option, limit) in zip(
+            ("source", "target"), (len(source) + len(row.features), len(target)), limits.items()
+        ):
+            if count >= limit:  # EOS counts
+                raise ConfigurationError(
+                    f"{table.place(number)}: the {side} has {count} symbols{' and features' * bool(row.features)}, and "
+                    f"a model reads {limit - 1}: leave the line out, or train with a larger {option}"
+                )
+
+
+def check_dictionaries(data: Path, separators: Sequence[str]) -> None:
+    """Refuse other symbols than those of the models that are there.
+
+    Raises:
+        UserError: naming the option.
+    """
+    for side, separator in zip(("source", "target"), separators):
+        path = data / f"dict.{side}.txt"
+        if path.is_file() and (former := StringDictionary.load(str(path)).separator) != separator:
+            raise UserError(
+                f"the symbols of {path} are {described_symbols(former)}: give --{side}-separator "
+                f"{separator_name(former)}, or another --output"
+            )
 
 
 def column_options(columns: Columns) -> List[str]:
@@ -187,20 +216,15 @@ def separator_options(separators: Sequence[str]) -> List[str]:
     ]
 
 
-def check_options(save: Path, given: str, earlier: str) -> None:
+def check_options(save: Path, given: str) -> None:
     """Refuse to go on with a training by other options: if it is finished, they would change nothing.
-
-    Args:
-        save: the folder of one seed.
-        given: the options.
-        earlier: the same as earlier versions kept them, which is accepted, too.
 
     Raises:
         UserError: with the former options.
     """
     if not any((save / name).exists() for name in (LAST, ENDED)) or not (save / OPTIONS).is_file():
         return
-    if (before := (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")) not in (given, earlier):
+    if (before := (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")) != given:
         raise UserError(
             f"{save} was trained with {before}, and not with {given}: give the former options, or another --output"
         )
@@ -345,7 +369,8 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str])
         *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
         *("--path", os.pathsep.join(checkpoints), f"--gen-subset={name}", "--scoring", "exact_match"),
         *("--beam", str(max(options.beam, options.nbest)), "--nbest", str(options.nbest), "--batch-size", "128"),
-        *("--num-workers", "0", "--max-source-positions", str(job.longest + 1), *["--cpu"] * options.cpu),
+        *("--num-workers", "0", *["--cpu"] * options.cpu),
+        *(part for option, limit in job.limits.items() for part in (option, str(limit))),
     ]
     lines: List[str] = []
     log = job.folder / f"{name}.generate.log"
@@ -369,8 +394,10 @@ def copy_unseen(
         return found
     from fairseq_attnvariants.models import AttentionRNNModel
 
-    paths = os.pathsep.join(map(os.path.abspath, checkpoints))
-    hub = AttentionRNNModel.from_pretrained(os.curdir, paths, str(job.data.absolute()), user_dir=job.user_dir)
+    paths = os.pathsep.join(checkpoints)
+    hub = AttentionRNNModel.from_pretrained(os.curdir, paths, str(job.data), user_dir=job.user_dir)
+    if not any(getattr(model.cfg, "copying", False) for model in hub.models):
+        return found
     lines = ["\t".join([rows[k].source, ";".join(rows[k].features)]) for k in lacking]
     beam, filled = max(options.beam, options.nbest), list(found)
     for k, texts in zip(lacking, hub.translate(lines, beam, nbest=options.nbest, replace_unk=True), strict=True):

@@ -51,11 +51,11 @@ def test_letters_are_replaced_alike_and_in_stems_alone():
     """In a stem of more than five letters the first and the last stay; what is no letter stays anywhere."""
     rng, seen = random.Random(1), set()
     for _ in range(100):
-        one, other = hallucinated("ab-dexyz", "ab-defgqq", "XY", rng)
+        one, other = hallucinated("ab-dexyz", "ab-defgqq", {0: "XY"}, rng)
         assert one[:5] == other[:5] and one[5:] == list("xyz") and other[5:] == list("fgqq") and one[2] == "-"
         seen |= {"".join(one[:5])}
     assert {word[0] for word in seen} == {"a", "X", "Y"}
-    longer = ["".join(hallucinated("abcdefz", "abcdefg", "X", rng)[0]) for _ in range(100)]
+    longer = ["".join(hallucinated("abcdefz", "abcdefg", {0: "Xb"}, rng)[0]) for _ in range(100)]
     assert {word[0] + word[5:] for word in longer} == {"afz"} and {word[1] for word in longer} == {"b", "X"}
 
 
@@ -75,6 +75,14 @@ def test_rows_keep_their_features_and_their_order_of_columns(table, capsys):
     assert capsys.readouterr().out == shown.out
     assert main(["hallucinate", str(table), "--words", "50", "--seed", "4"]) == 0
     assert capsys.readouterr().out != shown.out
+
+
+def test_syllables_stay_syllables(tmp_path, capsys):
+    rng = random.Random(1)
+    words = ["".join(chr(rng.randrange(0xAC00, 0xD7A4)) for _ in range(3)) for _ in range(20)]
+    (tmp_path / "train.tsv").write_text("".join(f"{word}\tV;PST\t{word}다\n" for word in words), encoding="utf-8")
+    assert main(["hallucinate", str(tmp_path / "train.tsv"), "--words", "50"]) == 0
+    assert all(re.fullmatch("[가-힣]+\tV;PST\t[가-힣]+다", line) for line in capsys.readouterr().out.splitlines())
 
 
 def test_marks_are_no_part_of_a_stem_where_symbols_are_decomposed(tmp_path, capsys):

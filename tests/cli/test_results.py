@@ -22,7 +22,7 @@ from fairseq_attnvariants_cli.scores.runs import PLACES, Run, count_parameters, 
 from fairseq_attnvariants_cli.scores.seeds import estimate, holm
 from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw_dial, draw_scores
 from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
-from fairseq_attnvariants_cli.subcommands.results import summary
+from fairseq_attnvariants_cli.subcommands.results import summary, warn_of_differences
 from fairseq_attnvariants_cli.text.files import UserError
 
 SEARCH = ["--cpu", "--beam", "2", "--max-len-b", "10"]
@@ -440,17 +440,27 @@ def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
         state = torch.load(path, weights_only=False)
         state["cfg"]["optimization"].update(max_epoch=9, max_update=5000)
         torch.save(state, path)
+    [broken] = (tmp_path / names[-1]).glob("checkpoints/checkpoint_last.pt")
+    broken.write_bytes(broken.read_bytes()[:99])
     results(tmp_path, "--measure", "BLEU", "--baseline", "recatt max_epoch=3 max_update=0")
     said = capfd.readouterr().err
     made = state["optimizer_history"][-1]["num_updates"]
     assert f"{tmp_path / 'begun'}: there is no checkpoint_best.pt yet, so this run is left out" in said
     assert f"{tmp_path / names[0]}: this training has made {made} of 5000 updates" in said
+    assert re.search(f"{re.escape(str(broken))}: .*: whether this training has ended is not known", said)
     assert said.count("this training has made") == 1 and "differ in more" not in said
     longer = "recatt max_epoch=9 max_update=5000"
     results(tmp_path, "--measure", "BLEU", "--baseline", longer)
     said = capfd.readouterr().err
     assert f"rnnsearch and {longer} differ in more than the model: max_epoch, max_update\n" in said
     assert said.count("differ in more") == 1  # what a name says is not said again
+
+
+def test_where_a_task_differs_its_options_are_not_named_too(capsys):
+    one = Run(Path("one"), Path("one/best.pt"), "data", 1, "one", {"task._name": "a", "task.x": "1"}, 1, 1, 1.0)
+    other = one._replace(name="other", options={"task._name": "b", "task.y": "2", "dataset.batch_size": "3"})
+    warn_of_differences({"one": [one], "other": [other]}, "one")
+    assert capsys.readouterr().err.endswith("other and one differ in more than the model: batch_size, task\n")
 
 
 def test_names_that_are_given(sweep, tmp_path, capfd):

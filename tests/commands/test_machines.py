@@ -77,3 +77,11 @@ def test_without_a_tpu_what_asks_for_one_is_refused(flag):
     arguments = ["data", "--arch", "dl4mt", "--batch-size", "8", flag]
     with pytest.raises(ConfigurationError, match=f"^{flag} asks fairseq for a TPU.*--compute-dtype bfloat16"):
         options.parse_args_and_arch(options.get_training_parser(), arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_half_precision_without_a_gpu_is_refused():
+    arguments = ["data", "--arch", "dl4mt", "--batch-size", "8", "--fp16"]
+    with pytest.raises(ConfigurationError, match="^--fp16 needs a GPU: leave it out, or use --compute-dtype bfloat16"):
+        options.parse_args_and_arch(options.get_training_parser(), arguments)
+    options.parse_args_and_arch(options.get_training_parser(), [*arguments, "--memory-efficient-fp16"])

@@ -4,17 +4,20 @@ import argparse
 import dataclasses
 import math
 import re
+from argparse import Namespace
 
 import pytest
 import torch
 from conftest import Task
 from corpus import USER_DIR, run
 from fairseq import options
+from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import build_model
 
 from fairseq_attnvariants.models import AttentionRNNModel
-from fairseq_attnvariants.models.hub import INSTEAD
+from fairseq_attnvariants.models.hub import INSTEAD, Hub
+from fairseq_attnvariants.tasks import StringDictionary
 
 SENTENCES = ["ant bee cat dog", "elk yak", "jay"]
 READ = "beam max_len_a max_len_b min_len match_source_len unnormalized lenpen unkpen no_repeat_ngram_size sampling "
@@ -252,6 +255,23 @@ def test_an_unknown_arch(capsys):
 def test_an_unknown_name(name, message):
     with pytest.raises(ValueError, match=f"model._name={name}: there is no such architecture.*{message}"):
         build_model(argparse.Namespace(_name=name), Task())
+
+
+def test_a_tag_is_no_word_that_was_copied():
+    """A model that attends to tags as it copies writes the most attended letter that its targets lack."""
+    source, target = StringDictionary.of(["ab"], ""), StringDictionary.of(["ab"], "")
+    features = Dictionary()
+    features.add_symbol("N")
+    source.add_features(features)
+    hub = object.__new__(Hub)
+    read = source.encode_line("aщ\tN")
+    hub.__dict__.update(src_dict=source, tgt_dict=target, models=[Namespace(cfg=Namespace(copying=True))])
+    hub.encode = lambda _: read
+    hub.task = Namespace(build_dataset_for_inference=lambda *_: [{"source": read}])
+    hub.apply_bpe = hub.tokenize = hub.detokenize = hub.remove_bpe = lambda text: text
+    hub.decode = target.string
+    hypothesis = {"tokens": torch.tensor([target.unk(), 2]), "attention": torch.tensor([[0.5, 0.1, 0.4, 0.0]] * 2).T}
+    assert hub._translation("aщ\tN", hypothesis, True).text == "щ"
 
 
 def test_constraints_go_with_their_sentence(hub):

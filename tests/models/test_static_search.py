@@ -168,7 +168,6 @@ def test_probabilities_that_are_none():
             kind([model], TARGET, beam_size=3, max_len_b=5).generate([model], SAMPLE)
 
 
-@pytest.mark.slow
 def test_what_another_search_kept_is_not_used_for_other_symbols_or_parameters():
     model = ready("dl4mt")
     both([model], beam_size=3)
@@ -179,6 +178,7 @@ def test_what_another_search_kept_is_not_used_for_other_symbols_or_parameters():
     assert len(static_search._beams[model.decoder]) == 3
 
 
+@pytest.mark.slow
 def test_batches_in_turn_in_the_same_tensors():
     """Of other words, of other shapes, after a change of parameters in place, and of another kind."""
     model = ready("adaptive_both", coverage_penalty=0.3)

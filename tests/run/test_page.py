@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import hashlib
 import json
 import re
 import shutil
@@ -190,6 +191,24 @@ def test_a_page_of_a_damaged_package_is_refused(tmp_path, unreal_web):
     with pytest.raises(ConfigurationError, match="source.json is not the file that was exported"):
         page.build_page(package, unreal_web)
     assert not list(package.glob("translate.*m*"))
+
+
+def test_a_page_of_a_strangers_package_reads_and_writes_nothing_else(tmp_path, unreal_web):
+    package, victim = packages.write(tmp_path / "package"), tmp_path / "victim"
+    victim.write_text("mine")
+    (package / "translate.tmp").symlink_to(victim)
+    assert not page.build_page(package, unreal_web).is_symlink() and victim.read_text() == "mine"
+    manifest = json.loads((package / "manifest.json").read_text())
+    (package / "link.json").symlink_to(victim)
+    about = {"sha256": hashlib.sha256(b"mine").hexdigest(), "bytes": 4}
+    for change in (
+        {"files": {**manifest["files"], "../victim": about}},
+        {"files": {"link.json": about}},
+        {"format": 99},
+    ):
+        (package / "manifest.json").write_text(json.dumps({**manifest, **change}))
+        with pytest.raises(ConfigurationError, match="cannot be a file of a package|format 99, and a page needs 1"):
+            page.build_page(package, unreal_web)
 
 
 @pytest.mark.more

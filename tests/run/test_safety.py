@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 
 import onnx
+import onnxruntime
 import packages
 import pytest
 from onnx import TensorProto, helper
@@ -291,6 +292,33 @@ def test_a_model_with_other_inputs(tmp_path):
     model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, []))
     with pytest.raises(PackageError, match="model.onnx: it has the inputs and outputs"):
         runtime.Translator(packages.write(tmp_path, model))
+
+
+def test_a_model_in_another_format_of_onnxruntime(package, tmp_path, monkeypatch):
+    """Bytes may be both that and ONNX without operators, as a stranger makes them; here the scan finds none."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "model.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession((package / "model.onnx").read_bytes(), options, providers=["CPUExecutionProvider"])
+    shutil.move(tmp_path / "model.ort", package / "model.onnx")
+    rehash(package)
+    monkeypatch.setattr(runtime, "operators", lambda data: [])
+    with pytest.raises(PackageError, match="model.onnx: onnxruntime cannot read it"):
+        runtime.Translator(package)
+
+
+def test_a_link_to_itself(package, unseen):
+    (package / "source.json").unlink()
+    (package / "source.json").symlink_to("source.json")
+    refused(package, "source.json: it (cannot be read|is outside)", unseen)
+
+
+@pytest.mark.parametrize("text", ["", "abc", "za"])
+def test_a_class_of_characters_is_of_ranges(text):
+    with pytest.raises(PackageError, match="tables of the Moses tokeniser are incomplete .* is no class of characters"):
+        runtime.Moses(
+            {"language": "de", **dict.fromkeys(("alnum", "alpha", "lower", "number", "currency", "cjk"), text)}
+        )
 
 
 def test_a_copied_package_is_the_same(package, tmp_path):

@@ -1,6 +1,7 @@
 import argparse
 import re
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import sacrebleu
@@ -18,9 +19,12 @@ with warnings.catch_warnings():
     from fairseq.criterions.cross_entropy import CrossEntropyCriterion
     from fairseq.data import Dictionary
     from fairseq.dataclass.configs import GenerationConfig
+    from fairseq.tasks.translation import TranslationTask
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.models.fingerprint import fingerprint
+from fairseq_attnvariants.models.hub import Hub
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 from fairseq_attnvariants.tasks.char_translation import CharTranslationConfig
 from fairseq_attnvariants.tasks.characters import single_spaced, to_characters
@@ -419,9 +423,7 @@ class TestSubwords:
         assert "needs --source-subwords" in process.stderr.strip().splitlines()[-1]
 
     def test_limit_of_generation(self):
-        source = Dictionary()
-        source.add_symbol("an@@")
-        translation = CharTranslationTask(CharTranslationConfig(source_subwords=True), source, dictionary("ab"))
+        translation = of_subwords()
         generator = translation.build_generator([build("rnnsearch", translation)], GenerationConfig())
         assert (generator.max_len_a, generator.max_len_b) == (12, 200)
 
@@ -497,3 +499,24 @@ class TestCommands:
         saved = ["--save-dir", tmp_path / "run"]
         process = run("fairseq-train", tmp_path, *TASK, *sides, *saved, "--arch", "rnnsearch", "--cpu", check=False)
         assert re.search("^fairseq-train: error: .*not one of characters", process.stderr.strip().splitlines()[-1])
+
+
+def of_subwords():
+    source = Dictionary()
+    source.add_symbol("ab@@")
+    return CharTranslationTask(CharTranslationConfig(source_subwords=True), source, dictionary("ab"))
+
+
+def test_subwords_are_of_the_source_alone(monkeypatch):
+    """What reads and writes targets leaves their spaces and their "@@ " as they are."""
+    bpe = SimpleNamespace(encode=lambda text: f"{text}@@", decode=lambda text: text.replace(" ", ""))
+    monkeypatch.setattr(TranslationTask, "build_bpe", lambda task, args: args)
+    translation = of_subwords()
+    found = translation.build_bpe(bpe)
+    assert (found.encode("ab"), found.decode("a b@@ c")) == ("ab@@", "a b@@ c") and translation.build_bpe(None) is None
+    hub = object.__new__(Hub)
+    hub.__dict__.update(tgt_dict=dictionary("ab"), bpe=bpe, tokenizer=None)
+    assert hub.remove_bpe("a b@@ c") == "a b@@ c" and len(hub._encode_target("ab")) == 2
+    translation.constrained = True
+    with pytest.raises(ConfigurationError, match="--bpe would cut --constraints as it cuts the source"):
+        translation.build_bpe(bpe)

@@ -155,8 +155,10 @@ class TestDictionary:
         assert not caplog.text
         words.encode_line("talo\tN;XX")
         assert "left out, since training has not seen it: XX" in caplog.text
+        words.encode_line("talo\t")
         words.encode_line("talo N")
-        assert "'talo N' has no features: they come after a tab" in caplog.text
+        words.encode_line("talo N")
+        assert caplog.text.count("'talo N' has no features: they come after a tab") == 1 == caplog.text.count("no feat")
 
     def test_columns_are_named_where_there_are_more_than_two(self, tmp_path):
         (tmp_path / "train.tsv").write_text("ab\tN;PL\tb\n")
@@ -407,7 +409,7 @@ def test_a_training_that_diverges_is_told(tmp_path, monkeypatch, capsys, updates
             see(f"| valid | {line}\n")
 
     monkeypatch.setattr(transduction, "start", start)
-    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 800, {}, "user", updates, "", 1023)
+    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 800, {}, "user", updates, "", {})
     options = Namespace(arch="dl4mt", cpu=True, others=[], dev="valid.tsv")
     assert transduction.train_seed(job, options, 1) == str(tmp_path / "seed1" / "checkpoint_best.pt")
     said = capsys.readouterr().err
@@ -521,13 +523,10 @@ class TestStrings:
             assert done.returncode == 2 and "--arch dl4mt --updates 2" in done.stderr
             assert "give the former options, or another --output" in done.stderr and log.stat().st_mtime == kept
         (tmp_path / "out" / "seed1" / "checkpoint_last.pt").unlink()  # the finished one is used without it
-        for other in (["--dropout", "0.5"], ["--target-separator", "none"]):
-            assert "give the former options" in strings(data, *more, *other, check=False).stderr
-        kept_options = tmp_path / "out" / "seed1" / "options.txt"
-        kept_options.write_text(
-            kept_options.read_text().replace("--source-separator none --target-separator space ", "")
-        )
-        new.write_text("ab\nbà\n")  # and so are options as version 1.1.0 kept them
+        assert "give the former options" in strings(data, *more, "--dropout", "0.5", check=False).stderr
+        said = strings(data, *more, "--target-separator", "none", check=False).stderr
+        assert "dict.target.txt are separated by ' ': give --target-separator space, or another --output" in said
+        new.write_text("ab\nbà\n")
         done = run("fairseq-attnvariants", "strings", data / "train.tsv", data / "valid.tsv", new, "--cpu", *more)
         assert log.read_text() == former and "valid on" in former
         assert "new.tsv: 1 of 2 sources have symbols unseen in training" in done.stderr
@@ -547,14 +546,15 @@ class TestStrings:
 
     def test_a_source_that_is_too_long_is_refused_before_training(self, tmp_path):
         data, out = write_tables(tmp_path / "words"), tmp_path / "out"
-        (data / "test.tsv").write_text("ab\taa bb\nabcd\ta\n")
-        more = ["--output", out, "--updates", "2", *QUICK, "--max-source-positions"]
-        done = strings(data, *more, "4", check=False)
-        assert (
-            done.returncode == 2 and "line 2: the source has 4 symbols and features, and a model reads 3" in done.stderr
-        )
-        assert not out.exists()
-        strings(data, *more, "5")
+        (data / "test.tsv").write_text("ab\taa bb\nabcde\ta b c d e f g h i j\n")
+        more = ["--output", out, "--updates", "2", *QUICK]
+        for side, count in (("source", 5), ("target", 10)):
+            done = strings(data, *more, f"--max-{side}-positions", str(count), check=False)
+            said = (
+                f"line 2: the {side} has {count} symbols, and a model reads {count - 1}: leave the line out, or train"
+            )
+            assert done.returncode == 2 and said in done.stderr and not out.exists()
+        strings(data, *more, "--max-source-positions", "6", "--max-target-positions", "11")
 
     def test_cells_are_written_as_they_were(self, tmp_path):
         """In whatever form of Unicode: predictions alone are in NFC."""
@@ -714,7 +714,7 @@ def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypat
     monkeypatch.setattr(transduction, "predict", predict)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "test.tsv").write_text("a\tx\nb\ty\n")
-    job = transduction.Job(tmp_path, tmp_path / "data", Columns(), ("", ""), 2, {"test": "test.tsv"}, "user", 1, "", 9)
+    job = transduction.Job(tmp_path, tmp_path / "data", Columns(), ("", ""), 2, {"test": "test.tsv"}, "user", 1, "", {})
     systems = {"seed 1": ["a.pt"], "seed 2": ["b.pt"], "ensemble": ["a.pt", "b.pt"]}
     rows = [*transduction.results(job, Namespace(seeds=[1, 2], nbest=2), "test", systems)]
     assert [row[1:4] for row in rows] == [
@@ -727,7 +727,7 @@ def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypat
 def test_a_training_validates_forty_times_and_keeps_the_metric_that_is_given(tmp_path, monkeypatch):
     commands = []
     monkeypatch.setattr(transduction, "start", lambda command, *_: commands.append(command))
-    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 160, {}, "user", 2000, "", 9)  # 200 epochs
+    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 160, {}, "user", 2000, "", {})  # 200 epochs
     for seed, others in enumerate(([], ["--best-checkpoint-metric=wer"])):
         transduction.train_seed(job, Namespace(arch="dl4mt", cpu=True, others=others, dev="valid.tsv"), seed)
     for command in commands:

@@ -290,11 +290,12 @@ def check_lengths(
             option = f"--max-{side}-positions (of a trained model also by --model-overrides)"
         if not left_out:
             number = int(above.argmax())
-            words = " ".join(pairs.src_dict[token] for token in pairs.src[number][:SHOWN])
+            words = pairs.src_dict.string(pairs.src[number][:SHOWN])
             line = f"line {number + 1} of {name}" if name else f"the line that begins with '{words}'"
             raise ConfigurationError(
                 f"{line} has {sizes[number]} symbols in its {side}, with the end of the sentence, and {option} is "
-                f"{limit}: make it larger, or leave such lines out by --skip-invalid-size-inputs-valid-test"
+                f"{limit}: make it larger, or leave such lines out by --skip-invalid-size-inputs-valid-test (in Python "
+                "skip_invalid_size_inputs=True)"
             )
         options.append(option)
         long |= above
