@@ -30,7 +30,7 @@ except ImportError as error:
         raise
     sys.exit(f"error: {error.name} is not installed: pip install numpy onnxruntime")
 
-__version__ = "0.2.0"
+__version__ = "0.2.1"
 
 FORMAT = 1
 BATCH = 40  # sentences that are translated at a time
@@ -181,6 +181,8 @@ class Files:
                 self.refuse("manifest.json", f"{name} is missing or unknown")
             if isinstance(value, (int, float)) and abs(value) > LARGEST_NUMBER:
                 self.refuse("manifest.json", f"{name} is too large")
+        if self.manifest["search"]["min_len"] >= self.manifest["search"]["largest_target"]:
+            self.refuse("manifest.json", "search.min_len is too large")
 
     def refuse(self, name: str, reason: str) -> Any:
         """Raise a ``PackageError`` about a file."""

@@ -391,11 +391,8 @@ def check_number_type(cfg) -> None:
             f"{asked} asks fairseq for a TPU, and torch_xla is not installed: use --compute-dtype bfloat16, or on a "
             "GPU --fp16 or --amp"
         )
-    if (
-        getattr(cfg, "fp16", False)
-        and not getattr(cfg, "memory_efficient_fp16", False)
-        and not torch.cuda.is_available()
-    ):
+    works = any(getattr(cfg, option, False) for option in ("memory_efficient_fp16", "fp16_no_flatten_grads"))
+    if getattr(cfg, "fp16", False) and not works and not torch.cuda.is_available():
         raise ConfigurationError("--fp16 needs a GPU: leave it out, or use --compute-dtype bfloat16")
 
 

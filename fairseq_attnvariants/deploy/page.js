@@ -232,12 +232,13 @@ class Translator {
     const symbols = this.symbols(line);
     if (!symbols.length) return {source: [this.source[this.eos]], words: null, nBest: []};
     const {ort} = this, row = [...symbols.map(symbol => this.index.get(symbol) ?? this.unk), ...this.end];
-    const most = Math.trunc(Math.min(this.search.max_len_a * row.length + this.search.max_len_b, this.search.largest_target - 1));
+    const longest = Math.trunc(Math.min(this.search.max_len_a * row.length + this.search.max_len_b, this.search.largest_target - 1));
+    const most = Math.max(0, this.search.min_len, longest);
     if (row.length * (most + 1) * beam > LARGEST_ATTENTION)
       throw new SentenceError("it is too long for this beam: split it, or take a smaller beam");
     const whole = (values, shape) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), shape);
     const out = await this.session.run({
-      source: whole(row, [1, row.length]), beam: whole([beam], []), max_len: whole([Math.max(most, 0, this.search.min_len)], [1]),
+      source: whole(row, [1, row.length]), beam: whole([beam], []), max_len: whole([most], [1]),
       min_len: whole([this.search.min_len], []), unkpen: new ort.Tensor("float32", [this.search.unkpen], []),
     });
     return this.read(out, symbols, beam);

@@ -263,11 +263,14 @@ class Hub(GeneratorHubInterface):
 
     def remove_bpe(self, sentence: str) -> str:
         """A translation without the marks of subwords; characters have none, with ``--source-subwords`` either."""
-        return sentence if isinstance(self.tgt_dict, CharacterDictionary) else super().remove_bpe(sentence)
+        return sentence if self._source_subwords() else super().remove_bpe(sentence)
+
+    def _source_subwords(self) -> bool:
+        return isinstance(self.tgt_dict, CharacterDictionary) and not isinstance(self.src_dict, CharacterDictionary)
 
     def _encode_target(self, text: str, append_eos: bool = False) -> Tensor:
         line = self.tokenize(text)
-        if not isinstance(self.tgt_dict, CharacterDictionary):
+        if not self._source_subwords():
             line = self.apply_bpe(line)
         return self.tgt_dict.encode_line(line, add_if_not_exist=False, append_eos=append_eos).long()
 

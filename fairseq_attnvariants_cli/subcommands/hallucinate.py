@@ -48,7 +48,7 @@ def is_letter(symbol: str) -> bool:
 
 def kind(letter: str) -> int:
     """Which letters may replace it: others of Hangul's initials, vowels or finals, or any that are none of these."""
-    return bisect("\u1100\u1160\u11a8\u1200", letter[0])
+    return bisect("\u1100\u1160\u11a8\u1200", letter[0]) % 4
 
 
 def letters(source: Sequence[str], target: Sequence[str], alphabet: Alphabet) -> List[Tuple[int, int]]:

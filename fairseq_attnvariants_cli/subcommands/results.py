@@ -227,7 +227,12 @@ def warn_of_differences(found: Dict[str, List[Run]], baseline: str) -> None:
     for name, (run, *_) in found.items():
         other = [key.split(".", 1) for key in sorted({*base, *run.options}) if run.options.get(key) != base.get(key)]
         kinds = {group for group, option in other if option == "_name"}  # whose other options differ, too
-        named = [group if group in kinds else option for group, option in other if group not in ("model", "criterion")]
+        both = base.keys() & run.options.keys()
+        named = [
+            group if option == "_name" or (group in kinds and f"{group}.{option}" not in both) else option
+            for group, option in other
+            if group not in ("model", "criterion")
+        ]
         if more := [label for label in dict.fromkeys(named) if f"{label}=" not in name]:
             say(f"{name} and {baseline} differ in more than the model: {', '.join(more)}")
 

@@ -115,7 +115,8 @@ def prepare(options: "Options") -> Job:
                 if not symbols(getattr(row, side), separator):
                     raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
     limits = length_limits(options.others)
-    for table in (train, dev, *predicted):
+    skipped = "--skip-invalid-size-inputs-valid-test" in options.others  # as training leaves them out
+    for table in (*([] if skipped else [dev]), *predicted):
         check_lengths(table, separators, limits)
     folder = Path(options.output)
     if os.pathsep in options.output or (folder.exists() and not folder.is_dir()):

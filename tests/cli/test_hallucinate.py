@@ -9,7 +9,7 @@ import pytest
 from conftest import LONG
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.subcommands.hallucinate import hallucinated, stems
+from fairseq_attnvariants_cli.subcommands.hallucinate import hallucinated, kind, stems
 
 ROWS = ["talo\tN;INE(SG)\ttalossa", "juokseminen\tN;ESS(PL)\tjuoksemisina", "yö\tN;INE(SG)\työssä"]
 
@@ -78,6 +78,7 @@ def test_rows_keep_their_features_and_their_order_of_columns(table, capsys):
 
 
 def test_syllables_stay_syllables(tmp_path, capsys):
+    assert [kind(letter) for letter in "aạ가\u1100\u1161\u11a8"] == [0, 0, 0, 1, 2, 3]
     rng = random.Random(1)
     words = ["".join(chr(rng.randrange(0xAC00, 0xD7A4)) for _ in range(3)) for _ in range(20)]
     (tmp_path / "train.tsv").write_text("".join(f"{word}\tV;PST\t{word}다\n" for word in words), encoding="utf-8")

@@ -457,10 +457,12 @@ def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
 
 
 def test_where_a_task_differs_its_options_are_not_named_too(capsys):
-    one = Run(Path("one"), Path("one/best.pt"), "data", 1, "one", {"task._name": "a", "task.x": "1"}, 1, 1, 1.0)
-    other = one._replace(name="other", options={"task._name": "b", "task.y": "2", "dataset.batch_size": "3"})
+    one = Run(
+        Path("one"), Path("one/best.pt"), "data", 1, "one", {"task._name": "a", "task.x": "1", "task.z": "1"}, 1, 1, 1.0
+    )
+    other = one._replace(name="other", options={"task._name": "b", "task.z": "2", "dataset.batch_size": "3"})
     warn_of_differences({"one": [one], "other": [other]}, "one")
-    assert capsys.readouterr().err.endswith("other and one differ in more than the model: batch_size, task\n")
+    assert capsys.readouterr().err.endswith("other and one differ in more than the model: batch_size, task, z\n")
 
 
 def test_names_that_are_given(sweep, tmp_path, capfd):

@@ -84,4 +84,5 @@ def test_half_precision_without_a_gpu_is_refused():
     arguments = ["data", "--arch", "dl4mt", "--batch-size", "8", "--fp16"]
     with pytest.raises(ConfigurationError, match="^--fp16 needs a GPU: leave it out, or use --compute-dtype bfloat16"):
         options.parse_args_and_arch(options.get_training_parser(), arguments)
-    options.parse_args_and_arch(options.get_training_parser(), [*arguments, "--memory-efficient-fp16"])
+    for option in ("--memory-efficient-fp16", "--fp16-no-flatten-grads"):
+        options.parse_args_and_arch(options.get_training_parser(), [*arguments, option])

@@ -74,6 +74,7 @@ def change(folder, **fields):
         (dict(graph__operators=["Add"]), "model.onnx: it uses .*Transpose.*, which manifest.json does not list"),
         (dict(search__largest_beam=10**10), "search.largest_beam is too large"),
         (dict(search__max_len_a=1e308), "search.max_len_a is too large"),
+        (dict(search__min_len=10**5), "search.min_len is too large"),
     ],
 )
 def test_manifests_that_are_not_complete(package, fields, message, unseen):

@@ -286,6 +286,12 @@ def test_the_attention_of_an_answer_is_bounded(translator, monkeypatch):
     assert "the attention of so many words is too large" in answer["error"]
 
 
+def test_a_translation_may_be_as_long_as_it_must_be(tmp_path):
+    about = dict(search__min_len=7, search__max_len_a=0.0, search__max_len_b=3)
+    translator = runtime.Translator(packages.write(tmp_path, **about))
+    assert translator._max_len(5) == 7
+
+
 def test_scores_may_be_sums(tmp_path):
     package = packages.write(tmp_path, search__normalize=False, search__lenpen=2.0)
     [found] = runtime.Translator(package).translate(["the red"])

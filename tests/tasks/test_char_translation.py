@@ -515,7 +515,7 @@ def test_subwords_are_of_the_source_alone(monkeypatch):
     found = translation.build_bpe(bpe)
     assert (found.encode("ab"), found.decode("a b@@ c")) == ("ab@@", "a b@@ c") and translation.build_bpe(None) is None
     hub = object.__new__(Hub)
-    hub.__dict__.update(tgt_dict=dictionary("ab"), bpe=bpe, tokenizer=None)
+    hub.__dict__.update(src_dict=Dictionary(), tgt_dict=dictionary("ab"), bpe=bpe, tokenizer=None)
     assert hub.remove_bpe("a b@@ c") == "a b@@ c" and len(hub._encode_target("ab")) == 2
     translation.constrained = True
     with pytest.raises(ConfigurationError, match="--bpe would cut --constraints as it cuts the source"):
