@@ -23,7 +23,6 @@ MORE = {
 PLACES = re.compile(
     r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch|required_seq_len_multiple"
 )
-BUFFERS = ("version", "_float_tensor")  # of fairseq's models, which nothing learns
 
 
 class Run(NamedTuple):
@@ -149,6 +148,8 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
 def count_parameters(tensors: Mapping[str, Any]) -> int:
     """How many numbers a model learns; of tied matrices, of which a checkpoint may have a copy for each name, one."""
     import torch
+
+    from ..systems.model import BUFFERS
 
     sizes: Dict[Any, int] = {}
     for name, tensor in tensors.items():

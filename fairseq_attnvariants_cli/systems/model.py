@@ -34,6 +34,7 @@ from ..options import SEARCH, BatchOptions, TextOptions
 from ..text.alignments import parse_lines
 from ..text.files import UserError, read_parallel, reason, say
 
+BUFFERS = "version", "_float_tensor"  # of fairseq's models; nothing learns them, and the latter is never written
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
 Extra = Dict[str, List[Optional[Tensor]]]  # a model's outputs other than the logits
 
@@ -234,7 +235,8 @@ def _check(path: str, state: Dict[str, Any]) -> None:
     try:
         fits = all(isinstance(state["cfg"][part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
         fits &= isinstance(state["optimizer_history"][-1]["num_updates"], int) and "extra_state" in state
-        diverged = [name for name, tensor in state["model"].items() if not tensor.isfinite().all()]
+        learned = {name: one for name, one in state["model"].items() if name.rpartition(".")[2] not in BUFFERS}
+        diverged = [name for name, tensor in learned.items() if not tensor.isfinite().all()]
     except (LookupError, TypeError, RuntimeError):
         fits, diverged = False, []
     if not fits:

@@ -213,6 +213,12 @@ def test_a_diverged_model_is_refused(runs, changed, tmp_path, value, kind):
             read()
 
 
+def test_what_nothing_learns_may_be_anything(runs, changed):
+    """fairseq's positions have a buffer that nothing writes, of whatever was in memory."""
+    buffer = {"encoder.embed_positions._float_tensor": torch.tensor([float("nan")])}
+    average([str(changed(lambda state: state["model"].update(buffer), runs.rnnsearch / "checkpoint1.pt"))])
+
+
 @pytest.mark.parametrize("mark", [torch.tensor(3), torch.zeros(4), torch.zeros(2, 2)], ids=str)
 def test_odd_fingerprints_are_refused(runs, changed, mark):
     path = changed(
