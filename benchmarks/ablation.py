@@ -67,6 +67,11 @@ SEARCHES = {
 ADDITIVE = [name for name in (*UPDATES, *SEARCHES) if name.startswith(("energies", "attention's tanh"))]
 
 
+def chosen(switches, kept):
+    """The switches that an architecture has: those that ``kept`` does not leave out."""
+    return {name: patches for name, patches in switches.items() if kept.get(name, True)}
+
+
 def without(patches, run):
     """Run with the patches."""
     with ExitStack() as patched:
@@ -97,18 +102,13 @@ def main():
             "sweeps over the source": any(isinstance(module, nn.RNNBase) for module in trainer.model.modules()),
             "all steps at once": trainer.model.decoder.network.transition.independent,
         }
-        if not any(isinstance(module, AdditiveAttention) for module in trainer.model.modules()):
-            kept |= dict.fromkeys(ADDITIVE, False)
-
-        def chosen(switches, kept=kept):
-            return {name: patches for name, patches in switches.items() if kept.get(name, True)}
-
-        found = ratios(partial(timed, trainer.update, samples, clock), chosen(UPDATES), arguments.rounds)
+        additive = any(isinstance(module, AdditiveAttention) for module in trainer.model.modules())
+        kept |= dict.fromkeys(ADDITIVE, additive)
+        found = ratios(partial(timed, trainer.update, samples, clock), chosen(UPDATES, kept), arguments.rounds)
         if not arguments.train_only:
             search = generator_of(trainer.model, task, arguments)
-            found.update(
-                ratios(partial(timed, search, [samples[len(samples) // 2]], clock), chosen(SEARCHES), arguments.rounds)
-            )
+            run = partial(timed, search, [samples[len(samples) // 2]], clock)
+            found.update(ratios(run, chosen(SEARCHES, kept), arguments.rounds))
         rows += [(arch, name, spread(values)) for name, values in found.items()]
     print(f"\n{arguments.embed}/{arguments.hidden}, {arguments.compute_dtype}, torch {torch.__version__}")
     print(tabulate(rows, ["architecture", "without", "takes so many times as long"], tablefmt="github"))

@@ -328,7 +328,6 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
                 penalty, run = run.penalised(weights[:, -1], self.coverage_penalty)
             if search:
                 self._keep(incremental_state, run)
-            twice = decoded.terms.keys() & predicted.terms.keys()
             terms = {**decoded.terms, **predicted.terms}
             if self.training:
                 unused = tensors(terms)  # by some losses
@@ -343,7 +342,7 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
             "conditions": decoded.conditions,
             "coverage_penalty": penalty,
         }
-        if taken := sorted(twice | {*entries, "bridged"} & terms.keys()):
+        if taken := sorted(decoded.terms.keys() & predicted.terms.keys() | {*entries, "bridged"} & terms.keys()):
             raise ConfigurationError(
                 f"a component's term {taken[0]!r} has the name of something else in the model's output"
             )

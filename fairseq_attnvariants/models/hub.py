@@ -261,6 +261,11 @@ class Hub(GeneratorHubInterface):
         own = {name for method in methods for name in inspect.signature(method).parameters}
         return [field.name for field in dataclasses.fields(GenerationConfig)] + sorted(own - NO_OPTIONS)
 
+    @property
+    def copies(self) -> bool:
+        """Whether a model of these copies source words."""
+        return any(getattr(model.cfg, "copying", False) for model in self.models)
+
     def remove_bpe(self, sentence: str) -> str:
         """A translation without the marks of subwords; characters have none, with ``--source-subwords`` either."""
         return sentence if self._source_subwords() else super().remove_bpe(sentence)
@@ -295,12 +300,12 @@ class Hub(GeneratorHubInterface):
         tokens = self.encode(sentence)
         read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]  # as the model gets it
         weights = hypothesis["attention"][-len(read) :].T.cpu()  # the padding is on the left
-        features = getattr(self.src_dict, "first_feature", None)
         target = hypothesis["tokens"].cpu()
         text, source = self.decode(target), symbols(self.src_dict, read)
         if replace_unk is not False:
             words = symbols(self.src_dict, read, self.apply_bpe(self.tokenize(sentence)))
             table = replace_unk if isinstance(replace_unk, Mapping) else {}
+            features = getattr(self.src_dict, "first_feature", None)
             letters = weights if features is None else weights * (read < features)  # no tag is a word
             places = self._places(target, letters[:, :-1], source[:-1])
             chosen = (self.tgt_dict.unk_string() if k is None else table.get(words[k], words[k]) for k in places)
@@ -314,9 +319,8 @@ class Hub(GeneratorHubInterface):
         A model that copies has copied a word that the target dictionary lacks.
         """
         lacking = torch.tensor([self.tgt_dict.index(word) == self.tgt_dict.unk() for word in source])
-        copies = any(getattr(model.cfg, "copying", False) for model in self.models)
         for row in weights[target == self.tgt_dict.unk()]:
-            copied = row * lacking if copies else row
+            copied = row * lacking if self.copies else row
             row = copied if copied.any() else row
             yield int(row.argmax()) if row.any() else None
 

@@ -69,7 +69,7 @@ def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features
 
 
 def attended(part: Attention, found: Any, weights: Tensor, memory: Memory) -> None:
-    """What attending gives, and rows of the terms."""
+    """Check the shapes of the context and the weights, and that terms have rows."""
     if not isinstance(found, Attended):
         raise WrongReturn(f"{said(found)}, where an Attended is wanted")
     count = weights.size(-3) * weights.size(-2)

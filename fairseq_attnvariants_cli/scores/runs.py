@@ -1,6 +1,5 @@
 """Trainings in folders, and which of them are one system with several seeds."""
 
-import argparse
 import glob
 import hashlib
 import os
@@ -92,10 +91,9 @@ def find_files(folders: Sequence[str], name: str) -> List[Path]:
 
 def warn_of_unfinished(folder: Path, state: Dict[str, Any]) -> None:
     """Say of how many updates a training has made how many, by its last checkpoint, if that may not be its end."""
-    limits: Dict[str, Any] = {}
-    for name in ("optimization", "checkpoint"):
-        group = state["cfg"].get(name) or {}
-        limits |= vars(group) if isinstance(group, argparse.Namespace) else group
+    from fairseq_attnvariants.patches.loading.configuration import as_dict
+
+    limits = {**as_dict(state["cfg"].get("optimization") or {}), **as_dict(state["cfg"].get("checkpoint") or {})}
     epoch = (state["extra_state"].get("train_iterator") or {}).get("epoch", 1)
     most, epochs, *others = (
         limits.get(name) or 0 for name in ("max_update", "max_epoch", "patience", "stop_time_hours", "stop_min_lr")
@@ -111,8 +109,9 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
     Raises:
         UserError: the content lacks something of that, or has something else in its place.
     """
-    cfg = {**state["cfg"], "extra_state": state["extra_state"]}
-    groups = {name: vars(group) if isinstance(group, argparse.Namespace) else group for name, group in cfg.items()}
+    from fairseq_attnvariants.patches.loading.configuration import as_dict
+
+    groups = {name: as_dict(group) for name, group in {**state["cfg"], "extra_state": state["extra_state"]}.items()}
 
     def told(group: str, option: str, *kinds: Any) -> Any:
         value = (groups.get(group) or {}).get(option)

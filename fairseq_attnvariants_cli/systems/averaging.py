@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from fairseq_attnvariants.models.fingerprint import NAME as FINGERPRINT
 from fairseq_attnvariants.models.fingerprint import current
+from fairseq_attnvariants.patches.loading.configuration import as_dict
 
 from ..text.files import UserError, say
 from .model import read_checkpoint
@@ -110,8 +111,7 @@ def average(paths: Sequence[str]) -> Checkpoint:
 
 def seed(state: Checkpoint) -> Any:
     """Return the seed of a checkpoint's training; None if it does not say."""
-    group = state["cfg"].get("common") or {}
-    return (vars(group) if isinstance(group, argparse.Namespace) else group).get("seed")
+    return as_dict(state["cfg"].get("common") or {}).get("seed")
 
 
 def updates(state: Checkpoint) -> int:

@@ -142,7 +142,7 @@ def prepare(options: "Options") -> Job:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
-    given = shlex.join([*column_options(columns), *chosen])
+    given = shlex.join(column_options(columns) + chosen)
     for seed in options.seeds:
         check_options(folder / f"seed{seed}", given)
     check_dictionaries(data, separators)
@@ -176,10 +176,9 @@ def check_lengths(table: Table, separators: Sequence[str], limits: Mapping[str, 
         ConfigurationError: naming the line.
     """
     for number, row in enumerate(table.rows):
-        source, target = (symbols(text or "", one) for text, one in zip((row.source, row.target), separators))
-        for side, count, (option, limit) in zip(
-            ("source", "target"), (len(source) + len(row.features), len(target)), limits.items()
-        ):
+        source, target = (len(symbols(text or "", one)) for text, one in zip((row.source, row.target), separators))
+        lengths = {"source": source + len(row.features), "target": target}
+        for (side, count), (option, limit) in zip(lengths.items(), limits.items()):
             if count >= limit:  # EOS counts
                 raise ConfigurationError(
                     f"{table.place(number)}: the {side} has {count} symbols{' and features' * bool(row.features)}, and "
@@ -206,15 +205,6 @@ def column_options(columns: Columns) -> List[str]:
     """Return the options that name the columns for fairseq."""
     given = ((f"--{name}-column", column) for name, column in columns._asdict().items())
     return [part for option, column in given if column for part in (option, str(column))]
-
-
-def separator_options(separators: Sequence[str]) -> List[str]:
-    """Return the options that name the symbols of both sides for fairseq."""
-    return [
-        part
-        for side, separator in zip(("source", "target"), separators)
-        for part in (f"--{side}-separator", separator_name(separator))
-    ]
 
 
 def check_options(save: Path, given: str) -> None:
@@ -284,7 +274,9 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
         return str(best)
     epochs = -(-updates * BATCH // job.words)
     interval = str(max(1, epochs // VALIDATIONS))
-    named = column_options(job.columns) + separator_options(job.separators)
+    named = column_options(job.columns)
+    for side, separator in zip(("source", "target"), job.separators):
+        named += [f"--{side}-separator", separator_name(separator)]
     command = [
         *("fairseq_cli.train", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction", *named),
         *("--arch", options.arch, *TRAINING, "--lr", RATE if updates <= LEAST_UPDATES else LONG_RATE),
@@ -397,7 +389,7 @@ def copy_unseen(
 
     paths = os.pathsep.join(checkpoints)
     hub = AttentionRNNModel.from_pretrained(os.curdir, paths, str(job.data), user_dir=job.user_dir)
-    if not any(getattr(model.cfg, "copying", False) for model in hub.models):
+    if not hub.copies:
         return found
     lines = ["\t".join([rows[k].source, ";".join(rows[k].features)]) for k in lacking]
     beam, filled = max(options.beam, options.nbest), list(found)

@@ -205,7 +205,7 @@ def test_a_checkpoint_that_is_to_be_searched_in_int8_is_searched_as_by_auto(form
 
 
 def test_what_is_timed_is_what_will_be_computed(monkeypatch):
-    """In training factors in bfloat16, in search reduced products of float32, and float32 beside either."""
+    """Training times factors in bfloat16, search times reduced products of float32, and both time float32, too."""
     linear, seen = reduced.F.linear, []
 
     def noted(rows, weight, *bias):

@@ -417,7 +417,7 @@ def test_names_of_systems(sweep):
 
 
 def test_where_a_run_is_trained_makes_no_system():
-    """What names no folder of a sweep, and how the path of the data is written."""
+    """A sweep's folders are not named after these options, and a path of data may be relative or absolute."""
     sweep = Path(USER_DIR, "config", "sweep.yaml").read_text()
     [keys] = re.findall(r"exclude_keys: \[(.*)\]", sweep)
     assert all(PLACES.fullmatch(key.partition(".")[2]) for key in keys.split(", ") if key != "model._name")

@@ -88,7 +88,7 @@ def test_a_missing_tokeniser_is_refused_before_anything_is_read(capfd, monkeypat
 
 
 def test_the_length_ratio_is_of_words_to_the_references(runs, capfd):
-    """Of one word each, which is the least that a search finds, and the most that it may."""
+    """The search may and must write one word for each sentence."""
     arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--max-len-b", 1, "--lenpen", 1]
     assert main(["tune", *map(str, arguments), "--coverage-penalty", "0", "--gen-subset", "test", "--json"]) == 0
     [row] = json.loads(capfd.readouterr().out)

@@ -400,7 +400,7 @@ def test_two_plugins_at_a_time(binarised, tmp_path):
 
 @pytest.mark.parametrize("symbol,said", [(999, "a symbol that its dictionary does not have"), (0, "<s> is one of")])
 def test_a_long_text_is_looked_at_in_pieces(folder, monkeypatch, caplog, symbol, said):
-    """Of a few tokens here; the line is counted from the beginning of the text."""
+    """A piece has a few tokens here; the message counts lines from the beginning of the text."""
     monkeypatch.setattr("fairseq_attnvariants.patches.messages.data.CHUNK", 5)
     sizes = np.frombuffer((folder / f"{FIRST}.idx").read_bytes(), "i4", 120, SIZES)
     change(folder / f"{FIRST}.bin", "u2", 2 * int(sizes[:6].sum()), symbol)

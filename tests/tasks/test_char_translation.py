@@ -508,7 +508,7 @@ def of_subwords():
 
 
 def test_subwords_are_of_the_source_alone(monkeypatch):
-    """What reads and writes targets leaves their spaces and their "@@ " as they are."""
+    """The task and the hub leave spaces and "@@ " of targets as they are."""
     bpe = SimpleNamespace(encode=lambda text: f"{text}@@", decode=lambda text: text.replace(" ", ""))
     monkeypatch.setattr(TranslationTask, "build_bpe", lambda task, args: args)
     translation = of_subwords()

@@ -325,7 +325,7 @@ def test_from_python(runs, table):
 
 
 def test_the_first_symbol_is_in_the_list(sample):
-    """Such as a language, with which some tasks begin."""
+    """Some tasks begin with a language, for example."""
     found = short(models("dl4mt")).generate([], sample, bos_token=36)
     symbols = allowed(sample)
     assert 36 not in symbols
