@@ -30,9 +30,9 @@ except ImportError as error:
         raise
     sys.exit(f"error: {error.name} is not installed: pip install numpy onnxruntime")
 
-__version__ = "0.2.1"
+__version__ = "0.3.0"
 
-FORMAT = 1
+FORMATS = 1, 2  # the second has features
 BATCH = 40  # sentences that are translated at a time
 OPERATORS = {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}  # of com.microsoft; all of ai.onnx
 INPUTS = {"source", "beam", "max_len", "min_len", "unkpen"}
@@ -144,6 +144,8 @@ FIELDS: dict[str, tuple] = {  # of manifest.json: what is read here, its types o
     **{f"{side}.units": ("words", "characters", "graphemes", "decomposed") for side in ("source", "target")},
     **{f"{side}.{name}": (str,) for side in ("source", "target") for name in ("symbols", "fingerprint")},
     "source.end": (list,),
+    "source.features": (..., int),  # not there if sources have none
+    "source.features_after": (..., bool),
     **{f"special.{name}": (int,) for name in ("pad", "eos", "unk")},
     **{f"search.{name}": (int,) for name in ("beam", "min_len", "largest_beam", "largest_source", "largest_target")},
     **{f"search.{name}": (int, float) for name in ("lenpen", "unkpen", "max_len_a", "max_len_b")},
@@ -170,8 +172,9 @@ class Files:
         self.folder = Path(folder)
         self.manifest: dict[str, Any] = self._parsed("manifest.json", self._bytes("manifest.json", LARGEST_MANIFEST))
         found = self.manifest.get("format") if isinstance(self.manifest, dict) else None
-        if found != FORMAT:
-            self.refuse("manifest.json", f"its format is {found!r}, and this program reads {FORMAT}")
+        if found not in FORMATS:
+            known = " and ".join(map(str, FORMATS))
+            self.refuse("manifest.json", f"its format is {found!r}, and this program reads {known}")
         for name, allowed in FIELDS.items():
             value: Any = self.manifest
             for part in name.split("."):
@@ -480,10 +483,15 @@ class Text:
             flags = bool(moses.get("hyphens")), bool(moses.get("escape"))
             self.moses = {side: Moses(files.json(moses.get(side), dict), *flags) for side in ("source", "target")}
         self.cases = None if case is None else files.json(case.get("source"), dict)
+        known, unk = files.symbols("source"), self.manifest["special"]["unk"]
+        first = self.manifest["source"].get("features")
+        if first is not None and not unk < first < len(known):
+            files.refuse("manifest.json", "source.features is outside of the dictionary")
+        self.features = {} if first is None else {symbol: i for i, symbol in enumerate(known) if i >= first}
+        self.unknown = known[unk]
         self.clusters: frozenset[str] = frozenset()
         if self.manifest["source"]["units"] == "graphemes":
-            known = files.symbols("source")[self.manifest["special"]["unk"] + 1 :]
-            self.clusters = frozenset(symbol for symbol in known if len(symbol) > 1)
+            self.clusters = frozenset(symbol for symbol in known[unk + 1 : first] if len(symbol) > 1)
         self.longest = max(map(len, self.clusters), default=1)
         self.separator, self.subwords = "", None
         if bpe is not None:
@@ -492,7 +500,46 @@ class Text:
             self.subwords = Subwords(files.text(bpe.get("codes")), self.separator, allowed)
 
     def symbols(self, line: str) -> list[str]:
-        """The symbols of a line of raw text, without EOS."""
+        """The symbols of a line of raw text, without EOS; the features, which the line has after a tab, come first.
+
+        Raises:
+            SentenceError: it has no features where the model reads some, or unknown ones.
+        """
+        if not self.features:
+            return self.letters(line)
+        line, tab, features = line.partition("\t")
+        letters = [self.unknown if symbol in self.features else symbol for symbol in self.letters(line)]
+        if not letters:
+            return []
+        if not tab:
+            raise SentenceError("it has no features: they come after a tab, such as N;PL")
+        return [*self.tags(unicodedata.normalize("NFC", features)), *letters]
+
+    def tags(self, text: str) -> list[str]:
+        """The symbols of features; those of ``N;PSS(2,PL)`` are ``[N]``, ``[PSS]``, ``[PSS(2)]`` and ``[PSS(PL)]``.
+
+        Raises:
+            SentenceError: parentheses do not match, or a tag is unknown.
+        """
+        found: set[str] = set()
+        layers: list[str] = []
+        unmatched = SentenceError("the parentheses of its features do not match")
+        for name, opens, mark in re.findall(r"([^();,]+)(\(?)|([();,])", text):
+            if name := name.strip():
+                found.add(f"[{layers[-1]}({name})]" if layers and not opens else f"[{name}]")
+                layers += [name] * bool(opens)
+            elif mark == ")" and layers:
+                layers.pop()
+            elif opens or mark in ("(", ")"):
+                raise unmatched
+        if layers:
+            raise unmatched
+        if unknown := sorted(found - self.features.keys()):
+            raise SentenceError(f"the model does not know its feature {unknown[0][1:-1]}: leave it out")
+        return sorted(found, key=self.features.__getitem__)
+
+    def letters(self, line: str) -> list[str]:
+        """The symbols of a line without features."""
         if self.manifest["text"]["lowercase"]:
             line = line.lower()
         if self.moses:
@@ -597,6 +644,7 @@ class Translator:
         self.index[self.source[self.unk]] = self.unk
         self.known = frozenset(self.target[self.unk + 1 :])
         self.text = Text(files)
+        self.features_after = self.manifest["source"].get("features_after", False)
         self.session = files.session(threads)
 
     def translate(
@@ -694,7 +742,7 @@ class Translator:
         return length * (self._max_len(length) + 1) * beam
 
     def _batch(self, sources: list[list[str]], beam: int, n_best: int, replace_unk: bool) -> list[Translation]:
-        rows = [[*(self.index.get(symbol, self.unk) for symbol in symbols), *self.end] for symbols in sources]
+        rows = [self._indices(symbols) for symbols in sources]
         source = np.full((len(rows), max(map(len, rows))), self.pad, np.int64)
         for row, indices in zip(source, rows):
             row[: len(indices)] = indices
@@ -719,14 +767,27 @@ class Translator:
             raise PackageError("the model's outputs are not what FORMAT.md describes")
         return [self._sentence(out, b, symbols, n_best, replace_unk) for b, symbols in enumerate(sources)]
 
+    def _indices(self, symbols: list[str]) -> list[int]:
+        """What the graph reads."""
+        indices = [*(self.index.get(symbol, self.unk) for symbol in symbols), *self.end]
+        features = self._features(symbols) if self.features_after else 0
+        return [*indices[features:], *indices[:features]]
+
+    def _features(self, symbols: list[str]) -> int:
+        """How many symbols are features, the first ones."""
+        return sum(symbol in self.text.features for symbol in symbols)
+
     def _sentence(
         self, out: dict[str, np.ndarray], b: int, symbols: list[str], n_best: int, replace_unk: bool
     ) -> Translation:
         """Read the n-best list of sentence ``b``, as FORMAT.md says."""
+        features = self._features(symbols)
+        symbols = symbols[features:] if self.features_after else symbols  # they are beyond the columns that are read
+        first = 0 if self.features_after else features
         source = [*symbols, *(self.source[i] for i in self.end)]
         words, upper = None, out.get("word_attention", out["attention"])
         if "word_attention" in out:
-            words = [*"".join(source[:-1]).split(" "), source[-1]]
+            words = [*"".join(source[first:-1]).split(" "), source[-1]]
             words = [word for word in words if word]
         found = []
         for t, j in np.argwhere(out["ended"][:, b])[: out["words"].shape[2]].tolist():
@@ -741,13 +802,14 @@ class Translator:
             looks = out["attention"][rows][:, : len(source)], None if words is None else upper[rows][:, : len(words)]
             found.append((score, indices[::-1], np.diff(sums[::-1], prepend=0).tolist(), *looks))
         found.sort(key=lambda one: -one[0])
-        return Translation(source, words, [self._hypothesis(symbols, replace_unk, *one) for one in found[:n_best]])
+        best = [self._hypothesis(symbols, first, replace_unk, *one) for one in found[:n_best]]
+        return Translation(source, words, best)
 
     def _hypothesis(
-        self, source, replace_unk, score, indices, log_probabilities, attention, word_attention
+        self, source, first, replace_unk, score, indices, log_probabilities, attention, word_attention
     ) -> Hypothesis:
         symbols, replaced = [self.target[i] for i in indices], []
-        looks = attention[:, : len(source)]
+        looks, source = attention[:, first : len(source)], source[first:]  # a feature is nothing to copy
         if self.manifest["copies"]:
             lacking = looks * np.array([symbol not in self.known for symbol in source])
             looks = np.where(lacking.any(axis=1, keepdims=True), lacking, looks)

@@ -211,8 +211,26 @@ def projecting_decoder(model: Any) -> Tuple[Any, Any]:
 def example_sources(model: Any) -> Tensor:
     """Two sources of random symbols."""
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
-    symbols = torch.randint(dictionary.nspecial, len(dictionary), (2, 12), generator=generator)
+    symbols = torch.randint(dictionary.nspecial, first_feature(dictionary), (2, 12), generator=generator)
     return torch.cat([symbols, torch.tensor([end(dictionary)] * 2)], dim=1)
+
+
+def first_feature(dictionary: Any) -> int:
+    """The number of a source's first feature, or of all symbols if it has none."""
+    number: Optional[int] = getattr(dictionary, "first_feature", None)
+    return len(dictionary) if number is None else number
+
+
+def order(encoder: Any, source: Tensor) -> Tensor:
+    """Return the positions of a source in the order in which a graph reads them.
+
+    Features that are attended to are padding to the network, which a graph has on the right.
+    """
+    places = torch.arange(len(source))
+    if encoder.first_feature is None:
+        return places
+    tags = source >= encoder.first_feature
+    return torch.cat([places[~tags], places[tags]])
 
 
 def end(dictionary: Any) -> List[int]:

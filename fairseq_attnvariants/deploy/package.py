@@ -14,11 +14,12 @@ from ..architectures.options import AttentionRNNConfig
 from ..models.fingerprint import digest
 from ..nn.attention import adds_up
 from ..tasks.shortlist import Shortlist
-from .graphs import end
+from .graphs import end, first_feature
 from .proof import Proof, Search
 from .search import largest_beam
 
-FORMAT = 1
+FORMAT, WITH_FEATURES = 1, 2
+"""formats of packages: those of sources with features would be read wrongly by runtimes that know the first alone"""
 VERSIONS = "fairseq", "torch", "onnx", "onnxruntime"
 
 
@@ -69,16 +70,19 @@ def manifest(
     """
     source, target, cfg = task.source_dictionary, task.target_dictionary, model.cfg
     languages = languages_of(task)
+    first = first_feature(source)
+    features = dict(features=first, features_after=model.encoder.first_feature is not None)
+    features = features if first < len(source) else {}
     names = [field.name for field in dataclasses.fields(AttentionRNNConfig) if field.name != "_name"]
     values = {name: getattr(cfg, name, None) for name in names}
     return {
-        "format": FORMAT,
+        "format": WITH_FEATURES if features else FORMAT,
         "architecture": str(getattr(cfg, "_name", None) or getattr(cfg, "arch", "")),
         "options": {
             name: value if isinstance(value, (bool, int, float, type(None))) else str(value)
             for name, value in values.items()
         },
-        "source": {**side(languages[0], source, "source"), "end": end(source)},
+        "source": {**side(languages[0], source, "source"), "end": end(source), **features},
         "target": side(languages[1], target, "target"),
         "special": dict(bos=source.bos(), pad=source.pad(), eos=source.eos(), unk=source.unk()),
         "text": dict(text),

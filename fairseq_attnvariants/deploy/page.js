@@ -181,8 +181,12 @@ class Translator {
     this.index = new Map();
     this.source.forEach((symbol, i) => { if (i > unk) this.index.set(symbol, i); });
     this.index.set(this.source[unk], unk);
-    this.readable = new Set(this.source.slice(unk + 1));
-    this.longest = this.source.reduce((most, symbol) => Math.max(most, [...symbol].length), 1);
+    const {features: first = this.source.length, features_after: after = false} = manifest.source;
+    this.features = this.source.slice(first);
+    this.after = after;
+    const letters = this.source.slice(unk + 1, first);
+    this.readable = new Set(letters);
+    this.longest = letters.reduce((most, symbol) => Math.max(most, [...symbol].length), 1);
     this.known = new Set(this.target.slice(unk + 1));
     const side = name => new Moses(files[tokenizer[name]], tokenizer.hyphens, tokenizer.escape);
     this.moses = tokenizer && tokenizer !== "none" ? {source: side("source"), target: side("target")} : null;
@@ -194,6 +198,41 @@ class Translator {
     const length = [...line].length;
     if (length > LONGEST_LINE)
       throw new SentenceError(`it has ${length} characters, and at most ${LONGEST_LINE} are allowed: split it`);
+    const symbols = this.features.length ? this.withFeatures(line) : this.letters(line);
+    const largest = this.search.largest_source - this.end.length;
+    if (symbols.length > largest)
+      throw new SentenceError(`it has ${symbols.length} symbols, and the model reads at most ${largest}: split it`);
+    return symbols;
+  }
+
+  // features come after a tab in a line, and before its letters in what is returned
+  withFeatures(line) {
+    const [text, ...rest] = line.split("\t");
+    const letters = this.letters(text).map(symbol => this.features.includes(symbol) ? this.source[this.unk] : symbol);
+    if (!letters.length) return [];
+    if (!rest.length) throw new SentenceError("it has no features: they come after a tab, such as N;PL");
+    return [...this.tags(rest.join("\t").normalize("NFC")), ...letters];
+  }
+
+  // the symbols of features, whose tags may be in layers
+  tags(text) {
+    const found = new Set(), layers = [], unmatched = new SentenceError("the parentheses of its features do not match");
+    for (const [, name = "", opens = "", mark] of text.matchAll(/([^();,]+)(\(?)|([();,])/gu)) {
+      const tag = strip(name);
+      if (tag) {
+        found.add(layers.length && !opens ? `[${layers.at(-1)}(${tag})]` : `[${tag}]`);
+        if (opens) layers.push(tag);
+      } else if (mark === ")" && layers.length) layers.pop();
+      else if (opens || mark === "(" || mark === ")") throw unmatched;
+    }
+    if (layers.length) throw unmatched;
+    const unknown = [...found].filter(tag => !this.features.includes(tag)).sort();
+    if (unknown.length)
+      throw new SentenceError(`the model does not know its feature ${unknown[0].slice(1, -1)}: leave it out`);
+    return this.features.filter(tag => found.has(tag));
+  }
+
+  letters(line) {
     if (this.manifest.text.lowercase) line = line.toLowerCase();
     if (this.moses) line = this.moses.source.tokenise(line).join(" ");
     if (this.cases) line = trueCase(split(line), this.cases).join(" ");
@@ -202,9 +241,6 @@ class Translator {
     else if (this.manifest.source.units === "decomposed") symbols = [...strip(line).normalize("NFD")];
     else if (this.manifest.source.units === "graphemes") symbols = this.graphemes([...strip(line).normalize("NFC")]);
     else if (this.subwords) symbols = symbols.flatMap(word => this.subwords.word(word));
-    const largest = this.search.largest_source - this.end.length;
-    if (symbols.length > largest)
-      throw new SentenceError(`it has ${symbols.length} symbols, and the model reads at most ${largest}: split it`);
     return symbols;
   }
 
@@ -232,6 +268,7 @@ class Translator {
     const symbols = this.symbols(line);
     if (!symbols.length) return {source: [this.source[this.eos]], words: null, nBest: []};
     const {ort} = this, row = [...symbols.map(symbol => this.index.get(symbol) ?? this.unk), ...this.end];
+    if (this.after) row.push(...row.splice(0, this.count(symbols)));
     const longest = Math.trunc(Math.min(this.search.max_len_a * row.length + this.search.max_len_b, this.search.largest_target - 1));
     const most = Math.max(0, this.search.min_len, longest);
     if (row.length * (most + 1) * beam > LARGEST_ATTENTION)
@@ -244,9 +281,16 @@ class Translator {
     return this.read(out, symbols, beam);
   }
 
+  // how many symbols are features, the first ones
+  count(symbols) {
+    return symbols.filter(symbol => this.features.includes(symbol)).length;
+  }
+
   read(out, symbols, beam) {
+    const features = this.count(symbols), first = this.after ? 0 : features;
+    if (this.after) symbols = symbols.slice(features);  // they are beyond the columns that are read
     const source = [...symbols, ...this.end.map(i => this.source[i])];
-    const words = out.word_attention ? [...source.slice(0, -1).join("").split(" ").filter(Boolean), source.at(-1)] : null;
+    const words = out.word_attention ? [...source.slice(first, -1).join("").split(" ").filter(Boolean), source.at(-1)] : null;
     const at = (name, t, j) => Number(out[name].data[t * beam + j]);
     const looks = (name, t, j, width) => {
       const {data, dims} = out[name], start = (t * beam + j) * dims[3];
@@ -267,18 +311,20 @@ class Translator {
         if (words) wordAttention.unshift(looks("word_attention", s, row, words.length));
       }
       const score = this.search.normalize ? total / (t + 1) ** this.search.lenpen : total;
-      const {chosen, replaced} = this.replace(indices, symbols, attention);
+      const {chosen, replaced} = this.replace(indices, symbols, attention, first);
       return {text: this.line(chosen.slice(0, -1)), score, symbols: chosen, replaced, attention,
         wordAttention: words ? wordAttention : null};
     });
     return {source, words, nBest: nBest.sort((a, b) => b.score - a.score)};
   }
 
-  replace(indices, symbols, attention) {
+  // a feature is nothing to copy
+  replace(indices, read, attention, first) {
+    const symbols = read.slice(first);
     const replaced = [], chosen = indices.map((index, i) => {
       if (index !== this.unk) return this.target[index];
       replaced.push(i);
-      let looks = attention[i].slice(0, symbols.length);
+      let looks = attention[i].slice(first, read.length);
       if (this.manifest.copies) {
         const lacking = looks.map((weight, s) => this.known.has(symbols[s]) ? 0 : weight);
         if (lacking.some(weight => weight > 0)) looks = lacking;

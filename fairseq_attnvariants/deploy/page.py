@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Dict, Optional, Union
 
 from ..registry import ConfigurationError
-from .package import FORMAT
+from .package import FORMAT, WITH_FEATURES
 
 HERE = Path(__file__).parent
 Name = Union[str, "os.PathLike[str]"]
@@ -54,8 +54,10 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
     """
     folder, web = Path(package), find_onnxruntime_web(onnxruntime_web)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    if manifest.get("format") != FORMAT:
-        raise ConfigurationError(f"{folder} is of format {manifest.get('format')!r}, and a page needs {FORMAT}")
+    if manifest.get("format") not in (FORMAT, WITH_FEATURES):
+        raise ConfigurationError(
+            f"{folder} is of format {manifest.get('format')!r}, and a page needs {FORMAT} or {WITH_FEATURES}"
+        )
     contents: Dict[str, bytes] = {}
     for name, about in manifest["files"].items():
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) or (folder / name).is_symlink():

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..arithmetic.choice import SearchDtype
 from ..registry import ConfigurationError
 from ..tasks.shortlist import Shortlist, ShortlistGenerator
+from .graphs import first_feature, order
 from .search import Hypothesis, hypotheses
 
 CLOSE = 1e-4
@@ -139,8 +140,9 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[
         padded = data_utils.collate_tokens(list(sources), pad, left_pad=True)
         lengths = torch.tensor([len(source) for source in sources])
         expected = generator.generate([model], {"net_input": {"src_tokens": padded, "src_lengths": lengths}})
-        out = translate(graph, sources, pad, search)
-        for number, (source, wanted) in enumerate(zip(sources, expected)):
+        orders = [order(model.encoder, source) for source in sources]
+        out = translate(graph, [source[places] for source, places in zip(sources, orders)], pad, search)
+        for number, (source, places, wanted) in enumerate(zip(sources, orders, expected)):
             found = hypotheses(out, number, len(source), target.eos(), search.lenpen, search.normalize)
             lists += 1
             best += found[0].symbols == wanted[0]["tokens"].tolist()
@@ -151,7 +153,7 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[
                 ours = by_symbols.get(tuple(one["tokens"].tolist()))
                 if ours is not None:
                     score = float(np.maximum(score, abs(ours.score - one["score"].item())))  # NaN remains
-                    weights = one["attention"][-len(source) :].T.numpy()  # the padding is on the left
+                    weights = one["attention"][-len(source) :][places].T.numpy()  # the padding is on the left
                     differences = np.abs(np.stack(ours.attention) - weights) / np.maximum(weights, 1)
                     attention = float(np.maximum(attention, differences.max()))
             if not where and not (same and score <= CLOSE and attention <= CLOSE):
@@ -181,14 +183,20 @@ def difference(found: Hypothesis, wanted: Dict[str, Tensor]) -> str:
 
 
 def random_sources(model: Any, end: List[int], count: int) -> List[Tensor]:
-    """Sources of up to thirty symbols that mean nothing, short ones and long ones, an empty one first."""
+    """Sources of up to thirty symbols that mean nothing, short ones and long ones, an empty one first.
+
+    Those with features have up to four.
+    """
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
-    most = min(30, model.encoder.max_source_positions - len(end))
-    lengths = torch.linspace(0, most, count).long().tolist()
-    symbols = (
-        torch.randint(dictionary.nspecial, len(dictionary), (length,), generator=generator) for length in lengths
-    )
-    return [torch.cat([source, torch.tensor(end)]) for source in symbols]
+    first = first_feature(dictionary)
+    features = torch.arange(first, len(dictionary))
+    most = min(30, model.encoder.max_source_positions - len(end) - min(4, len(features)))
+    found = []
+    for number, length in enumerate(torch.linspace(0, most, count).long().tolist()):
+        symbols = torch.randint(dictionary.nspecial, first, (length,), generator=generator)
+        chosen = torch.randperm(len(features), generator=generator)[: number % 5].sort().values
+        found.append(torch.cat([features[chosen], symbols, torch.tensor(end)]))
+    return found
 
 
 def compared(

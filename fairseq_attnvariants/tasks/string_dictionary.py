@@ -83,7 +83,7 @@ class StringDictionary(CharacterDictionary):
         Raises:
             ConfigurationError: parentheses of the features do not match.
         """
-        features = () if self.first_feature is None else tags(line.partition("\t")[2])
+        features = () if self.first_feature is None else tags(unicodedata.normalize("NFC", line.partition("\t")[2]))
         if self.first_feature is not None and line not in self.told:
             self.told.add(line)
             if unseen := [name for name in features if self.feature(name) == self.unk()]:

@@ -20,8 +20,6 @@ def exported(subject: Subject) -> None:
     """
     if not isinstance(subject.shared, AttentionRNNModel):
         raise NotApplicable("export is for models of this package")
-    if subject.shared.encoder.first_feature is not None:
-        raise NotApplicable("sources with features are not exported yet")
     if why := missing():
         raise NotApplicable(why)
     from fairseq_attnvariants.deploy.loop import export

@@ -102,8 +102,6 @@ def check_system(system: "System") -> Any:
             f"{system.path} is of --task {task.cfg._name}, and a package holds one pair of languages: --task "
             "translation, char_translation or string_transduction"
         )
-    if getattr(task.source_dictionary, "first_feature", None) is not None:
-        raise UserError(f"{system.path} reads features besides a source, for which a package has no place")
     for dictionary in (task.source_dictionary, task.target_dictionary):
         if getattr(dictionary, "units", "words") == "":
             raise UserError(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from ..options import ColumnOptions, DeviceOptions, numeric, option, positive
+from ..options import ColumnOptions, DeviceOptions, numeric, option, positive, switch
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
 
@@ -29,6 +29,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
         target_separator: the same for the symbols of a target (default: found)
         beam: beam width; 1 is greedy search, wider ones can lose long predictions of hard_monotone
         nbest: predictions for each word, in FOLDER/TEST.nbest.tsv
+        several_answers: rows with the same source and features are the right answers of one word, which counts once
     """
 
     dev: str = option("DEV", positional=True)
@@ -41,6 +42,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
     target_separator: Optional[str] = option("X")
     beam: int = numeric(1, type=positive)
     nbest: int = numeric(1, type=positive)
+    several_answers: bool = switch()
     others: List[str] = field(init=False)
 
 

@@ -344,15 +344,16 @@ def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: s
 def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str]]) -> Iterator[Sequence[Any]]:
     """Rows of the table for one test set, whose predictions are written: those of the last system."""
     table = read_table(str(job.data / f"{name}.tsv"), job.columns, with_targets=False)
-    scores: List[Tuple[float, ...]] = []
+    scores: List[List[float]] = []
     for system, checkpoints in systems.items():
         found = predict(job, options, name, checkpoints)
         found = copy_unseen(job, options, checkpoints, table.rows, found)
         if table.rows[0].target is not None:
-            scores.append(score(job, table.rows, found))
-            yield (name, system, len(table.rows), *scores[-1])
+            words, *measures = score(job, table.rows, found, options.several_answers)
+            scores.append(measures)
+            yield (name, system, words, *measures)
         if len(scores) == len(options.seeds) > 1:
-            yield (name, "mean of seeds", len(table.rows), *map(mean, zip(*scores)))
+            yield (name, "mean of seeds", words, *map(mean, zip(*scores)))
     write_predictions(job, options, name, table.rows, found)
 
 
@@ -400,14 +401,19 @@ def copy_unseen(
     return filled
 
 
-def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence]) -> Tuple[float, ...]:
-    """Accuracy, WER and SER of the best predictions."""
-    total = dict.fromkeys(exact_match.COUNTS, 0)
-    for row, sentence in zip(rows, found, strict=True):
+def score(job: Job, rows: Sequence[Row], found: Sequence[Sentence], several_answers: bool) -> List[float]:
+    """The number of words, and accuracy, WER and SER of the best predictions.
+
+    With several answers, rows of one source are one word, and the target closest to the prediction counts.
+    """
+    words: Dict[Any, Dict[str, int]] = {}
+    for number, (row, sentence) in enumerate(zip(rows, found, strict=True)):
         pair = [symbols(text, job.separators[1]) for text in (sentence.hypotheses[0].text, row.target or "")]
-        for key, count in exact_match.counts(*pair).items():
-            total[key] += count
-    return tuple(measure(total) for measure in exact_match.SCORES.values())
+        word = (row.source, row.features) if several_answers else number
+        counts = exact_match.counts(*pair)
+        words[word] = min(words.get(word, counts), counts, key=lambda one: one["_edits"])
+    total = {key: sum(counts[key] for counts in words.values()) for key in exact_match.COUNTS}
+    return [len(words), *(measure(total) for measure in exact_match.SCORES.values())]
 
 
 def write_predictions(job: Job, options: "Options", name: str, rows: Sequence[Row], found: Sequence[Sentence]) -> None:

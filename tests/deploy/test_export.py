@@ -186,22 +186,51 @@ def test_strings(strings, tmp_path, caplog, separator, units):
     assert [translator.symbols(line, 1) for line in lines] == [dictionary.split(line) for line in lines]
 
 
+@pytest.mark.parametrize("arch, features", [
+    ("dl4mt", "attended"),
+    pytest.param("pointer_generator", "prepended", marks=pytest.mark.more),
+])  # fmt: skip
+def test_features(tmp_path, arch, features):
+    """A line is a word, a tab and its features, and is inflected as fairseq-generate does it, unseen letters, too."""
+    data, save, package = tmp_path / "data", tmp_path / "model", tmp_path / "package"
+    data.mkdir()
+    endings = {"N;NOM(SG)": "", "N;NOM(PL)": "t", "INE(SG);N": "ssa"}
+    for name, words in (("train", ["talo", "kala", "ki\u0304"]), ("valid", ["talo"]), ("test", ["kilo", "zak", "lo"])):
+        rows = [f"{word}\t{tags}\t{word}{ending}\n" for word in words for tags, ending in endings.items()]
+        (data / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
+    options = "--task", "string_transduction", "--target-column", 3, "--features-column", 2, "--features", features
+    corpus.run("fairseq-train", *corpus.train_arguments(data, save, *options, "--max-update", 60, arch=arch))
+    assert export(data, save / "checkpoint_last.pt", package, "--beam", 2, "--max-len-a", 0, "--max-len-b", 9) == 0
+    about = json.loads((package / "manifest.json").read_text())
+    known = json.loads((package / "source.json").read_text())
+    assert about["format"] == 2 and about["source"]["features_after"] is (features == "attended")
+    tags = ["INE", "INE(SG)", "N", "NOM", "NOM(PL)", "NOM(SG)"]
+    assert sorted(name[1:-1] for name in known[about["source"]["features"] :]) == tags
+    lines = [row.rpartition("\t")[0] for row in (data / "test.tsv").read_text(encoding="utf-8").splitlines()]
+    options = *USER_DIR, "--task", "string_transduction", "--beam", 2, "--max-len-a", 0, "--max-len-b", 9
+    options += "--batch-size", 1, "--cpu"
+    generated = corpus.run("fairseq-generate", data, *options, "--path", save / "checkpoint_last.pt")
+    translated = subprocess.run(
+        [sys.executable, package / "translate.py", "--n-best", "2", "--keep-unk"],
+        input="\n".join(lines),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    found = [line.split("\t") for line in translated.stdout.splitlines()[::2]]
+    for (_, score, text), (wanted, expected) in zip(found, best(generated.stdout, "H"), strict=True):
+        assert text == expected and float(score) / np.log(2) == pytest.approx(float(wanted), abs=1e-3)
+
+
 def test_what_a_package_of_strings_cannot_hold(strings, tmp_path, capsys):
     data = tmp_path / "data"
     shutil.copytree(strings, data)
-    (data / "train.tsv").write_text("ab\tN;PL\ta_b\n", encoding="utf-8")
-    (data / "valid.tsv").write_text("ab\tN;PL\ta_b\n", encoding="utf-8")
-    columns = "--task", "string_transduction", "--target-column", "3"
-    for more, said in (
-        (["--features-column", "2"], "reads features besides a source"),
-        (["--target-separator", "_"], "has symbols separated by '_', and in a package they are separated by spaces"),
-    ):
-        for path in data.glob("dict*"):
-            path.unlink()
-        save = tmp_path / more[0]
-        train = corpus.train_arguments(data, save, *columns, *more, "--max-update", 1, arch="dl4mt")
-        corpus.run("fairseq-train", *train)
-        assert said in refused(capsys, tmp_path, data, save / "checkpoint_last.pt", tmp_path / "package")
+    (data / "train.tsv").write_text("ab\ta_b\n", encoding="utf-8")
+    (data / "valid.tsv").write_text("ab\ta_b\n", encoding="utf-8")
+    more = "--task", "string_transduction", "--target-separator", "_", "--max-update", 1
+    corpus.run("fairseq-train", *corpus.train_arguments(data, tmp_path / "model", *more, arch="dl4mt"))
+    said = refused(capsys, tmp_path, data, tmp_path / "model" / "checkpoint_last.pt", tmp_path / "package")
+    assert "has symbols separated by '_', and in a package they are separated by spaces" in said
 
 
 @pytest.mark.more

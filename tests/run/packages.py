@@ -27,6 +27,22 @@ STRING_LINES = [
     "b\u0331é",
     "",
 ]
+# sources with features, the last two symbols with parentheses; and lines, of which some are refused
+FEATURED = [*"abN", "[SG]", "[N]", "[PL]", "[PSS]", "[PSS(PL)]"]
+FEATURED_LINES = [
+    "ab\tPL;N",
+    " ba \t N , PSS(PL) \r\n",
+    "bz\tPL;PL",
+    "a[SG]b[N]\tN",
+    "ab\t",
+    "\tN",
+    "",
+    "ab",
+    "ab\tPL;X",
+    "ab\tPL;PSS(N",
+    "ab\tPL)",
+    "ab\tPL\tN",
+]
 
 spec = importlib.util.spec_from_file_location("packaged_runtime", MODULE)
 runtime = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -123,6 +123,11 @@ def test_javascript_translates_the_same(tmp_path, web, beam):
         about = dict(source__units=units, target__units=units)
         package = packages.write(tmp_path / units, source=known, target=known, **about)
         same(package, web, packages.STRING_LINES, beam)
+    known = [*SPECIAL, *packages.FEATURED]
+    for units, after in (("graphemes", True), ("decomposed", False), ("words", False)):
+        about = dict(source__units=units, target__units=units, source__features=8, source__features_after=after)
+        package = packages.write(tmp_path / f"featured-{units}", source=known, target=known, **about)
+        same(package, web, packages.FEATURED_LINES, beam)
 
 
 @pytest.mark.more
@@ -147,6 +152,25 @@ def test_a_browser_translates_what_the_address_says(tmp_path, web):
         typed = "element('sentence').value = 'the ' + 'a'.repeat(1001) + ' b'.repeat(60); update()"
         evaluate(typed)
         assert evaluate("element('state').textContent").startswith("The sentence is not translated: it has 62 symbols")
+
+
+@pytest.mark.more
+@pytest.mark.commands
+def test_a_browser_has_a_field_for_features(tmp_path, web):
+    """Where a word is pasted with its features, they move there."""
+    if not browser.program():
+        pytest.skip("no browser: apt-get install chromium")
+    known = [*SPECIAL, *packages.FEATURED]
+    about = dict(format=2, source__units="graphemes", target__units="graphemes", source__features=8)
+    made = page.build_page(packages.write(tmp_path / "package", source=known, target=known, **about), web)
+    with browser.opened(f"{made.as_uri()}#ab%09N;PL", tmp_path / "profile") as evaluate:
+        evaluate("new Promise(done => setInterval(() => document.querySelector('#list li') && done(), 50))")
+        assert evaluate("[element('sentence').value, element('tags').value]") == ["ab", "N;PL"]
+        assert evaluate("element('known').textContent") == "Known features: N PL PSS PSS(PL)"
+        sources = "[...document.querySelectorAll('#source span')].map(e => e.textContent)"
+        assert evaluate(sources) == ["[N]", "[PL]", "a", "b", "</s>"]
+        evaluate("element('tags').value = 'N;X'; update()")
+        assert "the model does not know its feature X" in evaluate("element('state').textContent")
 
 
 def unpacked(text, name):
@@ -207,7 +231,7 @@ def test_a_page_of_a_strangers_package_reads_and_writes_nothing_else(tmp_path, u
         {"format": 99},
     ):
         (package / "manifest.json").write_text(json.dumps({**manifest, **change}))
-        with pytest.raises(ConfigurationError, match="cannot be a file of a package|format 99, and a page needs 1"):
+        with pytest.raises(ConfigurationError, match="cannot be a file of a package|format 99, and a page needs 1 or"):
             page.build_page(package, unreal_web)
 
 

@@ -53,7 +53,11 @@ def change(folder, **fields):
 @pytest.mark.parametrize(
     "fields, message",
     [
-        (dict(format=2), "its format is 2, and this program reads 1"),
+        (dict(format=3), "its format is 3, and this program reads 1 and 2"),
+        (dict(source__features=3), "source.features is outside of the dictionary"),
+        (dict(source__features=4000), "source.features is outside of the dictionary"),
+        (dict(source__features="4"), "source.features is missing or unknown"),
+        (dict(source__features_after=1), "source.features_after is missing or unknown"),
         (dict(format=...), "its format is None"),
         (dict(search__beam=...), "search.beam is missing or unknown"),
         (dict(search__beam="5"), "search.beam is missing"),

@@ -1,6 +1,7 @@
 """The runtime's library: n-best lists, batches, unknown words, two levels."""
 
 import json
+import re
 import unicodedata
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_unknown_words_are_copied_from_where_attention_looked(translator):
 
 def test_a_model_that_copies_prefers_words_that_the_dictionary_lacks(translator, monkeypatch):
     attention = np.array([[0.6, 0.3, 0.1, 0.0], [0.5, 0.0, 0.0, 0.5]])
-    arguments = (["the", "zebra", "gnu"], True, 0.0, [3, 3], [0.0, 0.0], attention, None)
+    arguments = (["the", "zebra", "gnu"], 0, True, 0.0, [3, 3], [0.0, 0.0], attention, None)
     assert translator._hypothesis(*arguments).symbols == ["the", "the"]
     monkeypatch.setitem(translator.manifest, "copies", True)
     # nothing that it lacks has a weight in the second row
@@ -113,6 +114,59 @@ def test_strings_are_split_by_their_dictionary(tmp_path, units, expected):
     for line, known, found in zip(lines, expected, translator.translate(lines)):
         assert "|".join(found.source[:-1]) == known
         assert found.text == unicodedata.normalize("NFC", line.strip())
+
+
+def featured(folder, after=False, units="graphemes", **more):
+    """A translator of sources with features; what it reads comes after its source or before."""
+    known = [*SPECIAL, *packages.FEATURED]
+    about = dict(format=2, source__units=units, target__units=units, source__features=known.index("[N]"), **more)
+    return runtime.Translator(packages.write(folder, source=known, target=known, source__features_after=after, **about))
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("units, line, expected", [
+    ("graphemes", "ab\tPL;N;PL", "[N] [PL] | a b"),
+    ("graphemes", " ba \t N , PSS(PL) \r\n", "[N] [PSS] [PSS(PL)] | b a"),
+    ("graphemes", "a[SG]b[N]\tN", "[N] | a [SG] b [ N ]"),
+    ("decomposed", "a[N]\t", "| a [ N ]"),
+    ("words", "a [N] [SG]\tN", "[N] | a <unk> [SG]"),
+])  # fmt: skip
+def test_features_are_read_in_the_order_of_the_dictionary(tmp_path, after, units, line, expected):
+    """Each once; letters that look like one are none."""
+    translator = featured(tmp_path, after, units)
+    features, letters = (part.split() for part in expected.split("|"))
+    assert translator.symbols(line, 1) == [*features, *letters]
+    tags, symbols = ([translator.index.get(one, 3) for one in part] for part in (features, letters))
+    assert translator._indices([*features, *letters]) == ([*symbols, 2, *tags] if after else [*tags, *symbols, 2])
+    (found,) = translator.translate([line])
+    assert found.source == [*([] if after else features), *letters, "</s>"]
+    assert found.n_best[0].attention.shape[1] == len(found.source)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("after, columns", [(False, [0.8, 0.1, 0.2, 0]), (True, [0.1, 0.2, 0, 0.8])])
+def test_a_feature_is_not_copied(tmp_path, after, columns, copies):
+    """Even where attention looks at nothing else as much; the letter that the target lacks is preferred."""
+    translator = featured(tmp_path, after, copies=copies)
+    out = {name: np.zeros((2, 1, 1), np.int64) for name in ("parents", "ended_parents")}
+    out["words"] = np.array([3, 2]).reshape(2, 1, 1)
+    out |= {name: np.zeros((2, 1, 1), np.float32) for name in ("scores", "ended_scores")}
+    out["ended"] = np.array([False, True]).reshape(2, 1, 1)
+    out["attention"] = np.array([columns, columns]).reshape(2, 1, 1, 4)
+    assert translator._sentence(out, 0, ["[N]", "z", "a"], 1, True).text == ("z" if copies else "a")
+
+
+@pytest.mark.parametrize("line, message", [
+    ("ab", "it has no features: they come after a tab, such as N;PL"),
+    ("ab\tPL;X", "the model does not know its feature X: leave it out"),
+    ("ab\tPL;PSS(N", "the parentheses of its features do not match"),
+    ("ab\tPL)", "the parentheses of its features do not match"),
+])  # fmt: skip
+def test_features_that_cannot_be_read(tmp_path, line, message):
+    translator = featured(tmp_path)
+    with pytest.raises(runtime.SentenceError, match=re.escape(message)):
+        translator.translate([line])
+    assert [one.text for one in translator.translate(["\tX", ""])] == ["", ""]
 
 
 def test_japanese_is_read_and_written_by_characters(tmp_path):
