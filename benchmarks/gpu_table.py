@@ -46,7 +46,7 @@ def key(row):
 
 
 def by_way(rows, part):
-    """The measurements of a part by their column and way; ratios of those that took no turns are of the rates."""
+    """The measurements of a part by their column and way; ratios of those that took no turns are of the times."""
     columns = {}
     for row in rows:
         if row["part"] == part and "ms" in row:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from spread import spread
+from spread import ratios, spread
 from tqdm import tqdm
 
 
@@ -51,10 +51,8 @@ def main():
         for name, line in ways.items():
             short, long = (seconds(line, number, arguments.cpu_time) for number in (arguments.least, arguments.most))
             times[name].append((long - short) / (arguments.most - arguments.least))
-    [first, *_] = times.values()
-    for name, rounds in times.items():
-        ratios = [base / own for own, base in zip(rounds, first)]
-        print(f"{name:20s} {1e3 * statistics.median(rounds):9.1f} ms   x{spread(ratios)}")
+    for name, found in ratios(times, next(iter(times))).items():
+        print(f"{name:20s} {1e3 * statistics.median(times[name]):9.1f} ms   x{spread(found)}")
 
 
 if __name__ == "__main__":

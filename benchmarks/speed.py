@@ -146,7 +146,7 @@ def load(arguments, device=DEVICE):
             source, [len(s) for s in source], dictionary, target, [len(s) for s in target], dictionary
         )
     order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(1)).tolist()
-    pool = sorted(order[: arguments.batch * arguments.batches], key=lambda i: dataset.num_tokens(i))
+    pool = sorted(order[: arguments.batch * arguments.batches], key=dataset.num_tokens)
     groups = [pool[i : i + arguments.batch] for i in range(0, len(pool), arguments.batch)]
     samples = [dataset.collater([dataset[i] for i in group]) for group in groups]
     return task, [utils.move_to_cuda(sample, device) if device.type == "cuda" else sample for sample in samples]

@@ -16,6 +16,11 @@ def in_turns(runs, rounds):
     return found
 
 
+def ratios(times, reference):
+    """How many times as fast as the reference each function was, round by round."""
+    return {name: [base / own for own, base in zip(rounds, times[reference])] for name, rounds in times.items()}
+
+
 def spread(values):
     """The median, and the smallest and the largest."""
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"

@@ -7,7 +7,7 @@ Over the target words of the validation split, so that frequent words count ofte
 import argparse
 import sys
 
-from fairseq_attnvariants_cli.systems.model import load
+from fairseq_attnvariants_cli.systems.model import load, read_subset
 from fairseq_attnvariants_cli.text.files import UserError
 
 
@@ -18,10 +18,9 @@ def main() -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT")
     options = parser.parse_args()
     system = load(options.checkpoint, options.data)
-    system.task.load_dataset("valid")
-    split, model = system.task.datasets["valid"], system.model
-    squares = model.decoder.embed_tokens.weight.float().square().sum(dim=1)  # V
-    words = [word for number in range(len(split)) for word in split[number]["target"].tolist()]
+    text = read_subset("valid", system.task)
+    squares = system.model.decoder.embed_tokens.weight.float().square().sum(dim=1)  # V
+    words = [word for sentence in text.sentences for word in sentence.item["target"].tolist()]
     print(f"mean squared length {squares[words].mean():.2f}")
 
 

@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("data", help="folder of fairseq-preprocess")
     parser.add_argument("checkpoint", help="of a model that reads characters with attention via attention")
     parser.add_argument("--gen-subset", default="valid", help="split in it (default: %(default)s)")
-    parser.set_defaults(source=None)
+    parser.set_defaults(source=None, reference=None)
     options = parser.parse_args()
     system = load(options.checkpoint, options.data)
     check(system)

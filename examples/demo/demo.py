@@ -21,7 +21,7 @@ import zipfile
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from fairseq_attnvariants_cli.text import files
+from fairseq_attnvariants_cli.text.files import read_lines
 from fairseq_attnvariants_cli.text.generated import read_generated
 
 CORPUS = "homeassistant==2026.11.0"  # Apache-2.0
@@ -114,7 +114,7 @@ def demo(language: str, arch: str, out: Path) -> None:
         for i in shown:
             print(f"{'source':<12} {detokenise(translations[i].source, 'en')}")
             for label, path in {**hypotheses, "reference": reference}.items():
-                print(f"{label:<12} {read_lines(path)[i]}")
+                print(f"{label:<12} {[*read_lines(str(path))][i]}")
             print()
 
         title("Draw the attention of the first of them")
@@ -302,7 +302,7 @@ def train(binarised: Path, folder: Path, settings: Sequence[str], threads: int =
         finally:
             process.kill()
     if process.returncode:
-        print(*read_lines(log)[-20:], sep="\n")
+        print(*[*read_lines(str(log))][-20:], sep="\n")
         raise subprocess.CalledProcessError(process.returncode, words)
 
 
@@ -328,7 +328,7 @@ def translate(binarised: Path, model: Path, folder: Path, *more: str) -> None:
 def read_translations(translated: Path) -> List[Translation]:
     """The translations that fairseq-generate wrote, in the test set's order."""
     path = str(translated / "generate-test.txt")
-    sentences = read_generated(files.read_lines(path), path)
+    sentences = read_generated(read_lines(path), path)
     return [Translation(sentences[k].source, sentences[k].hypotheses[0].text) for k in sorted(sentences)]
 
 
@@ -338,11 +338,6 @@ def fetch_font(folder: Path) -> None:
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel, wheel.open(f"mplfonts/fonts/{CJK_FILE}") as font:
         (folder / "fonts").mkdir()
         (folder / "fonts" / CJK_FILE).write_bytes(font.read())
-
-
-def read_lines(path: Path) -> List[str]:
-    """The lines of a file, an empty one too, and nothing but line feeds taken as their ends."""
-    return path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
 
 
 def write_lines(path: Path, lines: List[str]) -> None:

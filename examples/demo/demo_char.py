@@ -20,7 +20,6 @@ from demo import (
     Pair,
     binarise,
     clean,
-    read_lines,
     read_translations,
     run,
     stage,
@@ -33,6 +32,7 @@ from demo import (
     user_dir,
     write_lines,
 )
+from fairseq_attnvariants_cli.text.files import read_lines
 
 LANGUAGES = ("cs", "de", "fr")
 LONGEST = 50  # characters in a name
@@ -76,7 +76,7 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
     translations = read_translations(translated)
     reference, hypothesis = text / f"reference.{language}", out / f"hypothesis.{language}"
     write_lines(hypothesis, [translation.hypothesis for translation in translations])
-    references = read_lines(reference)
+    references = [*read_lines(str(reference))]
     right = [line.hypothesis == name for line, name in zip(translations, references, strict=True)]
 
     title("Five translations")
@@ -97,7 +97,7 @@ def demo(language: str, out: Path, shared_with: Optional[str], more: Sequence[st
 
     title("Score")
     run(command, "score", hypothesis, "--reference", reference, "--name", "ava", "--tokenize", "char")
-    trained = set().union(*map(words, read_lines(text / "train.en")))
+    trained = set().union(*map(words, read_lines(str(text / "train.en"))))
     fresh = [own for own, line in zip(right, translations) if not trained.intersection(words(line.source))]
     if fresh:
         print(f"of the {len(fresh)} names without a word that training has {100 * sum(fresh) / len(fresh):.1f}")

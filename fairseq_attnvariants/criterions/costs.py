@@ -196,10 +196,10 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         lprobs, target = self.get_lprobs_and_target(model, net_output, sample)
         loss, nll_loss = stock.label_smoothed_nll_loss(lprobs, target, self.eps, self.padding_idx, reduce)
         logged = {"nll_loss": nll_loss.data}
-        extra = net_output[1] if isinstance(net_output[1], dict) else {}  # the stock lstm has attention alone, or None
         mask = sample["target"].ne(self.padding_idx)
         for name, cost in COSTS.items():
-            given, term, makes = getattr(self.cfg, cost.weight), _term(extra, cost.term), cost.term in (own or ())
+            given, makes = getattr(self.cfg, cost.weight), cost.term in (own or ())
+            term = output_named(net_output[1], cost.term)
             weight = float(makes) if given is None else given
             if weight and term is None:
                 raise _refusal(cost.weight, weight, cost.needs)
@@ -251,8 +251,13 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
                 metrics.log_scalar(name, total / max(count, 1), count, round=3)
 
 
-def _term(extra: Dict[str, Any], name: str) -> Optional[Tensor]:
-    """Return a model's output by its name: from a list, or bare, as some of fairseq's models return it."""
+def output_named(extra: Any, name: str) -> Optional[Tensor]:
+    """What a model returns besides its logits, by its name: from a list, or bare, as some of fairseq's models do it.
+
+    The ``lstm`` returns attention alone, without a name.
+    """
+    if not isinstance(extra, dict):
+        return extra if name == "attn" else None
     found = extra.get(name)
     return (found[0] if found else None) if isinstance(found, (list, tuple)) else found
 

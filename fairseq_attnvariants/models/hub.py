@@ -264,7 +264,7 @@ class Hub(GeneratorHubInterface):
     @property
     def copies(self) -> bool:
         """Whether a model of these copies source words."""
-        return any(getattr(model.cfg, "copying", False) for model in self.models)
+        return any(getattr(getattr(model, "cfg", None), "copying", False) for model in self.models)
 
     def remove_bpe(self, sentence: str) -> str:
         """A translation without the marks of subwords; characters have none, with ``--source-subwords`` either."""

@@ -6,7 +6,7 @@ columns, and all other parameters stay as they were initialised.
 
 import argparse
 import os
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -19,6 +19,7 @@ from ..registry import ConfigurationError, in_folder
 from .fingerprint import check_fingerprints
 from .renamed import rename
 
+BUFFERS = "version", "_float_tensor"  # of fairseq's models; nothing writes the latter
 CELLS = "decoder.network.transition.before.", "decoder.network.transition.after."
 ATTENTION = ("decoder.network.transition.attention.",)
 INITIAL = ("decoder.network.initial",)
@@ -90,6 +91,16 @@ class WarmStart(NamedTuple):
         return "\n".join(rows)
 
 
+def learned(name: str) -> bool:
+    """Whether training changes what a checkpoint holds by this name."""
+    return name.rpartition(".")[2] not in BUFFERS
+
+
+def not_finite(saved: Mapping[str, Tensor]) -> Optional[str]:
+    """The name of the first parameter that holds NaN or infinity."""
+    return next((name for name, one in saved.items() if learned(name) and not one.isfinite().all()), None)
+
+
 @torch.no_grad()
 def warm_start(model: nn.Module, path: str) -> WarmStart:
     """Give ``model`` the parameters that it shares with the checkpoint ``path``.
@@ -104,9 +115,8 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
         raise ConfigurationError(f"there is no such file{in_folder(path)}")
     state = checkpoint_utils.load_checkpoint_to_cpu(path)
     saved: Dict[str, Tensor] = state["model"]
-    for name, weights in saved.items():
-        if not weights.isfinite().all():
-            raise ConfigurationError(f"{name} holds NaN or infinity: the training diverged")
+    if diverged := not_finite(saved):
+        raise ConfigurationError(f"{diverged} holds NaN or infinity: the training diverged")
     rename(model, saved)
     match_choice(model, saved, "")
     cfg: Any = model.cfg

@@ -70,11 +70,11 @@ class StringTransductionTask(TranslationTask):
 
     @staticmethod
     def _given_columns(cfg: StringTransductionConfig) -> Dict[str, int]:
-        given = {name: getattr(cfg, f"{name}_column") for name in Columns._fields}
+        given = Columns.given(cfg)
         for name, column in given.items():
-            if column is not None and column < 1:
+            if column < 1:
                 raise ConfigurationError(f"--{name}-column {column}: columns are counted from 1")
-        return {name: column for name, column in given.items() if column is not None}
+        return given
 
     @property
     def columns(self) -> Columns:

@@ -4,7 +4,7 @@ import codecs
 import os
 import re
 import unicodedata
-from typing import Container, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Container, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import regex
 
@@ -24,6 +24,12 @@ class Columns(NamedTuple):
     target: int = 2
     features: int = 0
     """0 if there are none"""
+
+    @classmethod
+    def given(cls, options: Any) -> Dict[str, int]:
+        """The columns that options name, by their names here."""
+        numbers = {name: getattr(options, f"{name}_column") for name in cls._fields}
+        return {name: number for name, number in numbers.items() if number is not None}
 
     def __str__(self) -> str:
         """Names and numbers of the columns, such as ``source 1, target 2``."""

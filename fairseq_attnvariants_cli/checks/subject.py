@@ -3,7 +3,7 @@
 import copy
 import os
 from functools import cached_property
-from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
 
@@ -19,6 +19,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_attnvariants.architectures.options import flag
+from fairseq_attnvariants.criterions.costs import output_named
 from fairseq_attnvariants.patches.messages.names import no_such
 from fairseq_attnvariants.tasks import (
     CharacterDictionary,
@@ -28,7 +29,7 @@ from fairseq_attnvariants.tasks import (
 )
 
 from ..systems.model import place, user_dirs
-from ..text.files import UserError, reason
+from ..text.files import UserError, reason, refuse
 from .outcome import quiet
 from .returns import watch
 
@@ -138,7 +139,7 @@ class Subject:
     def _build(self, arguments: Sequence[str]) -> None:
         with quiet():
             parser = options.get_training_parser()
-            parser.error = _refuse
+            parser.error = refuse
             fixed = ["no data", "--arch", self.architecture, "--cpu", "--seed", "5", "--optimizer", "adam"]
             given = options.parse_args_and_arch(parser, [*fixed, "--lr", "0.01", *arguments])
             self.cfg = convert_namespace_to_omegaconf(given)
@@ -217,15 +218,8 @@ class Subject:
 
 
 def attention(made: Tuple[Any, ...]) -> Optional[Tensor]:
-    """The attention in what a model or a decoder returns, ``B x T x S``: in a list, or, of the ``lstm``, bare."""
-    found = made[1].get("attn") if isinstance(made[1], dict) else made[1]
-    if isinstance(found, (list, tuple)):
-        return found[0] if found else None
-    return found
-
-
-def _refuse(message: str) -> NoReturn:
-    raise UserError(message)
+    """The attention in what a model or a decoder returns, ``B x T x S``."""
+    return output_named(made[1], "attn")
 
 
 def _options_of(architecture: str) -> List[str]:

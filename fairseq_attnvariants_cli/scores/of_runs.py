@@ -40,7 +40,7 @@ def translations(run: Run, subset: str, options: Any) -> Tuple[str, List[str], L
 
     data = options.data or run.data
     folder = Path(data.split(os.pathsep)[0])  # of several, the one that fairseq takes test sets from
-    texts = sorted(path for name in (f"{subset}.*", "dict.*") for path in folder.glob(name))
+    texts = sorted(path for name in (f"{subset}.*", "dict.*") for path in folder.glob(name) if path.is_file())
     search = [getattr(options, name) for name in ("remove_bpe", *SEARCH)]
     model = [run.checkpoint.name, run.checkpoint.stat().st_size, run.checkpoint.stat().st_mtime_ns]
     made = f"{subset}-{_digest(json.dumps([model, search]).encode())}"

@@ -19,7 +19,7 @@ MORE = {
     "distributed_training": ("distributed_world_size",),
 }
 # options that do not tell systems apart; for stock models fairseq keeps all options together
-PLACES = re.compile(
+IGNORED = re.compile(
     r"seed|user_dir|save_dir|restore_file|log_.*|.*_logdir|num_workers|no_progress_bar|arch|required_seq_len_multiple"
 )
 
@@ -126,7 +126,7 @@ def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
         f"{name}.{key}": str(group.get(key))
         for name, group in ((name, groups.get(name) or {}) for name in (*GROUPS, *MORE))
         for key in MORE.get(name, group)
-        if not PLACES.fullmatch(str(key))
+        if not IGNORED.fullmatch(str(key))
     }
     data = told("task", "data", str)
     if "task.data" in options:  # hydra needs absolute paths
@@ -148,11 +148,11 @@ def count_parameters(tensors: Mapping[str, Any]) -> int:
     """How many numbers a model learns; of tied matrices, of which a checkpoint may have a copy for each name, one."""
     import torch
 
-    from ..systems.model import BUFFERS
+    from fairseq_attnvariants.models.warm_start import learned
 
     sizes: Dict[Any, int] = {}
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and name.rpartition(".")[2] not in BUFFERS:
+        if tensor.is_floating_point() and learned(name):
             held: Any = tensor.data_ptr()
             if tensor.dim() > 1:
                 held = hashlib.sha256(tensor.contiguous().view(torch.uint8).numpy()).digest()

@@ -1,9 +1,9 @@
 """A picture of groups of words and sentences as bars, all systems side by side."""
 
-from typing import TYPE_CHECKING, Any, Dict, Sequence
+from typing import TYPE_CHECKING, Sequence
 
 from ..scores.groups import Groups
-from .pictures import finish, font_families, legend_label
+from .pictures import finish, legend_label, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +43,7 @@ def _draw_bars(axes: "Axes", groups: Groups, shown: Sequence[int], names: Sequen
         groups.names[k] if size is None else f"{groups.names[k]}\n({size})"
         for k, size in zip(shown, sizes, strict=True)
     ]
-    text: Dict[str, Any] = dict(fontfamily=font_families("".join(labels)), parse_math=False, fontsize=7)
-    axes.set_xticks(range(len(shown)), labels, **text)
+    axes.set_xticks(range(len(shown)), labels, **plain(*labels, fontsize=7))
     axes.set_xlim(-0.6, most - 0.4)
     axes.set_xlabel(groups.by)
     axes.set_ylabel(groups.measure)

@@ -10,7 +10,7 @@ from ..scores.of_runs import Place, Scores
 from ..scores.runs import Run
 from ..scores.seeds import estimate
 from ..text.files import UserError, read_lines
-from .pictures import finish, font_families, legend_label
+from .pictures import finish, legend_label, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,8 +107,8 @@ def draw_scores(found: Dict[str, List[Run]], results: Scores, subset: str) -> "F
             for seed, value in values.items():
                 axes.plot([value], [k], color=f"C{k}", marker=f"${seed}$")
             axes.plot([mean(values.values())], [k], "|", color=f"C{k}", markersize=16)
-        axes.set_xlabel(measure, parse_math=False, fontfamily=font_families(measure))
-        axes.set_yticks(range(len(found)), list(found), parse_math=False, fontfamily=font_families("".join(found)))
+        axes.set_xlabel(measure, **plain(measure))
+        axes.set_yticks(range(len(found)), list(found), **plain(*found))
         axes.set_ylim(len(found) - 0.5, -0.5)
         finish(axes)
     return figure
@@ -134,8 +134,8 @@ def draw_dial(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[st
             halves = [math.nan if one.margin is None else one.margin for _, one in known]  # a gap in the band
             ends = ([centre + side * half for centre, half in zip(means, halves)] for side in (-1, 1))
             axes.fill_between(there, *ends, color=f"C{k}", alpha=0.15)
-        axes.set_xticks(ticks, dial.values, parse_math=False, fontfamily=font_families("".join(dial.values)))
-        axes.set_xlabel(dial.name, parse_math=False, fontfamily=font_families(dial.name))
-        axes.set_ylabel(measure, parse_math=False, fontfamily=font_families(measure))
+        axes.set_xticks(ticks, dial.values, **plain(*dial.values))
+        axes.set_xlabel(dial.name, **plain(dial.name))
+        axes.set_ylabel(measure, **plain(measure))
         finish(axes, "".join(found) if measure == measures[0] else "")
     return figure

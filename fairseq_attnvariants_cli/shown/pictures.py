@@ -3,7 +3,7 @@
 import contextlib
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List
 
 from ..options import flag, switch
 from ..text.files import UserError, write_bytes
@@ -79,6 +79,15 @@ def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
 def legend_label(name: str) -> str:
     """A name in a legend: matplotlib leaves out what begins with an underscore."""
     return f" {name}" if name.startswith("_") else name
+
+
+def plain(*texts: str, **more: Any) -> Dict[str, Any]:
+    """Arguments of matplotlib for texts that are no formulas, in fonts that have their characters.
+
+    Raises:
+        UserError: no font has one of the characters.
+    """
+    return dict(fontfamily=font_families("".join(texts)), parse_math=False, **more)
 
 
 def font_families(text: str) -> List[str]:

@@ -57,9 +57,12 @@ def read_panels(line: str, where: str) -> List[Panel]:
         pair: Any = SimpleNamespace(source=symbols(found["source"]), target=symbols(best["symbols"]), extra=weights)
         if weights["attn"].shape != (len(pair.target), len(pair.source)) or not weights["attn"].size:
             raise ValueError
-        if not all(np.isfinite(each).all() for each in weights.values()):
+        if not all(np.isfinite(each).all() and len(each) == len(pair.target) for each in weights.values()):
             raise ValueError
-        return panels(visible(str(best["text"])), pair)
+        made = panels(visible(str(best["text"])), pair)
+        if any(panel.weights.shape != (len(panel.target), len(panel.source)) for panel in made):
+            raise ValueError
+        return made
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise UserError(f"{where} is not what translate.py --attention writes: give it that option") from error
 

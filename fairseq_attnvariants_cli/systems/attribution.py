@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fairseq_attnvariants.criterions.costs import output_named
 from fairseq_attnvariants.nn.layer_norm import at_least_float32
 
 from ..text.files import UserError
@@ -74,7 +75,11 @@ def source_embeddings(model: Any, path: str) -> Iterator[Scaled]:
     if getattr(model.decoder, "adaptive_softmax", None) is not None:
         raise UserError(f"{path}: the model has an adaptive softmax, and so no logits of all words")
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # layers of fairseq's Transformer, whose shortcut in evaluation has no gradient
+    short = [layer for layer in model.modules() if getattr(layer, "can_use_fastpath", False)]
     encoder.embed_tokens = standing_in = Scaled(original)
+    for layer in short:
+        layer.can_use_fastpath = False
     for parameter in trained:
         parameter.requires_grad_(False)
     try:
@@ -82,6 +87,8 @@ def source_embeddings(model: Any, path: str) -> Iterator[Scaled]:
             yield standing_in
     finally:
         encoder.embed_tokens = original
+        for layer in short:
+            layer.can_use_fastpath = True
         for parameter in trained:
             parameter.requires_grad_(True)
 
@@ -146,7 +153,7 @@ def attributions(system: System, text: Text, nodes: Nodes, limit: Limits) -> Ite
                 difference = log_probabilities(logits, target) - log_probabilities(baseline, target)
                 embeddings.scale = None
             values = attribute(model, embeddings, sample, nodes, pad, limit).cpu().numpy()
-            weights = (extra.get("attn") or [None])[0]
+            weights = output_named(extra, "attn")
             for row, number in enumerate(sample["id"].tolist()):
                 item, source_line, target_line = sentences[number]
                 steps = len(item["target"])

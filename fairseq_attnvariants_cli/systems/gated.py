@@ -35,7 +35,7 @@ class Gates(NamedTuple):
     names: Sequence[str]
     module: nn.Module
     read: Callable[[Any], Tensor]
-    """of what a call gives, of sentences of which none is padded, ``gates x B x steps x width``"""
+    """of what a call gives, of sentences without padding, ``gates x B x steps x width``"""
     backward: bool = False
     """the first call is of the last token"""
 
@@ -110,6 +110,8 @@ def gates_of(system: System) -> List[Gates]:
     encoder = str(model.cfg.encoder_type)
     if source and encoder != "bidirectional":
         raise UserError(f"{system.path}: the gates of a {encoder} encoder are not those of its tokens")
+    if source and model.encoder.first_feature is not None:
+        raise UserError(f"{system.path}: the encoder has no gates for features that are attended to, which are tokens")
     return source + target
 
 

@@ -22,10 +22,13 @@ import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what o
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
+from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch import Tensor
 from tqdm import tqdm
 
+from fairseq_attnvariants.criterions.costs import output_named
 from fairseq_attnvariants.models.hub import symbols
+from fairseq_attnvariants.models.warm_start import not_finite
 from fairseq_attnvariants.nn.attention import adds_up
 from fairseq_attnvariants.patches.loading.checkpoints import load_checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
@@ -34,9 +37,7 @@ from ..options import SEARCH, BatchOptions, TextOptions
 from ..text.alignments import parse_lines
 from ..text.files import UserError, read_parallel, reason, say
 
-BUFFERS = "version", "_float_tensor"  # of fairseq's models; nothing learns them, and the latter is never written
 ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
-Extra = Dict[str, List[Optional[Tensor]]]  # a model's outputs other than the logits
 
 
 class System(NamedTuple):
@@ -102,7 +103,7 @@ class Batch(NamedTuple):
     """The models' output for a batch."""
 
     sample: Dict[str, Any]  # as the task collates it; sample["id"] are the numbers of the sentences
-    outputs: List[Tuple[Tensor, Extra]]  # of each model: logits B x T x V, and the rest
+    outputs: List[Tuple[Tensor, Any]]  # of each model: logits B x T x V, and the rest
 
 
 class Forced(NamedTuple):
@@ -235,14 +236,13 @@ def _check(path: str, state: Dict[str, Any]) -> None:
     try:
         fits = all(isinstance(state["cfg"][part], (Mapping, argparse.Namespace)) for part in ("model", "task"))
         fits &= isinstance(state["optimizer_history"][-1]["num_updates"], int) and "extra_state" in state
-        learned = {name: one for name, one in state["model"].items() if name.rpartition(".")[2] not in BUFFERS}
-        diverged = [name for name, tensor in learned.items() if not tensor.isfinite().all()]
+        diverged = not_finite(state["model"])
     except (LookupError, TypeError, RuntimeError):
-        fits, diverged = False, []
+        fits, diverged = False, None
     if not fits:
         raise UserError(f"{path} is not a checkpoint of fairseq 0.12")
     if diverged:
-        raise UserError(f"{path}: {diverged[0]} holds NaN or infinity: the training diverged, use an earlier one")
+        raise UserError(f"{path}: {diverged} holds NaN or infinity: the training diverged, use an earlier one")
 
 
 def read_files(options: TextOptions, reference: bool = True) -> Optional[List[Tuple[str, ...]]]:
@@ -252,7 +252,7 @@ def read_files(options: TextOptions, reference: bool = True) -> Optional[List[Tu
         UserError: files cannot be read, are empty or have unequal lengths, or the reference is missing.
     """
     if options.source is None:
-        if getattr(options, "reference", None):
+        if options.reference:
             raise UserError("--reference needs --source")
         return None
     if not reference:
@@ -280,6 +280,11 @@ def make_text(lines: Optional[List[Tuple[str, ...]]], options: TextOptions, syst
     task = system.task
     if lines is None:
         return read_subset(options.gen_subset, task, reference)
+    if isinstance(task, TranslationMultiSimpleEpochTask):
+        raise UserError(
+            f"{system.path} is of several pairs (--task translation_multi_simple_epoch), whose language token a "
+            "subcommand does not add to --source: give --gen-subset"
+        )
     names = [options.source, options.reference] if reference else [options.source]
     dictionaries = task.source_dictionary, task.target_dictionary
     for name, side, dictionary in zip(names, zip(*lines, strict=True), dictionaries):
@@ -452,7 +457,7 @@ def run_batches(system: System, text: Text, limit: Limits) -> Iterator[Batch]:
         outputs = []
         for model in system.models:
             logits, extra = model(**sample["net_input"])[:2]
-            outputs.append((logits, extra if isinstance(extra, dict) else {"attn": [extra]}))  # lstm: a bare tensor
+            outputs.append((logits, extra))
         yield Batch(sample, outputs)
 
 
@@ -470,7 +475,7 @@ def force(
     for sample, outputs in run_batches(system, text, limit):
         means: Dict[str, np.ndarray] = {}
         for name in (*needed, *welcome):
-            values = [(extra.get(name) or [None])[0] for _, extra in outputs]
+            values = [output_named(extra, name) for _, extra in outputs]
             if all(value is not None for value in values):
                 stacked = torch.stack([value.float() for value in values if value is not None])
                 means[name] = stacked.mean(0).cpu().numpy()

@@ -34,7 +34,7 @@ from fairseq_attnvariants.tasks.tsv import (
 )
 
 from ..options import ColumnOptions
-from ..text.files import UserError, say, write_whole
+from ..text.files import UserError, refuse, say, write_whole
 from ..text.generated import Sentence, read_generated
 
 if TYPE_CHECKING:
@@ -137,8 +137,9 @@ def prepare(options: "Options") -> Job:
     ):
         if made.resolve() in tables:
             raise UserError(f"--output {folder}: its tables would replace {made}: give another folder")
+    begun = any(data.glob("dict.*.txt"))
     for name in ("train", "valid"):
-        if name in other:
+        if begun and name in other:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
@@ -164,6 +165,7 @@ def as_read(text: str) -> str:
 def length_limits(others: Sequence[str]) -> Dict[str, int]:
     """The limits on the lengths of both sides, by their options, of which some may be for fairseq-train."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.error = refuse  # type: ignore[method-assign]
     for side in ("source", "target"):
         parser.add_argument(f"--max-{side}-positions", dest=side, type=int, default=1024)
     return {f"--max-{side}-positions": limit for side, limit in vars(parser.parse_known_args(others)[0]).items()}
@@ -229,9 +231,7 @@ def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Colu
     """
     if len(cells[0]) == 1:
         raise UserError(f"{options.train} has one column: put a tab between source and target")
-    given = {name: getattr(options, f"{name}_column") for name in Columns._fields}
-    given = {name: column for name, column in given.items() if column is not None}
-    if given:
+    if given := Columns.given(options):
         columns = Columns(**given)
         columns.check()
         return columns

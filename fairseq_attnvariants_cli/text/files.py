@@ -24,6 +24,11 @@ class UserError(Exception):
     """An error that the user can correct, described in one sentence."""
 
 
+def refuse(message: str) -> Any:
+    """Raise a :class:`UserError`, as a parser's ``error``."""
+    raise UserError(message)
+
+
 def visible(text: str) -> str:
     """The text with escapes instead of characters that a terminal obeys, and that a name or a word has no need of."""
     return UNSEEN.sub(lambda match: ascii(match[0])[1:-1], text)

@@ -114,6 +114,16 @@ def test_integrated_gradients_are_complete(name, steps, share):
     assert gap.abs().mean() < share * difference[real].abs().mean() and difference[real].abs().max() > 1e-3
 
 
+def test_a_transformer_that_was_loaded_has_gradients():
+    """Its layers take a shortcut in evaluation, which has none, and take it again afterwards."""
+    network, data = model("transformer"), data_for("transformer")
+    expected = found(network, data)
+    network.load_state_dict(network.state_dict())
+    assert all(layer.load_to_BT and layer.can_use_fastpath for layer in network.encoder.layers)
+    torch.testing.assert_close(found(network, data), expected)
+    assert all(layer.can_use_fastpath for layer in network.encoder.layers)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnnsearch", "recatt", "ava", "transformer"])
 def test_padding_gets_nothing_and_a_batch_changes_nothing(name):

@@ -58,6 +58,8 @@ def test_two_levels_are_two_heat_maps():
     json.dumps({**FOUND, "n_best": [{**ONE, "attention": [["a"] * 3] * 5}]}),
     json.dumps({**FOUND, "n_best": [{**ONE, "attention": [[float("nan")] * 3] * 5}]}),
     json.dumps({**FOUND, "n_best": [{**ONE, "word_attention": [1]}]}),
+    json.dumps({**FOUND, "n_best": [{**ONE, "word_attention": [[1, 0, 0]]}]}),
+    json.dumps({**FOUND, "source": ["a", " ", "</s>"], "n_best": [{**ONE, "word_attention": [[1]] * 5}]}),
     "[" * 100_000,
 ])  # fmt: skip
 def test_other_text_is_refused_in_a_sentence(tmp_path, capsys, line):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference
 import torch
-from conftest import Task, build
+from conftest import Task, build, dictionary
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.gates import averages, draw
@@ -182,6 +182,16 @@ def test_gates_of_words_and_segments_above_characters_are_refused():
         gates_of(system("ava", encoder_cell="adaptive_gru"))
     with pytest.raises(UserError, match="a.pt: the gates of a convolutional encoder are not those of its tokens"):
         gates_of(system("char2char", encoder_cell="adaptive_gru"))
+
+
+def test_gates_of_sources_with_features_are_refused():
+    """Of those that the encoder's cells do not read."""
+    features = dictionary()
+    features.first_feature = len(features) - 2
+    with pytest.raises(UserError, match="a.pt: the encoder has no gates for features that are attended to"):
+        gates_of(System("a.pt", Task(features), [build("adaptive_gru", Task(features))], torch.device("cpu")))
+    model = build("adaptive_output", Task(features))
+    assert gates_of(System("a.pt", Task(features), [model], torch.device("cpu")))
 
 
 def test_gates_of_the_output_tell_the_parts_apart(runs, gated, tmp_path):

@@ -17,7 +17,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 from torch.distributions import Categorical, kl_divergence
 
-from fairseq_attnvariants.criterions.costs import each_twice
+from fairseq_attnvariants.criterions.costs import each_twice, output_named
 from fairseq_attnvariants.criterions.losses import (
     alignment,
     bridging,
@@ -478,3 +478,12 @@ def test_rdrop_without_dropout_is_refused(name):
         own(model, aligned())
     with pytest.raises(ValueError, match="--rdrop-weight must be 0 or above, not -1"):
         criterion("costs", rdrop_weight=-1)
+
+
+def test_outputs_are_in_lists_or_bare_or_alone():
+    """As this package's models, fairseq's lightconv, and its lstm return attention."""
+    found = torch.ones(1, 2, 3)
+    for extra in ({"attn": [found]}, {"attn": found}, found):
+        assert output_named(extra, "attn") is found and output_named(extra, "word_attn") is None
+    for extra in ({"attn": []}, {"attn": None}, {}, None):
+        assert output_named(extra, "attn") is None

@@ -134,6 +134,12 @@ def test_a_source_word_for_each_unknown_one(hub):
     assert [*hub._places(unknown, torch.zeros(1, 2), ["yak", "elk"])] == [None]  # where it looks at no word
 
 
+def test_models_of_fairseqs_do_not_copy(hub, monkeypatch):
+    """They have no cfg."""
+    monkeypatch.setattr(hub, "models", torch.nn.ModuleList([torch.nn.Linear(1, 1)]))
+    assert not hub.copies
+
+
 def test_scores_of_given_translations(runs):
     """They are those of fairseq-generate --score-reference, of an ensemble, too."""
     names = ["checkpoint1.pt", "checkpoint2.pt"]

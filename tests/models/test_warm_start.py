@@ -86,6 +86,17 @@ def test_parameters_that_read_something_else_are_not_taken(runs, tmp_path, optio
     assert all(started.get_parameter(name).equal(other.get_parameter(name)) for name in found)
 
 
+def test_a_buffer_that_nothing_writes_may_be_anything(runs, tmp_path):
+    path = saved(build("rnnsearch"), runs, tmp_path / "donor.pt")
+    state = torch.load(path, weights_only=False)
+    state["model"]["encoder.embed_positions._float_tensor"] = torch.tensor([float("nan")])
+    torch.save(state, path)
+    assert build("rnnsearch", warm_start=path).warm_started.taken
+    state["model"]["decoder.output_projection.bias"][0] = float("nan")
+    torch.save(state, path)
+    assert "output_projection.bias holds NaN or infinity" in build("rnnsearch", warm_start=path).refusal
+
+
 def test_a_matrix_grows_by_the_embedding_of_a_bridge_alone(runs, tmp_path):
     """Not where both have the bridge, and the annotations have grown by as much."""
     path = saved(build("rnnsearch", bridge_source=True), runs, tmp_path / "donor.pt")

@@ -50,6 +50,10 @@ def test_the_recipe(tmp_path, warm):
         assert len(sources) == 12 and all(source.startswith(f"__{language}__ ") for source in sources)
         found = (folder / f"{language}.txt").read_text().splitlines()
         assert sum(one == other for one, other in zip(found, expected, strict=True)) > 6
+    model, data = tmp_path / "out" / "together" / "checkpoint_best.pt", tmp_path / "out" / "text" / "bin"
+    attention = ["fairseq-attnvariants", "attention", data, "--path", model, "--cpu", "--output", tmp_path / "a.png"]
+    done = corpus.run(*attention, "--source", tmp_path / "test.xx", "--reference", tmp_path / "test.yy", check=False)
+    assert done.returncode == 2 and "whose language token a subcommand does not add to --source" in done.stderr
     with pytest.raises(ValueError, match="checkpoint_best.pt in .* is of several pairs .* use fairseq-generate"):
         model, data = (str(tmp_path / "out" / folder) for folder in ("together", "text/bin"))
         AttentionRNNModel.from_pretrained(model, "checkpoint_best.pt", data)

@@ -557,6 +557,26 @@ class TestStrings:
             assert done.returncode == 2 and said in done.stderr and not out.exists()
         strings(data, *more, "--max-source-positions", "6", "--max-target-positions", "11")
 
+    def test_a_table_may_be_corrected_before_anything_is_trained(self, tmp_path):
+        """As fairseq-train asks for; and not once there are dictionaries of the former one."""
+        data, out = write_tables(tmp_path / "words"), tmp_path / "out"
+        kept = (data / "train.tsv").read_text()
+        (data / "train.tsv").write_text(kept + "<s>\tx y\n")
+        more = ["--output", out, "--updates", "2", *QUICK, "--source-separator", "space"]
+        done = strings(data, *more, check=False)
+        assert done.returncode == 2 and "the source has <s>, a symbol of fairseq's own" in done.stderr
+        (data / "train.tsv").write_text(kept)
+        strings(data, *more)
+        (data / "train.tsv").write_text(kept + "a\tx y\n")
+        assert f"{out} was trained on another {data}/train.tsv" in strings(data, *more, check=False).stderr
+
+    def test_a_limit_that_is_no_number(self, tmp_path):
+        done = strings(
+            write_tables(tmp_path / "words"), "--output", tmp_path, "--max-source-positions", "x", check=False
+        )
+        assert done.returncode == 2 and "usage" not in done.stderr
+        assert "argument --max-source-positions: invalid int value: 'x'" in done.stderr
+
     def test_cells_are_written_as_they_were(self, tmp_path):
         """In whatever form of Unicode: predictions alone are in NFC."""
         data = write_tables(tmp_path / "words", features=True, separated=False)

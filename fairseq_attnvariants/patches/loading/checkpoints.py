@@ -76,7 +76,7 @@ class DType(Stored):
 
     def value(self) -> numpy.dtype:
         """A plain numeric dtype, whose state says no more than the order of bytes."""
-        code, *rest = self.arguments
+        code, *_ = self.arguments
         orders = [(3, order, None, None, None, -1, -1, 0) for order in "<>|="]
         if not (isinstance(code, str) and PLAIN_NUMBERS.fullmatch(code) and self.state in (None, *orders)):
             raise ValueError("not of plain numbers")

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from copy import copy as shallow_copy
-from typing import Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 from fairseq import checkpoint_utils
 from fairseq.data.iterators import BackgroundConsumer
@@ -116,13 +116,12 @@ def start(load, cfg, trainer, **options):
             raise ConfigurationError(str(error).replace(advice, str(error.__context__))) from error
         if reason := other_scheduler(error, trainer):
             raise ConfigurationError(f"{path}: {reason}") from error
-        stored = checkpoints.load_checkpoint(path).get("cfg") or {} if os.path.isfile(path) else {}
-        if reason := other_model(error, trainer.get_model(), stored):
+        if reason := other_model(error, trainer.get_model(), stored_options(path)):
             instead = f"or --warm-start instead of {option}" if option else "or another --save-dir"
             raise ConfigurationError(f"{path} is of another model ({reason}): give its options, {instead}") from error
         raise
-    if first and os.path.isfile(path):
-        compare_options(cfg, trainer.get_model(), path, checkpoints.load_checkpoint(path).get("cfg") or {})
+    if first:
+        compare_options(cfg, trainer.get_model(), path, stored_options(path))
     check_texts(trainer)
     check_parts(trainer.get_model(), trainer.get_criterion(), trainer.device)
     forget_absent_best(cfg.save_dir, trainer.checkpoint_suffix)
@@ -136,6 +135,11 @@ def start(load, cfg, trainer, **options):
     else:
         check_validation(trainer)
     return state, epochs
+
+
+def stored_options(path: str) -> Mapping[str, Any]:
+    """The configuration in a checkpoint, if there is one."""
+    return checkpoints.load_checkpoint(path).get("cfg") or {} if os.path.isfile(path) else {}
 
 
 def check_parts(model, criterion, device) -> None:
