@@ -119,8 +119,7 @@ class StringTransductionTask(TranslationTask):
                     features.add_symbol(tag)
             features.finalize(padding_factor=1)
         if not os.path.isfile(_path(folder, "source")):
-            kinds = [tsv.described_symbols(found[side].separator) for side in ("source", "target")]
-            logger.info(f"columns: {columns}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
+            logger.info(tsv.described(columns, [found[side].separator for side in ("source", "target")]))
         for name, dictionary in found.items():
             if not os.path.isfile(_path(folder, name)):
                 write(dictionary, _path(folder, name))

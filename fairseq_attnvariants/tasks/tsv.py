@@ -89,6 +89,12 @@ def separator_name(separator: str) -> str:
     return {"": "none", " ": "space", DECOMPOSED: "decomposed"}.get(separator, separator)
 
 
+def described(columns: Columns, separators: Sequence[str]) -> str:
+    """What is read of tables, for messages; separators are of sources and of targets."""
+    sources, targets = map(described_symbols, separators)
+    return f"columns: {columns}; symbols of sources: {sources}, of targets: {targets}"
+
+
 def described_symbols(separator: str) -> str:
     """The kind of the symbols, for messages."""
     kinds = {"": "characters", DECOMPOSED: "letters, marks and Hangul's jamo, decomposed"}

@@ -25,6 +25,7 @@ from fairseq_attnvariants.tasks.tsv import (
     Columns,
     Row,
     Table,
+    described,
     described_symbols,
     read_cells,
     read_separator,
@@ -151,8 +152,7 @@ def prepare(options: "Options") -> Job:
     for name, text in written.items():
         with write_whole(str(data / f"{name}.tsv")) as stream:
             stream.write(text)
-    kinds = [described_symbols(separator) for separator in separators]
-    say(f"columns: {columns}; symbols of sources: {kinds[0]}, of targets: {kinds[1]}")
+    say(described(columns, separators))
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
     return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given, limits)
 
