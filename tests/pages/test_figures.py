@@ -189,13 +189,19 @@ def test_findings_are_counted():
     told = Counter(VERDICT.match(row[5])[1] for row in claims())
     counted = (
         r"(\d+) rows, (\d+) are shown, (\d+) show no relevant difference, (\d+) (?:is|are) refuted, (\d+) are open and "
-        r"(\d+) are not tested. Of the (\d+) open rows, (\d+) have fewer than three seeds and (\d+) have three or more"
+        r"(\d+) are not tested. Of the (\d+) open rows, (\d+) have fewer than three seeds and (\d+) have three or more. "
+        r"By the \S+, (\d+) of them need more trainings than its 60 hours allow, (\d+) have all planned seeds, and (\d+) wait"
     )
     printed = [int(figure) for figure in re.search(counted, " ".join(FINDINGS.read_text().split())).groups()]
     open_rows = [row for row in claims() if row[5].startswith("open")]
     several = sum(bool(re.search(r", ([3-9]\b|\d\d seeds)[^,]*$", row[4])) for row in open_rows)
     words = [told[word] for word in ("shown", "no relevant difference", "refuted", "open", "not tested", "open")]
-    assert printed == [told.total(), *words, told["open"] - several, several]
+    plan = (FINDINGS.parent / "captions" / "PLAN.md").read_text()
+    fits = dict(re.findall(r"^\| (\w+-\d+) \|.*\| (yes|later|no) \|$", plan, re.M))
+    done = sum("all planned seeds are there" in row[5] for row in open_rows)
+    undecidable = sum(fits[row[-1]] == "no" for row in open_rows)
+    waiting = told["open"] - undecidable - done
+    assert printed == [told.total(), *words, told["open"] - several, several, undecidable, done, waiting]
     for row in claims():  # a verdict needs an interval over three seeds
         if VERDICT.match(row[5])[1] in ("shown", "refuted", "no relevant difference"):
             assert re.search(r"\(\S+ to \S+\), ([3-9]|\d\d) seeds$", row[4]), row
