@@ -75,3 +75,9 @@ def test_a_state_is_overridden_as_fairseqs_is():
     _, optimizer = updated(FusedAdam, FusedAdamConfig, range(3))
     optimizer.load_state_dict(optimizer.state_dict(), {"weight_decay": 0.5})
     assert [group["weight_decay"] for group in optimizer.optimizer.param_groups] == [0.5]
+
+
+@pytest.mark.parametrize("option", ["adam_betas", "adam_eps", "weight_decay"])
+def test_defaults_are_those_of_fairseqs_adam(option):
+    """A training changes kernels, and nothing else."""
+    assert getattr(FusedAdamConfig(), option) == getattr(FairseqAdamConfig(), option)

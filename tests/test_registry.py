@@ -1,5 +1,6 @@
 """Parts and architectures from outside: they do what those of the package do, or are refused by name."""
 
+import argparse
 import inspect
 import json
 import math
@@ -22,6 +23,7 @@ from fairseq_attnvariants.architectures.options import AttentionRNNConfig, custo
 from fairseq_attnvariants.architectures.variants import VARIANTS, fill, register_architecture, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import cells, histories
+from fairseq_attnvariants.nn.attention import SCORES
 from fairseq_attnvariants.nn.fast import deferred
 from fairseq_attnvariants.nn.histories import HISTORIES
 from fairseq_attnvariants.nn.state import each
@@ -424,3 +426,29 @@ def test_commands_from_outside(trained, tmp_path):
     averaged = [path, tmp_path / "copy.pt", "--output", tmp_path / "mean.pt"]
     assert run("fairseq-attnvariants", "average", *averaged, check=False).returncode == 2
     run("fairseq-attnvariants", "average", *averaged, "--user-dir", MINE)
+
+
+def test_two_parts_of_one_name_cannot_have_options(monkeypatch):
+    """``--part-args`` names parts without their kind."""
+    monkeypatch.setitem(SCORES.entries, "decay", SCORES["cosine"])
+    with pytest.raises(ConfigurationError, match="--part-args: the model has several components 'decay': give one"):
+        build("mine", attention_score="decay")
+
+
+def test_help_of_a_part_may_have_a_percent_sign(monkeypatch):
+    """argparse would read it as its own, and fairseq-train --help end in a traceback."""
+
+    class Half(HISTORIES["decay"]):
+        """Another.
+
+        Args:
+            rate: 50 % of the sum
+        """
+
+        def __init__(self, *parts, rate: float = 0.5):
+            super().__init__(*parts, rate=rate)
+
+    monkeypatch.setitem(HISTORIES.entries, "half", Half)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--part-args", help=AttentionRNNConfig()._get_help("part_args"))
+    assert "half: rate (0.5): 50 % of the sum" in " ".join(parser.format_help().split())

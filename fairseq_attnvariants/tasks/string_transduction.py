@@ -222,6 +222,15 @@ class StringTransductionTask(TranslationTask):
         """As every task; the stock translation task's has options of BLEU."""
         return FairseqTask.build_model(self, cfg, from_checkpoint)
 
+    def build_criterion(self, cfg: Any) -> Any:
+        """As every task; a criterion that logs another accuracy is refused."""
+        if getattr(cfg, "report_accuracy", False):
+            raise ConfigurationError(
+                "--report-accuracy logs the accuracy of single symbols under the name that --task string_transduction "
+                "gives that of whole strings: leave it out"
+            )
+        return super().build_criterion(cfg)
+
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
         """As every task, and with the counts of :mod:`.exact_match`, of greedy search, among what is logged."""
         loss, sample_size, logging_output = FairseqTask.valid_step(self, sample, model, criterion)

@@ -253,3 +253,16 @@ def test_what_does_not_go_together_is_refused(command, tmp_path, capfd, more, me
     assert main([*command, *more]) == 2
     error = capfd.readouterr().err
     assert message in error and list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_logits_of_all_words_is_refused():
+    network = model("rnnsearch")
+    network.decoder.adaptive_softmax = torch.nn.Module()
+    with pytest.raises(UserError, match="a.pt: the model has an adaptive softmax"), source_embeddings(network, "a.pt"):
+        pass
+
+
+def test_recurrent_layers_of_cudnn_are_not_asked_for_gradients():
+    """Which they have in training only."""
+    with source_embeddings(model("rnnsearch"), "a.pt"):
+        assert not torch.backends.cudnn.enabled

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.systems.averaging import average, best, last, mean
+from fairseq_attnvariants_cli.systems.averaging import HOW, average, best, last, mean
 from fairseq_attnvariants_cli.systems.model import load, read_checkpoint
 from fairseq_attnvariants_cli.text.files import UserError
 
@@ -193,3 +193,38 @@ def test_another_file_is_no_checkpoint(tmp_path):
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(UserError, match="list.pt is not a checkpoint of fairseq"):
         read_checkpoint(str(tmp_path / "list.pt"))
+
+
+@pytest.mark.parametrize("option, value", [
+    ("best_checkpoint_metric", "ppl"), ("maximize_best_checkpoint_metric", True),
+])  # fmt: skip
+def test_the_best_by_different_metrics_are_not_compared(runs, tmp_path, option, value):
+    for k in (1, 2):
+
+        def change(state, k=k):
+            state["cfg"]["checkpoint"].update({option: value} if k == 2 else {})
+
+        changed(runs.rnnsearch / f"checkpoint{k}.pt", tmp_path / f"checkpoint{k}.pt", change)
+    with pytest.raises(UserError, match="has checkpoints of runs with different metrics: name those to be averaged"):
+        best(str(tmp_path), 2)
+
+
+@pytest.mark.parametrize("option", sorted(HOW | {"gate_bias", "init", "compile", "cuda_graphs", "search_dtype"}))
+def test_how_a_model_is_trained_may_differ(runs, tmp_path, option):
+    path = str(runs.rnnsearch / "checkpoint2.pt")
+    other = changed(path, tmp_path / "other.pt", lambda state: state["cfg"]["model"].update({option: "other"}))
+    assert average([path, other])["model"].keys() == read_checkpoint(path)["model"].keys()
+
+
+def test_fingerprints_of_an_older_version_are_averaged_with_those_of_today(runs, tmp_path):
+    """Version 0.1.0 wrote the same digest as four whole numbers."""
+
+    def older(state):
+        for side in ("encoder", "decoder"):
+            high, low = state["model"][f"{side}.dictionary_version"].view(4, 2).unbind(1)
+            state["model"][f"{side}.dictionary_version"] = (high << 32) | low
+
+    path = str(runs.rnnsearch / "checkpoint1.pt")
+    other = changed(runs.rnnsearch / "checkpoint2.pt", tmp_path / "other.pt", older)
+    expected = read_checkpoint(path)["model"]["encoder.dictionary_version"]
+    assert average([path, other])["model"]["encoder.dictionary_version"].equal(expected)

@@ -330,3 +330,8 @@ def test_tags_that_do_not_match_are_refused(runs, gated, tmp_path, capfd):
 def test_a_plain_model_is_refused(runs, tmp_path, capfd):
     assert main(arguments(runs, runs.rnnsearch / "checkpoint_best.pt", "--values", tmp_path / "values")) == 2
     assert "the model has neither gates in the encoder" in capfd.readouterr().err and os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["ava", "char2char"])
+def test_gates_of_a_decoder_are_those_of_its_tokens_whatever_the_encoder(name):
+    assert set(gate_names(gates_of(system(name, decoder_cell="adaptive_gru")))) == {"target"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairseq_attnvariants_cli.text.alignments import hard_links
 from fairseq_attnvariants_cli.text.files import UserError
-from fairseq_attnvariants_cli.text.generated import is_generated, parse_attention, read_generated
+from fairseq_attnvariants_cli.text.generated import LAST, LONGEST, is_generated, parse_attention, read_generated
 
 PRINTED = """2026-01-01 00:00:00 | INFO | fairseq_cli.generate | loading
 S-1\tthe small dog
@@ -131,3 +131,8 @@ def test_attention_is_parsed_or_refused(text, source, target):
 def test_printed_weights_are_read(rows):
     printed = " ".join(",".join(f"{weight:.6f}" for weight in row) for row in rows)
     np.testing.assert_allclose(parse_attention(printed, 4, len(rows) - 1), np.array(rows)[:-1, :4], atol=5e-7)
+
+
+def test_limits_are_the_last_that_are_read():
+    assert [*read_generated([f"S-{LAST}\ta", f"H-{LAST}\t-1\tx"], "file")] == [LAST]
+    assert parse_attention("0-0", LONGEST, 1).shape == (1, LONGEST)

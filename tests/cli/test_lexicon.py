@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.lexicon import align, grow_diag_final_and, most_frequent
 from fairseq_attnvariants_cli.text.alignments import count_links, format_links, parse_links, read_links
-from fairseq_attnvariants_cli.text.files import UserError, read_lines, read_parallel, write_whole
+from fairseq_attnvariants_cli.text.files import UserError, read_lines, read_parallel, reason, write_whole
 from fairseq_attnvariants_cli.text.wordtable import Entry, read_lexicon, write_lexicon
 
 LINKS = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)))
@@ -115,7 +115,11 @@ def test_table_survives_a_round_trip(tmp_path_factory, words):
 
 @pytest.mark.parametrize(
     "text, message",
-    [("a\tx\nb\n", "line 2: not a source and a target word"), ("a\tx\na\ty\n", "line 2: 'a' comes a second time")],
+    [
+        ("a\tx\nb\n", "line 2: not a source and a target word"),
+        ("a\tx\nb\t\n", "line 2: not a source and a target word"),
+        ("a\tx\na\ty\n", "line 2: 'a' comes a second time"),
+    ],
 )
 def test_malformed_tables_are_refused(tmp_path, text, message):
     (tmp_path / "table").write_text(text)
@@ -293,3 +297,9 @@ def test_eflomal_finds_a_cipher(capfd):
     assert sum(table[f"w{i}"] == f"v{i}" for i in range(10)) >= 9  # eflomal cannot be given a seed
     assert read_links("saved", map(format_links, alignments), source, target) == alignments
     assert "Aligning with model 3" in capfd.readouterr().err
+
+
+def test_a_line_that_ends_in_a_colon_is_told_with_the_next_one():
+    """As torch tells which parameters do not fit."""
+    error = RuntimeError('Error(s) in loading state_dict for Model:\n\tMissing key(s): "a".\n\tMore.')
+    assert reason(error) == 'Error(s) in loading state_dict for Model: Missing key(s): "a".'

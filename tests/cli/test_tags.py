@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.confusion import confusion
 from fairseq_attnvariants_cli.subcommands.overtranslation import ratios, repetitions
-from fairseq_attnvariants_cli.text.tagged import Aligned
+from fairseq_attnvariants_cli.text.files import UserError
+from fairseq_attnvariants_cli.text.tagged import Aligned, read_tags
 
 TAGS = st.lists(st.sampled_from(["N", "V", "D"]), min_size=1, max_size=5)
 
@@ -158,3 +159,10 @@ def test_a_negative_limit_is_refused(command, tmp_path, capfd):
     assert "argument --limit: -1 is not at least 0" in capfd.readouterr().err and "table.csv" not in os.listdir(
         tmp_path
     )
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_tags_of_another_number_of_lines_are_refused(tmp_path, lines):
+    (tmp_path / "tags").write_text("N\n" * lines)
+    with pytest.raises(UserError, match=f"tags has {lines} lines, but text has 2$"):
+        read_tags(str(tmp_path / "tags"), [["a"], ["b"]], "text")

@@ -1,6 +1,7 @@
 """The costs and the criterions on numbers that can be checked by hand."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -248,6 +249,7 @@ def test_without_a_weight_a_model_has_the_costs_of_its_paper(kind, terms, costs,
     ("costs", {}, dict(left_over_weight=1), "--left-over-weight 1 needs a model with a condition"),
     ("bridging", dict(conditions=CONDITIONS), dict(bridging_weight=1), "--bridging-weight 1 needs .* bridge_direct"),
     ("costs", {}, dict(bridging_unit_length=True), "--bridging-unit-length needs a model with a direct bridge"),
+    ("costs", {}, dict(bridging_norm="plain"), "--bridging-norm plain needs a model with a direct bridge"),
     ("costs", dict(bridged=BRIDGED), dict(step_decay_norm="squared"), "--step-decay-norm squared needs a model with a"),
     ("costs", {}, dict(coverage_weight=2), "--coverage-weight 2 needs a model that returns its attention"),
     ("costs", {}, dict(alignment_weight=1, datasets=LINKED), "--alignment-weight 1 needs a model that returns"),
@@ -487,3 +489,32 @@ def test_outputs_are_in_lists_or_bare_or_alone():
         assert output_named(extra, "attn") is found and output_named(extra, "word_attn") is None
     for extra in ({"attn": []}, {"attn": None}, {}, None):
         assert output_named(extra, "attn") is None
+
+
+def test_padding_in_half_precision_costs_nothing_at_unit_length():
+    """Its embedding is zero, and has no direction."""
+    bridged, target = torch.tensor([[[0.6, 0.8], [9.0, 9.0]]]).half(), torch.tensor([[[3.0, 4.0], [0.0, 0.0]]]).half()
+    cost = bridging(bridged, target, torch.tensor([[True, False]]), unit_length=True)
+    torch.testing.assert_close(cost, torch.tensor(0.0), rtol=0, atol=1e-5)
+
+
+def test_links_are_those_of_the_text_that_is_trained_on():
+    """It may have another name than ``train``."""
+    own = criterion("costs", alignment_weight=0.7, datasets={"mine": [{"alignment": 0}], "valid": [{}]})
+    own.task.cfg = SimpleNamespace(train_subset="mine")
+    model = build("rnnsearch", scale=0.5).double()
+    assert "alignment_loss" in own(model.train(), aligned())[2]
+    assert "alignment_loss" not in own(model.eval(), aligned())[2]
+
+
+@pytest.mark.parametrize("valid", [[], [{}]])
+def test_validation_alone_needs_no_links(valid):
+    """As fairseq-validate does it, with a checkpoint that was guided, and beside an empty text."""
+    own = criterion("costs", alignment_weight=0.7, datasets={**LINKED, "valid": valid})
+    assert "alignment_loss" not in own(build("rnnsearch", scale=0.5).double().eval(), aligned())[2]
+
+
+def test_the_accuracy_of_rdrop_is_of_each_token_once():
+    model, sample = SYSTEMS["lstm"](0.4).train(), aligned()
+    log = criterion("costs", rdrop_weight=3.0, report_accuracy=True)(model, sample)[2]
+    assert log["total"] == log["ntokens"] == 16 and 0 <= log["n_correct"] <= 16

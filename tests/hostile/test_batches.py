@@ -88,3 +88,29 @@ def test_an_epoch_without_a_batch_is_refused(train, tmp_path):
     with pytest.raises(ValueError, match="^--skip-remainder-batch leaves out the last batch"):
         train(tmp_path, "--skip-remainder-batch", "--batch-size", "200")
     assert not list(tmp_path.glob("*.pt"))
+
+
+def iterator(processes=1, batches=((0, 1), (2, 3), (4, 5), (6, 7))):
+    numbers = ListDataset([*range(8)])
+    return EpochBatchIterator(numbers, numbers.collater, [[*one] for one in batches], num_shards=processes)
+
+
+def stopped(batches):
+    """The state within the first epoch, after a batch."""
+    next(batches.next_epoch_itr(shuffle=False))
+    return batches.state_dict()
+
+
+def test_with_another_number_of_processes_an_epoch_begins_anew(caplog):
+    """Each has had other sentences."""
+    other = iterator(processes=2)
+    other.load_state_dict(stopped(iterator()))
+    assert [*other.next_epoch_itr(shuffle=False)] == [[0, 1], [4, 5]] and "the epoch starts again" in caplog.text
+
+
+def test_batches_that_are_made_anew_are_looked_at_anew():
+    """As in the next part of data that come in several."""
+    one, other = iterator(), iterator(batches=((7, 6), (5, 4), (3, 2), (1, 0)))
+    before, after = stopped(one)["batches"], stopped(other)["batches"]
+    one._frozen_batches = tuple(other.frozen_batches)
+    assert before != after == one.state_dict()["batches"]

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from fairseq import options
-from fairseq.data import Dictionary, indexed_dataset
+from fairseq.data import Dictionary, LanguagePairDataset, indexed_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_attnvariants.patches.environment import check_environment
-from fairseq_attnvariants.patches.messages.data import check_dictionary, find_languages
+from fairseq_attnvariants.patches.messages.data import check_dictionary, check_lengths, find_languages
+from fairseq_attnvariants.patches.training.alignments import load_langpair_dataset
 from fairseq_attnvariants.registry import ConfigurationError
 
 pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
@@ -318,6 +319,7 @@ def test_tokenizers_get_their_languages(binarised):
     (("--bpe", "fastbpe"), "--bpe fastbpe needs --bpe-codes"),
     (("--bpe", "sentencepiece"), "--bpe sentencepiece needs --sentencepiece-model"),
     (("--bpe", "characters"), "--bpe characters has no configuration"),
+    (("--left-pad-source", "false"), "a switch takes no True or False"),
     (("--left-pad-source", "False"), "a switch takes no True or False"),
     (("--no-such-option", "1"), "unrecognized arguments: --no-such-option 1\n"),
     (("--path", f"{__file__}:nothing.pt"), "--path nothing.pt: there is no such file; several are separated by ':'\n"),
@@ -408,3 +410,72 @@ def test_a_long_text_is_looked_at_in_pieces(folder, monkeypatch, caplog, symbol,
     with refused if symbol else contextlib.nullcontext():
         load_split(folder)
     assert symbol or f"yy, line 7: {said}" in caplog.text
+
+
+def test_the_first_symbol_that_a_dictionary_lacks_is_refused(folder):
+    """It is that of a dictionary with one word more."""
+    words = len(Dictionary.load(str(folder / "dict.yy.txt")))
+    change(folder / f"{FIRST}.bin", "u2", 0, words - 1)
+    load_split(folder)
+    change(folder / f"{FIRST}.bin", "u2", 0, words)
+    with pytest.raises(ConfigurationError, match="yy, line 1: a symbol that its dictionary does not have"):
+        load_split(folder)
+
+
+def test_a_line_may_be_as_long_as_the_limit(binarised):
+    task = load_split(binarised, "valid", "mmap")
+    pairs = task.dataset("valid")
+    longest = int(pairs.src_sizes.max())
+    batches = task.get_batch_iterator(pairs, max_positions=(longest, longest)).frozen_batches
+    assert sorted(np.concatenate(batches)) == [*range(len(pairs))]
+    with pytest.raises(ConfigurationError, match=f"has {longest} symbols in its source"):
+        task.get_batch_iterator(pairs, max_positions=(longest - 1, longest))
+
+
+def test_binarised_text_of_another_kind_is_read(folder):
+    """What ``fairseq-preprocess --dataset-impl lazy`` writes, of which there is less to check."""
+    before = [sentence.tolist() for sentence in load_split(folder, "valid").dataset("valid").tgt]
+    prefix = str(folder / "valid.xx-yy.yy")
+    builder = indexed_dataset.make_builder(f"{prefix}.bin", "lazy", 16)
+    for sentence in before:
+        builder.add_item(torch.IntTensor(sentence))
+    builder.finalize(f"{prefix}.idx")
+    found = load_split(folder, "valid").dataset("valid").tgt
+    found.prefetch(range(12))
+    assert [found[k].tolist() for k in range(12)] == before
+
+
+def test_a_text_in_which_one_side_or_the_other_is_too_long_is_refused():
+    """Where such lines are left out."""
+    pairs = LanguagePairDataset([], np.array([5, 1]), Dictionary(), [], np.array([1, 5]), Dictionary())
+    pairs.name, pairs.src = "text", [None, None]
+    with pytest.raises(ConfigurationError, match="no line of text is short enough for --max-source-.* and --max-targ"):
+        check_lengths(pairs, (3, 3), True, None)
+    check_lengths(pairs, (5, 3), True, None)
+
+
+def test_nothing_is_left_out_where_there_is_no_limit(binarised):
+    task = load_split(binarised, "valid", "mmap")
+    batches = task.get_batch_iterator(task.dataset("valid"), max_sentences=5, ignore_invalid_inputs=True)
+    assert sorted(np.concatenate(batches.frozen_batches)) == [*range(12)]
+
+
+def test_a_count_may_be_negative(tmp_path):
+    """fairseq reads it; a list of units that other tools have written may rank them so."""
+    path = tmp_path / "dict.txt"
+    path.write_text("ant -3\n")
+    check_dictionary(str(path))
+    assert Dictionary.load(str(path)).count[4] == -3
+
+
+def test_shards_are_left_to_fairseq(binarised):
+    """It completes their names."""
+    assert parsed(binarised, "--path", "model.pt", "--checkpoint-shard-count", "2").path == "model.pt"
+
+
+def test_another_error_of_reading_is_not_one_of_lines(binarised):
+    def fails(*_, **__):
+        raise AssertionError("of somebody else's")
+
+    with pytest.raises(AssertionError, match="^of somebody else's"):
+        load_langpair_dataset(fails, str(binarised), "train", "xx", None, "yy")

@@ -128,3 +128,22 @@ def test_a_link_of_the_lock_is_not_followed(tmp_path, caplog):
         trainer = hold(tmp_path)
     assert other.read_text() == "text" and "no lock" in caplog.text
     del trainer
+
+
+def test_a_lock_names_its_own_process_alone(tmp_path):
+    """And not one before it, which was killed."""
+    other = fork(hold, tmp_path)
+    os.kill(other.pid, signal.SIGKILL)
+    other.join()
+    trainer = hold(tmp_path)
+    [line] = (tmp_path / locks.NAME).read_text().splitlines()
+    assert line.startswith(f"process {os.getpid()} on ")
+    del trainer
+
+
+def test_a_training_that_saves_nothing_needs_no_lock(runs, tmp_path):
+    other = fork(hold, tmp_path)
+    corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", "1", "--no-save"))
+    other.kill()
+    other.join()
+    assert not list(tmp_path.glob("*.pt"))

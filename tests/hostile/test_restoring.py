@@ -11,6 +11,7 @@ from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRS
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
 from fairseq_attnvariants.patches.training.plateau import see_last_loss
+from fairseq_attnvariants.patches.training.restoring import LAST, compare_options, start_of
 
 pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
@@ -147,3 +148,26 @@ def test_a_plateau_sees_the_loss_of_an_epoch_that_has_ended(more, seen):
     state = {"val_loss": options["val_loss"], "train_iterator": options}
     see_last_loss(SimpleNamespace(**options), trainer, state, SimpleNamespace(epoch=3))
     assert found == seen
+
+
+def test_an_optimizer_that_is_reset_counts_from_the_beginning(runs, begun, caplog):
+    """As stock fairseq does it."""
+    before = train(runs, begun, "--max-update", "1")["model"]
+    after = train(runs, begun, "--max-update", "1", "--reset-optimizer")["model"]
+    assert any(not value.equal(before[name]) for name, value in after.items())
+    assert "has no optimizer state" not in caplog.text
+
+
+def test_of_two_files_to_start_from_it_is_the_one_that_fairseq_takes(runs, tmp_path):
+    both = dict(finetune_from_model=str(runs.rnnsearch / LAST), continue_once=str(tmp_path / "nothing.pt"))
+    with pytest.raises(ValueError, match="^--continue-once .*nothing.pt: there is no such file"):
+        start_of(SimpleNamespace(save_dir=str(tmp_path), restore_file=LAST, **both), "")
+
+
+@pytest.mark.parametrize("now, told", [('{"decay": {"rate": 0.9}}', True), ('{"decay": {"rate": 0.5}}', False)])
+def test_other_options_of_parts_are_told(now, told, caplog):
+    """They change no size, and so load without a word."""
+    model = SimpleNamespace(cfg=SimpleNamespace(part_args=now))
+    stored = {"model": {"part_args": '{"decay": {"rate": 0.5}}'}}
+    compare_options(SimpleNamespace(best_checkpoint_metric="loss"), model, "a.pt", stored)
+    assert ('a.pt was trained with --part-args \'{"decay": {"rate": 0.5}}\', and this' in caplog.text) == told

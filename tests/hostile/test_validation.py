@@ -1,11 +1,15 @@
 """What stock fairseq finds out when an epoch is over, and then saves nothing, is refused before the first batch."""
 
 import shutil
+from types import SimpleNamespace
 
 import corpus
 import pytest
+from fairseq.logging import metrics
+from fairseq.tasks.translation import TranslationTask
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
+from fairseq_attnvariants.patches.training.validation import first_scores
 
 pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
@@ -22,6 +26,14 @@ REFUSED = {
     ),
     "no such metric": (["--best-checkpoint-metric", "nll"], "metric nll: .* there are bsz, loss, nll_loss, ppl"),
     "the worst BLEU": (["--eval-bleu", "--best-checkpoint-metric", "bleu"], f"would be kept: add {HIGHEST}$"),
+    "the worst accuracy": (["--best-checkpoint-metric", "accuracy"], f"would be kept: add {HIGHEST}$"),
+    "the worst word error rate": (["--best-checkpoint-metric", "wer", HIGHEST], f"wer is better the .* out {HIGHEST}$"),
+    "the worst symbols": (["--best-checkpoint-metric", "ser", HIGHEST], f"ser is better the lower .* out {HIGHEST}$"),
+    "the worst perplexity": (["--best-checkpoint-metric", "ppl", HIGHEST], f"ppl is better the lower .* {HIGHEST}$"),
+    "the worst part of a loss": (
+        ["--best-checkpoint-metric", "nll_loss", HIGHEST],
+        f"nll_loss is better .* {HIGHEST}$",
+    ),
     "the worst loss": ([HIGHEST], f"loss is better the lower it is, .* leave out {HIGHEST}$"),
     "no JSON": (["--eval-bleu", "--eval-bleu-args", "{beam: 4}"], "--eval-bleu-args {beam: 4}: this is no JSON object"),
     "no tokenizer": (
@@ -94,3 +106,23 @@ def test_empty_translations_have_a_bleu_of_0(runs, tmp_path):
     empty = ("--eval-bleu", "--eval-bleu-args", '{"max_len_b": 0, "min_len": 0}', "--best-checkpoint-metric", "bleu")
     corpus.train_here(*corpus.train_arguments(runs.data, tmp_path, "--max-update", "2", *empty, HIGHEST))
     assert load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"] == 0
+
+
+def test_a_task_may_add_a_metric_when_validation_is_over(runs, tmp_path, monkeypatch):
+    """As fairseq lets it, so that it is not among the scores of the first sentence."""
+    add = lambda self, model, stats, agg: stats.update(mine=0.5)  # noqa: E731
+    monkeypatch.setattr(TranslationTask, "post_validate", add, raising=False)
+    corpus.train_here(
+        *corpus.train_arguments(runs.data, tmp_path, "--max-update", "1", "--best-checkpoint-metric", "mine")
+    )
+    assert load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"] == 0.5
+
+
+def test_scores_of_the_trial_are_not_logged():
+    batches = SimpleNamespace(dataset=["a"], frozen_batches=[[0]], collate_fn=lambda sentences: sentences)
+    trainer = SimpleNamespace(
+        get_valid_iterator=lambda subset: batches, valid_step=lambda _: metrics.log_scalar("loss", 2.0)
+    )
+    with metrics.aggregate() as logged:
+        assert first_scores(trainer, "valid") == {"loss": 2.0}
+    assert not logged.get_smoothed_values()

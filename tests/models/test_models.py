@@ -12,6 +12,7 @@ import torch
 import torch._dynamo  # the first training imports it, and what imports keeps the frames, with their tensors
 from conftest import COMPOSED, SMALL, Task, assert_rounded, batch, build, dictionary, stepwise, subject
 from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models import build_model
 from fairseq.models.ema import EMA
@@ -20,7 +21,8 @@ from omegaconf import OmegaConf
 from fairseq_attnvariants.architectures import refusals
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import VARIANTS, fill, settings
-from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.models import AttentionRNNModel, embeddings
+from fairseq_attnvariants.models.embeddings import read_vectors
 from fairseq_attnvariants.nn.cells import CELLS, GRUCell, RecurrentLinear
 from fairseq_attnvariants.nn.dropout import Masked
 from fairseq_attnvariants.nn.state import Encoded, each
@@ -915,6 +917,8 @@ REFUSED = [
     (dict(encoder_type="convolutional", bridge_source=True), "characters only"),
     (dict(encoder_filters="20-x"), "--encoder-filters.*'20-x'"),
     (dict(encoder_filters="0-0"), "--encoder-filters"),
+    (dict(encoder_filters="20-²"), "--encoder-filters.*'20-²'"),
+    (dict(init_std=0.0), "--init-std must be above 0"),
     (dict(encoder_pooling=0), "--encoder-pooling"),
     (dict(encoder_highway_layers=-1), "--encoder-highway-layers"),
     (dict(attention_via_unguided=True), "--attention-via"),
@@ -1001,6 +1005,7 @@ def test_refuses(options, message):
     dict(readout_biases=True, adaptive_output=True),
     TIED_TO_LAYERS,
     dict(RELEASED, layer_norm="encoder"),
+    dict(encoder_type="convolutional", encoder_highway_layers=0),
 ], ids=str)  # fmt: skip
 def test_what_a_refusal_advises_is_accepted(options):
     assert build("rnnsearch", **options)(*batch())[0].isfinite().all()
@@ -1133,3 +1138,77 @@ def test_a_model_within_another_module_knows_its_dictionaries(side):
     state[f"inner.{side}.dictionary_version"].add_(1)
     with pytest.raises(ConfigurationError, match="was trained with another"):
         model.upgrade_state_dict_named(state, "inner")
+
+
+@pytest.mark.parametrize("line", [b"caf\xe9 0.5 9\n", b"a\rw4 0.5 9\n", "\u2028 0.5 9\n".encode()])
+def test_words_of_any_bytes_are_passed_over(tmp_path, line):
+    """As files of many languages have them; the words of the dictionary keep their own vectors."""
+    (tmp_path / "vectors").write_bytes(line + b"w3 1 2\nw4 3 4\n")
+    words = dictionary()
+    found = {
+        words[number]: vector.tolist() for number, vector in read_vectors(str(tmp_path / "vectors"), words, 2).items()
+    }
+    assert found == {"w3": [1, 2], "w4": [3, 4]}
+
+
+def test_the_end_of_a_sentence_has_a_vector_and_an_unknown_word_none(tmp_path):
+    """word2vec writes ``</s>``."""
+    (tmp_path / "vectors").write_text("</s> 1 2\n<unk> 3 4\nabsent 5 6\n")
+    words = dictionary()
+    [(number, vector)] = read_vectors(str(tmp_path / "vectors"), words, 2).items()
+    assert number == words.eos() and vector.tolist() == [1, 2]
+
+
+def test_a_first_line_of_two_numbers_may_be_a_word_of_width_1(tmp_path):
+    words = Dictionary()
+    words.add_symbol("7")
+    (tmp_path / "vectors").write_text("7 3\n8 4\n")
+    assert read_vectors(str(tmp_path / "vectors"), words, 1)[words.index("7")].tolist() == [3]
+
+
+def test_a_file_of_vectors_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(embeddings, "read_vectors", fails)
+    (tmp_path / "vectors").touch()
+    with pytest.raises(ConfigurationError, match="--encoder-embed-path .*vectors cannot be read: Input/output error"):
+        build("rnnsearch", encoder_embed_path=str(tmp_path / "vectors")).train()(*batch())
+
+
+@pytest.mark.parametrize("prefix", ["", "inner"])
+def test_a_recurrence_of_cells_is_pytorchs_layer_today(prefix):
+    """Until 0.3.0 a layer with dropout within its recurrence had cells, which have no second bias."""
+    model, start = build("rnnsearch"), f"{prefix}." if prefix else ""
+    expected = {start + name: value.clone() for name, value in model.state_dict().items()}
+    layer, old = f"{start}encoder.network.rnn.layers.0.", dict(expected)
+    for cell, end in enumerate(("l0", "l0_reverse")):
+        for name, former in (
+            ("weight_ih", "inputs.input.weight"),
+            ("weight_hh", "recurrent.weight"),
+            ("bias_ih", "inputs.input.bias"),
+        ):
+            old[f"{layer}cells.{cell}.{former}"] = old.pop(f"{layer}{name}_{end}").fill_(cell + 1)
+        expected[f"{layer}bias_hh_{end}"] = torch.zeros_like(old.pop(f"{layer}bias_hh_{end}"))
+    model.upgrade_state_dict_named(old, prefix)
+    assert old.keys() == expected.keys() and all(old[name].equal(value) for name, value in expected.items())
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_hidden_dropout_is_of_its_own_side(side, monkeypatch):
+    """The other side's recurrences read whole states."""
+    masked, original = {}, Masked.forward
+
+    def noted(self, hidden):
+        masked[id(self.product.weight)] = not self.mask.all()
+        return original(self, hidden)
+
+    monkeypatch.setattr(Masked, "forward", noted)
+    model = build("gnmt", encoder_layers=2, decoder_layers=2, residuals=0, **{f"{side}_dropout_hidden": 0.4}).train()
+    model(*batch())
+    names = {name for name, parameter in model.named_parameters() if masked.get(id(parameter))}
+    assert names and all(name.startswith(side) for name in names)
+
+
+def test_the_smallest_decoder_has_a_readout():
+    assert build("rnnsearch", decoder_hidden_size=1).cfg.decoder_out_embed_dim == 1

@@ -44,3 +44,24 @@ def test_one_tensor(parameters, monkeypatch):
     norm = parameters[0].grad.norm()
     torch.testing.assert_close(utils.clip_grad_norm_(parameters[0], 1.0), norm)
     torch.testing.assert_close(parameters[0].grad.norm(), torch.tensor(1.0))
+
+
+def test_a_norm_of_several_processes_is_theirs(monkeypatch):
+    """As with a model that is divided among them, where fairseq adds the others' norms."""
+    parameter = nn.Parameter(torch.zeros(2))
+    parameter.grad = torch.tensor([3.0, 4.0])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert utils.clip_grad_norm_(parameter, 5.0, lambda norm: 2 * norm) == 10
+    torch.testing.assert_close(parameter.grad.norm(), torch.tensor(2.5))
+
+
+def test_a_norm_may_be_larger_than_float16(monkeypatch):
+    parameter = nn.Parameter(torch.zeros(4, dtype=torch.float16))
+    parameter.grad = torch.full((4,), 6e4, dtype=torch.float16)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert utils.clip_grad_norm_(parameter, 0).isclose(parameter.grad.float().norm())
+
+
+def test_without_gradients_the_norm_is_0(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert utils.clip_grad_norm_([nn.Parameter(torch.zeros(2))], 1.0) == 0

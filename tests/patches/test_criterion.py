@@ -36,3 +36,10 @@ def test_options_of_another_task_are_left_out():
     assert found.features_column == 3 and "eval_bleu" not in found and found.max_source_positions == 1024
     with pytest.raises(Exception, match="Key 'left_pad_source' not in 'StringTransductionConfig'"):
         completed(task=dict(_name="string_transduction", left_pad_source=False))
+
+
+def test_what_the_criterion_of_an_architecture_lacks_is_left_out_where_another_section_has_it(monkeypatch):
+    """As ``sentence_avg``, of ``optimization``, which nobody has changed."""
+    monkeypatch.setattr("fairseq_attnvariants.patches.training.criterion.default_criterion", lambda name: "nat_loss")
+    found = completed().criterion
+    assert found._name == "nat_loss" and "sentence_avg" not in found

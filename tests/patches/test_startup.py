@@ -199,3 +199,15 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch, installed, sentenc
         with pytest.raises(ImportError) as error:
             check_environment()
         assert sentence in str(error.value) and "\n" not in str(error.value)
+
+
+BOTH = {"ve-fairseq": "0.12.3", "fairseq-light": "0.12.3", "torch": "2.13.0+cpu"}
+
+
+def test_two_forks_are_one_too_many(monkeypatch):
+    """Though the package works with one of them alone."""
+    monkeypatch.setattr(environment, "version", BOTH.get)
+    monkeypatch.setattr(environment, "packages_distributions", lambda: {"fairseq": ["ve-fairseq", "fairseq-light"]})
+    monkeypatch.setattr(environment, "_version", lambda name: BOTH.get(name, ""))
+    with pytest.raises(ImportError, match="run 'pip uninstall ve-fairseq fairseq-light' first"):
+        check_environment()

@@ -31,6 +31,7 @@ from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_table, symb
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.subcommands.strings import Options
 from fairseq_attnvariants_cli.systems import transduction
+from fairseq_attnvariants_cli.text.files import UserError
 from fairseq_attnvariants_cli.text.generated import Hypothesis, Sentence
 
 commands = pytest.mark.commands
@@ -688,6 +689,8 @@ def described(arch):
 
 def test_validation_searches_greedily():
     subject = described("dl4mt")
+    with pytest.raises(ConfigurationError, match="--report-accuracy logs .* of single symbols .*: leave it out"):
+        subject.task.build_criterion(Namespace(**{**vars(subject.cfg.criterion), "report_accuracy": True}))
     criterion = subject.task.build_criterion(subject.cfg.criterion)
     log = subject.task.valid_step(subject.pairs().sample, subject.model(), criterion)[2]
     assert subject.task.generator.beam_size == 1 and log["_strings"] == 3
@@ -776,3 +779,55 @@ def test_training_shuffles_and_batches_are_padded_as_asked(tmp_path):
         pairs = task.dataset(split)
         assert len({tuple(pairs.ordered_indices()) for _ in range(4)}) == orders
         assert pairs.collater([pairs[0]])["net_input"]["src_tokens"].size(1) == 8
+
+
+@pytest.mark.parametrize("cells", [
+    [["talo", "N;PL"], ["yö", "N;SG"]],  # features in place of targets
+    [["N;PL", "talo", "talot"]],
+    [["a;b", "c", "d"], ["e", "f", "g"]],
+    [["a", "b;", "c"], ["d", "e", "f"]],
+])  # fmt: skip
+def test_columns_that_are_not_those_of_the_shared_tasks_are_asked_for(cells):
+    none = dict.fromkeys(("source_column", "target_column", "features_column"))
+    with pytest.raises(UserError, match="columns, whose meaning is unclear: give --source-column"):
+        transduction.find_columns(cells, Namespace(train="train.tsv", **none))
+
+
+def test_a_table_has_not_the_name_of_anothers_predictions(tmp_path):
+    """Of which those of ``--nbest`` would be written over the table's own."""
+    data = write_tables(tmp_path / "words")
+    options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
+    (data / "test.nbest.tsv").write_bytes((data / "test.tsv").read_bytes())
+    tests = [str(data / "test.tsv"), str(data / "test.nbest.tsv")]
+    options |= dict(output=str(tmp_path / "out"), others=[], seeds=[1], test=tests)
+    options |= dict(train=str(data / "train.tsv"), dev=str(data / "valid.tsv"))
+    with pytest.raises(UserError, match="need different names, none of them train, valid or NAME.nbest: .*nbest.tsv"):
+        transduction.prepare(Namespace(**options))
+
+
+def test_a_finished_training_without_its_best_checkpoint_goes_on(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(transduction, "start", lambda command, *_: commands.append(command))
+    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 160, {}, "user", 2000, "", {})
+    options = Namespace(arch="dl4mt", cpu=True, others=[], dev="valid.tsv")
+    for trained in (1, 2):
+        transduction.train_seed(job, options, 1)
+        assert len(commands) == trained
+    (tmp_path / "seed1" / "checkpoint_best.pt").touch()
+    transduction.train_seed(job, options, 1)
+    assert len(commands) == 2
+
+
+@pytest.mark.commands
+def test_a_command_that_is_interrupted_takes_its_process_along(tmp_path, monkeypatch):
+    """Which would train on, and write to the folder."""
+    (tmp_path / "endless.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def interrupt(line):
+        raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        transduction.start(["endless"], tmp_path / "log", interrupt)
+    assert time.monotonic() - begun < 50 and (tmp_path / "log").read_text() == "begun\n"
