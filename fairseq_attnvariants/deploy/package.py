@@ -71,8 +71,8 @@ def manifest(
     source, target, cfg = task.source_dictionary, task.target_dictionary, model.cfg
     languages = languages_of(task)
     first = first_feature(source)
-    features = dict(features=first, features_after=model.encoder.first_feature is not None)
-    features = features if first < len(source) else {}
+    after = model.encoder.first_feature is not None
+    features = dict(features=first, features_after=after) if first < len(source) else {}
     names = [field.name for field in dataclasses.fields(AttentionRNNConfig) if field.name != "_name"]
     values = {name: getattr(cfg, name, None) for name in names}
     return {

@@ -1,7 +1,7 @@
 // The runtime of a page: fairseq_attnvariants_run.py once more, for one sentence at a time. FORMAT.md describes a package.
 "use strict";
 
-const LONGEST_LINE = 20000, LONGEST_WORD = 1000, LARGEST_ATTENTION = 2 ** 26;
+const LONGEST_LINE = 20000, LONGEST_WORD = 1000, LARGEST_ATTENTION = 2 ** 26, LONGEST_TAG = 100;
 // what Python's str.split() and \s take for white space
 const WHITE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const RUN = new RegExp(`[${WHITE}]+`, "gu");
@@ -226,9 +226,9 @@ class Translator {
       else if (opens || mark === "(" || mark === ")") throw unmatched;
     }
     if (layers.length) throw unmatched;
-    const unknown = [...found].filter(tag => !this.features.includes(tag)).sort();
+    const unknown = [...found].filter(tag => !this.features.includes(tag)).map(tag => tag.slice(1, -1));
     if (unknown.length)
-      throw new SentenceError(`the model does not know its feature ${unknown[0].slice(1, -1)}: leave it out`);
+      throw new SentenceError(`the model does not know its feature ${[...unknown[0]].slice(0, LONGEST_TAG).join("")}: leave it out`);
     return this.features.filter(tag => found.has(tag));
   }
 

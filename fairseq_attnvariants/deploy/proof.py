@@ -190,11 +190,13 @@ def random_sources(model: Any, end: List[int], count: int) -> List[Tensor]:
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
     first = first_feature(dictionary)
     features = torch.arange(first, len(dictionary))
-    most = min(30, model.encoder.max_source_positions - len(end) - min(4, len(features)))
+    room = model.encoder.max_source_positions - len(end)
+    few = min(4, len(features), room)
+    most = min(30, room - few)
     found = []
     for number, length in enumerate(torch.linspace(0, most, count).long().tolist()):
         symbols = torch.randint(dictionary.nspecial, first, (length,), generator=generator)
-        chosen = torch.randperm(len(features), generator=generator)[: number % 5].sort().values
+        chosen = torch.randperm(len(features), generator=generator)[: number % (few + 1)].sort().values
         found.append(torch.cat([features[chosen], symbols, torch.tensor(end)]))
     return found
 

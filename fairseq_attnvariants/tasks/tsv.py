@@ -236,11 +236,13 @@ def check_symbols(table: Table, side: str, found: Sequence[Sequence[str]]) -> No
 
 
 def check_features(table: Table, known: Container[str]) -> None:
-    """Refuse features that are symbols of fairseq, or among the known symbols of sources.
+    """Refuse features that are symbols of fairseq, or among the known symbols of sources; and a table without any.
 
     Raises:
         ConfigurationError: naming the line.
     """
+    if not any(row.features for row in table.rows):
+        raise ConfigurationError(f"{table.path} has no features: leave --features-column out, or name another column")
     for number, row in enumerate(table.rows):
         for tag in row.features:
             if tag in SPECIAL:

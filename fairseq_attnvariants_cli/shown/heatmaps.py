@@ -46,7 +46,8 @@ def panels(title: str, pair: "Forced", style: Optional[str] = None) -> List[Pane
     if weights.shape[1] == len(pair.source):
         weights = join_attention(weights, columns, rows)
         return [panel._replace(title=f"{title}, higher level", weights=weights), panel]
-    words = "".join(pair.source).split(SPACE)
+    # features may have spaces, which end no word
+    words = "".join("\0" if symbol == SPACE else symbol for symbol in pair.source).split("\0")
     return [Panel(f"{title}, words", words, spaces_shown(pair.target), weights[:, : len(words)]), panel]
 
 

@@ -111,7 +111,9 @@ def gates_of(system: System) -> List[Gates]:
     if source and encoder != "bidirectional":
         raise UserError(f"{system.path}: the gates of a {encoder} encoder are not those of its tokens")
     if source and model.encoder.first_feature is not None:
-        raise UserError(f"{system.path}: the encoder has no gates for features that are attended to, which are tokens")
+        raise UserError(
+            f"{system.path}: the encoder's cells do not read features that are attended to, which have no gates"
+        )
     return source + target
 
 

@@ -138,9 +138,10 @@ def prepare(options: "Options") -> Job:
     ):
         if made.resolve() in tables:
             raise UserError(f"--output {folder}: its tables would replace {made}: give another folder")
-    begun = any(data.glob("dict.*.txt"))
+    # a first training that failed before it began, of which a table may be corrected
+    failed = any(folder.glob(f"seed*/{OPTIONS}")) and not [*data.glob("dict.*.txt"), *folder.glob("seed*/*.pt")]
     for name in ("train", "valid"):
-        if begun and name in other:
+        if name in other and not failed:
             raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]

@@ -41,6 +41,7 @@ LARGEST_FILE = 2**31 - 1  # what protobuf can read
 LARGEST_MANIFEST = 2**24
 LONGEST_LINE = 20_000  # characters
 LONGEST_WORD = 1_000  # characters; merges of a word take quadratic time
+LONGEST_TAG = 100  # characters of a feature in a message
 LARGEST_ATTENTION = 2**28  # weights of one batch, if every translation has the greatest length: 1 GiB
 NESTED = 32  # graphs inside of graphs
 EOS = "</s>"
@@ -485,8 +486,8 @@ class Text:
         self.cases = None if case is None else files.json(case.get("source"), dict)
         known, unk = files.symbols("source"), self.manifest["special"]["unk"]
         first = self.manifest["source"].get("features")
-        if first is not None and not unk < first < len(known):
-            files.refuse("manifest.json", "source.features is outside of the dictionary")
+        if first is not None and not (unk < first < len(known) and known[unk] not in known[first:]):
+            files.refuse("manifest.json", "source.features is outside of the dictionary, or <unk> is a feature")
         self.features = {} if first is None else {symbol: i for i, symbol in enumerate(known) if i >= first}
         self.unknown = known[unk]
         self.clusters: frozenset[str] = frozenset()
@@ -521,12 +522,12 @@ class Text:
         Raises:
             SentenceError: parentheses do not match, or a tag is unknown.
         """
-        found: set[str] = set()
+        found: dict[str, None] = {}  # a set in the order of the text
         layers: list[str] = []
         unmatched = SentenceError("the parentheses of its features do not match")
         for name, opens, mark in re.findall(r"([^();,]+)(\(?)|([();,])", text):
             if name := name.strip():
-                found.add(f"[{layers[-1]}({name})]" if layers and not opens else f"[{name}]")
+                found[f"[{layers[-1]}({name})]" if layers and not opens else f"[{name}]"] = None
                 layers += [name] * bool(opens)
             elif mark == ")" and layers:
                 layers.pop()
@@ -534,8 +535,8 @@ class Text:
                 raise unmatched
         if layers:
             raise unmatched
-        if unknown := sorted(found - self.features.keys()):
-            raise SentenceError(f"the model does not know its feature {unknown[0][1:-1]}: leave it out")
+        if unknown := [tag[1:-1] for tag in found if tag not in self.features]:
+            raise SentenceError(f"the model does not know its feature {unknown[0][:LONGEST_TAG]}: leave it out")
         return sorted(found, key=self.features.__getitem__)
 
     def letters(self, line: str) -> list[str]:
@@ -673,13 +674,22 @@ class Translator:
             raise SentenceError("translate takes a list of lines, and not one string")
         if batch_size < 1:
             raise SentenceError(f"batch_size must be at least 1, not {batch_size}")
-        beam, sources = self.beam(beam, n_best), []
+        beam = self.beam(beam, n_best)
+        return self.search_all(self.read(lines, beam), beam, n_best, replace_unk, batch_size, attention)
+
+    def read(self, lines: Sequence[str], beam: int) -> list[list[str]]:
+        """The :meth:`symbols` of each line.
+
+        Raises:
+            SentenceError: one has none, with its number.
+        """
+        sources = []
         for number, line in enumerate(lines, start=1):
             try:
                 sources.append(self.symbols(line, beam))
             except SentenceError as error:
                 raise SentenceError(f"line {number}: {error}") from None
-        return self.search_all(sources, beam, n_best, replace_unk, batch_size, attention)
+        return sources
 
     def beam(self, beam: int | None, n_best: int = 1) -> int:
         """The beam, which is that of the package by default.
@@ -856,6 +866,11 @@ def portions(files: Sequence[str]) -> Iterator[tuple[str, int, list[bytes]]]:
                     first += len(lines)
 
 
+def visible(text: str) -> str:
+    """The text with escapes instead of characters that a terminal obeys."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 @contextlib.contextmanager
 def readable(file: str) -> Iterator[None]:
     """Turn errors of reading a file into sentences.
@@ -890,7 +905,7 @@ def translate_lines(translator: Translator, options: argparse.Namespace) -> bool
                 sources.append(translator.symbols(line.decode("utf-8" if i > 1 else "utf-8-sig"), beam))
             except (SentenceError, UnicodeDecodeError) as error:
                 refused[len(sources)] = str(error) if isinstance(error, SentenceError) else "it is not UTF-8"
-                print(f"{name}line {i} is not translated: {refused[len(sources)]}", file=sys.stderr)
+                print(f"{name}line {i} is not translated: {visible(refused[len(sources)])}", file=sys.stderr)
                 sources.append([])
         for k, translation in enumerate(translator.search_all(sources, beam, *more)):
             number += 1
@@ -965,8 +980,9 @@ class Desk:
         if request.get("beam", 1) > widest:
             raise SentenceError(f"the beam must be from 1 to {widest}, not {request['beam']}")
         if request.get("attention"):
-            count, symbols = request.get("n_best", 1), map(self.translator.text.symbols, lines)
-            weights = sum(self.translator.weights(each, count) for each in symbols)
+            count = request.get("n_best", 1)
+            sources = self.translator.read(lines, self.translator.beam(request.get("beam"), count))
+            weights = sum(self.translator.weights(each, count) for each in sources)
             if weights > LARGEST_ANSWER:
                 raise SentenceError("the attention of so many words is too large: ask for fewer lines at a time")
         return lines, {"attention": False, **request}

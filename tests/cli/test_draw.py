@@ -47,6 +47,13 @@ def test_two_levels_are_two_heat_maps():
     assert (characters.source, characters.weights.shape) == (["a", "\u2423", "</s>"], (5, 3))
 
 
+def test_a_space_within_a_feature_ends_no_word():
+    levels = {**ONE, "attention": [[0, 1, 0, 0, 0]] * 5, "word_attention": [[1, 0, 0]] * 5}
+    source = ["[FUTURE TENSE]", "a", " ", "b", "</s>"]
+    words, _ = read_panels(json.dumps({**FOUND, "source": source, "n_best": [levels]}), "")
+    assert (words.source, words.weights.shape) == (["[FUTURE TENSE]a", "b</s>"], (5, 2))
+
+
 @pytest.mark.parametrize("line", [
     "i like cats",
     "[]",

@@ -188,7 +188,7 @@ def test_gates_of_sources_with_features_are_refused():
     """Of those that the encoder's cells do not read."""
     features = dictionary()
     features.first_feature = len(features) - 2
-    with pytest.raises(UserError, match="a.pt: the encoder has no gates for features that are attended to"):
+    with pytest.raises(UserError, match="a.pt: the encoder's cells do not read features that are attended to"):
         gates_of(System("a.pt", Task(features), [build("adaptive_gru", Task(features))], torch.device("cpu")))
     model = build("adaptive_output", Task(features))
     assert gates_of(System("a.pt", Task(features), [model], torch.device("cpu")))

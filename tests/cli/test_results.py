@@ -284,6 +284,7 @@ def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
     results(run, "--data", data)
     for path in data.glob("valid.*"):
         shutil.copy(path, str(path).replace("valid.", "test."))
+    (data / "test.old").mkdir()  # which is none of them
     results(run, "--data", data)
     old, new = sorted(run.glob("translations/*.hypothesis.txt"), key=lambda path: path.stat().st_mtime_ns)
     assert old.read_text() != new.read_text()

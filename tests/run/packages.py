@@ -27,8 +27,8 @@ STRING_LINES = [
     "b\u0331é",
     "",
 ]
-# sources with features, the last two symbols with parentheses; and lines, of which some are refused
-FEATURED = [*"abN", "[SG]", "[N]", "[PL]", "[PSS]", "[PSS(PL)]"]
+# sources with features, some with parentheses, from [N] on; and lines, of which some are refused
+FEATURED = [*"abN", "[SG]", "[N]", "[PL]", "[PSS]", "[PSS(PL)]", "[é]"]
 FEATURED_LINES = [
     "ab\tPL;N",
     " ba \t N , PSS(PL) \r\n",
@@ -42,6 +42,15 @@ FEATURED_LINES = [
     "ab\tPL;PSS(N",
     "ab\tPL)",
     "ab\tPL\tN",
+    "ab\tN(PSS(PL))",
+    "ab\tN; (PL",
+    "ab\te\u0301;N",
+    "a [N] [SG]\tN",
+    "ab\tZ;PL;X",
+    "ab\t\U0001d518;\uff22",
+    "ab\t" + "x" * 101,
+    "a" * 48 + "\tN",
+    "a" * 49 + "\tN",
 ]
 
 spec = importlib.util.spec_from_file_location("packaged_runtime", MODULE)

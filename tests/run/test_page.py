@@ -126,6 +126,7 @@ def test_javascript_translates_the_same(tmp_path, web, beam):
     known = [*SPECIAL, *packages.FEATURED]
     for units, after in (("graphemes", True), ("decomposed", False), ("words", False)):
         about = dict(source__units=units, target__units=units, source__features=8, source__features_after=after)
+        about["format"] = 2
         package = packages.write(tmp_path / f"featured-{units}", source=known, target=known, **about)
         same(package, web, packages.FEATURED_LINES, beam)
 
@@ -166,7 +167,7 @@ def test_a_browser_has_a_field_for_features(tmp_path, web):
     with browser.opened(f"{made.as_uri()}#ab%09N;PL", tmp_path / "profile") as evaluate:
         evaluate("new Promise(done => setInterval(() => document.querySelector('#list li') && done(), 50))")
         assert evaluate("[element('sentence').value, element('tags').value]") == ["ab", "N;PL"]
-        assert evaluate("element('known').textContent") == "Known features: N PL PSS PSS(PL)"
+        assert evaluate("element('known').textContent") == "Known features: N, PL, PSS, PSS(PL), é"
         sources = "[...document.querySelectorAll('#source span')].map(e => e.textContent)"
         assert evaluate(sources) == ["[N]", "[PL]", "a", "b", "</s>"]
         evaluate("element('tags').value = 'N;X'; update()")
@@ -237,14 +238,19 @@ def test_a_page_of_a_strangers_package_reads_and_writes_nothing_else(tmp_path, u
 
 @pytest.mark.more
 @pytest.mark.commands
-@pytest.mark.parametrize("copies, normalize, lenpen", [(False, True, 2.0), (True, False, 2.0)])
-def test_javascript_reads_outputs_as_python_does(tmp_path, copies, normalize, lenpen):
+@pytest.mark.parametrize("copies, normalize, lenpen, more", [
+    (False, True, 2.0, {}),
+    (True, False, 2.0, {}),
+    (False, True, 1.0, dict(format=2, source__features=8, source__features_after=False)),
+    (True, True, 1.0, dict(format=2, source__features=8, source__features_after=True)),
+])  # fmt: skip
+def test_javascript_reads_outputs_as_python_does(tmp_path, copies, normalize, lenpen, more):
     """Unequal lengths, more hypotheses that end than a beam holds, two levels, unknown symbols, scores and sums."""
-    symbols = [*SPECIAL, " ", *"abc"]
-    about = dict(source__units="characters", target__units="characters", source__end=[4, 2], copies=copies)
+    symbols = [*SPECIAL, " ", *"abc", "[N]"]
+    about = dict(source__units="characters", target__units="characters", source__end=[4, 2], copies=copies, **more)
     about |= dict(search__normalize=normalize, search__lenpen=lenpen)
     translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
-    rng, read, T, k = np.random.default_rng(1), [*"ab zc"], 6, 3
+    rng, read, T, k = np.random.default_rng(1), [*["[N]"] * bool(more), *"ab zc"], 6, 3
     out = {name: rng.integers(0, k, (T, 1, k)) for name in ("parents", "ended_parents")}
     out["words"] = rng.integers(3, 6, (T, 1, k))
     out |= {name: -rng.random((T, 1, k)) for name in ("scores", "ended_scores")}

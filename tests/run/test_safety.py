@@ -55,6 +55,7 @@ def change(folder, **fields):
     [
         (dict(format=3), "its format is 3, and this program reads 1 and 2"),
         (dict(source__features=3), "source.features is outside of the dictionary"),
+        (dict(source__features=SIZE), "source.features is outside of the dictionary"),
         (dict(source__features=4000), "source.features is outside of the dictionary"),
         (dict(source__features="4"), "source.features is missing or unknown"),
         (dict(source__features_after=1), "source.features_after is missing or unknown"),
@@ -84,6 +85,12 @@ def change(folder, **fields):
 def test_manifests_that_are_not_complete(package, fields, message, unseen):
     change(package, **fields)
     refused(package, message, unseen)
+
+
+def test_an_unknown_symbol_that_is_a_feature(tmp_path, unseen):
+    """All letters of a source could be features, and none be left to copy."""
+    folder = packages.write(tmp_path, source=[*SPECIAL, "a", "<unk>"], format=2, source__features=5)
+    refused(folder, "source.features is outside of the dictionary, or <unk> is a feature", unseen)
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,8 @@ def featured(folder, after=False, units="graphemes", **more):
     ("graphemes", "a[SG]b[N]\tN", "[N] | a [SG] b [ N ]"),
     ("decomposed", "a[N]\t", "| a [ N ]"),
     ("words", "a [N] [SG]\tN", "[N] | a <unk> [SG]"),
+    ("graphemes", "ab\tN(PSS(PL))", "[N] [PSS] [PSS(PL)] | a b"),
+    ("graphemes", "ab\te\u0301", "[é] | a b"),
 ])  # fmt: skip
 def test_features_are_read_in_the_order_of_the_dictionary(tmp_path, after, units, line, expected):
     """Each once; letters that look like one are none."""
@@ -156,11 +158,28 @@ def test_a_feature_is_not_copied(tmp_path, after, columns, copies):
     assert translator._sentence(out, 0, ["[N]", "z", "a"], 1, True).text == ("z" if copies else "a")
 
 
+def test_words_are_without_features(tmp_path):
+    """The upper one of two levels."""
+    translator = featured(tmp_path)
+    out = {name: np.zeros((1, 1, 1), np.int64) for name in ("words", "parents", "ended_parents")}
+    out |= {name: np.zeros((1, 1, 1), np.float32) for name in ("scores", "ended_scores")}
+    out |= {
+        "ended": np.ones((1, 1, 1), bool),
+        "attention": np.zeros((1, 1, 1, 4)),
+        "word_attention": np.zeros((1, 1, 1, 2)),
+    }
+    assert translator._sentence(out, 0, ["[N]", "a", "b"], 1, True).words == ["ab", "</s>"]
+
+
 @pytest.mark.parametrize("line, message", [
     ("ab", "it has no features: they come after a tab, such as N;PL"),
     ("ab\tPL;X", "the model does not know its feature X: leave it out"),
     ("ab\tPL;PSS(N", "the parentheses of its features do not match"),
     ("ab\tPL)", "the parentheses of its features do not match"),
+    ("ab\tN; (PL", "the parentheses of its features do not match"),
+    ("a" * 49 + "\tN", "it has 50 symbols, and the model reads at most 49: split it"),
+    ("ab\tZ;PL;X", "the model does not know its feature Z: leave it out"),
+    ("ab\t" + "x" * 101, "the model does not know its feature " + "x" * 100 + ": leave it out"),
 ])  # fmt: skip
 def test_features_that_cannot_be_read(tmp_path, line, message):
     translator = featured(tmp_path)
@@ -339,6 +358,23 @@ def test_a_request_may_have_a_beam_up_to_a_limit(tmp_path):
             found, answer = desk.answer(json.dumps({"text": "the red", "beam": beam}).encode())
             assert found == status, answer
         assert answer == {"error": f"the beam must be from 1 to {most}, not {most + 1}"}
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_an_answer_names_the_line_that_is_refused(tmp_path, attention):
+    desk = runtime.Desk(featured(tmp_path))
+    answer = desk.answer(json.dumps({"lines": ["ab\tN", "ab"], "attention": attention}).encode())
+    assert answer == (400, {"error": "line 2: it has no features: they come after a tab, such as N;PL"})
+
+
+def test_a_message_obeys_nobody(tmp_path, capfd):
+    """Of what a line holds it shows no character that a terminal obeys."""
+    featured(tmp_path)
+    (tmp_path / "text").write_text("ab\t\x1b[31mé\rX\n", encoding="utf-8")
+    assert runtime.main([str(tmp_path), str(tmp_path / "text")]) == 1
+    assert (
+        "line 1 is not translated: the model does not know its feature \\x1b[31mé\\rX: leave" in capfd.readouterr().err
+    )
 
 
 def test_the_attention_of_an_answer_is_bounded(translator, monkeypatch):

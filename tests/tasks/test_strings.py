@@ -209,6 +209,13 @@ class TestDictionary:
             StringTransductionTask.setup_task(StringTransductionConfig(**options))
         assert [path.name for path in tmp_path.iterdir()] == ["train.tsv"]
 
+    def test_a_column_without_features_is_refused(self, tmp_path):
+        (tmp_path / "train.tsv").write_text("ab\tb\t\n")
+        options = dict(data=str(tmp_path), features_column=3, train_subset="train")
+        with pytest.raises(ConfigurationError, match="train.tsv has no features: leave --features-column out"):
+            StringTransductionTask.setup_task(StringTransductionConfig(**options))
+        assert [path.name for path in tmp_path.iterdir()] == ["train.tsv"]
+
     def test_features_that_the_dictionary_lacks(self, tmp_path, caplog):
         """As with symbols: refused in training, and counted elsewhere."""
         (tmp_path / "train.tsv").write_text("ab\tb\tN;PL\n")
@@ -570,6 +577,19 @@ class TestStrings:
         strings(data, *more)
         (data / "train.tsv").write_text(kept + "a\tx y\n")
         assert f"{out} was trained on another {data}/train.tsv" in strings(data, *more, check=False).stderr
+        for path in (out / "data").glob("dict.*.txt"):
+            path.unlink()
+        before = (out / "data" / "train.tsv").read_text()
+        assert f"{out} was trained on another {data}/train.tsv" in strings(data, *more, check=False).stderr
+        assert (out / "data" / "train.tsv").read_text() == before
+
+    def test_tables_of_somebody_else_are_not_replaced(self, tmp_path):
+        data, mine = write_tables(tmp_path / "words"), tmp_path / "mine" / "data" / "train.tsv"
+        mine.parent.mkdir(parents=True)
+        mine.write_text("my own\ttable\n")
+        done = strings(data, "--output", tmp_path / "mine", "--updates", "2", *QUICK, check=False)
+        assert done.returncode == 2 and f"was trained on another {data}/train.tsv" in done.stderr
+        assert mine.read_text() == "my own\ttable\n"
 
     def test_a_limit_that_is_no_number(self, tmp_path):
         done = strings(
