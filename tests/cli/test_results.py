@@ -18,7 +18,7 @@ from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.of_runs import Place
-from fairseq_attnvariants_cli.scores.runs import PLACES, Run, count_parameters, find_runs, read_run, systems
+from fairseq_attnvariants_cli.scores.runs import IGNORED, Run, count_parameters, find_runs, read_run, systems
 from fairseq_attnvariants_cli.scores.seeds import estimate, holm
 from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw_dial, draw_scores
 from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
@@ -421,7 +421,7 @@ def test_where_a_run_is_trained_makes_no_system():
     """A sweep's folders are not named after these options, and a path of data may be relative or absolute."""
     sweep = Path(USER_DIR, "config", "sweep.yaml").read_text()
     [keys] = re.findall(r"exclude_keys: \[(.*)\]", sweep)
-    assert all(PLACES.fullmatch(key.partition(".")[2]) for key in keys.split(", ") if key != "model._name")
+    assert all(IGNORED.fullmatch(key.partition(".")[2]) for key in keys.split(", ") if key != "model._name")
     state = {"cfg": {"task": {"data": "data-bin"}, "common": {"seed": 1}, "model": {"_name": "rnnsearch"}}, "model": {}}
     state |= {"extra_state": {"previous_training_time": 1}, "optimizer_history": [{"num_updates": 1}]}
     runs = [read_run(Path("one/best.pt"), state)]
