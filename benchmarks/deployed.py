@@ -23,7 +23,7 @@ import speed
 import torch
 from fairseq.data import data_utils
 from fairseq.sequence_generator import SequenceGenerator
-from spread import in_turns, spread
+from spread import against, in_turns, spread
 
 from fairseq_attnvariants.deploy import loop, package
 from fairseq_attnvariants.deploy.int8 import reduce
@@ -136,14 +136,13 @@ def measure(size, asked, task, sources):
         for way in ways
     }
     times = in_turns(runs, asked.rounds)
+    ratios = {shape: against({way: times[shape, way] for way in ways}, "lstm") for shape in shapes}
     print(f"\n| {size} | {' | '.join(shapes)} | start: s, MiB |\n|---|{'---|' * len(shapes)}---|")
     for way in ways:
         row = []
         for shape in shapes:
-            own, base = times[shape, way], times[shape, "lstm"]
-            said = spread([one / other for one, other in zip(base, own)])
-            ms = 1000 * statistics.median(own) / sum(map(len, shapes[shape]))
-            row.append(f"1 ({ms:.1f} ms)" if way == "lstm" else said)
+            ms = 1000 * statistics.median(times[shape, way]) / sum(map(len, shapes[shape]))
+            row.append(f"1 ({ms:.1f} ms)" if way == "lstm" else spread(ratios[shape][way]))
         seconds, memory = zip(*starts[way]) if way in starts else ((), ())
         row.append(f"{statistics.median(seconds):.2f}, {statistics.median(memory):.0f}" if seconds else "")
         print(f"| {way} | {' | '.join(row)} |", flush=True)

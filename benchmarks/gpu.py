@@ -28,6 +28,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq_cli import preprocess, train
+from spread import against
 from torch.nn import functional as F
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
@@ -135,10 +136,9 @@ def take_turns(out, runs, samples, rounds, words, extra, **row):
         for way, run in runs.items():
             times[way].append(speed.timed(run, samples[way], time.perf_counter))
     reference = next(iter(times))
-    for way, seconds in times.items():
-        ratios = [base / own for base, own in zip(times[reference], seconds)]
-        ms = 1000 * statistics.median(seconds) / len(samples[way])
-        rate = words / statistics.median(seconds)
+    for way, ratios in against(times, reference).items():
+        seconds = statistics.median(times[way])
+        ms, rate = 1000 * seconds / len(samples[way]), words / seconds
         spread = dict(ratio=statistics.median(ratios), low=min(ratios), high=max(ratios)) if reference == "lstm" else {}
         out.write(**row, way=way, ms=ms, rate=rate, **spread, **extra[way])
 

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from spread import ratios, spread
+from spread import against, spread
 from tqdm import tqdm
 
 
@@ -51,7 +51,7 @@ def main():
         for name, line in ways.items():
             short, long = (seconds(line, number, arguments.cpu_time) for number in (arguments.least, arguments.most))
             times[name].append((long - short) / (arguments.most - arguments.least))
-    for name, found in ratios(times, next(iter(times))).items():
+    for name, found in against(times, next(iter(times))).items():
         print(f"{name:20s} {1e3 * statistics.median(times[name]):9.1f} ms   x{spread(found)}")
 
 

@@ -16,7 +16,7 @@ from functools import partial
 import speed
 import torch
 from fairseq.tasks.fairseq_task import FairseqTask
-from spread import in_turns, ratios, spread
+from spread import against, in_turns, spread
 
 from fairseq_attnvariants.tasks.shortlist import SPECIALS, Shortlist, ShortlistGenerator, read_candidates
 
@@ -65,7 +65,7 @@ def main():
     times = in_turns(runs, arguments.rounds)
     words = len(lists.symbols(sample["net_input"]["src_tokens"]))
     print(f"{arguments.embed}/{arguments.hidden}, {len(target)} types, lists of {words}, beam {arguments.beam}")
-    for way, found in ratios(times, arguments.ways[0]).items():
+    for way, found in against(times, arguments.ways[0]).items():
         rate = sample["nsentences"] / statistics.median(times[way])
         print(f"{way:24s} {rate:8.1f} sentences/s   x{spread(found)}")
 

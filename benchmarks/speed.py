@@ -24,7 +24,7 @@ from fairseq.criterions import build_criterion
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
-from spread import in_turns
+from spread import against, in_turns
 from torch.utils.flop_counter import FlopCounterMode
 
 import fairseq_attnvariants
@@ -242,9 +242,8 @@ def generator_of(model, task, arguments):
 def report(title, unit, work, times, reference, extra):
     print(f"\n{title}: {unit} per second, and the ratio to {reference} of the same round")
     rows = {}
-    for arch, rounds in times.items():
-        ratios = [base / own for own, base in zip(rounds, times[reference])]
-        rate = work / statistics.median(rounds)
+    for arch, ratios in against(times, reference).items():
+        rate = work / statistics.median(times[arch])
         row = rows[arch] = dict(
             rate=rate, ratio=statistics.median(ratios), lowest=min(ratios), highest=max(ratios), **extra.get(arch, {})
         )

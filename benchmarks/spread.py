@@ -16,7 +16,7 @@ def in_turns(runs, rounds):
     return found
 
 
-def ratios(times, reference):
+def against(times, reference):
     """How many times as fast as the reference each function was, round by round."""
     return {name: [base / own for own, base in zip(rounds, times[reference])] for name, rounds in times.items()}
 

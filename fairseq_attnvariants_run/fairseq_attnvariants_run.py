@@ -474,9 +474,12 @@ def sentence_case(words: Sequence[str]) -> list[str]:
 
 
 class Text:
-    """Raw text to a source's symbols, and a translation's symbols to raw text, as the manifest says."""
+    """Raw text to a source's symbols, and a translation's symbols to raw text, as the manifest says.
 
-    def __init__(self, files: Files):
+    ``known`` are the symbols of ``source.json``.
+    """
+
+    def __init__(self, files: Files, known: list[str]):
         about, self.manifest = files.manifest["text"], files.manifest
         moses, bpe, case = about["tokenizer"], about["bpe"], about["truecase"]
         self.moses: dict[str, Moses] = {}
@@ -484,8 +487,7 @@ class Text:
             flags = bool(moses.get("hyphens")), bool(moses.get("escape"))
             self.moses = {side: Moses(files.json(moses.get(side), dict), *flags) for side in ("source", "target")}
         self.cases = None if case is None else files.json(case.get("source"), dict)
-        known, unk = files.symbols("source"), self.manifest["special"]["unk"]
-        first = self.manifest["source"].get("features")
+        unk, first = self.manifest["special"]["unk"], self.manifest["source"].get("features")
         if first is not None and not (unk < first < len(known) and known[unk] not in known[first:]):
             files.refuse("manifest.json", "source.features is outside of the dictionary, or <unk> is a feature")
         self.features = {} if first is None else {symbol: i for i, symbol in enumerate(known) if i >= first}
@@ -644,7 +646,7 @@ class Translator:
         self.index = {symbol: i for i, symbol in enumerate(self.source) if i > self.unk}  # of doubles the last
         self.index[self.source[self.unk]] = self.unk
         self.known = frozenset(self.target[self.unk + 1 :])
-        self.text = Text(files)
+        self.text = Text(files, self.source)
         self.features_after = self.manifest["source"].get("features_after", False)
         self.session = files.session(threads)
 
@@ -778,7 +780,7 @@ class Translator:
         return [self._sentence(out, b, symbols, n_best, replace_unk) for b, symbols in enumerate(sources)]
 
     def _indices(self, symbols: list[str]) -> list[int]:
-        """What the graph reads."""
+        """The row of the input ``source``, without padding."""
         indices = [*(self.index.get(symbol, self.unk) for symbol in symbols), *self.end]
         features = self._features(symbols) if self.features_after else 0
         return [*indices[features:], *indices[:features]]

@@ -252,9 +252,10 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
 
 
 def output_named(extra: Any, name: str) -> Optional[Tensor]:
-    """What a model returns besides its logits, by its name: from a list, or bare, as some of fairseq's models do it.
+    """Return one of a model's outputs besides the logits, by its name; None if the model lacks it.
 
-    The ``lstm`` returns attention alone, without a name.
+    This package's models return each output in a list. Some of fairseq's models return bare tensors, and the ``lstm``
+    returns its attention without a name.
     """
     if not isinstance(extra, dict):
         return extra if name == "attn" else None

@@ -18,6 +18,7 @@ from ..nn.additive import KeyFeatures, compared
 from ..nn.attention import AdditiveAttention
 from ..nn.fast.projected import projected, projecting
 from ..nn.state import Memory, State, each, reorder
+from ..tasks.string_dictionary import first_feature
 from .padded import pad_encoder
 from .search import Beam, Limits, Select
 
@@ -213,12 +214,6 @@ def example_sources(model: Any) -> Tensor:
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
     symbols = torch.randint(dictionary.nspecial, first_feature(dictionary), (2, 12), generator=generator)
     return torch.cat([symbols, torch.tensor([end(dictionary)] * 2)], dim=1)
-
-
-def first_feature(dictionary: Any) -> int:
-    """The number of a source's first feature, or of all symbols if it has none."""
-    number: Optional[int] = getattr(dictionary, "first_feature", None)
-    return len(dictionary) if number is None else number
 
 
 def order(encoder: Any, source: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ from ..architectures.options import AttentionRNNConfig
 from ..models.fingerprint import digest
 from ..nn.attention import adds_up
 from ..tasks.shortlist import Shortlist
-from .graphs import end, first_feature
+from ..tasks.string_dictionary import first_feature
+from .graphs import end
 from .proof import Proof, Search
 from .search import largest_beam
 

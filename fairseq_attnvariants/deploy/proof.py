@@ -14,7 +14,8 @@ from torch import Tensor
 from ..arithmetic.choice import SearchDtype
 from ..registry import ConfigurationError
 from ..tasks.shortlist import Shortlist, ShortlistGenerator
-from .graphs import first_feature, order
+from ..tasks.string_dictionary import first_feature
+from .graphs import order
 from .search import Hypothesis, hypotheses
 
 CLOSE = 1e-4
@@ -185,7 +186,7 @@ def difference(found: Hypothesis, wanted: Dict[str, Tensor]) -> str:
 def random_sources(model: Any, end: List[int], count: int) -> List[Tensor]:
     """Sources of up to thirty symbols that mean nothing, short ones and long ones, an empty one first.
 
-    Those with features have up to four.
+    A model that reads features gets up to four of them in each source.
     """
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
     first = first_feature(dictionary)

@@ -23,6 +23,7 @@ from torch import Tensor
 from ..deploy.plain import MODEL as PLAIN
 from ..registry import nearest
 from ..tasks.character_dictionary import CharacterDictionary
+from ..tasks.string_dictionary import first_feature
 
 logger = logging.getLogger(__name__)
 
@@ -305,8 +306,7 @@ class Hub(GeneratorHubInterface):
         if replace_unk is not False:
             words = symbols(self.src_dict, read, self.apply_bpe(self.tokenize(sentence)))
             table = replace_unk if isinstance(replace_unk, Mapping) else {}
-            features = getattr(self.src_dict, "first_feature", None)
-            letters = weights if features is None else weights * (read < features)  # no tag is a word
+            letters = weights * (read < first_feature(self.src_dict))  # no tag is a word
             places = self._places(target, letters[:, :-1], source[:-1])
             chosen = (self.tgt_dict.unk_string() if k is None else table.get(words[k], words[k]) for k in places)
             filled = re.sub(HOLE, lambda _: next(chosen), self.tgt_dict.string(target, unk_string=HOLE))

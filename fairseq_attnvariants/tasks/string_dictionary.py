@@ -70,12 +70,12 @@ class StringDictionary(CharacterDictionary):
     def feature(self, name: str) -> int:
         """The number of a feature."""
         number = self.index(f"[{name}]")
-        return self.unk() if self.first_feature is None or number < self.first_feature else number
+        return self.unk() if number < first_feature(self) else number
 
     def letter(self, symbol: str) -> int:
         """The number of a symbol that is no feature."""
         number = self.index(symbol)
-        return number if self.first_feature is None or number < self.first_feature else self.unk()
+        return number if number < first_feature(self) else self.unk()
 
     def encode_line(self, line: str, *unused: Any, append_eos: bool = True, **ignored: Any) -> torch.IntTensor:
         """The numbers of a line's features and symbols; nothing is added to the dictionary, or counted.
@@ -98,7 +98,7 @@ class StringDictionary(CharacterDictionary):
         if torch.is_tensor(tensor) and tensor.dim() == 2:
             return "\n".join(self.string(row, None, *options, **named) for row in tensor)
         numbers = [int(number) for number in tensor]
-        first = len(self) if self.first_feature is None else self.first_feature
+        first = first_feature(self)
         letters = [number for number in numbers if number < first]
         decomposed = self.separator == DECOMPOSED
         text = Dictionary.string(self, letters, None, *options, separator="" if decomposed else self.separator, **named)
@@ -119,6 +119,12 @@ class StringDictionary(CharacterDictionary):
             )
         self.separator = chr(int(found[1], 16)) if found[1] else found[2] or ""
         return 1 + super()._load_meta(lines)
+
+
+def first_feature(dictionary: Dictionary) -> int:
+    """The number of the first feature of a source's dictionary, of any task, or of all symbols if there are none."""
+    number: Optional[int] = getattr(dictionary, "first_feature", None)
+    return len(dictionary) if number is None else number
 
 
 def write(dictionary: Dictionary, path: str) -> None:

@@ -27,7 +27,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def given(cls, options: Any) -> Dict[str, int]:
-        """The columns that options name, by their names here."""
+        """The numbers of the columns that options name, by the names of the columns."""
         numbers = {name: getattr(options, f"{name}_column") for name in cls._fields}
         return {name: number for name, number in numbers.items() if number is not None}
 
@@ -90,7 +90,7 @@ def separator_name(separator: str) -> str:
 
 
 def described(columns: Columns, separators: Sequence[str]) -> str:
-    """What is read of tables, for messages; separators are of sources and of targets."""
+    """The columns and the symbols of tables, for messages; the separators are those of sources and of targets."""
     sources, targets = map(described_symbols, separators)
     return f"columns: {columns}; symbols of sources: {sources}, of targets: {targets}"
 

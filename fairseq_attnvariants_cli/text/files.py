@@ -25,7 +25,7 @@ class UserError(Exception):
 
 
 def refuse(message: str) -> Any:
-    """Raise a :class:`UserError`, as a parser's ``error``."""
+    """Raise a :class:`UserError`; argparse calls this as a parser's ``error``."""
     raise UserError(message)
 
 

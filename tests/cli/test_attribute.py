@@ -115,7 +115,7 @@ def test_integrated_gradients_are_complete(name, steps, share):
 
 
 def test_a_transformer_that_was_loaded_has_gradients():
-    """Its layers take a shortcut in evaluation, which has none, and take it again afterwards."""
+    """In evaluation its layers take a shortcut that has no gradients, and they take it again afterwards."""
     network, data = model("transformer"), data_for("transformer")
     expected = found(network, data)
     network.load_state_dict(network.state_dict())
@@ -263,6 +263,6 @@ def test_a_model_without_logits_of_all_words_is_refused():
 
 
 def test_recurrent_layers_of_cudnn_are_not_asked_for_gradients():
-    """Which they have in training only."""
+    """cuDNN computes their gradients in training only."""
     with source_embeddings(model("rnnsearch"), "a.pt"):
         assert not torch.backends.cudnn.enabled

@@ -185,7 +185,7 @@ def test_gates_of_words_and_segments_above_characters_are_refused():
 
 
 def test_gates_of_sources_with_features_are_refused():
-    """Of those that the encoder's cells do not read."""
+    """The encoder's cells do not read features that are attended to; an adaptive output has gates all the same."""
     features = dictionary()
     features.first_feature = len(features) - 2
     with pytest.raises(UserError, match="a.pt: the encoder's cells do not read features that are attended to"):

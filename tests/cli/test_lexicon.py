@@ -300,6 +300,6 @@ def test_eflomal_finds_a_cipher(capfd):
 
 
 def test_a_line_that_ends_in_a_colon_is_told_with_the_next_one():
-    """As torch tells which parameters do not fit."""
+    """torch writes such a line before it names the parameters that do not fit."""
     error = RuntimeError('Error(s) in loading state_dict for Model:\n\tMissing key(s): "a".\n\tMore.')
     assert reason(error) == 'Error(s) in loading state_dict for Model: Missing key(s): "a".'

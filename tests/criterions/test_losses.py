@@ -483,7 +483,7 @@ def test_rdrop_without_dropout_is_refused(name):
 
 
 def test_outputs_are_in_lists_or_bare_or_alone():
-    """As this package's models, fairseq's lightconv, and its lstm return attention."""
+    """This package's models, fairseq's lightconv and its lstm return attention in these three ways."""
     found = torch.ones(1, 2, 3)
     for extra in ({"attn": [found]}, {"attn": found}, found):
         assert output_named(extra, "attn") is found and output_named(extra, "word_attn") is None
@@ -499,7 +499,7 @@ def test_padding_in_half_precision_costs_nothing_at_unit_length():
 
 
 def test_links_are_those_of_the_text_that_is_trained_on():
-    """It may have another name than ``train``."""
+    """The text to train on may have another name than ``train``."""
     own = criterion("costs", alignment_weight=0.7, datasets={"mine": [{"alignment": 0}], "valid": [{}]})
     own.task.cfg = SimpleNamespace(train_subset="mine")
     model = build("rnnsearch", scale=0.5).double()
@@ -509,7 +509,7 @@ def test_links_are_those_of_the_text_that_is_trained_on():
 
 @pytest.mark.parametrize("valid", [[], [{}]])
 def test_validation_alone_needs_no_links(valid):
-    """As fairseq-validate does it, with a checkpoint that was guided, and beside an empty text."""
+    """fairseq-validate has a guided checkpoint and texts without links, of which one may be empty."""
     own = criterion("costs", alignment_weight=0.7, datasets={**LINKED, "valid": valid})
     assert "alignment_loss" not in own(build("rnnsearch", scale=0.5).double().eval(), aligned())[2]
 

@@ -102,14 +102,14 @@ def stopped(batches):
 
 
 def test_with_another_number_of_processes_an_epoch_begins_anew(caplog):
-    """Each has had other sentences."""
+    """Each process had other sentences before."""
     other = iterator(processes=2)
     other.load_state_dict(stopped(iterator()))
     assert [*other.next_epoch_itr(shuffle=False)] == [[0, 1], [4, 5]] and "the epoch starts again" in caplog.text
 
 
 def test_batches_that_are_made_anew_are_looked_at_anew():
-    """As in the next part of data that come in several."""
+    """Data that come in several parts have other batches in the next part."""
     one, other = iterator(), iterator(batches=((7, 6), (5, 4), (3, 2), (1, 0)))
     before, after = stopped(one)["batches"], stopped(other)["batches"]
     one._frozen_batches = tuple(other.frozen_batches)

@@ -413,7 +413,7 @@ def test_a_long_text_is_looked_at_in_pieces(folder, monkeypatch, caplog, symbol,
 
 
 def test_the_first_symbol_that_a_dictionary_lacks_is_refused(folder):
-    """It is that of a dictionary with one word more."""
+    """A dictionary with one word more would have this symbol."""
     words = len(Dictionary.load(str(folder / "dict.yy.txt")))
     change(folder / f"{FIRST}.bin", "u2", 0, words - 1)
     load_split(folder)
@@ -433,7 +433,7 @@ def test_a_line_may_be_as_long_as_the_limit(binarised):
 
 
 def test_binarised_text_of_another_kind_is_read(folder):
-    """What ``fairseq-preprocess --dataset-impl lazy`` writes, of which there is less to check."""
+    """``fairseq-preprocess --dataset-impl lazy`` writes it."""
     before = [sentence.tolist() for sentence in load_split(folder, "valid").dataset("valid").tgt]
     prefix = str(folder / "valid.xx-yy.yy")
     builder = indexed_dataset.make_builder(f"{prefix}.bin", "lazy", 16)
@@ -446,7 +446,7 @@ def test_binarised_text_of_another_kind_is_read(folder):
 
 
 def test_a_text_in_which_one_side_or_the_other_is_too_long_is_refused():
-    """Where such lines are left out."""
+    """``--skip-invalid-size-inputs-valid-test`` would leave out every line of it."""
     pairs = LanguagePairDataset([], np.array([5, 1]), Dictionary(), [], np.array([1, 5]), Dictionary())
     pairs.name, pairs.src = "text", [None, None]
     with pytest.raises(ConfigurationError, match="no line of text is short enough for --max-source-.* and --max-targ"):
@@ -461,7 +461,7 @@ def test_nothing_is_left_out_where_there_is_no_limit(binarised):
 
 
 def test_a_count_may_be_negative(tmp_path):
-    """fairseq reads it; a list of units that other tools have written may rank them so."""
+    """fairseq reads negative counts; other tools may write them to rank units."""
     path = tmp_path / "dict.txt"
     path.write_text("ant -3\n")
     check_dictionary(str(path))
@@ -469,7 +469,7 @@ def test_a_count_may_be_negative(tmp_path):
 
 
 def test_shards_are_left_to_fairseq(binarised):
-    """It completes their names."""
+    """fairseq completes the names of shards."""
     assert parsed(binarised, "--path", "model.pt", "--checkpoint-shard-count", "2").path == "model.pt"
 
 

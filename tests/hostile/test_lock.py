@@ -131,7 +131,7 @@ def test_a_link_of_the_lock_is_not_followed(tmp_path, caplog):
 
 
 def test_a_lock_names_its_own_process_alone(tmp_path):
-    """And not one before it, which was killed."""
+    """A process that was killed before has left its name there."""
     other = fork(hold, tmp_path)
     os.kill(other.pid, signal.SIGKILL)
     other.join()

@@ -151,7 +151,7 @@ def test_a_plateau_sees_the_loss_of_an_epoch_that_has_ended(more, seen):
 
 
 def test_an_optimizer_that_is_reset_counts_from_the_beginning(runs, begun, caplog):
-    """As stock fairseq does it."""
+    """Stock fairseq does the same."""
     before = train(runs, begun, "--max-update", "1")["model"]
     after = train(runs, begun, "--max-update", "1", "--reset-optimizer")["model"]
     assert any(not value.equal(before[name]) for name, value in after.items())

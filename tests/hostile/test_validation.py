@@ -109,7 +109,7 @@ def test_empty_translations_have_a_bleu_of_0(runs, tmp_path):
 
 
 def test_a_task_may_add_a_metric_when_validation_is_over(runs, tmp_path, monkeypatch):
-    """As fairseq lets it, so that it is not among the scores of the first sentence."""
+    """fairseq lets it, so the scores of the first sentence lack this metric."""
     add = lambda self, model, stats, agg: stats.update(mine=0.5)  # noqa: E731
     monkeypatch.setattr(TranslationTask, "post_validate", add, raising=False)
     corpus.train_here(

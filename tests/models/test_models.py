@@ -1142,7 +1142,7 @@ def test_a_model_within_another_module_knows_its_dictionaries(side):
 
 @pytest.mark.parametrize("line", [b"caf\xe9 0.5 9\n", b"a\rw4 0.5 9\n", "\u2028 0.5 9\n".encode()])
 def test_words_of_any_bytes_are_passed_over(tmp_path, line):
-    """As files of many languages have them; the words of the dictionary keep their own vectors."""
+    """Files of many languages have such words; the words of the dictionary keep their own vectors."""
     (tmp_path / "vectors").write_bytes(line + b"w3 1 2\nw4 3 4\n")
     words = dictionary()
     found = {

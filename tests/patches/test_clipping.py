@@ -47,7 +47,7 @@ def test_one_tensor(parameters, monkeypatch):
 
 
 def test_a_norm_of_several_processes_is_theirs(monkeypatch):
-    """As with a model that is divided among them, where fairseq adds the others' norms."""
+    """fairseq adds the others' norms where a model is divided among processes."""
     parameter = nn.Parameter(torch.zeros(2))
     parameter.grad = torch.tensor([3.0, 4.0])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

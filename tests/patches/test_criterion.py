@@ -39,7 +39,7 @@ def test_options_of_another_task_are_left_out():
 
 
 def test_what_the_criterion_of_an_architecture_lacks_is_left_out_where_another_section_has_it(monkeypatch):
-    """As ``sentence_avg``, of ``optimization``, which nobody has changed."""
+    """``optimization`` has ``sentence_avg``, which nobody has changed."""
     monkeypatch.setattr("fairseq_attnvariants.patches.training.criterion.default_criterion", lambda name: "nat_loss")
     found = completed().criterion
     assert found._name == "nat_loss" and "sentence_avg" not in found

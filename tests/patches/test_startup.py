@@ -205,7 +205,7 @@ BOTH = {"ve-fairseq": "0.12.3", "fairseq-light": "0.12.3", "torch": "2.13.0+cpu"
 
 
 def test_two_forks_are_one_too_many(monkeypatch):
-    """Though the package works with one of them alone."""
+    """The package works with one of them alone."""
     monkeypatch.setattr(environment, "version", BOTH.get)
     monkeypatch.setattr(environment, "packages_distributions", lambda: {"fairseq": ["ve-fairseq", "fairseq-light"]})
     monkeypatch.setattr(environment, "_version", lambda name: BOTH.get(name, ""))

@@ -158,7 +158,7 @@ def test_a_browser_translates_what_the_address_says(tmp_path, web):
 @pytest.mark.more
 @pytest.mark.commands
 def test_a_browser_has_a_field_for_features(tmp_path, web):
-    """Where a word is pasted with its features, they move there."""
+    """Features that are pasted behind a word move to their field."""
     if not browser.program():
         pytest.skip("no browser: apt-get install chromium")
     known = [*SPECIAL, *packages.FEATURED]

@@ -116,8 +116,17 @@ def test_strings_are_split_by_their_dictionary(tmp_path, units, expected):
         assert found.text == unicodedata.normalize("NFC", line.strip())
 
 
+def one_hypothesis(words, **attention):
+    """A graph's outputs for one sentence and a beam of 1: these words, the last of which ends the translation."""
+    shape = (len(words), 1, 1)
+    out = {name: np.zeros(shape, np.int64) for name in ("parents", "ended_parents")}
+    out |= {name: np.zeros(shape, np.float32) for name in ("scores", "ended_scores")}
+    out |= {"words": np.array(words).reshape(shape), "ended": np.arange(len(words)).reshape(shape) == len(words) - 1}
+    return out | {name: np.reshape(rows, (*shape, -1)) for name, rows in attention.items()}
+
+
 def featured(folder, after=False, units="graphemes", **more):
-    """A translator of sources with features; what it reads comes after its source or before."""
+    """A translator of sources with features, whose indices come after those of the source or before them."""
     known = [*SPECIAL, *packages.FEATURED]
     about = dict(format=2, source__units=units, target__units=units, source__features=known.index("[N]"), **more)
     return runtime.Translator(packages.write(folder, source=known, target=known, source__features_after=after, **about))
@@ -148,26 +157,16 @@ def test_features_are_read_in_the_order_of_the_dictionary(tmp_path, after, units
 @pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("after, columns", [(False, [0.8, 0.1, 0.2, 0]), (True, [0.1, 0.2, 0, 0.8])])
 def test_a_feature_is_not_copied(tmp_path, after, columns, copies):
-    """Even where attention looks at nothing else as much; the letter that the target lacks is preferred."""
+    """A letter is copied, even if a feature has more attention; a model that copies prefers what the target lacks."""
     translator = featured(tmp_path, after, copies=copies)
-    out = {name: np.zeros((2, 1, 1), np.int64) for name in ("parents", "ended_parents")}
-    out["words"] = np.array([3, 2]).reshape(2, 1, 1)
-    out |= {name: np.zeros((2, 1, 1), np.float32) for name in ("scores", "ended_scores")}
-    out["ended"] = np.array([False, True]).reshape(2, 1, 1)
-    out["attention"] = np.array([columns, columns]).reshape(2, 1, 1, 4)
+    out = one_hypothesis(words=[3, 2], attention=[columns, columns])
     assert translator._sentence(out, 0, ["[N]", "z", "a"], 1, True).text == ("z" if copies else "a")
 
 
 def test_words_are_without_features(tmp_path):
-    """The upper one of two levels."""
+    """The words of the upper of two levels are made of letters alone."""
     translator = featured(tmp_path)
-    out = {name: np.zeros((1, 1, 1), np.int64) for name in ("words", "parents", "ended_parents")}
-    out |= {name: np.zeros((1, 1, 1), np.float32) for name in ("scores", "ended_scores")}
-    out |= {
-        "ended": np.ones((1, 1, 1), bool),
-        "attention": np.zeros((1, 1, 1, 4)),
-        "word_attention": np.zeros((1, 1, 1, 2)),
-    }
+    out = one_hypothesis(words=[0], attention=np.zeros((1, 4)), word_attention=np.zeros((1, 2)))
     assert translator._sentence(out, 0, ["[N]", "a", "b"], 1, True).words == ["ab", "</s>"]
 
 
@@ -201,11 +200,9 @@ def test_two_levels_have_attention_over_words_too(tmp_path):
     symbols = [*SPECIAL, " ", *"abc"]
     about = dict(source__units="characters", target__units="characters", source__end=[4, 2])
     translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
-    out = {name: np.zeros((2, 1, 1), np.int64) for name in ("words", "parents", "ended_parents")}
-    out |= {name: np.zeros((2, 1, 1), np.float32) for name in ("scores", "ended_scores")}
-    out["ended"] = np.array([False, True]).reshape(2, 1, 1)
-    out["attention"] = np.arange(20.0).reshape(2, 1, 1, 10)
-    out["word_attention"] = np.arange(8.0).reshape(2, 1, 1, 4)
+    out = one_hypothesis(
+        words=[0, 0], attention=np.arange(20.0).reshape(2, 10), word_attention=np.arange(8.0).reshape(2, 4)
+    )
     found = translator._sentence(out, 0, [*"ab c"], 1, True)
     assert found.words == ["ab", "c", "</s>"]
     np.testing.assert_array_equal(found.n_best[0].attention, [[0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 14, 15]])
@@ -368,7 +365,7 @@ def test_an_answer_names_the_line_that_is_refused(tmp_path, attention):
 
 
 def test_a_message_obeys_nobody(tmp_path, capfd):
-    """Of what a line holds it shows no character that a terminal obeys."""
+    """A message shows escapes instead of characters that a terminal obeys."""
     featured(tmp_path)
     (tmp_path / "text").write_text("ab\t\x1b[31mé\rX\n", encoding="utf-8")
     assert runtime.main([str(tmp_path), str(tmp_path / "text")]) == 1

@@ -566,7 +566,7 @@ class TestStrings:
         strings(data, *more, "--max-source-positions", "6", "--max-target-positions", "11")
 
     def test_a_table_may_be_corrected_before_anything_is_trained(self, tmp_path):
-        """As fairseq-train asks for; and not once there are dictionaries of the former one."""
+        """fairseq-train asks for the correction. A table that models were trained on is never replaced."""
         data, out = write_tables(tmp_path / "words"), tmp_path / "out"
         kept = (data / "train.tsv").read_text()
         (data / "train.tsv").write_text(kept + "<s>\tx y\n")
@@ -814,7 +814,7 @@ def test_columns_that_are_not_those_of_the_shared_tasks_are_asked_for(cells):
 
 
 def test_a_table_has_not_the_name_of_anothers_predictions(tmp_path):
-    """Of which those of ``--nbest`` would be written over the table's own."""
+    """The predictions of ``--nbest`` would be written over that table's."""
     data = write_tables(tmp_path / "words")
     options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
     (data / "test.nbest.tsv").write_bytes((data / "test.tsv").read_bytes())
@@ -840,7 +840,7 @@ def test_a_finished_training_without_its_best_checkpoint_goes_on(tmp_path, monke
 
 @pytest.mark.commands
 def test_a_command_that_is_interrupted_takes_its_process_along(tmp_path, monkeypatch):
-    """Which would train on, and write to the folder."""
+    """The process would train on, and write to the folder."""
     (tmp_path / "endless.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
