@@ -44,7 +44,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 updates=${UPDATES:-2000}
 source "$here/../common/lock.sh"
 source "$here/../common/settings.sh"
-source "$here/../common/hypotheses.sh"
+source "$here/../common/generate.sh"
 lock "$out" # started twice, one writes them
 same_settings "$out" "PREPARED=$(realpath "$prepared") GOLD=$(realpath "$gold") START=${START:-5700} UPDATES=$updates \
 START_SEED=${START_SEED:-each}" "has runs" OUT
@@ -67,12 +67,10 @@ for seed in "${seeds[@]}"; do
     cell 0 "error rate" < "$run/aer.json" > "$run/aer"
     cell 1 "error rate" < "$run/aer.json" > "$run/saer"
     fairseq-attnvariants eos "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$model" --json | cell 0 % > "$run/eos"
-    fairseq-generate "$prepared/bin" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --path "$model" --beam 1 \
-      --max-len-a 2 --max-len-b 10 > "$run/test.generated"
-    hypotheses "$run/test.generated" > "$run/out.bpe"
-    sed 's/@@ //g' "$run/out.bpe" > "$run/out.$target"
+    generate "$prepared/bin" "$run/test" --path "$model" --beam 1 --max-len-a 2 --max-len-b 10
+    sed 's/@@ //g' "$run/test.txt" > "$run/out.$target"
     fairseq-attnvariants align "$prepared/bin" ${USER_DIR:+--user-dir "$USER_DIR"} --path "$model" --remove-bpe \
-      --source "$prepared/bpe.test.$source" --reference "$run/out.bpe" --output "$run/out.align"
+      --source "$prepared/bpe.test.$source" --reference "$run/test.txt" --output "$run/out.align"
     fairseq-attnvariants overtranslation "$prepared/test.$source" "$run/out.$target" --alignments "$run/out.align" --json |
       cell 0 % > "$run/repeated"
     sed -nE 's/.*valid on .* \| loss ([0-9.]+) .*nll_loss ([0-9.]+).*/\1 \2/p' "$run/train.log" | sort -g | head -n 1 |

@@ -26,18 +26,15 @@ case $unit in
   *) echo "evaluate.sh: '$unit' is none of words, bpe and characters" >&2; exit 2 ;;
 esac
 
-source "$(dirname "$0")/hypotheses.sh"
+source "$(dirname "$0")/generate.sh"
 source "$(dirname "$0")/yes.sh"
 yes_or_no COPIED
 
 translate() {  # translate SUBSET [fairseq-generate options]
   local subset=$1 lexicon=()
-  fairseq-generate "$prepared/bin" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" \
+  generate "$prepared/bin" "$out/$subset" --path "$out/${CHECKPOINT:-checkpoint_best.pt}" \
     --source-lang "$source" --target-lang "$target" --gen-subset "$subset" --batch-size 40 "${options[@]}" \
-    --max-len-a "$longest" --max-len-b 10 "${@:2}" \
-    > "$out/$subset.part"
-  mv "$out/$subset.part" "$out/$subset.generated"
-  hypotheses "$out/$subset.generated" > "$out/$subset.txt"
+    --max-len-a "$longest" --max-len-b 10 "${@:2}"
   if [ "$unit" = words ]; then
     [ ! -e "$prepared/lexicon.tsv" ] || lexicon=(--lexicon "$prepared/lexicon.tsv")
     [ "${COPIED-}" != yes ] || lexicon+=(--copied "$prepared/bin/dict.$target.txt")

@@ -16,7 +16,7 @@ read -ra more <<< "${OPTIONS-}"
 
 source "$common/lock.sh"
 source "$common/settings.sh"
-source "$common/hypotheses.sh"
+source "$common/generate.sh"
 lock "$out"
 settings="CORPUS=$(realpath "$corpus") $source ${targets[*]} ARCH=$arch TEST=${TEST:-test} MERGES=${MERGES:-6000} OPTIONS=${more[*]}"
 trained=$(find "$out" -name '*.pt' -print -quit)
@@ -61,11 +61,8 @@ for target in "${targets[@]}"; do
 done
 
 translate() {  # translate FOLDER TARGET [fairseq-generate options]
-  fairseq-generate "$out/text/bin" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --path "$1/checkpoint_best.pt" --beam 5 \
-    --source-lang "$source" --target-lang "$2" --batch-size 40 --remove-bpe --max-len-a 2 --max-len-b 10 "${@:3}" \
-    > "$1/$2.part"
-  mv "$1/$2.part" "$1/$2.generated"
-  hypotheses "$1/$2.generated" > "$1/$2.txt"
+  generate "$out/text/bin" "$1/$2" --path "$1/checkpoint_best.pt" --beam 5 --source-lang "$source" --target-lang "$2" \
+    --batch-size 40 --remove-bpe --max-len-a 2 --max-len-b 10 "${@:3}"
 }
 
 for target in "${targets[@]}"; do

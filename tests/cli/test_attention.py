@@ -143,7 +143,7 @@ def test_two_models_on_the_reference(runs, tmp_path):
     assert found.count("&lt;/s&gt;") == 4 and {"first", "stock &amp; lstm"} <= set(found)
 
 
-def test_attention_via_attention_on_characters(runs, characters, tmp_path):
+def test_attention_via_attention_on_characters(characters, tmp_path):
     """Every space, also the one before EOS, and unknown characters as they stand in the text."""
     (tmp_path / "source").write_text("ant bee\ncat zero\n")
     (tmp_path / "reference").write_text("eeb\nx y\n")
@@ -166,7 +166,7 @@ def test_an_ensemble_translates(runs, tmp_path, form, start):
     assert (tmp_path / f"picture.{form}").read_bytes().startswith(start)
 
 
-def test_a_source_alone_is_translated(runs, tmp_path, capfd):
+def test_a_source_alone_is_translated(runs, tmp_path):
     (tmp_path / "source").write_text("ant bee\nzebra\n")
     assert main(arguments(runs, tmp_path, "--source", tmp_path / "source", "--line", "2", "--max-len-b", "3")) == 0
     assert "zebra" in words(tmp_path) and "bee" not in words(tmp_path)[:2]

@@ -159,7 +159,7 @@ def test_dropout_may_differ_and_how_it_was_computed(runs, tmp_path):
     assert average([path, other])["model"].keys() == read_checkpoint(path)["model"].keys()
 
 
-def test_what_is_no_plain_data_is_not_loaded(runs, tmp_path):
+def test_what_is_no_plain_data_is_not_loaded(tmp_path):
     """A checkpoint that would run code is refused, and runs none."""
 
     class Bomb:

@@ -104,7 +104,7 @@ def test_several_references(tmp_path, capfd):
     assert scores["BLEU"] == pytest.approx(100)
 
 
-def test_a_name_with_an_underscore_is_in_the_legend(tmp_path):
+def test_a_name_with_an_underscore_is_in_the_legend():
     pytest.importorskip("matplotlib")
     groups = Groups("length", "BLEU", ["short", "long"], [2, 3], [[1.0, 2.0], [3.0, 4.0]], [[], []])
     figure = draw_groups([groups], ["_one", "two"])

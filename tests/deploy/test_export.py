@@ -333,7 +333,7 @@ def test_switches_of_the_tokeniser(switch, name):
     assert plain["hyphens"] and plain["escape"] and tokenizer(**{switch: True}) == {**plain, name: False}
 
 
-def test_the_manifest_says_what_the_options_say(runs, tmp_path, capsys):
+def test_the_manifest_says_what_the_options_say(runs, tmp_path):
     (tmp_path / "case").write_text("Ant (3/4) ant (1)\n")
     about = dict(title="reversed", license="MIT", trained="today", score="BLEU 1")
     options = [part for name, value in about.items() for part in (f"--{name}", value)]
@@ -346,7 +346,7 @@ def test_the_manifest_says_what_the_options_say(runs, tmp_path, capsys):
     assert (tmp_path / "package" / "truecase.xx.json").exists()
 
 
-def test_other_tasks_and_stock_models(runs, tmp_path, capsys):
+def test_other_tasks_and_stock_models(runs):
     checkpoint = runs.rnnsearch / "checkpoint_best.pt"
     system = load(str(checkpoint), str(runs.data), cpu=True)
     assert subcommand.check_system(system) is system.models[0]
@@ -379,7 +379,7 @@ def test_what_translates_otherwise_is_refused(runs, package, tmp_path, capsys, m
     assert re.search(r"the exported model translates differently, first at step \d+ of", why)
 
 
-def test_a_full_disk_and_a_kill_leave_nothing(runs, tmp_path, monkeypatch):
+def test_a_full_disk_and_a_kill_leave_nothing(tmp_path):
     with pytest.raises(UserError, match="cannot be written: No space"), new_folder(str(tmp_path / "package")) as folder:
         Path(folder, "model.onnx").write_bytes(b"x")
         raise OSError(28, "No space left on device")

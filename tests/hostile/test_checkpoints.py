@@ -202,7 +202,7 @@ def test_what_neither_fairseq_nor_the_package_has_is_named(runs, changed, part):
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.complex64], ids=str)
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_diverged_model_is_refused(runs, changed, tmp_path, value, kind):
+def test_a_diverged_model_is_refused(runs, changed, value, kind):
     def diverge(state):
         state["model"][BIAS] = state["model"][BIAS].to(kind)
         state["model"][BIAS][3] = value

@@ -59,7 +59,7 @@ LINKS = {"none": "has no links", "blank": "has no links", "short": "alignments o
 
 
 @pytest.mark.parametrize("kind", LINKS)
-def test_alignments_of_another_number_of_sentences_are_refused(runs, tmp_path, kind):
+def test_alignments_of_another_number_of_sentences_are_refused(tmp_path, kind):
     lines = {"none": [], "blank": ["", ""], "short": ["0-0"]}[kind]
     for split in ("train", "valid"):
         for language in ("xx", "yy"):
@@ -75,7 +75,7 @@ def test_alignments_of_another_number_of_sentences_are_refused(runs, tmp_path, k
     assert not list(tmp_path.glob("run/*.pt"))
 
 
-def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(runs, tmp_path, caplog):
+def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(runs, tmp_path):
     """Neither an average, which has no optimizer, nor another model's; one of an older version does, renamed."""
     [model], _, _ = checkpoint_utils.load_model_ensemble_and_task([str(runs.rnnsearch / "checkpoint1.pt")])
     last, content = tmp_path / "checkpoint_last.pt", b"PK"

@@ -91,7 +91,7 @@ def test_a_checkpoint_with_a_control_loads_with_its_folder(data, tmp_path):
     assert done.returncode and "unknown cell 'doubled_gru'" in said and "those that a --user-dir registers" in said
 
 
-def test_a_cost(data, tmp_path):
+def test_a_cost(data):
     """Attention that it costs to spread is sharper, and the cost is what the docstring says."""
     options = "--demand", "saved", "resumed", "--criterion", "sharp_attention"
     done = corpus.run("fairseq-attnvariants", "check", "--user-dir", SHARP, "--arch", "rnnsearch", *options)

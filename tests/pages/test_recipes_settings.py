@@ -294,7 +294,7 @@ def test_systems_of_a_file_have_options_a_criterion_and_a_name(systems, tmp_path
     assert f"results {folders} {' '.join(f'--name {name}' for name, _ in runs)} " in calls
 
 
-def test_runs_of_other_seeds_are_not_in_the_table(systems, tmp_path):
+def test_runs_of_other_seeds_are_not_in_the_table(systems):
     """A run that was stopped, for example, does not count."""
     went(systems(PLAIN, SEEDS="3 4"))
     _, calls = went(systems(PLAIN, SEEDS="1 3"))

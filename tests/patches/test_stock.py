@@ -74,7 +74,7 @@ def test_commands_refuse_it_with_its_line(text, capfd, monkeypatch, make, argume
     assert end.value.code == 2 and f"error: {text[1]}" in capfd.readouterr().err
 
 
-def test_preprocessing_looks_at_what_it_will_read_alone(text, monkeypatch):
+def test_preprocessing_looks_at_what_it_will_read_alone(text):
     """The name without a language is that of no text."""
     prefix = text[0]
     for side in ("en", "de"):
