@@ -20,17 +20,20 @@ EOS, PAD = 2, 1
 of_each_seed = pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 
 
+def batch_of(pairs):
+    """Left-padded sources, their lengths, previous target words and targets, of pairs without EOS."""
+    sources, targets = ([torch.cat([row, torch.tensor([EOS])]) for row in side] for side in zip(*pairs))
+    source = pad_sequence([row.flip(0) for row in sources], batch_first=True, padding_value=PAD).flip(1)
+    target = pad_sequence(targets, batch_first=True, padding_value=PAD)
+    previous = torch.cat([torch.full((len(target), 1), EOS), target[:, :-1]], dim=1)
+    return source, source.ne(PAD).sum(1), previous, target
+
+
 def reversal_batch(count, generator):
-    """Left-padded sources of 2 to 6 words, previous target words and targets."""
-    lengths = torch.randint(2, 7, (count,), generator=generator)
-    source = torch.full((count, 7), PAD)
-    target = torch.full((count, 7), PAD)
-    for row, length in enumerate(lengths.tolist()):
-        words = torch.randint(4, 4 + WORDS, (length,), generator=generator)
-        source[row, -length - 1 :] = torch.cat([words, torch.tensor([EOS])])
-        target[row, : length + 1] = torch.cat([words.flip(0), torch.tensor([EOS])])
-    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
-    return source, lengths + 1, previous, target
+    """Sources of 2 to 6 words, and the same from right to left."""
+    lengths = torch.randint(2, 7, (count,), generator=generator).tolist()
+    sources = [torch.randint(4, 4 + WORDS, (length,), generator=generator) for length in lengths]
+    return batch_of((source, source.flip(0)) for source in sources)
 
 
 def learn(model, batch, updates, others=None):
@@ -57,14 +60,14 @@ def test_learns_to_reverse(name, seed):
     words = dictionary(WORDS)
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
     model = build(name, Task(words, words), seed=seed, init_std=0.1, **sizes)
-    _, target, output, extra = learn(model, reversal_batch, 200)
+    source, target, output, extra = learn(model, reversal_batch, 200)
     real = target.ne(PAD)
     accuracy = output.argmax(-1)[real].eq(target[real]).float().mean()
     assert accuracy > 0.9  # chance is 1 in 8
     if name == "rnnsearch":  # word i of the target looks at its own word in the source, or at the one just beside it
         looks = extra["attn"][0].argmax(-1)
-        columns = torch.arange(7).unsqueeze(0).expand_as(looks)
-        mirrored = 5 - columns  # the last word of a left-padded source stands before EOS
+        columns = torch.arange(looks.size(1)).expand_as(looks)
+        mirrored = source.size(1) - 2 - columns  # the last word of a left-padded source stands before EOS
         inner = real & target.ne(EOS)
         assert (looks - mirrored).abs()[inner].le(1).float().mean() > 0.7
 
@@ -75,19 +78,14 @@ def spell(letters):
 
 
 def spelling_batch(count, generator):
-    """Left-padded sources of 1 or 2 words with a space after each, previous target characters and targets, which are
-    the words in the other order, spelt with other characters."""
-    source = torch.full((count, 11), PAD)
-    target = torch.full((count, 11), PAD)
-    space, eos = torch.tensor([SPACE]), torch.tensor([EOS])
+    """Sources of 1 or 2 words, each with a space after it, and targets in the other order, in other characters."""
+    pairs, space = [], torch.tensor([SPACE])
     for row, lengths in enumerate(torch.randint(1, 5, (count, 2), generator=generator).tolist()):
         words = [torch.randint(SPACE + 1, SPACE + 1 + WORDS, (n,), generator=generator) for n in lengths[row % 2 :]]
-        read = torch.cat([part for word in words for part in (word, space)] + [eos])
-        written = torch.cat([part for word in reversed(words) for part in (space, spell(word))][1:] + [eos])
-        source[row, -len(read) :] = read
-        target[row, : len(written)] = written
-    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
-    return source, source.ne(PAD).sum(1), previous, target
+        read = torch.cat([part for word in words for part in (word, space)])
+        written = torch.cat([part for word in reversed(words) for part in (space, spell(word))][1:])
+        pairs.append((read, written))
+    return batch_of(pairs)
 
 
 @pytest.mark.more
@@ -107,15 +105,10 @@ def test_attention_via_attention_learns_to_spell(seed):
 
 
 def transliteration_batch(count, generator, lengths=(2, 7)):
-    """Left-padded sources, each of 2 to 6 letters, and the same spelt with other letters."""
-    longest = lengths[1]
-    source, target = torch.full((count, longest), PAD), torch.full((count, longest), PAD)
-    for row, length in enumerate(torch.randint(*lengths, (count,), generator=generator).tolist()):
-        letters = torch.randint(4, 4 + WORDS, (length,), generator=generator)
-        source[row, -length - 1 :] = torch.cat([letters, torch.tensor([EOS])])
-        target[row, : length + 1] = torch.cat([4 + (letters - 1) % WORDS, torch.tensor([EOS])])
-    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
-    return source, source.ne(PAD).sum(1), previous, target
+    """Sources of 2 to 6 letters, and the same spelt with other letters."""
+    counts = torch.randint(*lengths, (count,), generator=generator).tolist()
+    sources = [torch.randint(4, 4 + WORDS, (length,), generator=generator) for length in counts]
+    return batch_of((source, 4 + (source - 1) % WORDS) for source in sources)
 
 
 @of_each_seed
@@ -136,18 +129,14 @@ LETTERS, MOST = 4, 3
 
 
 def counted_batch(count, generator, least=1, groups=4):
-    """Left-padded sources such as "3 a 2 b", of up to four groups, previous target words and targets, "a a a b b"."""
-    rows = []
+    """Sources such as "3 a 2 b", of up to four groups, and targets such as "a a a b b"."""
+    pairs = []
     for length in torch.randint(least, groups + 1, (count,), generator=generator):
         times = torch.randint(1, MOST + 1, (length,), generator=generator)
         letters = 4 + torch.randint(LETTERS, (length,), generator=generator)
         read = torch.stack([3 + LETTERS + times, letters], dim=1).flatten()
-        rows.append([torch.cat([part, torch.tensor([EOS])]) for part in (read, letters.repeat_interleave(times))])
-    sources, targets = zip(*rows)
-    source = pad_sequence([row.flip(0) for row in sources], batch_first=True, padding_value=PAD).flip(1)
-    target = pad_sequence(targets, batch_first=True, padding_value=PAD)
-    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
-    return source, source.ne(PAD).sum(1), previous, target
+        pairs.append((read, letters.repeat_interleave(times)))
+    return batch_of(pairs)
 
 
 @pytest.mark.more
@@ -171,24 +160,19 @@ SEEN, UNSEEN = 40, 20
 
 
 def greeting_batch(count, generator, first=0, names=SEEN):
-    """Left-padded sources of a verb and up to three names, previous target words and targets, in the other order."""
-    rows = []
+    """Sources of a verb and up to three names, and targets in the other order."""
+    pairs = []
     for length in torch.randint(1, 4, (count,), generator=generator):
         verb = torch.randint(4, 8, (1,), generator=generator)
         who = 8 + first + torch.randint(names, (length,), generator=generator)
-        written = [*who.flip(0), 4 + (verb + 1) % 4, torch.tensor(EOS)]
-        rows.append((torch.cat([verb, who, torch.tensor([EOS])]), torch.tensor(written)))
-    sources, targets = zip(*rows)
-    source = pad_sequence([row.flip(0) for row in sources], batch_first=True, padding_value=PAD).flip(1)
-    target = pad_sequence(targets, batch_first=True, padding_value=PAD)
-    previous = torch.cat([torch.full((count, 1), EOS), target[:, :-1]], dim=1)
-    return source, source.ne(PAD).sum(1), previous, target
+        pairs.append((torch.cat([verb, who]), torch.cat([who.flip(0), 4 + (verb + 1) % 4])))
+    return batch_of(pairs)
 
 
 @of_each_seed
 @pytest.mark.parametrize("name,copy", [("pointer_generator", True), ("rnnsearch", True), ("rnnsearch", False)])
 def test_copies_names_that_were_never_seen(name, copy, seed):
-    """Which a vocabulary layer alone cannot write: their rows in it have learned to be unlikely."""
+    """A vocabulary layer alone cannot write them: their rows in it have learned to be unlikely."""
     words = dictionary(4 + SEEN + UNSEEN)
     sizes = dict(encoder_embed_dim=16, decoder_embed_dim=16, encoder_hidden_size=32, decoder_hidden_size=32)
     model = build(name, Task(words, words), seed=seed, init_std=0.1, copying=copy, **sizes)
