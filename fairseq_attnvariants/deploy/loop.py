@@ -140,17 +140,17 @@ def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortli
     def number_of(value: Any) -> Any:
         return node("Constant", value=ir.tensor(value))
 
-    def whole(table: Tensor) -> Any:
-        return number_of(table.numpy().astype(np.uint16 if table.max() < 2**16 else np.int32))
-
     beam = ir.Value(name="beam", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
     ir.convenience.replace_all_uses_with(hypotheses, node("Range", number_of(0), beam, number_of(1)))
     if shortlist is not None:
+        whole = np.uint16 if len(shortlist.by_frequency) <= 2**16 else np.int32
+        tables = shortlist.by_frequency, shortlist.candidates
+        frequent, candidates = (number_of(table.numpy().astype(whole)) for table in tables)
         # frequent words, at least as many as a beam needs, and the candidates of the source's symbols; ones in a mask
         least = node("Max", number_of(shortlist.frequent), node("Mul", beam, number_of(2)))
         count = node("Unsqueeze", node("Add", least, number_of(SPECIALS)), number_of([0]))
-        always = node("Slice", whole(shortlist.by_frequency), number_of([0]), count)
-        own = node("Reshape", node("Gather", whole(shortlist.candidates), source), number_of([-1]))
+        always = node("Slice", frequent, number_of([0]), count)
+        own = node("Reshape", node("Gather", candidates, source), number_of([-1]))
         symbols = node("Concat", *(node("Cast", one, to=int(ir.DataType.INT64)) for one in (always, own)), axis=0)
         mask = node("ConstantOfShape", number_of([len(shortlist.by_frequency)]), value=ir.tensor([0]))
         ones = node("ConstantOfShape", node("Shape", symbols), value=ir.tensor([1]))

@@ -94,7 +94,7 @@ class Scanned(nn.Module):
 
 def run(rnn: Layers, inputs: Tensor, padding_mask: Tensor, hidden_dropout: float) -> Tuple[Tensor, Tensor]:
     """As :func:`..nn.encoder.run`, of layers that :func:`pad_encoder` has made, with the padding on the right."""
-    data, final, lengths = inputs, inputs, (~padding_mask).sum(1).clamp(min=1)
+    data, final, lengths = inputs, inputs, (~padding_mask).sum(1)
     for number, layer in enumerate(rnn.layers, start=1):
         outputs, final = layer(data, lengths)
         data = with_residual(rnn.residuals, number, outputs, layer.kept(data))

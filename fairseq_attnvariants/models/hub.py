@@ -113,8 +113,7 @@ class Hub(GeneratorHubInterface):
             return only(
                 self.translate([sentences], beam, verbose, attention, prefix=prefix, constraints=constraints, **more)
             )
-        if beam < 1:
-            raise ValueError(f"beam={beam}: the beam width is 1 or above")
+        check_beam(beam)
         if nbest is not None and not 1 <= nbest <= beam:
             raise ValueError(f"nbest={nbest}: give a number from 1 to the beam width, which is beam={beam}")
         if not isinstance(replace_unk, (bool, Mapping)):
@@ -218,6 +217,7 @@ class Hub(GeneratorHubInterface):
         **options: Any,
     ) -> Dict[int, List[Dict[str, Tensor]]]:
         """The hypotheses of each sentence, by its number; a tensor of ``forced`` has a row for each sentence."""
+        check_beam(beam)
         settings = self._settings(beam=beam, **options)
         generator = self.task.build_generator(self.models, settings, prefix_allowed_tokens_fn=prefix_allowed_tokens_fn)
         found: Dict[int, List[Dict[str, Tensor]]] = {}
@@ -345,6 +345,16 @@ def only(found: Sequence[Any]) -> Any:
     if not found:
         raise ValueError("skip_invalid_size_inputs left the only sentence out: it is too long for the model")
     return found[0]
+
+
+def check_beam(beam: int) -> None:
+    """Refuse a beam of no hypothesis.
+
+    Raises:
+        ValueError: with the width.
+    """
+    if beam < 1:
+        raise ValueError(f"beam={beam}: the beam width is 1 or above")
 
 
 def check_options(options: Mapping[str, Any], known: Sequence[str], instead: Mapping[str, str]) -> None:

@@ -70,7 +70,7 @@ class CharacterDictionary(Dictionary):
     def _load_meta(self, lines: List[str]) -> int:
         first = lines[0].rstrip("\n") if lines else ""
         symbol, _, count = first.rpartition(" ")
-        if symbol != SPACE_IN_FILE:
+        if symbol != SPACE_IN_FILE or not count.isdecimal():
             raise ConfigurationError(
                 f"this dictionary begins with '{first}' and not with '{SPACE_IN_FILE} COUNT', so it is not one of "
                 "characters: preprocess the text with fairseq-preprocess --user-dir ... --task char_translation"

@@ -19,7 +19,8 @@ def heat_map(panel: Panel) -> str:
     """Source words above, a row for each target word, and shades from blank for 0 to solid for 1 and more."""
     left = max(map(cells, panel.target))
     widths = [max(1, cells(word)) for word in panel.source]
-    lines = [" ".join([" " * left, *panel.source])]
+    heads = [word + " " * (wide - cells(word)) for word, wide in zip(panel.source, widths, strict=True)]
+    lines = [" ".join([" " * left, *heads]).rstrip()]
     shades = np.round(panel.weights.clip(0, 1) * (len(SHADES) - 1)).astype(int)
     for word, row in zip(panel.target, shades, strict=True):
         drawn = [SHADES[shade] * wide for shade, wide in zip(row, widths, strict=True)]

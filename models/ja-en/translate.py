@@ -36,7 +36,11 @@ FORMATS = 1, 2  # the second has features
 BATCH = 40  # sentences that are translated at a time
 OPERATORS = {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}  # of com.microsoft; all of ai.onnx
 INPUTS = {"source", "beam", "max_len", "min_len", "unkpen"}
-OUTPUTS = {"words", "parents", "scores", "ended", "ended_parents", "ended_scores", "attention"}
+OUTPUTS = {  # of the graph, and their kinds of numbers
+    **dict.fromkeys(["words", "parents", "ended_parents"], "i"),
+    **dict.fromkeys(["scores", "ended_scores", "attention"], "f"),
+    "ended": "b",
+}
 LARGEST_FILE = 2**31 - 1  # what protobuf can read
 LARGEST_MANIFEST = 2**24
 LONGEST_LINE = 20_000  # characters
@@ -268,7 +272,7 @@ class Files:
         except Exception as error:  # onnxruntime has no common class
             self.refuse("model.onnx", f"onnxruntime cannot read it ({first_line(error)})")
         names = {one.name for one in session.get_inputs()}, {one.name for one in session.get_outputs()}
-        if names[0] != INPUTS or not names[1] >= OUTPUTS:
+        if names[0] != INPUTS or not names[1] >= OUTPUTS.keys():
             self.refuse("model.onnx", f"it has the inputs and outputs {sorted(names[0])}, {sorted(names[1])}")
         return session
 
@@ -298,8 +302,6 @@ class Subwords:
         self.split = functools.lru_cache(maxsize=50_000)(self._split)
 
     def _split(self, word: str) -> list[str]:
-        if len(word) == 1:
-            return [word]
         if len(word) > LONGEST_WORD:
             raise SentenceError(f"it has a word of {len(word)} characters, and at most {LONGEST_WORD} are allowed")
         parts = [*word, "</w>"] if self.end_apart else [*word[:-1], word[-1] + "</w>"]
@@ -487,6 +489,8 @@ class Text:
             flags = bool(moses.get("hyphens")), bool(moses.get("escape"))
             self.moses = {side: Moses(files.json(moses.get(side), dict), *flags) for side in ("source", "target")}
         self.cases = None if case is None else files.json(case.get("source"), dict)
+        if not all(isinstance(word, str) for word in (self.cases or {}).values()):
+            files.refuse(case.get("source"), "it holds no words")
         unk, first = self.manifest["special"]["unk"], self.manifest["source"].get("features")
         if first is not None and not (unk < first < len(known) and known[unk] not in known[first:]):
             files.refuse("manifest.json", "source.features is outside of the dictionary, or <unk> is a feature")
@@ -770,14 +774,28 @@ class Translator:
             out = dict(zip(names, self.session.run(names, given)))
         except Exception as error:  # onnxruntime has no class that all its errors share
             raise PackageError(f"the model cannot be run ({first_line(error)})") from error
-        shape = (len(out["words"]), len(rows), beam)
-        right = all(
-            out[name].shape == shape and out[name].min() >= 0 and out[name].max() < limit
-            for name, limit in (("words", len(self.target)), ("parents", beam), ("ended_parents", beam))
-        )
-        if not right or not out["ended"].any((0, 2)).all() or out["attention"].shape != (*shape, source.shape[1]):
+        if not self._as_described(out, source, beam):
             raise PackageError("the model's outputs are not what FORMAT.md describes")
         return [self._sentence(out, b, symbols, n_best, replace_unk) for b, symbols in enumerate(sources)]
+
+    def _as_described(self, out: dict[str, np.ndarray], source: np.ndarray, beam: int) -> bool:
+        """Whether outputs are what FORMAT.md says."""
+        if not all(isinstance(value, np.ndarray) and value.ndim for value in out.values()):
+            return False
+        shape = len(out["words"]), len(source), beam
+        shapes = {**dict.fromkeys(OUTPUTS, shape), "attention": (*shape, source.shape[1])}
+        if not shape[0] or any(
+            (out[name].shape, out[name].dtype.kind) != (shapes[name], OUTPUTS[name]) for name in OUTPUTS
+        ):
+            return False
+        upper = out.get("word_attention", out["attention"])
+        limits = ("words", len(self.target)), ("parents", beam), ("ended_parents", beam)
+        return bool(
+            (upper.shape[:-1], upper.dtype.kind) == (shape, "f")
+            and all(out[name].min() >= 0 and out[name].max() < limit for name, limit in limits)
+            and out["ended"].any((0, 2)).all()
+            and np.isfinite(out["ended_scores"][out["ended"]]).all()
+        )
 
     def _indices(self, symbols: list[str]) -> list[int]:
         """The row of the input ``source``, without padding."""

@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import TABLES, TORCH
 from fairseq import models, utils
+from fairseq.sequence_generator import EnsembleModel
 from torch import nn
 
 import fairseq_attnvariants_cli
@@ -20,7 +21,8 @@ from fairseq_attnvariants.models.attention_rnn import AttentionRNNModel, Encoder
 from fairseq_attnvariants.nn.attention import Normalizer, Softmax
 from fairseq_attnvariants.nn.fast import projected
 from fairseq_attnvariants.nn.histories import HISTORIES, CoverageHistory
-from fairseq_attnvariants_cli.checks import DEMANDS, FIRST, Subject
+from fairseq_attnvariants_cli.checks import DEMANDS, FIRST, Broken, Subject
+from fairseq_attnvariants_cli.checks.demand import close
 from fairseq_attnvariants_cli.main import main
 
 
@@ -259,6 +261,47 @@ def adds_in_place(patch):
     patch.setattr(CoverageHistory, "next", lambda self, past, weights, hidden: past.carried.add_(weights))
 
 
+def learns_from_long_targets_alone(patch):
+    """A parameter that is read where there are words before EOS."""
+    added(patch, lambda model: model.decoder.register_parameter("late", nn.Parameter(torch.ones(1))))
+    changed(patch, lambda output, self, tokens: output * self.late if output.size(1) > 1 else output)
+
+
+def takes_the_root_of_nothing(patch):
+    """An empty source has the root of 0, whose slope is infinite."""
+
+    def root(made, self, tokens, *_, **__):
+        words = tokens.ne(self.dictionary.pad()).sum(1) - 1
+        annotations = made["annotations"][0]
+        roots = (words.view(-1, 1, 1) * annotations.sum(1, keepdim=True) ** 2).sqrt()
+        return {**made, "annotations": [annotations + 0.01 * roots]}
+
+    wrap(patch, Encoder, "forward", root)
+
+
+def compares_all_words(patch):
+    """Every annotation with every other one."""
+
+    def compare(made, *_, **__):
+        [annotations] = made["annotations"]
+        differences = (annotations.unsqueeze(1) - annotations.unsqueeze(2)).tanh()
+        return {**made, "annotations": [annotations + 0.01 * differences.mean(1)]}
+
+    wrap(patch, Encoder, "forward", compare)
+
+
+def keeps_all_steps(patch):
+    """Search, at every step, as many numbers as there are steps before it."""
+    forward = IncrementalDecoder.forward
+
+    def kept(self, tokens, encoder_out=None, incremental_state=None, **more):
+        if incremental_state is not None:
+            incremental_state.setdefault("kept", []).append(torch.zeros(1000 * tokens.size(1)))
+        return forward(self, tokens, encoder_out, incremental_state, **more)
+
+    patch.setattr(IncrementalDecoder, "forward", kept)
+
+
 def reads_a_number(patch):
     """Of a tensor, which an exporter cannot follow."""
     normalize = Softmax.normalize
@@ -288,6 +331,10 @@ MUTATIONS = {
     hides_a_parameter: ("rnnsearch", "parameters", "same gradients"),
     misses_what_reads_contexts: ("recatt", "contexts incremental beam", "padding future"),
     compares_all_steps: ("rnnsearch", "time memory", "parameters"),
+    compares_all_words: ("rnnsearch", "time memory", "parameters"),
+    keeps_all_steps: ("rnnsearch", "time memory", "parameters same"),
+    learns_from_long_targets_alone: ("rnnsearch", "parameters", "saved"),
+    takes_the_root_of_nothing: ("rnnsearch", "short", "same"),
     adds_in_place: ("coverage", "in-place gradients", "widths padding"),
     reads_a_number: ("rnnsearch", "exported", "beam same"),
 }
@@ -310,6 +357,70 @@ def test_what_is_broken_is_found(mutation, monkeypatch):
     assert {name: finding.holds for name, finding in fails.items()} == dict.fromkeys(fails, False), fails
     assert {name: finding.holds for name, finding in holds.items()} == dict.fromkeys(holds, True), holds
     assert all(finding.found for finding in fails.values())
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda weights: weights / 2, "sums of the weights of attention, and 1, differ by up to 0.5"),
+    (lambda weights: -weights, "a weight of attention is -"),
+    (lambda weights: weights * torch.nan, "weights of attention are not finite"),
+    (lambda weights: weights[..., 1:], "attention has the shape"),
+])  # fmt: skip
+def test_weights_that_are_none_are_told(change, message, monkeypatch):
+    wrap(
+        monkeypatch,
+        AttentionRNNModel,
+        "forward",
+        lambda made, *_: (made[0], {**made[1], "attn": [change(made[1]["attn"][0])]}),
+    )
+    holds, found = DEMANDS["attention"](Subject("rnnsearch"))
+    assert holds is False and found.startswith(message)
+
+
+class Infinite(torch.autograd.Function):
+    """An output whose gradient is infinite."""
+
+    @staticmethod
+    def forward(context, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * torch.inf
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda output: output.double(), "in bfloat16 the model returns float64"),
+    (lambda output: Infinite.apply(output), r"gradients of [\w.]+ in bfloat16 are not finite"),
+    (lambda output: output + 0 * torch.where(output.new_tensor(1) + 0.002 > 1, 0, torch.inf), "outputs in bfloat16"),
+])  # fmt: skip
+def test_numbers_of_half_the_width_are_told(change, message, monkeypatch):
+    """The last one has infinity where 1.002 is 1, as it is in bfloat16 alone."""
+    changed(monkeypatch, lambda output, *_: change(output))
+    holds, found = DEMANDS["half"](Subject("rnnsearch"))
+    assert holds is False and re.match(message, found)
+
+
+def test_where_an_ensemble_looks_does_not_depend_on_its_order(monkeypatch):
+    def first(made, self, *_):
+        return made[0], made[1] * next(self.models[0].parameters()).flatten()[0]
+
+    wrap(monkeypatch, EnsembleModel, "forward_decoder", first)
+    holds, found = DEMANDS["ensemble"](Subject("rnnsearch"))
+    assert holds is False and found.startswith("weights of attention by the order of the models differ")
+
+
+def test_what_is_no_number_is_not_the_same():
+    nothing, one = torch.tensor([torch.nan]), torch.ones(1)
+    for first, second, message in (
+        (nothing, nothing, "sums are not finite"),
+        (None, one, "sums are returned in one pass and missing in the other"),
+        (one.expand(2), one, r"sums have the shape \(2,\), not \(1,\)"),
+        (one + 1e-4, one, "sums differ by up to 0.0001"),
+    ):
+        with pytest.raises(Broken, match=message):
+            close(first, second, "sums")
+    close(None, None, "sums")
+    close(one + 3e-5, one, "sums")
 
 
 def test_what_exporting_needs_is_said():

@@ -2,9 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.shown.heatmaps import Panel
+from fairseq_attnvariants_cli.shown.terminal import heat_map
 from fairseq_attnvariants_cli.subcommands.draw import read_panels
 
 ONE = {"text": "i like cats", "symbols": ["i", "l@@", "ike", "cats", "</s>"]}
@@ -31,6 +34,13 @@ def translations(tmp_path):
 def test_the_terminal_shows_wide_characters_above_their_columns(translations, capsys):
     assert main(["draw", str(translations)]) == 0
     assert capsys.readouterr().out == DRAWN
+
+
+def test_a_symbol_of_no_width_has_a_column():
+    """A vowel's sign, which a dictionary of letters and marks has by itself."""
+    sign = "\u0301"
+    drawn = heat_map(Panel("t", [sign, "b"], ["x", "y"], np.eye(2)))
+    assert drawn == f"  {sign}  b\nx █\ny   █"
 
 
 def test_a_picture(tmp_path):

@@ -20,6 +20,7 @@ from fairseq_attnvariants_cli.imported.archive import Options
 from fairseq_attnvariants_cli.imported.nematus import dropped_out
 from fairseq_attnvariants_cli.imported.vocabulary import read_vocabulary
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.text.files import UserError
 
 MARIAN = shutil.which("marian") or shutil.which("pymarian")
 SOURCE = ["eos", "UNK", "ant", "bee", "cat", "dog", "elk"]
@@ -232,6 +233,8 @@ def test_words_that_fairseq_has_of_its_own_and_such_as_no_file_holds(tmp_path):
     (tmp_path / "b.json").write_text('{"x": 0, "</s>": 3, "UNK": 1, "\\ud800": 2}')
     vocabulary = read_vocabulary(str(tmp_path / "b.json"))
     assert vocabulary.rows(4) == [-1, -1, 3, 1, 0, 2] and vocabulary.lines(4) == ["x 1", "<row-2> 1"]
+    with pytest.raises(UserError, match="b.json: the model has 3 rows, too few for the end of a sentence and unknown"):
+        vocabulary.rows(3)
 
 
 def changed(path, **options):

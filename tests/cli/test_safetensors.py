@@ -19,6 +19,7 @@ from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants_cli.main import main
 
 FILES = {"model.safetensors", "config.json", "dict.xx.txt", "dict.yy.txt"}
+EMBEDDING = "decoder.embed_tokens.weight"
 LINES = ["ant bee cat", "elk dog dog ant"]
 
 
@@ -69,6 +70,25 @@ def test_twice_there_and_back(folder):
     assert main(export(folder, "model.safetensors", output)) == 0
     for name in FILES:
         assert (folder / name).read_bytes() == (output / name).read_bytes()
+
+
+def test_languages_are_those_that_fairseq_finds_in_the_data_folder(checkpoint, tmp_path):
+    """By its binarised text, which the other folder has not."""
+    state = torch.load(checkpoint / "model.pt", weights_only=True)
+    state["cfg"]["task"].update(source_lang=None, target_lang=None)
+    (checkpoint / "train.xx-yy.xx.idx").touch()
+    plain.save(str(tmp_path), state, str(checkpoint))
+    task = json.loads((tmp_path / "config.json").read_text())["cfg"]["task"]
+    assert (task["source_lang"], task["target_lang"]) == ("xx", "yy")
+
+
+def test_a_part_of_a_tensor_is_one_of_its_own(checkpoint, tmp_path):
+    whole = torch.arange(12.0).view(3, 4)
+    given = {"whole": whole, "rows": whole[:2], "turned": whole.t(), "same": whole, "none": whole[:0]}
+    plain.save(str(tmp_path), {"model": given, "cfg": {"task": {}}}, str(checkpoint))
+    found = plain.load(str(tmp_path))["model"]
+    assert found.keys() == given.keys() and all(torch.equal(found[name], value) for name, value in given.items())
+    assert found["same"] is found["whole"]
 
 
 @pytest.mark.parametrize("subcommand", ["align", "eos"])
@@ -171,6 +191,12 @@ REFUSED = {
     "a tie to nothing": (
         lambda folder: summed(folder, lambda content: content["tied"].update(a="b")),
         "config.json is damaged: it ties 'a' to 'b'",
+    ),
+    "a tie instead of what is there": (
+        lambda folder: with_parameters(
+            folder, lambda own: own.update({"decoder.output_projection.weight": own[EMBEDDING].clone()})
+        ),
+        "config.json is damaged: it ties 'decoder.output_projection.weight' to 'decoder.embed_tokens.weight'",
     ),
 }
 

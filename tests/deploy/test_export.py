@@ -17,9 +17,10 @@ import corpus
 import numpy as np
 import pytest
 import torch
-from conftest import LONG
+from conftest import LONG, Task, build
 from fairseq.tasks.translation import TranslationTask
 
+from fairseq_attnvariants.nn.attention import Softmax
 from fairseq_attnvariants.tasks.tsv import symbols
 from fairseq_attnvariants_cli import main as command
 from fairseq_attnvariants_cli.subcommands import export as subcommand
@@ -33,6 +34,7 @@ import onnx  # noqa: E402
 import onnx_ir as ir  # noqa: E402
 
 from fairseq_attnvariants.deploy import graphs, proof  # noqa: E402
+from fairseq_attnvariants.deploy.package import manifest  # noqa: E402
 from fairseq_attnvariants.deploy.search import Hypothesis, hypotheses  # noqa: E402
 
 pytestmark = pytest.mark.commands
@@ -344,6 +346,25 @@ def test_the_manifest_says_what_the_options_say(runs, tmp_path):
     assert manifest["text"]["lowercase"] is True
     assert manifest["text"]["truecase"] == {"source": "truecase.xx.json"}
     assert (tmp_path / "package" / "truecase.xx.json").exists()
+
+
+def test_the_manifest_says_what_the_model_is(monkeypatch):
+    """What a runtime reads of it: limits, whether it copies, and special symbols."""
+    sizes = dict(max_source_positions=30, max_target_positions=40)
+    graph = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": 20}), ir_version=9)
+    search, same = proof.Search(min_len=2, normalize=False), proof.Proof(3, 3, 3, 1.0, 0.0, 0.0, "")
+    for name, copies, adds_up in (("pointer_generator", True, True), ("rnnsearch", False, False)):
+        monkeypatch.setattr(Softmax, "adds_up", adds_up)
+        task = Task()
+        task.cfg = SimpleNamespace(source_lang="xx", target_lang=None)
+        model = build(name, task, **sizes)
+        found = manifest(task, model, graph, same, search, {}, {"title": "t"}, False)
+        assert (found["copies"], found["adds_up"], found["format"], found["shortlist"]) == (copies, adds_up, 1, None)
+        limits = dict(largest_beam=(len(task.target_dictionary) - 1) // 2, largest_source=30, largest_target=1024)
+        assert found["search"] == {**search._asdict(), **limits}
+        assert found["special"] == dict(bos=0, pad=1, eos=2, unk=3) and found["source"]["end"] == [2]
+        assert (found["source"]["language"], found["target"]["language"]) == ("xx", "target")
+        assert [found[side]["size"] for side in ("source", "target")] == [24, 21]
 
 
 def test_other_tasks_and_stock_models(runs):

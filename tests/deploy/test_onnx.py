@@ -1,10 +1,12 @@
 """One graph of a model: n-best lists, scores and attention are those of fairseq's search."""
 
+import logging
 from functools import cache
 
 import numpy as np
 import pytest
-from conftest import COMPOSED, SPACE, build
+import torch
+from conftest import COMPOSED, SPACE, Task, build
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn.attention import Softmax
@@ -13,8 +15,9 @@ from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist
 
 loop = pytest.importorskip("fairseq_attnvariants.deploy.loop", reason="needs the extra export")
 import onnx_ir as ir  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from fairseq_attnvariants.deploy import int8, proof  # noqa: E402
+from fairseq_attnvariants.deploy import graphs, int8, proof, refusal, search  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -66,23 +69,63 @@ def test_the_graph_is_the_model(name):
     assert ("word_attention" in outputs) == (levels_of_words and not model.cfg.attention_via_words_alone)
 
 
-def shortlisted(model):
-    """One translation of each source symbol, of five in the table, and the words that always come."""
+@pytest.mark.more
+def test_searches_that_few_ask_for():
+    """Scores that are sums, translations of no symbol but EOS, and the widest beam, which looks at every symbol."""
+    model, graph = exported("hard_monotone")
+    searches = [proof.Search(3, max_len_b=6, lenpen=2.0, normalize=False), proof.Search(2, max_len_b=0, min_len=0)]
+    searches.append(proof.Search(search.largest_beam(model.decoder.dictionary), max_len_b=5, min_len=3))
+    found = proof.proved(graph, model, [proof.Batch(sources(model), each) for each in searches])[1]
+    assert found.equal == found.lists == 24 and max(found.score, found.attention) < 1e-5
+
+
+def test_a_search_never_writes_padding():
+    target = Task().target_dictionary
+    scores = torch.zeros(1, 1, len(target))
+    scores[..., target.pad()] = 9.0
+    none = torch.zeros(1, 2, dtype=torch.long)
+    before = search.Beam(none, torch.zeros(1, 1), none > 0, none[:, 0])
+    limits = search.Limits(torch.tensor([9]), torch.tensor(1), torch.tensor(0.0))
+    after, *_ = search.Select(target)(scores, before, none[:, 0] > 0, torch.tensor(0), limits)
+    assert not (after.words == target.pad()).any()
+
+
+def test_random_sources_fit_into_the_model():
+    model = build("rnnsearch", max_source_positions=9)
+    found = proof.random_sources(model, [2], 5)
+    assert [len(source) for source in found] == [1, 3, 5, 7, 9]
+    assert all(source[-1] == 2 and not (source[:-1] < 4).any() for source in found)
+
+
+def test_an_export_changes_a_copy_alone():
+    """For the exporter it is in evaluation, whatever the model is in."""
+    model = build("dl4mt").train()
+    before = [type(part) for part in model.modules()]
+    copied = graphs.prepared(model)
+    assert not copied.training and not copied.encoder.network.training and not copied.decoder.network.training
+    assert not any(parameter.requires_grad for parameter in copied.parameters())
+    assert all(part.training for part in model.modules()) and [type(part) for part in model.modules()] == before
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def shortlisted(model, size=1):
+    """One translation of each source symbol, or none, of five in the table, and the words that always come."""
     source, target = model.encoder.dictionary, model.decoder.dictionary
     pairs = ((i, k) for i in range(4, len(source)) for k in range(5))
     rows = (Candidate(source[i], target[4 + (7 * i + k) % (len(target) - 4)], 10 - k, 0.5 - k / 10) for i, k in pairs)
-    return Shortlist(rows, source, target, size=1, frequent=2)
+    return Shortlist(rows, source, target, size=size, frequent=2)
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("name, options", [
-    ("dl4mt", dict(share_decoder_input_output_embed=True, decoder_out_embed_dim=5)),
-    pytest.param("adaptive_both", {}, marks=pytest.mark.exhaustive),
+@pytest.mark.parametrize("name, size, options", [
+    ("dl4mt", 1, dict(share_decoder_input_output_embed=True, decoder_out_embed_dim=5)),
+    ("dl4mt", 0, {}),
+    pytest.param("adaptive_both", 1, {}, marks=pytest.mark.exhaustive),
 ])  # fmt: skip
-def test_a_shortlist_is_in_the_graph(name, options):
+def test_a_shortlist_is_in_the_graph(name, size, options):
     """Lists, scores and attention are those of fairseq's search with the same one, and not of the whole search."""
     model = build(name, scale=0.5, **options).eval()
-    shortlist = shortlisted(model)
+    shortlist = shortlisted(model, size)
     graph = loop.export(model, shortlist)
     _, found = proof.proved(graph, model, batches(model), shortlist)
     assert found.equal == found.lists == 16 and max(found.score, found.attention) < 1e-5
@@ -104,6 +147,23 @@ def test_a_length_that_is_a_number_is_named(monkeypatch):
     monkeypatch.setattr(Softmax, "normalize", lambda self, energies: normalize(self, energies * len(energies)))
     with pytest.raises(ConfigurationError, match=r"len\(tensor\) is .* write tensor.size\(0\) \(.*test_onnx.py, line"):
         loop.export(build("rnnsearch"))
+
+
+def test_an_export_that_fails_leaves_everything_as_it_was(monkeypatch):
+    """PyTorch's tensors, and the loggers that are silent meanwhile."""
+    monkeypatch.setattr(loop, "_export", lambda *_: 1 / 0)
+    loggers = [logging.getLogger(name) for name in loop.TALKATIVE]
+    before = torch.Tensor.__len__, [logger.level for logger in loggers]
+    with pytest.raises(ConfigurationError, match="it cannot be exported: division by zero"):
+        loop.export(build("rnnsearch"))
+    assert (torch.Tensor.__len__, [logger.level for logger in loggers]) == before
+
+
+def test_a_broken_constraint_is_told_by_what_it_is():
+    error = ValueError(
+        "Constraints violated (batch)! For more information, run with TORCH_LOGS\n  - Not all are valid\n"
+    )
+    assert refusal.why(error) == "Not all are valid"
 
 
 @pytest.mark.more
@@ -164,3 +224,36 @@ def test_weights_are_rounded_to_steps_of_their_column_or_row(axis, transposed):
     plain = array.T if transposed else array
     found = (whole.const_value.numpy().astype(np.float32) - int8.ZERO) * scales.const_value.numpy()
     assert (np.abs(found - plain) <= 0.501 * np.abs(plain).max(axis, keepdims=True) / int8.LARGEST).all()
+
+
+ORDER = dict(MatMul=("rows", "weights"), Gemm=("rows", "weights", "bias"), Gather=("weights", "places"))
+
+
+@pytest.mark.parametrize("kind, options, small", [
+    ("MatMul", {}, True),
+    ("Gemm", {}, True),
+    ("Gemm", dict(transB=1), True),
+    ("Gemm", dict(alpha=0.5), False),
+    ("Gemm", dict(beta=0.5), False),
+    ("Gemm", dict(transA=1), False),
+    ("Gather", {}, True),
+    ("Gather", dict(axis=1), False),
+])  # fmt: skip
+def test_an_operator_of_eight_bits_gives_nearly_the_same(kind, options, small):
+    """What it is read for has no eight bits stays as it was."""
+    rng = np.random.default_rng(1)
+    arrays = dict(weights=rng.normal(size=(20, 20)), bias=rng.normal(size=20), rows=rng.normal(size=(20, 20)))
+    given = {name: array.astype(np.float32) for name, array in arrays.items()} | {"places": np.array([3, 0, 19])}
+    fed = {"rows", "places"} & {*ORDER[kind]}
+    types = {name: TensorProto.INT64 if name == "places" else TensorProto.FLOAT for name in fed}
+    inputs = [helper.make_tensor_value_info(name, types[name], given[name].shape) for name in fed]
+    constants = [numpy_helper.from_array(given[name], name) for name in ORDER[kind] if name not in fed]
+    node = helper.make_node(kind, ORDER[kind], ["out"], **options)
+    outputs = [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "one", inputs, outputs, constants)
+    plain = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    reduced = int8.reduce(plain)
+    assert any(value.dtype == ir.DataType.UINT8 for value in reduced.graph.initializers.values()) == small
+    read = {name: given[name] for name in fed}
+    wanted, found = (proof.session(ir.to_proto(one).SerializeToString()).run(None, read)[0] for one in (plain, reduced))
+    np.testing.assert_allclose(found, wanted, atol=0.2 if small else 0)

@@ -6,8 +6,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from conftest import batch, build
 
-from fairseq_attnvariants.models import allocation
+from fairseq_attnvariants.models import allocation, attention_rnn
 
 pytestmark = pytest.mark.commands
 
@@ -53,6 +54,17 @@ def test_large_tensors_find_the_memory_of_those_before_them(monkeypatch):
     kept, plain = faults("keep", monkeypatch), faults("leave", monkeypatch)
     asked = faults("keep", monkeypatch, MALLOC_MMAP_THRESHOLD_=str(2**20))
     assert 4 * kept < min(plain, asked), (kept, plain, asked)  # at most the first of the eight asks for more
+
+
+def test_a_model_that_trains_asks_for_it(monkeypatch):
+    """And one that translates does not."""
+    asked = []
+    monkeypatch.setattr(attention_rnn, "keep_memory", lambda: asked.append("asked"))
+    model = build("rnnsearch")
+    model.eval()(*batch())
+    assert not asked
+    model.train()(*batch())
+    assert asked == ["asked"]
 
 
 CHILD = """

@@ -134,6 +134,43 @@ def test_a_source_word_for_each_unknown_one(hub):
     assert [*hub._places(unknown, torch.zeros(1, 2), ["yak", "elk"])] == [None]  # where it looks at no word
 
 
+def test_a_tag_is_no_source_word(hub, monkeypatch):
+    """However much the model looks at it; here all words of the dictionary are tags."""
+    sentence = "ant bee yak cat dog"
+    target = hub.translate(sentence, unkpen=-30).split()
+    monkeypatch.setattr(hub.src_dict, "first_feature", hub.src_dict.nspecial, raising=False)
+    expected = ["yak" if word == "<unk>" else word for word in target]
+    assert expected != target and hub.translate(sentence, unkpen=-30, replace_unk=True).split() == expected
+
+
+def test_a_source_word_is_one_of_what_the_tokenizer_makes(hub, monkeypatch):
+    """And the text is put together again after the words are in it."""
+
+    class Dots:
+        encode, decode = staticmethod(lambda text: text.replace(".", " .")), staticmethod(lambda text: f"<{text}>")
+
+    monkeypatch.setattr(hub, "tokenizer", Dots)
+    plain = hub.translate("yak. elk. ant", unkpen=-30, attention=True)
+    source = ["yak", ".", "elk", ".", "ant"]
+    places = plain.attention[:-1, :-1].argmax(1).tolist()
+    words = [source[k] if word == "<unk>" else word for word, k in zip(plain.target, places)]
+    assert len(plain.source) == 6 and plain.target.count("<unk>")
+    assert hub.translate("yak. elk. ant", unkpen=-30, replace_unk=True) == f"<{' '.join(words)}>"
+
+
+def test_what_is_translated_is_logged_if_asked(hub, caplog):
+    caplog.set_level("INFO", logger="fairseq_attnvariants")
+    found = hub.translate(SENTENCES, beam=2, verbose=True, prefix=["ant", "", ""], nbest=2)
+    lines = [line.split("\t") for line in caplog.messages if line[:2] in ("S\t", "H\t", "P\t")]
+    assert [line[0] for line in lines] == ["S", "H", "P", "H", "P"] * 3
+    assert sorted(line[2] for line in lines if line[0] == "H") == sorted(sum(found, []))
+    for (_, score, text), (_, scores) in zip(lines[1::5], lines[2::5]):
+        assert float(score) == pytest.approx(sum(map(float, scores.split())) / (len(text.split()) + 1), abs=1e-3)
+    caplog.clear()
+    hub.translate(SENTENCES)
+    assert not [line for line in caplog.messages if line[:2] == "S\t"]
+
+
 def test_models_of_fairseqs_do_not_copy():
     """They have no cfg."""
     assert not Hub.copies.fget(Namespace(models=[torch.nn.Linear(1, 1)]))
@@ -226,6 +263,13 @@ def test_what_generate_takes_translate_takes(hub):
 def test_what_does_not_fit_is_refused(hub, given, message):
     with pytest.raises(ValueError, match=message):
         hub.translate(SENTENCES, **given)
+
+
+@pytest.mark.parametrize("search", ["generate", "sample"])
+def test_every_search_refuses_a_beam_of_none(hub, search):
+    given = hub.encode("ant") if search == "generate" else SENTENCES
+    with pytest.raises(ValueError, match="beam=0: the beam width is 1 or above"):
+        getattr(hub, search)(given, beam=0)
 
 
 def test_scores_need_a_translation_for_each_sentence(hub):

@@ -25,6 +25,7 @@ from fairseq_attnvariants.models import AttentionRNNModel, embeddings
 from fairseq_attnvariants.models.embeddings import read_vectors
 from fairseq_attnvariants.nn.cells import CELLS, GRUCell, RecurrentLinear
 from fairseq_attnvariants.nn.dropout import Masked
+from fairseq_attnvariants.nn.layer_norm import LayerNorm
 from fairseq_attnvariants.nn.state import Encoded, each
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants_cli.checks import DEMANDS, growth
@@ -367,7 +368,19 @@ def test_hypotheses_share_the_memory_of_their_sentence(name):
 @pytest.mark.parametrize("name", ALL)
 def test_steps_are_the_same_in_pieces(name, options, monkeypatch):
     """Outputs and gradients do not depend on how many steps are projected and read out at once."""
-    model = build(name, scale=0.5, **options).double().eval()
+    in_pieces(build(name, scale=0.5, **options), monkeypatch)
+
+
+@pytest.mark.parametrize("window", ["monotone", "predictive"])
+def test_a_window_goes_on_in_the_next_piece(window, monkeypatch):
+    """Where all steps of a piece attend at once, too."""
+    options = dict(attention_window=window, attention_window_width=1, attention_reads_target=True)
+    in_pieces(build("gnmt_v2", scale=0.5, decoder_layers=2, residuals=0, **options), monkeypatch)
+
+
+def in_pieces(model, monkeypatch):
+    """Compares a model's steps, two at a time, with all at once."""
+    model.double().eval()
     source, lengths, previous = batch(target_lengths=(5, 3, 5))
 
     def run():
@@ -538,10 +551,12 @@ def test_a_gated_cell_starts_as_any_other():
 
 def test_what_is_square_in_the_adaptive_output_starts_orthogonal():
     """As the authors start W_m, W_r and W_p; the second set of projections starts as the readout's own."""
-    weighting = build("adaptive_output", decoder_embed_dim=32, decoder_hidden_size=32).decoder.network.readout.weighting
+    readout = build("adaptive_output", decoder_embed_dim=32, decoder_hidden_size=32).decoder.network.readout
+    weighting = readout.weighting
     for layer in (weighting.part, weighting.whole, weighting.score):
         torch.testing.assert_close(layer.weight @ layer.weight.t(), torch.eye(32), rtol=0, atol=1e-4)
-    assert 0.008 < weighting.hidden.weight.std() < 0.012
+    for layer in (weighting.hidden, weighting.target, readout.hidden, readout.target):
+        assert layer.weight.shape == (32, 32) and 0.008 < layer.weight.std() < 0.012
 
 
 @pytest.mark.parametrize("norm", ["none", "all"])
@@ -560,6 +575,31 @@ def test_gate_bias(name, norm):
         assert difference[: 2 * width].eq(1.5).all() and difference[2 * width :].eq(0).all(), parameter
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_layer_normalisation_is_of_all_that_a_side_has(name):
+    """Of a cell's inputs and recurrent product, the query, the keys, the initial state and the readout's terms."""
+    normalised = {"none": (), "encoder": ("encoder",), "all": ("encoder", "decoder")}
+    former = {"input": "inputs", "": "projection"}
+    for value, sides in normalised.items():
+        model = build(name, layer_norm=value)
+        normed = {path for path, part in model.named_modules() if isinstance(part, LayerNorm)}
+        assert {path.partition(".")[0] for path in normed} == {*sides}
+        for path in (path for path, _ in model.named_modules() if path.endswith("norm") and "histories" not in path):
+            place, _, own = path.rpartition(".")
+            what = own.removesuffix("norm").rstrip("_")
+            there = [*getattr(model.get_submodule(place), former.get(what, what)).parameters()]
+            assert (path in normed) == (bool(there) and path.startswith(sides)), (value, path)
+
+
+@pytest.mark.parametrize("name", ["rnnatt", "nematus", "coverage_gru", "char2char", "context_gate"])
+def test_every_gru_but_attentions_own_has_a_recurrent_bias(name):
+    """If asked to; PyTorch's own has one anyway."""
+    decoder = build(name, recurrent_bias=True, decoder_layers=2, decoder_transition_depth=3).decoder
+    cells = [(path, part) for path, part in decoder.named_modules() if isinstance(part, GRUCell)]
+    own = {path for path, _ in cells if "query_cell" in path or "histories" in path}
+    assert {path for path, cell in cells if cell.recurrent.bias is None} == own
+
+
 def test_embeddings_in_annotations_are_dropped_out_once():
     """Each half of the annotations by its own rate; it was (1 - 0.3)² that stayed of the embeddings."""
     model = build("bridge_source", encoder_dropout_in=0.3, encoder_dropout_out=0.3, encoder_embed_dim=64).train()
@@ -575,6 +615,14 @@ PLACES = [
     ("encoder_dropout_out", "rnnsearch", lambda model: model.decoder.network.transition.attention.key, {}),
     ("encoder_dropout_out", "ava", lambda model: model.decoder.network.transition.attention.lower.key, {}),
     ("encoder_dropout_out", "ava", lambda model: model.decoder.network.transition.attention.upper.key, {}),
+    (
+        *("encoder_dropout_out", "ava", lambda model: model.decoder.network.transition.attention.key),
+        dict(attention_via_words_alone=True),
+    ),
+    (
+        *("encoder_dropout_out", "dl4mt", lambda model: model.decoder.network.transition.attention.upper.key),
+        dict(attention_via=True, encoder_layers=2),
+    ),
     ("decoder_dropout_in", "rnnsearch", lambda model: model.decoder.network, {}),
     ("decoder_dropout_out", "rnnsearch", lambda model: model.decoder.output_projection, {}),
     ("decoder_dropout_out", "pointer_generator", lambda model: model.decoder.output_projection, {}),
@@ -597,7 +645,9 @@ def test_what_follows_a_place_of_dropout_reads_what_it_leaves(option, name, read
 
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2])  # of one, an encoder's GRU or LSTM has PyTorch's parameters
-@pytest.mark.parametrize("name", ["rnnatt", "adaptive_both", "context_gate", "ava_deep", "coverage_gru", "gnmt"])
+@pytest.mark.parametrize(
+    "name", ["rnnatt", "adaptive_both", "context_gate", "ava_deep", "coverage_gru", "gnmt", "two levels"]
+)
 def test_hidden_dropout_masks_what_recurrent_products_read(name, depth, monkeypatch):
     """In training, and the same at every step: as if the columns of every recurrent matrix were masked for good."""
     masks = {}
@@ -610,6 +660,8 @@ def test_hidden_dropout_masks_what_recurrent_products_read(name, depth, monkeypa
     monkeypatch.setattr(Masked, "forward", noted)
     deep = dict(encoder_transition_depth=depth, decoder_transition_depth=depth + 1, decoder_layers=2)
     options = dict(encoder_dropout_hidden=0.4, decoder_dropout_hidden=0.4, scale=0.5, **deep)
+    if name == "two levels":
+        name, options = "dl4mt", dict(options, attention_via=True, encoder_layers=2)
     model = build(name, **options).double().train()
     source, lengths, previous = batch(lengths=(5,), target_lengths=(40,))
     dropped, _ = model(source, lengths, previous)
@@ -633,11 +685,23 @@ def test_features_make_the_logits_where_nothing_else_does():
     model = build("dl4mt", scale=0.5).eval()
     features, _ = model.decoder.extract_features(previous, model.encoder(source, lengths))
     torch.testing.assert_close(model.decoder.output_layer(features), model(source, lengths, previous)[0])
+    model, found = build("dl4mt", scale=0.5, decoder_dropout_out=0.5).train(), []
+    for run in (model.extract_features, model):
+        torch.manual_seed(1)
+        found.append(run(source, lengths, previous)[0])
+    torch.testing.assert_close(model.decoder.output_layer(found[0]), found[1])
     words = dictionary()
     model = build("pointer_generator", Task(words, words)).eval()
     features, _ = model.decoder.extract_features(previous, model.encoder(source, lengths))
     with pytest.raises(ValueError, match="Copying predicts from more than features: call the decoder"):
         model.decoder.output_layer(features)
+
+
+def test_hidden_dropout_is_of_a_single_step_too():
+    """The first state is dropped out as every other."""
+    model = build("rnnsearch", scale=0.5, decoder_dropout_hidden=0.4).train()
+    source, lengths, previous = batch(target_lengths=(0, 0, 0))
+    assert not model(source, lengths, previous)[0].equal(model(source, lengths, previous)[0])
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
@@ -816,6 +880,19 @@ def test_padding_within_a_source_is_left_out():
     source, lengths, previous = batch()
     holed = torch.cat([source[:, :3], torch.ones(3, 1, dtype=torch.long), source[:, 3:]], dim=1)
     torch.testing.assert_close(model(holed, lengths, previous)[0], model(source, lengths, previous)[0])
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "hybridatt2", "dl4mt", "ava", "char2char", "hard_monotone"])
+def test_a_source_of_padding_alone_is_finite(name):
+    """It fills a batch up, and changes nothing in the other rows."""
+    model = build(name, scale=0.5).eval()
+    source, lengths, previous = batch()
+    more = source.new_ones(1, source.size(1)), lengths.new_zeros(1), previous[:1]
+    filled, _ = model(*map(torch.cat, zip((source, lengths, previous), more)))
+    torch.testing.assert_close(filled[:3], model(source, lengths, previous)[0])
+    for output in (filled, model(*more)[0]):
+        gradients = torch.autograd.grad(output.logsumexp(2).sum(), [*model.parameters()])
+        assert all(made.isfinite().all() for made in (output, *gradients))
 
 
 @pytest.mark.slow
@@ -1093,6 +1170,17 @@ def test_an_option_that_changes_nothing_is_told_once(caplog):
     for _ in range(2):
         model(*batch())
     assert [r.getMessage() for r in caplog.records].count("--init-std 0.1 changes nothing without --init normal") == 1
+
+
+@pytest.mark.parametrize("name,with_terms,times", [
+    ("conddec", False, 1), ("bridge_direct", False, 1), ("conddec", True, 0), ("dl4mt", False, 0)
+])  # fmt: skip
+def test_a_training_without_the_losses_of_its_paper_is_told_once(name, with_terms, times, caplog):
+    model = build(name).train()
+    for _ in range(2):
+        _, extra = model(*batch(), with_cost_terms=with_terms)
+    assert caplog.text.count("trained without the losses that its paper adds") == times
+    assert {"conditions", "bridged"} & {*extra} == ({*model.cost_terms} if with_terms else set())
 
 
 def test_refuses_a_normaliser_without_its_package(monkeypatch):

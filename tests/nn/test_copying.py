@@ -20,10 +20,12 @@ from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist, Shortlist
 UNK, EOS, PAD = 3, 2, 1
 
 
-def test_what_source_symbols_are_copied_as():
+def test_what_source_symbols_are_copied_as(caplog):
     """The same symbol, whatever its number; <unk> where there is none; and the source's end is the translation's."""
     task = Task()
+    caplog.set_level("INFO", logger="fairseq_attnvariants")
     model = build("pointer_generator", task)
+    assert "--copying: 7 of 20 source words are in the target dictionary" in caplog.text
     copying = model.decoder.network.readout
     for number, symbol in enumerate(task.source_dictionary.symbols):
         other = task.target_dictionary[copying.symbols[number]]

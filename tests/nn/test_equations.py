@@ -116,6 +116,8 @@ CASES = [(name, {}) for name in VARIANTS] + [
         "gnmt_v2",
         dict(decoder_layers=1, context_to_layers=False, readout="tanh", attention_score="multihead", attention_heads=7),
     ),
+    ("hard_attention", dict(layer_norm="all")),
+    ("hard_monotone", dict(layer_norm="all", decoder_layers=2)),
 ]
 
 

@@ -275,6 +275,39 @@ def test_what_a_history_and_a_window_read(guests):
             torch.testing.assert_close(stepped, model(source, lengths, previous)[0], rtol=1e-4, atol=1e-5)
 
 
+def test_attention_that_reads_earlier_steps_is_stepped(guests):
+    """In a decoder whose steps may otherwise all attend at once: a window with a state, and a score that reads one."""
+    with outside(EXTEND / "sru"):
+
+        @register_window("once")
+        class Once(Window):
+            """Where no earlier step has looked most."""
+
+            def start(self, memory):
+                return memory.padding_mask & False  # B x S
+
+            def look(self, past):
+                seen = grouped(past.carried, past.memory.padding_mask)
+                hidden = past.memory.padding_mask.unsqueeze(1)
+                left = ~(seen | hidden).all(2, keepdim=True)  # the whole sentence once all was seen
+                return hidden | (seen & left), None
+
+            def next(self, past, weights, hidden):
+                return past.carried | weights.eq(weights.max(1, keepdim=True).values)
+
+        @register_score("fading")
+        class Fading(BilinearAttention):
+            def forward(self, query, memory, state, added=None):
+                attended = super().forward(query, memory, state, added)
+                return attended._replace(context=attended.context * (1 - state.weights[:, -1:]))
+
+        source, lengths, previous = batch()
+        for option in (dict(attention_window="once"), dict(attention_score="fading")):
+            model = build("gnmt_v2", scale=0.5, decoder_layers=2, residuals=0, **option).eval()
+            stepped, _ = stepwise(model, source, lengths, previous, torch.arange(3))
+            torch.testing.assert_close(model(source, lengths, previous)[0], stepped)
+
+
 def test_terms_of_attention(guests):
     """Of all steps, whether they are recomputed or not, and of both levels; a name that is taken is refused."""
     with outside(EXTEND / "sru"):

@@ -14,7 +14,13 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn import cells as kinds
 from fairseq_attnvariants.nn.additive import additive_energies
-from fairseq_attnvariants.nn.attention import NORMALIZERS, AdditiveAttention, real_positions
+from fairseq_attnvariants.nn.attention import (
+    NORMALIZERS,
+    AdditiveAttention,
+    AttentionViaAttention,
+    MultiHeadAttention,
+    real_positions,
+)
 from fairseq_attnvariants.nn.bridging import DirectBridge, most_attended
 from fairseq_attnvariants.nn.cells import (
     AdaptiveGRUCell,
@@ -281,6 +287,39 @@ def test_heads_are_offered_beside_their_mean():
     assert not heads[:, :, 1].allclose(heads[:, :, 0])
 
 
+def test_heads_of_two_levels_are_those_of_the_lower():
+    """As are the weights that are their mean."""
+    heads = dict(attention_score="multihead", attention_heads=2, attention_dim=6, attention_via_dim=6)
+    model = build("dl4mt", scale=0.5, attention_via=True, encoder_layers=2, **heads).eval()
+    _, extra = model(*batch())
+    torch.testing.assert_close(extra["head_attn"][0].mean(2), extra["attn"][0])
+    assert not extra["word_attn"][0].allclose(extra["attn"][0])
+
+
+class Doubled(AdditiveAttention):
+    """A score with a context of its own."""
+
+    def forward(self, *given):
+        attended = super().forward(*given)
+        return attended._replace(context=2 * attended.context)
+
+
+@pytest.mark.parametrize("kind", [AdditiveAttention, Doubled, MultiHeadAttention])
+def test_a_guide_reads_the_context_of_the_upper_level(kind):
+    """Also where that is no average of annotations."""
+    upper, lower = kind(WIDTHS._replace(attention=8)), AdditiveAttention(WIDTHS._replace(guide=6))
+    initialise(both := AttentionViaAttention(upper, lower), Scheme(deviation=1.0))
+    values, padding = torch.randn(2, 3, 6), torch.tensor([[True, False, False], [False] * 3])
+    memory = both.memory(Encoded(values, padding, values[:, 0], values, values.flip(2), padding))
+    state = State(torch.zeros(2, 4), torch.randn(2, 6), torch.zeros(2, 3), torch.zeros(2))
+    query = torch.randn(2, 4)
+    context = upper(query, memory.upper, state).context
+    expected = lower(query, memory, state, lower.guide(context))
+    found = both(query, memory, state)
+    torch.testing.assert_close(found.weights, expected.weights)
+    torch.testing.assert_close(found.context, torch.cat([context, expected.context], dim=1))
+
+
 @pytest.mark.parametrize("kind", ["softmax", "sparsemax", "entmax"])
 def test_weights_of_extreme_energies(kind):
     """They add up to 1, and padding has none however low the other energies are."""
@@ -334,6 +373,12 @@ def test_a_soft_bridge_moves_attention():
     bridge, padding = DirectBridge(3, 4, soft=True).double(), torch.zeros(2, 5, dtype=torch.bool)
     words, weights = (torch.rand(2, size, width).double().requires_grad_() for size, width in ((5, 3), (2, 5)))
     assert torch.autograd.gradcheck(lambda *given: bridge(*given, padding), (words, weights))
+
+
+def test_a_soft_bridge_is_of_the_type_of_the_embeddings():
+    """Attention is float32."""
+    bridge, padding = DirectBridge(3, 4, soft=True).bfloat16(), torch.zeros(2, 5, dtype=torch.bool)
+    assert bridge(torch.rand(2, 5, 3).bfloat16(), torch.rand(2, 2, 5), padding).dtype == torch.bfloat16
 
 
 def test_the_most_attended_word_is_never_padding():
@@ -407,6 +452,17 @@ def test_what_was_covered_is_the_sum_of_the_weights_and_zero_at_padding():
     torch.testing.assert_close(covered, decoded.weights.sum(1))
     assert states[~padding].all() and not states[padding].any()
     assert not covered[padding].any() and memory.histories["fertility"].lt(2).all()
+
+
+def test_steps_are_counted_beyond_what_bfloat16_can_count():
+    """Windows read their number; 256 + 1 is 256 there."""
+    model = build("rnnsearch").bfloat16().eval()
+    source, lengths, previous = batch(target_lengths=(299,) * 3)
+    encoded = Encoded(**{key: value[0] for key, value in model.encoder(source, lengths).items() if value})
+    decoder = model.decoder.network
+    with torch.no_grad():
+        state = decoder(model.decoder.embed_tokens(previous), *decoder.start(encoded)).state
+    assert state.step.tolist() == [300] * 3
 
 
 @pytest.mark.parametrize("name", ["recatt", "hybridatt1", "hybridatt2", "coverage", "fertility"])

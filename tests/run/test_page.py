@@ -53,7 +53,7 @@ def unreal_web(tmp_path):
     folder = tmp_path / "web" / "dist"
     folder.mkdir(parents=True)
     for name in (page.PROGRAM, page.LOADER, page.ENGINE):
-        (folder / name).write_text(f"// {name} </script> <!-- \n//# sourceMappingURL=x.map")
+        (folder / name).write_text(f"// {name} </script> </SCRIPT> <!-- \n//# sourceMappingURL=x.map")
     return tmp_path / "web"
 
 
@@ -190,7 +190,7 @@ def test_a_page_holds_the_package(tmp_path, unreal_web):
     assert "<title>&lt;b&gt;Dogs&lt;/b&gt; &amp; more</title>" in text
     assert "license: CC BY 2.0." in text
     assert not re.search(r"\$[a-z]+\b", re.sub("<script>.*?</script>", "", text, flags=re.DOTALL))
-    assert text.count("</script>") == text.count("<script") == 7
+    assert text.count("</script>") == text.count("<script") == 7 and "</SCRIPT>" not in text
     assert "sourceMappingURL" not in text
     assert page.build_page(package, unreal_web).read_text() == text  # equal packages give equal pages
     assert runtime.Translator(package).translate(["the red"])[0].text == "the red"

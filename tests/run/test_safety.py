@@ -79,12 +79,33 @@ def change(folder, **fields):
         (dict(graph__operators=["Add"]), "model.onnx: it uses .*Transpose.*, which manifest.json does not list"),
         (dict(search__largest_beam=10**10), "search.largest_beam is too large"),
         (dict(search__max_len_a=1e308), "search.max_len_a is too large"),
+        (dict(search__max_len_a=-1e308), "search.max_len_a is too large"),
         (dict(search__min_len=10**5), "search.min_len is too large"),
+        (dict(search__min_len=1024), "search.min_len is too large"),
     ],
 )
 def test_manifests_that_are_not_complete(package, fields, message, unseen):
     change(package, **fields)
     refused(package, message, unseen)
+
+
+READ = [f"{side}.{name}" for side in ("source", "target") for name in ("units", "symbols", "fingerprint")]
+READ += ["source.end", *(f"special.{name}" for name in ("pad", "eos", "unk"))]
+READ += [f"search.{name}" for name in ("beam", "lenpen", "unkpen", "min_len", "max_len_a", "max_len_b", "normalize")]
+READ += [f"search.largest_{name}" for name in ("beam", "source", "target")]
+READ += [f"text.{name}" for name in ("lowercase", "tokenizer", "truecase", "bpe")]
+READ += ["copies", "graph.operators", "files"]
+
+
+@pytest.mark.parametrize("name", READ)
+def test_every_field_that_is_read_has_to_be_there(package, name, unseen):
+    change(package, **{name.replace(".", "__"): ...})
+    refused(package, f"manifest.json: {name} is missing or unknown", unseen)
+
+
+def test_special_symbols_have_to_be_in_both_dictionaries(tmp_path, unseen):
+    folder = packages.write(tmp_path, packages.echo(SIZE), target=SPECIAL[:3])
+    refused(folder, "special or source.end is outside of a dictionary", unseen)
 
 
 def test_an_unknown_symbol_that_is_a_feature(tmp_path, unseen):

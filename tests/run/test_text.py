@@ -142,6 +142,14 @@ def test_words_are_those_of_sacremoses(language, hyphens, escape):
             assert ours.detokenise(expected) == detokenizer.detokenize(expected), expected
 
 
+@pytest.mark.parametrize("language, line", [("fr", "d'an"), ("it", "d'an"), ("ga", "d'an"), ("de", "d' an")])
+def test_an_elided_word_sticks_to_the_next_one(language, line):
+    sacremoses = pytest.importorskip("sacremoses")
+    words = ["d'", "an"]
+    assert sacremoses.MosesDetokenizer(language).detokenize(words) == line
+    assert runtime.Moses(moses.moses_tables(language)).detokenise(words) == line
+
+
 def test_several_czech_quotes_are_no_quote():
     ours = runtime.Moses(json.loads(json.dumps(moses.moses_tables("cs"))), False, True)
     assert ours.detokenise(["„", "x", "„“", "y"]) == "„x„“ y"  # as sacremoses
@@ -159,6 +167,22 @@ def test_case_is_that_of_sacremoses(tmp_path):
         cased = truecaser.truecase(" ".join(line))
         assert runtime.true_case(line, table) == cased
         assert runtime.sentence_case(cased) == sacremoses.MosesDetruecaser().detruecase(" ".join(cased))
+
+
+def test_cases_that_are_no_words_are_refused(tmp_path):
+    package = packages.write(tmp_path, text__truecase={"source": "case.json"}, files={"case.json": {"the": 1}})
+    with pytest.raises(runtime.PackageError, match="case.json: it holds no words"):
+        runtime.Translator(package)
+
+
+def test_case_leaves_factors_and_mark_up(tmp_path):
+    """As sacremoses does."""
+    sacremoses = pytest.importorskip("sacremoses")
+    path = tmp_path / "model"
+    path.write_text("Anna (3/3)\nthe (5/5)\n<B> (2/2)\n", encoding="utf-8")
+    table = moses.truecase_table("model", path.read_text(encoding="utf-8").split("\n"))
+    words = ["ANNA|NE|x", "The|DT", "ANNA", "<b>", "<The>", "|The"]
+    assert runtime.true_case(words, table) == sacremoses.MosesTruecaser(str(path)).truecase(" ".join(words))
 
 
 def test_a_file_that_is_no_truecasing_model_is_refused():
@@ -223,7 +247,32 @@ def test_a_package_reads_and_writes_raw_text(tmp_path):
     assert found.text == "The Mr. Smu's dogs, 1,000?"
 
 
+def test_both_sides_have_a_tokeniser_of_their_own(tmp_path):
+    """An apostrophe belongs to the word after it in English, and to the one before it in French."""
+    moses = {"kind": "moses", "hyphens": True, "escape": False, "source": "en.json", "target": "fr.json"}
+    about = dict(
+        source=[*SPECIAL, "dog", "'s", "x", "@-@", "?"],
+        target=[*SPECIAL, "l'", "an", "x", "@-@", "?"],
+        files={f"{language}.json": tables(language) for language in ("en", "fr")},
+    )
+    translator = runtime.Translator(packages.write(tmp_path, **about, text__tokenizer=moses))
+    (found,) = translator.translate(["dog's x-x?"])
+    assert found.source == ["dog", "'s", "x", "@-@", "x", "?", "</s>"] and found.text == "l'an x-x ?"
+
+
+def test_a_package_has_its_own_separator_and_vocabulary(tmp_path):
+    files = {"codes": b"#version: 0.2\nt h\nth e</w>\n", "vocabulary.json": ["th~", "e"]}
+    about = dict(kind="subword-nmt", codes="codes", separator="~", vocabulary="vocabulary.json")
+    symbols = [*SPECIAL, "th~", "e", "the", "t~"]
+    package = packages.write(tmp_path, source=symbols, target=symbols, files=files, text__bpe=about)
+    (found,) = runtime.Translator(package).translate(["the tt"])
+    assert found.source == ["th~", "e", "t~", "t", "</s>"] and found.text == "the tt"
+
+
 def test_lower_case(tmp_path):
     text = {"lowercase": True, "tokenizer": None, "truecase": None, "bpe": None}
     translator = runtime.Translator(packages.write(tmp_path, text=text))
     assert translator.translate(["The RED İ ΑΣ"])[0].source == ["the", "red", "i̇", "ας", "</s>"]
+    text["tokenizer"] = {"kind": "moses", "hyphens": False, "escape": True, "source": "en.json", "target": "en.json"}
+    translator = runtime.Translator(packages.write(tmp_path, text=text, files={"en.json": tables()}))
+    assert translator.translate(["No. 5"])[0].source == ["no", ".", "5", "</s>"]  # No is an abbreviation, no is none

@@ -1,5 +1,6 @@
 """The runtime's library: n-best lists, batches, unknown words, two levels."""
 
+import argparse
 import json
 import re
 import unicodedata
@@ -37,6 +38,27 @@ def test_a_translation_has_text_score_symbols_and_attention(translator):
     (without,) = translator.translate(["the red"], attention=False)
     assert without.n_best[0].attention is None
     assert "attention" not in without.plain()["n_best"][0]
+    (empty,) = translator.translate([""], attention=False)
+    assert "attention" not in empty.plain()["n_best"][0]
+
+
+def test_the_graph_gets_what_the_manifest_says(tmp_path):
+    """Sources padded on the right, and each sentence's own limit."""
+    search = dict(search__min_len=2, search__unkpen=0.5, search__max_len_a=2.0, search__max_len_b=1)
+    translator = runtime.Translator(packages.write(tmp_path, **search))
+    seen, run = [], translator.session.run
+
+    class Recording:
+        get_outputs = translator.session.get_outputs
+
+        def run(self, names, given):
+            seen.append({name: value.tolist() for name, value in given.items()})
+            return run(names, given)
+
+    translator.session = Recording()
+    translator.translate(["the", "the red dogs"], beam=3)
+    source, limits = [[4, 5, 6, 2], [4, 2, 1, 1]], [9, 5]
+    assert seen == [{"source": source, "beam": 3, "max_len": limits, "min_len": 2, "unkpen": 0.5}]
 
 
 @pytest.mark.parametrize("lenpen", [0.0, 1.0, 2.5])
@@ -94,6 +116,8 @@ def test_characters_are_read_and_written(tmp_path):
     translator = runtime.Translator(packages.write(tmp_path, source=symbols, target=symbols, **about))
     (found,) = translator.translate([" ab \t\u3000é  zc "])
     assert found.source == [*"ab \u3000é zc", " ", "</s>"]
+    with pytest.raises(SentenceError, match="it has 49 symbols, and the model reads at most 48: split it"):
+        translator.translate(["a" * 49])
     assert found.text == "ab \u3000é zc"
     assert found.n_best[0].replaced == [6]
 
@@ -289,6 +313,47 @@ def test_a_request_beyond_those_that_may_wait_is_told_so(translator):
     assert desk.answer(b'{"text": "the"}')[0] == 503
 
 
+def test_a_request_gets_attention_only_if_it_asks(translator):
+    desk = runtime.Desk(translator)
+    for more, names in (({}, set()), ({"attention": True}, {"attention"}), ({"attention": False}, set())):
+        _, answer = desk.answer(json.dumps({"text": "the", **more}).encode())
+        assert {*answer["translations"][0]["n_best"][0]} & {"attention"} == names
+
+
+def test_a_model_that_fails_is_told_to_the_client(translator, monkeypatch):
+    monkeypatch.setattr(translator, "session", argparse.Namespace(get_outputs=list, run=None))
+    status, answer = runtime.Desk(translator).answer(b'{"text": "the"}')
+    assert status == 500 and answer["error"].startswith("the model cannot be run")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_onnxruntime_gets_so_many_threads(tmp_path, monkeypatch, threads, capfd):
+    seen, make = [], runtime.onnxruntime.InferenceSession
+    session = lambda data, options, **more: seen.append(options) or make(data, options, **more)  # noqa: E731
+    monkeypatch.setattr(runtime.onnxruntime, "InferenceSession", session)
+    (tmp_path / "text").write_text("the red\n")
+    package = packages.write(tmp_path / "package")
+    assert runtime.main([str(package), str(tmp_path / "text"), "--threads", str(threads)]) == 0
+    assert [(one.intra_op_num_threads, one.inter_op_num_threads) for one in seen] == [(threads, 1)]
+
+
+def test_a_refused_line_is_remembered_to_the_end(tmp_path, capfd):
+    """Of several files, too."""
+    (tmp_path / "first").write_bytes(b"\xff\n")
+    (tmp_path / "second").write_bytes(b"the red\n")
+    package = packages.write(tmp_path / "package")
+    assert runtime.main([str(package), str(tmp_path / "first"), str(tmp_path / "second")]) == 1
+    assert capfd.readouterr().out == "\nthe red\n"
+
+
+def test_lines_are_counted_in_characters_not_bytes(tmp_path, capfd):
+    line = "\U00020000" * runtime.LONGEST_LINE
+    (tmp_path / "text").write_text(f"{line}\n{line}a\n", encoding="utf-8")
+    assert runtime.main([str(packages.write(tmp_path / "package")), str(tmp_path / "text")]) == 1
+    out, error = capfd.readouterr()
+    assert out == f"{line}\n\n" and "line 2 is not translated: it has more than 20000 characters" in error
+
+
 def test_a_request_is_translated_in_batches_of_the_size_that_was_asked_for(translator, monkeypatch):
     sizes = []
     run = translator._batch
@@ -320,21 +385,33 @@ def below_zero(values):
 
 @pytest.mark.parametrize("fault, change", [
     ("ended", lambda values: values & False),
+    ("ended_scores", lambda values: values * np.nan),
+    *((fault, lambda values: values[..., 0]) for fault in sorted(runtime.OUTPUTS)),
+    *((fault, lambda values: values.astype(complex)) for fault in sorted(runtime.OUTPUTS)),
+    *(("words", lambda values, shape=shape: np.zeros(shape, values.dtype)) for shape in ((), (0, 1, 2))),
+    ("words", lambda values: [values]),
+    ("word_attention", lambda values: values[0]),
     *((fault, large) for fault in ("words", "parents", "ended_parents", "attention")),
     *((fault, below_zero) for fault in ("words", "parents", "ended_parents")),
 ])  # fmt: skip
 def test_outputs_that_the_format_does_not_allow_are_refused(translator, monkeypatch, fault, change):
-    run = translator.session.run
+    """A graph of two levels, as it is and damaged."""
+    session, damaged = translator.session, False
 
-    class Damaged:
-        get_outputs = translator.session.get_outputs
+    class TwoLevels:
+        def get_outputs(self):
+            return [*session.get_outputs(), argparse.Namespace(name="word_attention")]
 
         def run(self, names, given):
-            out = dict(zip(names, run(names, given)))
-            out[fault] = change(out[fault])
+            out = dict(zip(names, session.run(names[:-1], given)))
+            out["word_attention"] = out["attention"]
+            if damaged:
+                out[fault] = change(out[fault])
             return list(out.values())
 
-    monkeypatch.setattr(translator, "session", Damaged())
+    monkeypatch.setattr(translator, "session", TwoLevels())
+    assert translator.translate(["the red"])[0].text == "the red"
+    damaged = True
     with pytest.raises(runtime.PackageError, match="not what FORMAT.md describes"):
         translator.translate(["the red"])
 

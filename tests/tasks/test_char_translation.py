@@ -125,6 +125,11 @@ class TestDictionary:
             with pytest.raises(ValueError, match=message):
                 CharTranslationTask(CharTranslationConfig(data="data", source_subwords=subwords), source, target)
 
+    def test_a_space_without_a_count_is_refused(self, tmp_path):
+        (tmp_path / "dict.txt").write_text("<space> a\n")
+        with pytest.raises(ValueError, match="begins with '<space> a' and not with '<space> COUNT'"):
+            CharacterDictionary.load(str(tmp_path / "dict.txt"))
+
 
 class TestBuildDictionary:
     ALPHABET = [chr(0x4E00 + i) for i in range(400)]
@@ -143,6 +148,14 @@ class TestBuildDictionary:
     def test_another_number(self, file):
         assert len(CharTranslationTask.build_dictionary([file], nwords=24)) == 24
         assert len(CharTranslationTask.build_dictionary([file], nwords=1000, padding_factor=1)) == 405
+
+    def test_the_frequent_ones_of_all_files(self, file, tmp_path):
+        """The first character has been there 400 times, and each that follows once less."""
+        found = CharTranslationTask.build_dictionary([file], threshold=390, padding_factor=1)
+        assert found.symbols[4:] == [" ", *self.ALPHABET[:11]]
+        (tmp_path / "more").write_text(self.ALPHABET[50] * 100 + "\n", encoding="utf-8")
+        found = CharTranslationTask.build_dictionary([file, str(tmp_path / "more")], threshold=390, padding_factor=1)
+        assert found.symbols[4:] == [" ", self.ALPHABET[50], *self.ALPHABET[:11]]
 
 
 def task(alphabet="ab ", **options):
@@ -244,6 +257,23 @@ class TestLengths:
         generator = translation.build_generator([build("rnnsearch", translation)], given)
         assert (generator.max_len_a, generator.max_len_b) == expected and str(given) == before
 
+    def test_a_generator_gets_all_that_it_is_given(self):
+        translation, allowed = task(), lambda batch, prefix: [4]
+        model = build("rnnsearch", translation)
+        for options, named in (
+            (GenerationConfig(), dict(prefix_allowed_tokens_fn=allowed)),
+            (argparse.Namespace(prefix_allowed_tokens_fn=allowed), {}),
+        ):
+            generator = translation.build_generator([model], options, **named)
+            assert generator.search.prefix_allowed_tokens_fn is allowed
+
+    def test_constraints_are_those_of_the_dataset(self):
+        translation = task()
+        tokens, lengths = translation.get_interactive_tokens_and_lengths(["a", "b"], lambda line: line)
+        constraints = torch.tensor([[1, 5, 2], [0, 0, 0]])
+        dataset = translation.build_dataset_for_inference(tokens, lengths, constraints)
+        assert dataset.collater([dataset[0], dataset[1]])["constraints"].tolist() == constraints.tolist()
+
     def test_generation_beyond_200_symbols(self):
         """A model that never ends a translation stops at the limit and not at 200."""
         translation = task()
@@ -285,6 +315,16 @@ class TestScores:
         assert found["bleu"] == round(sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score, 2) > 0
         assert found["chrf"] == round(sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score, 2) > 0
 
+    def test_tokens_are_scored_as_they_are(self):
+        """With --eval-tokenized-bleu."""
+        texts, found = (["the cat sat down."], ["the cat sat down ."]), []
+        for tokenized in (False, True):
+            translation = task(eval_tokenized_bleu=tokenized)
+            counts = translation.scores[0].counts(*texts)
+            log = {"loss": 0.0, "ntokens": 1, "nsentences": 1, "sample_size": 1, **counts}
+            found.append(self.reduced(translation, [[log]]).get_smoothed_values()["bleu"])
+        assert found[0] == 100 > found[1] > 0
+
     def test_training_logs_neither(self):
         log = {"loss": 0.0, "ntokens": 1, "nsentences": 1, "sample_size": 1}
         assert not {"bleu", "chrf"} & set(self.reduced(task(), [[log]]))
@@ -307,6 +347,15 @@ class TestScores:
         _, _, log = translation.valid_step(sample, torch.nn.Identity(), lambda model, sample: (0.0, 1, {}))
         assert [log[f"_chrf_{i}"] for i in range(3)] == [3, 3, 2]  # hypothesis, reference, matches
         assert log["_bleu_2"] == 0
+
+    def test_text_is_detokenised_and_shown(self, monkeypatch, caplog):
+        """The best hypothesis is, and with --eval-bleu-print-samples the first sentence is logged."""
+        translation = task(eval_bleu=True, eval_bleu_print_samples=True)
+        first, second = (translation.target_dictionary.encode_line(text, add_if_not_exist=False) for text in "ab")
+        monkeypatch.setattr(translation, "inference_step", lambda *_: [[{"tokens": first}, {"tokens": second}]])
+        translation.sequence_generator, translation.tokenizer = None, SimpleNamespace(decode=str.upper)
+        assert translation._translate({"target": torch.stack([second])}, None) == (["A"], ["B"])
+        assert [record.message for record in caplog.records][-2:] == ["example hypothesis: A", "example reference: B"]
 
 
 ODD_LINES = ["", "\tant   bee ", "e\u0301lan élan", "5\u00a0km", "a\u2028b\u0085c", "猫🐈 猫", "<unk> </s> <space> #"]
@@ -517,6 +566,6 @@ def test_subwords_are_of_the_source_alone(monkeypatch):
     hub = object.__new__(Hub)
     hub.__dict__.update(src_dict=Dictionary(), tgt_dict=dictionary("ab"), bpe=bpe, tokenizer=None)
     assert hub.remove_bpe("a b@@ c") == "a b@@ c" and len(hub._encode_target("ab")) == 2
-    translation.constrained = True
+    translation.build_generator([build("rnnsearch", translation)], GenerationConfig(constraints="ordered"))
     with pytest.raises(ConfigurationError, match="--bpe would cut --constraints as it cuts the source"):
         translation.build_bpe(bpe)

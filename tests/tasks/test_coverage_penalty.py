@@ -57,6 +57,18 @@ def test_a_score_is_probabilities_and_the_penalty(name, sample):
     assert min(least) < -0.1
 
 
+def test_probabilities_have_no_penalty(sample):
+    """A step's logarithms have it, each by as much."""
+    model = build("dl4mt", scale=0.5, coverage_penalty=STRENGTH).eval()
+    encoded = model.encoder(**sample["net_input"])
+    step = model.decoder(torch.full((3, 1), 2), encoded, incremental_state={})
+    plain, penalised = (model.get_normalized_probs(step, log_probs) for log_probs in (False, True))
+    torch.testing.assert_close(plain.sum(2), torch.ones(3, 1))
+    added = penalised - plain.log()
+    assert added.lt(0).all()
+    torch.testing.assert_close(added, step[1]["coverage_penalty"][0].unsqueeze(1).expand_as(added))
+
+
 def test_it_prefers_hypotheses_that_cover_more(sample):
     covered = []
     for strength in (0.0, 5.0):

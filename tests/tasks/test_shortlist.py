@@ -244,6 +244,20 @@ def test_a_table_may_be_a_stream(tmp_path):
             list(read_candidates(path))
 
 
+def test_a_line_of_other_bytes_is_left_out(tmp_path):
+    """As a word that no dictionary has."""
+    (tmp_path / "table").write_bytes(b"w\xff\tv0\t1\t0.5\nw0\tv1\t1\t0.5\n")
+    shortlist = Shortlist(read_candidates(tmp_path / "table"), SOURCE, TARGET, 1, 0)
+    assert [TARGET[symbol] for symbol in shortlist.symbols(torch.tensor([SOURCE.index("w0")])).tolist()[4:]] == ["v1"]
+
+
+def test_a_model_that_cannot_be_cut_is_refused_at_the_start():
+    model = lstm(0)
+    model.decoder.fc_out = torch.nn.Linear(6, WORDS + 1)  # a row more than there are words
+    with pytest.raises(ValueError, match="--shortlist cannot cut the vocabulary of a LSTMDecoder"):
+        short([model])
+
+
 def test_a_table_of_other_words():
     with pytest.raises(ValueError, match="no line of the shortlist's table has words of both dictionaries"):
         Shortlist(iter([Candidate("a", "v1", 1, 1.0)]), SOURCE, TARGET, 1, 1)
