@@ -195,7 +195,7 @@ class Hub(GeneratorHubInterface):
 
         Raises:
             TypeError: there is no such option, which stock fairseq takes for one that it does not need.
-            ValueError: an option has no effect here; the message says what to use.
+            ValueError: an option has no effect here, and the message says what to use; or the beam is below 1.
         """
         forced = dict(inference_step_args or {})
         known = self._known(self.generate)

@@ -30,7 +30,7 @@ except ImportError as error:
         raise
     sys.exit(f"error: {error.name} is not installed: pip install numpy onnxruntime")
 
-__version__ = "0.3.0"
+__version__ = "0.3.1"
 
 FORMATS = 1, 2  # the second has features
 BATCH = 40  # sentences that are translated at a time
@@ -41,6 +41,7 @@ OUTPUTS = {  # of the graph, and their kinds of numbers
     **dict.fromkeys(["scores", "ended_scores", "attention"], "f"),
     "ended": "b",
 }
+NOT_AS_DESCRIBED = "the model's outputs are not what FORMAT.md describes"
 LARGEST_FILE = 2**31 - 1  # what protobuf can read
 LARGEST_MANIFEST = 2**24
 LONGEST_LINE = 20_000  # characters
@@ -490,7 +491,7 @@ class Text:
             self.moses = {side: Moses(files.json(moses.get(side), dict), *flags) for side in ("source", "target")}
         self.cases = None if case is None else files.json(case.get("source"), dict)
         if not all(isinstance(word, str) for word in (self.cases or {}).values()):
-            files.refuse(case.get("source"), "it holds no words")
+            files.refuse(case.get("source"), "its values are not all words")
         unk, first = self.manifest["special"]["unk"], self.manifest["source"].get("features")
         if first is not None and not (unk < first < len(known) and known[unk] not in known[first:]):
             files.refuse("manifest.json", "source.features is outside of the dictionary, or <unk> is a feature")
@@ -775,12 +776,13 @@ class Translator:
         except Exception as error:  # onnxruntime has no class that all its errors share
             raise PackageError(f"the model cannot be run ({first_line(error)})") from error
         if not self._as_described(out, source, beam):
-            raise PackageError("the model's outputs are not what FORMAT.md describes")
+            raise PackageError(NOT_AS_DESCRIBED)
         return [self._sentence(out, b, symbols, n_best, replace_unk) for b, symbols in enumerate(sources)]
 
     def _as_described(self, out: dict[str, np.ndarray], source: np.ndarray, beam: int) -> bool:
-        """Whether outputs are what FORMAT.md says."""
-        if not all(isinstance(value, np.ndarray) and value.ndim for value in out.values()):
+        """Whether the shapes and kinds of outputs are what FORMAT.md says, and whole numbers are in range."""
+        read = [value for name, value in out.items() if name in OUTPUTS or name == "word_attention"]
+        if not all(isinstance(value, np.ndarray) and value.ndim for value in read):
             return False
         shape = len(out["words"]), len(source), beam
         shapes = {**dict.fromkeys(OUTPUTS, shape), "attention": (*shape, source.shape[1])}
@@ -794,7 +796,6 @@ class Translator:
             (upper.shape[:-1], upper.dtype.kind) == (shape, "f")
             and all(out[name].min() >= 0 and out[name].max() < limit for name, limit in limits)
             and out["ended"].any((0, 2)).all()
-            and np.isfinite(out["ended_scores"][out["ended"]]).all()
         )
 
     def _indices(self, symbols: list[str]) -> list[int]:
@@ -830,6 +831,8 @@ class Translator:
             rows = np.arange(t + 1), b, np.array(path[::-1])
             score = float(sums[0]) / (np.float64(t + 1) ** self.search["lenpen"] if self.search["normalize"] else 1)
             looks = out["attention"][rows][:, : len(source)], None if words is None else upper[rows][:, : len(words)]
+            if not all(np.isfinite(numbers).all() for numbers in (sums, *looks) if numbers is not None):
+                raise PackageError(NOT_AS_DESCRIBED)
             found.append((score, indices[::-1], np.diff(sums[::-1], prepend=0).tolist(), *looks))
         found.sort(key=lambda one: -one[0])
         best = [self._hypothesis(symbols, first, replace_unk, *one) for one in found[:n_best]]

@@ -73,7 +73,7 @@ def test_twice_there_and_back(folder):
 
 
 def test_languages_are_those_that_fairseq_finds_in_the_data_folder(checkpoint, tmp_path):
-    """By its binarised text, which the other folder has not."""
+    """It has binarised text, and the other folder has none."""
     state = torch.load(checkpoint / "model.pt", weights_only=True)
     state["cfg"]["task"].update(source_lang=None, target_lang=None)
     (checkpoint / "train.xx-yy.xx.idx").touch()

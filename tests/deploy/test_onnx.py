@@ -98,7 +98,7 @@ def test_random_sources_fit_into_the_model():
 
 
 def test_an_export_changes_a_copy_alone():
-    """For the exporter it is in evaluation, whatever the model is in."""
+    """The copy is in evaluation, whatever the model is in."""
     model = build("dl4mt").train()
     before = [type(part) for part in model.modules()]
     copied = graphs.prepared(model)
@@ -240,7 +240,7 @@ ORDER = dict(MatMul=("rows", "weights"), Gemm=("rows", "weights", "bias"), Gathe
     ("Gather", dict(axis=1), False),
 ])  # fmt: skip
 def test_an_operator_of_eight_bits_gives_nearly_the_same(kind, options, small):
-    """What it is read for has no eight bits stays as it was."""
+    """An operator that has no version of eight bits stays as it was."""
     rng = np.random.default_rng(1)
     arrays = dict(weights=rng.normal(size=(20, 20)), bias=rng.normal(size=20), rows=rng.normal(size=(20, 20)))
     given = {name: array.astype(np.float32) for name, array in arrays.items()} | {"places": np.array([3, 0, 19])}

@@ -57,7 +57,7 @@ def test_large_tensors_find_the_memory_of_those_before_them(monkeypatch):
 
 
 def test_a_model_that_trains_asks_for_it(monkeypatch):
-    """And one that translates does not."""
+    """One that translates does not."""
     asked = []
     monkeypatch.setattr(attention_rnn, "keep_memory", lambda: asked.append("asked"))
     model = build("rnnsearch")

@@ -135,7 +135,7 @@ def test_a_source_word_for_each_unknown_one(hub):
 
 
 def test_a_tag_is_no_source_word(hub, monkeypatch):
-    """However much the model looks at it; here all words of the dictionary are tags."""
+    """All words of the dictionary are tags here, and however much the model looks at one, it is not taken."""
     sentence = "ant bee yak cat dog"
     target = hub.translate(sentence, unkpen=-30).split()
     monkeypatch.setattr(hub.src_dict, "first_feature", hub.src_dict.nspecial, raising=False)
@@ -144,7 +144,7 @@ def test_a_tag_is_no_source_word(hub, monkeypatch):
 
 
 def test_a_source_word_is_one_of_what_the_tokenizer_makes(hub, monkeypatch):
-    """And the text is put together again after the words are in it."""
+    """The text is put together again after the words are in it."""
 
     class Dots:
         encode, decode = staticmethod(lambda text: text.replace(".", " .")), staticmethod(lambda text: f"<{text}>")

@@ -373,7 +373,7 @@ def test_steps_are_the_same_in_pieces(name, options, monkeypatch):
 
 @pytest.mark.parametrize("window", ["monotone", "predictive"])
 def test_a_window_goes_on_in_the_next_piece(window, monkeypatch):
-    """Where all steps of a piece attend at once, too."""
+    """All steps of a piece attend at once here."""
     options = dict(attention_window=window, attention_window_width=1, attention_reads_target=True)
     in_pieces(build("gnmt_v2", scale=0.5, decoder_layers=2, residuals=0, **options), monkeypatch)
 
@@ -577,7 +577,7 @@ def test_gate_bias(name, norm):
 
 @pytest.mark.parametrize("name", ALL)
 def test_layer_normalisation_is_of_all_that_a_side_has(name):
-    """Of a cell's inputs and recurrent product, the query, the keys, the initial state and the readout's terms."""
+    """A cell's inputs and recurrent product, query, keys, initial state and the readout's terms have one."""
     normalised = {"none": (), "encoder": ("encoder",), "all": ("encoder", "decoder")}
     former = {"input": "inputs", "": "projection"}
     for value, sides in normalised.items():
@@ -593,7 +593,7 @@ def test_layer_normalisation_is_of_all_that_a_side_has(name):
 
 @pytest.mark.parametrize("name", ["rnnatt", "nematus", "coverage_gru", "char2char", "context_gate"])
 def test_every_gru_but_attentions_own_has_a_recurrent_bias(name):
-    """If asked to; PyTorch's own has one anyway."""
+    """--recurrent-bias asks for it; PyTorch's own has one anyway."""
     decoder = build(name, recurrent_bias=True, decoder_layers=2, decoder_transition_depth=3).decoder
     cells = [(path, part) for path, part in decoder.named_modules() if isinstance(part, GRUCell)]
     own = {path for path, _ in cells if "query_cell" in path or "histories" in path}

@@ -276,12 +276,12 @@ def test_what_a_history_and_a_window_read(guests):
 
 
 def test_attention_that_reads_earlier_steps_is_stepped(guests):
-    """In a decoder whose steps may otherwise all attend at once: a window with a state, and a score that reads one."""
+    """All steps of this decoder attend at once, but not with a window that has a state, or a score that reads one."""
     with outside(EXTEND / "sru"):
 
         @register_window("once")
         class Once(Window):
-            """Where no earlier step has looked most."""
+            """It shows where no earlier step has looked most."""
 
             def start(self, memory):
                 return memory.padding_mask & False  # B x S

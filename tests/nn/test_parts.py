@@ -288,7 +288,7 @@ def test_heads_are_offered_beside_their_mean():
 
 
 def test_heads_of_two_levels_are_those_of_the_lower():
-    """As are the weights that are their mean."""
+    """The weights that are their mean are the lower level's, too."""
     heads = dict(attention_score="multihead", attention_heads=2, attention_dim=6, attention_via_dim=6)
     model = build("dl4mt", scale=0.5, attention_via=True, encoder_layers=2, **heads).eval()
     _, extra = model(*batch())
@@ -306,7 +306,7 @@ class Doubled(AdditiveAttention):
 
 @pytest.mark.parametrize("kind", [AdditiveAttention, Doubled, MultiHeadAttention])
 def test_a_guide_reads_the_context_of_the_upper_level(kind):
-    """Also where that is no average of annotations."""
+    """This holds where that is no average of annotations, too."""
     upper, lower = kind(WIDTHS._replace(attention=8)), AdditiveAttention(WIDTHS._replace(guide=6))
     initialise(both := AttentionViaAttention(upper, lower), Scheme(deviation=1.0))
     values, padding = torch.randn(2, 3, 6), torch.tensor([[True, False, False], [False] * 3])

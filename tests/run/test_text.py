@@ -171,12 +171,12 @@ def test_case_is_that_of_sacremoses(tmp_path):
 
 def test_cases_that_are_no_words_are_refused(tmp_path):
     package = packages.write(tmp_path, text__truecase={"source": "case.json"}, files={"case.json": {"the": 1}})
-    with pytest.raises(runtime.PackageError, match="case.json: it holds no words"):
+    with pytest.raises(runtime.PackageError, match="case.json: its values are not all words"):
         runtime.Translator(package)
 
 
 def test_case_leaves_factors_and_mark_up(tmp_path):
-    """As sacremoses does."""
+    """Sacremoses does the same."""
     sacremoses = pytest.importorskip("sacremoses")
     path = tmp_path / "model"
     path.write_text("Anna (3/3)\nthe (5/5)\n<B> (2/2)\n", encoding="utf-8")

@@ -338,7 +338,7 @@ def test_onnxruntime_gets_so_many_threads(tmp_path, monkeypatch, threads, capfd)
 
 
 def test_a_refused_line_is_remembered_to_the_end(tmp_path, capfd):
-    """Of several files, too."""
+    """Further files are translated all the same."""
     (tmp_path / "first").write_bytes(b"\xff\n")
     (tmp_path / "second").write_bytes(b"the red\n")
     package = packages.write(tmp_path / "package")
@@ -385,7 +385,8 @@ def below_zero(values):
 
 @pytest.mark.parametrize("fault, change", [
     ("ended", lambda values: values & False),
-    ("ended_scores", lambda values: values * np.nan),
+    *((fault, lambda values: values * np.nan) for fault in ("scores", "ended_scores", "attention", "word_attention")),
+    ("ended_scores", lambda values: values * np.inf),
     *((fault, lambda values: values[..., 0]) for fault in sorted(runtime.OUTPUTS)),
     *((fault, lambda values: values.astype(complex)) for fault in sorted(runtime.OUTPUTS)),
     *(("words", lambda values, shape=shape: np.zeros(shape, values.dtype)) for shape in ((), (0, 1, 2))),
@@ -395,16 +396,16 @@ def below_zero(values):
     *((fault, below_zero) for fault in ("words", "parents", "ended_parents")),
 ])  # fmt: skip
 def test_outputs_that_the_format_does_not_allow_are_refused(translator, monkeypatch, fault, change):
-    """A graph of two levels, as it is and damaged."""
+    """A graph of two levels is read as it is, also with an output that is not known, and refused when it is damaged."""
     session, damaged = translator.session, False
 
     class TwoLevels:
         def get_outputs(self):
-            return [*session.get_outputs(), argparse.Namespace(name="word_attention")]
+            return [*session.get_outputs(), *(argparse.Namespace(name=name) for name in ("word_attention", "more"))]
 
         def run(self, names, given):
-            out = dict(zip(names, session.run(names[:-1], given)))
-            out["word_attention"] = out["attention"]
+            out = dict(zip(names, session.run(names[:-2], given)))
+            out.update(word_attention=out["attention"], more=np.array(1))
             if damaged:
                 out[fault] = change(out[fault])
             return list(out.values())

@@ -316,7 +316,7 @@ class TestScores:
         assert found["chrf"] == round(sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score, 2) > 0
 
     def test_tokens_are_scored_as_they_are(self):
-        """With --eval-tokenized-bleu."""
+        """--eval-tokenized-bleu asks for it."""
         texts, found = (["the cat sat down."], ["the cat sat down ."]), []
         for tokenized in (False, True):
             translation = task(eval_tokenized_bleu=tokenized)

@@ -245,7 +245,7 @@ def test_a_table_may_be_a_stream(tmp_path):
 
 
 def test_a_line_of_other_bytes_is_left_out(tmp_path):
-    """As a word that no dictionary has."""
+    """It is a word that no dictionary has."""
     (tmp_path / "table").write_bytes(b"w\xff\tv0\t1\t0.5\nw0\tv1\t1\t0.5\n")
     shortlist = Shortlist(read_candidates(tmp_path / "table"), SOURCE, TARGET, 1, 0)
     assert [TARGET[symbol] for symbol in shortlist.symbols(torch.tensor([SOURCE.index("w0")])).tolist()[4:]] == ["v1"]
