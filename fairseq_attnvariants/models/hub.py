@@ -200,6 +200,7 @@ class Hub(GeneratorHubInterface):
         forced = dict(inference_step_args or {})
         known = self._known(self.generate)
         check_options(options, known, {option: why for option, why in INSTEAD.items() if option not in forced})
+        check_beam(beam)
         one = torch.is_tensor(tokenized_sentences) and tokenized_sentences.dim() == 1
         sentences = [tokenized_sentences] if one else tokenized_sentences
         more = skip_invalid_size_inputs, prefix_allowed_tokens_fn
@@ -217,7 +218,6 @@ class Hub(GeneratorHubInterface):
         **options: Any,
     ) -> Dict[int, List[Dict[str, Tensor]]]:
         """The hypotheses of each sentence, by its number; a tensor of ``forced`` has a row for each sentence."""
-        check_beam(beam)
         settings = self._settings(beam=beam, **options)
         generator = self.task.build_generator(self.models, settings, prefix_allowed_tokens_fn=prefix_allowed_tokens_fn)
         found: Dict[int, List[Dict[str, Tensor]]] = {}

@@ -782,18 +782,15 @@ class Translator:
     def _as_described(self, out: dict[str, np.ndarray], source: np.ndarray, beam: int) -> bool:
         """Whether the shapes and kinds of outputs are what FORMAT.md says, and whole numbers are in range."""
         read = [value for name, value in out.items() if name in OUTPUTS or name == "word_attention"]
-        if not all(isinstance(value, np.ndarray) and value.ndim for value in read):
+        if not all(isinstance(value, np.ndarray) and value.ndim and len(value) for value in read):
             return False
         shape = len(out["words"]), len(source), beam
         shapes = {**dict.fromkeys(OUTPUTS, shape), "attention": (*shape, source.shape[1])}
-        if not shape[0] or any(
-            (out[name].shape, out[name].dtype.kind) != (shapes[name], OUTPUTS[name]) for name in OUTPUTS
-        ):
-            return False
         upper = out.get("word_attention", out["attention"])
         limits = ("words", len(self.target)), ("parents", beam), ("ended_parents", beam)
         return bool(
-            (upper.shape[:-1], upper.dtype.kind) == (shape, "f")
+            all((out[name].shape, out[name].dtype.kind) == (shapes[name], kind) for name, kind in OUTPUTS.items())
+            and (upper.shape[:-1], upper.dtype.kind) == (shape, "f")
             and all(out[name].min() >= 0 and out[name].max() < limit for name, limit in limits)
             and out["ended"].any((0, 2)).all()
         )

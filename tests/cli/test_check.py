@@ -71,14 +71,19 @@ def counts_columns(patch):
     )
 
 
-def moves_attention(patch):
-    """Attention is in the columns of a batch that is padded on the other side."""
+def with_attention(patch, change):
+    """The model's attention is ``change(attention)``."""
     wrap(
         patch,
         AttentionRNNModel,
         "forward",
-        lambda made, *_: (made[0], {**made[1], "attn": [made[1]["attn"][0].roll(1, dims=2)]}),
+        lambda made, *_: (made[0], {**made[1], "attn": [change(made[1]["attn"][0])]}),
     )
+
+
+def moves_attention(patch):
+    """Attention is in the columns of a batch that is padded on the other side."""
+    with_attention(patch, lambda weights: weights.roll(1, dims=2))
 
 
 def forgets_to_reorder(patch):
@@ -144,21 +149,22 @@ def overflows(patch):
     changed(patch, lambda output, *_: output.add(1).mul(1e6).div(1e6))
 
 
-class WrongWay(torch.autograd.Function):
-    """Half the gradient."""
+class Scaled(torch.autograd.Function):
+    """The same value with so many times the gradient."""
 
     @staticmethod
-    def forward(context, value):
+    def forward(context, value, factor):
+        context.factor = factor
         return value.clone()
 
     @staticmethod
     def backward(context, gradient):
-        return gradient / 2
+        return gradient * context.factor, None
 
 
 def learns_something_else(patch):
     """What the readout hands down is half of what it should be."""
-    changed(patch, lambda output, *_: output + WrongWay.apply(output.tanh()))
+    changed(patch, lambda output, *_: output + Scaled.apply(output.tanh(), 0.5))
 
 
 def counts_calls(patch):
@@ -366,31 +372,14 @@ def test_what_is_broken_is_found(mutation, monkeypatch):
     (lambda weights: weights[..., 1:], "attention has the shape"),
 ])  # fmt: skip
 def test_weights_that_are_none_are_told(change, message, monkeypatch):
-    wrap(
-        monkeypatch,
-        AttentionRNNModel,
-        "forward",
-        lambda made, *_: (made[0], {**made[1], "attn": [change(made[1]["attn"][0])]}),
-    )
+    with_attention(monkeypatch, change)
     holds, found = DEMANDS["attention"](Subject("rnnsearch"))
     assert holds is False and found.startswith(message)
 
 
-class Infinite(torch.autograd.Function):
-    """An output whose gradient is infinite."""
-
-    @staticmethod
-    def forward(context, value):
-        return value.clone()
-
-    @staticmethod
-    def backward(context, gradient):
-        return gradient * torch.inf
-
-
 @pytest.mark.parametrize("change, message", [
     (lambda output: output.double(), "in bfloat16 the model returns float64"),
-    (lambda output: Infinite.apply(output), r"gradients of [\w.]+ in bfloat16 are not finite"),
+    (lambda output: Scaled.apply(output, torch.inf), r"gradients of [\w.]+ in bfloat16 are not finite"),
     (lambda output: output + 0 * torch.where(output.new_tensor(1) + 0.002 > 1, 0, torch.inf), "outputs in bfloat16"),
 ])  # fmt: skip
 def test_numbers_of_half_the_width_are_told(change, message, monkeypatch):

@@ -349,7 +349,7 @@ def test_the_manifest_says_what_the_options_say(runs, tmp_path):
 
 
 def test_the_manifest_says_what_the_model_is(monkeypatch):
-    """What a runtime reads of it: limits, whether it copies, and special symbols."""
+    """A runtime reads limits, whether the model copies, and special symbols."""
     sizes = dict(max_source_positions=30, max_target_positions=40)
     graph = ir.Model(ir.Graph([], [], nodes=[], opset_imports={"": 20}), ir_version=9)
     search, same = proof.Search(min_len=2, normalize=False), proof.Proof(3, 3, 3, 1.0, 0.0, 0.0, "")

@@ -67,7 +67,7 @@ def test_learns_to_reverse(name, seed):
     if name == "rnnsearch":  # word i of the target looks at its own word in the source, or at the one just beside it
         looks = extra["attn"][0].argmax(-1)
         columns = torch.arange(looks.size(1)).expand_as(looks)
-        mirrored = source.size(1) - 2 - columns  # the last word of a left-padded source stands before EOS
+        mirrored = source.size(1) - 2 - columns  # EOS comes after the last word of a left-padded source
         inner = real & target.ne(EOS)
         assert (looks - mirrored).abs()[inner].le(1).float().mean() > 0.7
 

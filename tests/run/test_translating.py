@@ -42,20 +42,17 @@ def test_a_translation_has_text_score_symbols_and_attention(translator):
     assert "attention" not in empty.plain()["n_best"][0]
 
 
-def test_the_graph_gets_what_the_manifest_says(tmp_path):
+def test_the_graph_gets_what_the_manifest_says(tmp_path, monkeypatch):
     """Sources padded on the right, and each sentence's own limit."""
     search = dict(search__min_len=2, search__unkpen=0.5, search__max_len_a=2.0, search__max_len_b=1)
     translator = runtime.Translator(packages.write(tmp_path, **search))
     seen, run = [], translator.session.run
 
-    class Recording:
-        get_outputs = translator.session.get_outputs
+    def noted(names, given):
+        seen.append({name: value.tolist() for name, value in given.items()})
+        return run(names, given)
 
-        def run(self, names, given):
-            seen.append({name: value.tolist() for name, value in given.items()})
-            return run(names, given)
-
-    translator.session = Recording()
+    monkeypatch.setattr(translator.session, "run", noted)
     translator.translate(["the", "the red dogs"], beam=3)
     source, limits = [[4, 5, 6, 2], [4, 2, 1, 1]], [9, 5]
     assert seen == [{"source": source, "beam": 3, "max_len": limits, "min_len": 2, "unkpen": 0.5}]
@@ -398,19 +395,20 @@ def below_zero(values):
 def test_outputs_that_the_format_does_not_allow_are_refused(translator, monkeypatch, fault, change):
     """A graph of two levels is read as it is, also with an output that is not known, and refused when it is damaged."""
     session, damaged = translator.session, False
+    run, outputs = (
+        session.run,
+        [*session.get_outputs(), *(argparse.Namespace(name=n) for n in ("word_attention", "more"))],
+    )
 
-    class TwoLevels:
-        def get_outputs(self):
-            return [*session.get_outputs(), *(argparse.Namespace(name=name) for name in ("word_attention", "more"))]
+    def two_levels(names, given):
+        out = dict(zip(names, run(names[:-2], given)))
+        out.update(word_attention=out["attention"], more=np.array(1))
+        if damaged:
+            out[fault] = change(out[fault])
+        return list(out.values())
 
-        def run(self, names, given):
-            out = dict(zip(names, session.run(names[:-2], given)))
-            out.update(word_attention=out["attention"], more=np.array(1))
-            if damaged:
-                out[fault] = change(out[fault])
-            return list(out.values())
-
-    monkeypatch.setattr(translator, "session", TwoLevels())
+    monkeypatch.setattr(session, "get_outputs", lambda: outputs)
+    monkeypatch.setattr(session, "run", two_levels)
     assert translator.translate(["the red"])[0].text == "the red"
     damaged = True
     with pytest.raises(runtime.PackageError, match="not what FORMAT.md describes"):
