@@ -176,7 +176,8 @@ def training(out, size, ways, dtype="float32", more=(), flags=(), rounds=ROUNDS)
 
 def profile(out, size, ways, more=()):
     """How long the GPU is busy in an update, and with how many kernels."""
-    trainers, samples = training(SilentOut(), size, ways, more=more, rounds=3)
+    nowhere = SimpleNamespace(write=lambda **row: None)
+    trainers, samples = training(nowhere, size, ways, more=more, rounds=3)
     for way, trainer in trainers.items():
         sample = samples[way][-1]
         ms = 1000 * statistics.median(speed.timed(trainer.update, [sample], time.perf_counter) for _ in range(5))
@@ -188,11 +189,6 @@ def profile(out, size, ways, more=()):
         busy = sum(event.time_range.elapsed_us() for event in kernels) / 1000 if CUDA else 0.0
         row = dict(ms=ms, busy_ms=busy, share=busy / ms, kernels=len(kernels))
         out.write(part="profile", size=size, way=way, **row)
-
-
-class SilentOut:
-    def write(self, **row):
-        pass
 
 
 def search(out, size, ways, batch, words=20, rounds=ROUNDS):

@@ -191,8 +191,7 @@ class Trainer:
 
     def update(self, sample):
         self.optimizer.zero_grad()
-        loss = self.forward(sample)
-        loss.backward()
+        self.forward(sample).backward()
         self.step()
 
     def step(self):

@@ -95,14 +95,11 @@ def time_search(*modules: nn.Module) -> Timing:
 @torch.no_grad()
 def compare(plain: Callable[[], Any], other: Callable[[], Any]) -> Timing:
     """Run two computations in turns, after once to begin with; the quickest turn of each counts."""
-    turns: List[Tuple[float, float]] = []
-    for _ in range(TURNS + 1):
-        turns.append((_milliseconds(plain), _milliseconds(other)))
+    turns = [(_milliseconds(plain), _milliseconds(other)) for _ in range(TURNS + 1)]
     return Timing(*(min(column) for column in zip(*turns[1:])))
 
 
 def _milliseconds(compute: Callable[[], Any]) -> float:
     begin = time.perf_counter()
-    last = compute()[-1]
-    last.sum().item()  # waits for a device
+    compute()[-1].sum().item()  # waits for a device
     return 1000 * (time.perf_counter() - begin)

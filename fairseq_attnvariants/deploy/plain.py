@@ -52,10 +52,9 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
     _safetensors().save_file(kept, os.path.join(folder, MODEL))
     for name, text in texts.items():
         Path(folder, name).write_bytes(text)
-    names = [MODEL, *texts]
     content = {
         "format": FORMAT,
-        "sha256": {name: _sha256(os.path.join(folder, name)) for name in names},
+        "sha256": {name: _sha256(os.path.join(folder, name)) for name in (MODEL, *texts)},
         "tied": tied,
         "cfg": {**state["cfg"], "task": _with_languages(state["cfg"]["task"], data)},
     }

@@ -85,9 +85,7 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
         copies = symbols_copied(source, target) if cfg.copying else None
         assert cfg.encoder_embed_dim and cfg.decoder_embed_dim and cfg.init_std and cfg.gate_bias is not None  # filled
         source_embedding = embedding(source, cfg.encoder_embed_dim)
-        target_embedding = source_embedding
-        if not cfg.share_all_embeddings:
-            target_embedding = embedding(target, cfg.decoder_embed_dim)
+        target_embedding = source_embedding if cfg.share_all_embeddings else embedding(target, cfg.decoder_embed_dim)
         # a number in dictionaries of strings with features, see StringDictionary
         first_feature = getattr(source, "first_feature", None) if cfg.features == "attended" else None
         decoder = build_decoder(cfg, copies, features=first_feature is not None)
@@ -393,8 +391,9 @@ class IncrementalDecoder(FairseqIncrementalDecoder):
         return run.network.readout.predict(decoded.features, project, steps)
 
     def _start(self, encoder_out: Dict[str, List[Tensor]], search: bool) -> "Run":
-        encoded, rows = _encoded(encoder_out)
-        network: Any = self.network
+        entries = {name: values[0] for name, values in encoder_out.items() if values}
+        rows = entries.pop("rows", None)  # those that are asked for, if not all in their order
+        encoded, network = Encoded(**entries), self.network
         memory, state = network.start(encoded)
         if search and self.projects_annotations and rows is not None and len(rows) > len(encoded.final):
             network, memory, state = for_hypotheses(network, memory, state, self.embed_tokens.embedding_dim)
@@ -443,13 +442,6 @@ def coverage_penalty(covered: Tensor, memory: Memory) -> Tensor:
     padding = memory.padding_mask if memory.shares is None else memory.shares.sum(1).eq(0)  # B x S
     logs = grouped(covered, padding).clamp(LEAST_COVERED, 1.0).log()  # B x k x S
     return logs.masked_fill(padding.unsqueeze(1), 0).sum(2).flatten()
-
-
-def _encoded(encoder_out: Dict[str, List[Tensor]]) -> Tuple[Encoded, Optional[Tensor]]:
-    """The encoder's output, and which of its rows are asked for if not all in their order."""
-    entries = {name: values[0] for name, values in encoder_out.items() if values}
-    rows = entries.pop("rows", None)
-    return Encoded(**entries), rows
 
 
 def with_gradient(value: Tensor, unused: Tensor) -> Tensor:

@@ -270,7 +270,7 @@ class Beams:
             }
 
         numbers = torch.arange(len(total)).split(count.flatten().tolist())
-        return [[hypothesis(i) for i in own[total[own].sort(descending=True)[1]].tolist()] for own in numbers]
+        return [[hypothesis(i) for i in own[total[own].argsort(descending=True)].tolist()] for own in numbers]
 
 
 def searchable(model: Any) -> bool:

@@ -127,7 +127,7 @@ def packed(rnn: Layers, inputs: Tensor, padding_mask: Tensor) -> Tuple[Tensor, T
     batch, length = padding_mask.shape
     real = ~padding_mask.cpu()
     lengths, order = real.sum(1).clamp(min=1).sort(descending=True, stable=True)
-    columns = real.int().sort(dim=1, descending=True, stable=True).indices[order]  # the real ones first
+    columns = real.int().argsort(dim=1, descending=True, stable=True)[order]  # the real ones first
     begun = torch.arange(length).unsqueeze(1) < lengths  # steps x sentences, in the order of their lengths
     places = (order * length + columns.T)[begun].to(inputs.device, non_blocking=True)
     sizes = begun.sum(1)[: int(lengths[0])].tolist()
@@ -155,6 +155,6 @@ def pack_left(states: Tensor, chosen: Tensor) -> Tuple[Tensor, Tensor]:
     counts = chosen.sum(1, keepdim=True)
     most = max(1, int(counts.max()))
     there = torch.arange(most, device=states.device) < counts  # B x W
-    columns = (~chosen).long().sort(dim=1, stable=True)[1][:, :most]  # the chosen ones come first, in their order
+    columns = (~chosen).long().argsort(dim=1, stable=True)[:, :most]  # the chosen ones come first, in their order
     packed_left = states.gather(1, columns.unsqueeze(2).expand(-1, -1, states.size(2)))
     return packed_left.masked_fill(~there.unsqueeze(2), 0), ~there

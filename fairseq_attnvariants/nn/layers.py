@@ -121,7 +121,6 @@ class SteppedLayer(Layer):
         self.reads = reads
 
     def inputs(self, data: Tensor) -> Sequence[Tensor]:
-        """The input of each direction."""
         if self.reads == "both":
             return super().inputs(data)
         halves = data.chunk(2, dim=-1)

@@ -249,7 +249,7 @@ class StringTransductionTask(TranslationTask):
 
 
 def _folder(cfg: StringTransductionConfig) -> str:
-    return (utils.split_paths(cfg.data or ""))[0]
+    return utils.split_paths(cfg.data or "")[0]
 
 
 def _path(folder: str, name: str) -> str:

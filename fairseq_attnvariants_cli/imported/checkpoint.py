@@ -53,13 +53,12 @@ def write_folder(folder: str, network: Network, source: Side, target: Side) -> A
     except ConfigurationError as error:
         raise UserError(f"{network.filling.arrays.path} has arrays that do not fit together: {error}") from error
     network.filling.fill(model, *(side.vocabulary.rows(side.rows) for side in (source, target)))
-    optimizer = {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
     state: Dict[str, Any] = {
         "args": None,
         "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
         "model": model.state_dict(),
         "criterion": None,
-        "optimizer_history": [{"criterion_name": "", **optimizer}],
+        "optimizer_history": [{"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}],
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}},
     }

@@ -24,8 +24,7 @@ class Contrast(NamedTuple):
 
 def ngrams(words: Sequence[str]) -> Counter[Tuple[str, ...]]:
     """How often a sentence has each n-gram of up to :data:`LONGEST` words."""
-    found: Counter[Tuple[str, ...]] = extract_all_word_ngrams(" ".join(words), 1, LONGEST)[0]
-    return found
+    return extract_all_word_ngrams(" ".join(words), 1, LONGEST)[0]
 
 
 def matching_ngrams(output: Words, reference: Words) -> Counter[Tuple[str, ...]]:

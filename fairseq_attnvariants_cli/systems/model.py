@@ -454,11 +454,7 @@ def check_probabilities(system: System, reader: str) -> None:
 def run_batches(system: System, text: Text, limit: Limits) -> Iterator[Batch]:
     """Forced decoding of the targets; batches come in the order of their sources' lengths."""
     for sample in samples(system, text, limit, "reading"):
-        outputs = []
-        for model in system.models:
-            logits, extra = model(**sample["net_input"])[:2]
-            outputs.append((logits, extra))
-        yield Batch(sample, outputs)
+        yield Batch(sample, [model(**sample["net_input"])[:2] for model in system.models])
 
 
 def force(

@@ -9,7 +9,6 @@ from conftest import COMPOSED, TORCH, batch, build
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.arithmetic.reduced import reduced_products
-from fairseq_attnvariants.models.attention_rnn import _encoded
 from fairseq_attnvariants.nn import attention
 from fairseq_attnvariants.nn.additive import additive_energies
 from fairseq_attnvariants.nn.fast import deferred, energies, projected
@@ -266,7 +265,7 @@ def readers(model):
     network = model.eval().decoder.network
     source, lengths, _ = batch((2, 2, 1))
     with torch.no_grad():
-        memory, state = network.start(_encoded(model.encoder(source, lengths))[0])
+        _, memory, state, _ = model.decoder._start(model.encoder(source, lengths), search=False)
         found = projected.context_readers(network, memory, state, model.decoder.embed_tokens.embedding_dim)
     names = {part: name for name, part in network.named_modules()}
     return {names[part] for part in found}
@@ -336,7 +335,7 @@ def test_a_map_with_a_hook_or_another_map_is_not_projected():
         network = model.decoder.network
         source, lengths, _ = batch((2, 2, 1))
         with torch.no_grad():
-            memory, state = network.start(_encoded(model.encoder(source, lengths))[0])
+            _, memory, state, _ = model.decoder._start(model.encoder(source, lengths), search=False)
             assert projected.for_hypotheses(network, memory, state, 5)[0] is not network
             change(network.readout)
             assert projected.for_hypotheses(network, memory, state, 5)[0] is network

@@ -26,6 +26,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 import numpy
 import torch
+from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed
 from omegaconf import OmegaConf
 
@@ -39,8 +40,7 @@ from .damage import check_sums
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = "fairseq.checkpoint_utils"
-OTHERS = (  # of fairseq's modules, those that load anything else; most are of speech
+OTHERS = (  # of fairseq's modules, those that load anything but checkpoints; most are of speech
     "fairseq.data.codedataset",
     "fairseq.models.speech_to_text.xm_transformer",
     "fairseq.models.text_to_speech.vocoder",
@@ -275,7 +275,7 @@ def load_broadcast(buffer: Any, map_location: Any = None, **ignored: Any) -> Any
 
 for name in OTHERS:
     importlib.import_module(name).torch = Torch(load)  # type: ignore[attr-defined]
-importlib.import_module(CHECKPOINTS).torch = Torch(load_checkpoint)  # type: ignore[attr-defined]
+checkpoint_utils.torch = Torch(load_checkpoint)
 distributed.torch = Torch(load_broadcast)
 
 if hasattr(torch._weights_only_unpickler, "_get_user_allowed_globals"):  # from 2.4 on

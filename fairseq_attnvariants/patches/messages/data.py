@@ -35,7 +35,7 @@ SHOWN = 5  # words of a line that has no number
 @replaces(TranslationTask, "setup_task")
 def setup_task(setup, cls, cfg, **more) -> TranslationTask:
     """Find the languages in the names of all files."""
-    folder = (utils.split_paths(cfg.data or ""))[0]
+    folder = utils.split_paths(cfg.data or "")[0]
     cfg.source_lang, cfg.target_lang = find_languages(folder, cfg.source_lang, cfg.target_lang)
     try:
         return setup(cls, cfg, **more)

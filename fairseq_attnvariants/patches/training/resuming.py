@@ -183,8 +183,7 @@ def forget_absent_best(folder: str, suffix: str) -> None:
 
 def without_optimizer(trainer) -> None:
     """Count on from a checkpoint of ``--no-save-optimizer-state``, which fairseq takes for one of no updates."""
-    history = trainer._optim_history or [{}]
-    updates = history[-1].get("num_updates", 0)
+    updates = (trainer._optim_history or [{}])[-1].get("num_updates", 0)
     if updates > trainer.get_num_updates():
         logger.warning("checkpoint_last.pt has no optimizer state, so the optimizer starts again")
         trainer.set_num_updates(updates)
