@@ -152,7 +152,7 @@ def rate(options: Options, name: str) -> float:
 def _below(version: Any, limit: float) -> bool:
     try:
         return float(version) < limit
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 

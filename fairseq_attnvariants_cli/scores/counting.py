@@ -137,7 +137,8 @@ def half_widths(counts: np.ndarray, measure: Measure, samples: int) -> List[Opti
     drawn = []
     for start in range(0, samples, step := max(1, CELLS // sentences)):
         chosen = random.multinomial(sentences, [1 / sentences] * sentences, size=min(step, samples - start))
-        drawn.append(measure((chosen.astype(float) @ counts.reshape(sentences, -1)).reshape(-1, groups, kinds)))
+        sums = chosen.astype(float) @ counts.reshape(sentences, -1)
+        drawn.append(measure(sums.reshape(len(chosen), groups, kinds)))
     found = [column[~np.isnan(column)] for column in np.concatenate(drawn).T]
     several = counts.any(axis=2).sum(axis=0) > 1
     return [

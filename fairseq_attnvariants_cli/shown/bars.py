@@ -1,8 +1,10 @@
 """A picture of groups of words and sentences as bars, all systems side by side."""
 
+import math
 from typing import TYPE_CHECKING, Sequence
 
 from ..scores.groups import Groups
+from .heatmaps import short
 from .pictures import finish, legend_label, plain
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ def draw_groups(found: Sequence[Groups], names: Sequence[str]) -> "Figure":
     rows = figure.subplots(len(found), squeeze=False)[:, 0]
     for axes, groups, shown in zip(rows, found, filled, strict=True):
         _draw_bars(axes, groups, shown, names, most)
+    figure.draw_without_rendering()  # places the rows
+    figure.set_layout_engine("none")  # the legend is above them, and takes nothing of their room
+    for axes in rows:
         finish(axes, "".join(names) if axes is rows[0] else "", "y")
     return figure
 
@@ -35,13 +40,14 @@ def _draw_bars(axes: "Axes", groups: Groups, shown: Sequence[int], names: Sequen
     width = 0.8 / len(names)
     for s, (name, values, intervals) in enumerate(zip(names, groups.values, groups.intervals, strict=True)):
         places = [x + (s + 0.5) * width - 0.4 for x, _ in enumerate(shown)]
-        errors = [intervals[k] or 0.0 for k in shown] if intervals else None
+        halves = [intervals[k] for k in shown] if intervals else []
+        errors = [math.nan if half is None else half for half in halves] or None  # nothing is drawn where none is known
         style = dict(elinewidth=0.8, capsize=1.5)
         axes.bar(places, [values[k] or 0 for k in shown], width, yerr=errors, label=legend_label(name), error_kw=style)
     sizes = [groups.counts[k] for k in shown]
     labels = [
-        groups.names[k] if size is None else f"{groups.names[k]}\n({size})"
-        for k, size in zip(shown, sizes, strict=True)
+        name if size is None else f"{name}\n({size})"
+        for name, size in zip(short([groups.names[k] for k in shown]), sizes, strict=True)
     ]
     axes.set_xticks(range(len(shown)), labels, **plain(*labels, fontsize=7))
     axes.set_xlim(-0.6, most - 0.4)

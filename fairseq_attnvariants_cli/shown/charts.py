@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple
 from ..scores.of_runs import Place, Scores
 from ..scores.runs import Run
 from ..scores.seeds import estimate
-from ..text.files import UserError, read_lines
+from ..text.files import UserError, read_lines, visible
 from .pictures import finish, legend_label, plain
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
     number, such as 1.25e+06.
     """
     points: Dict[str, Dict[int, float]] = defaultdict(dict)
-    logs = {*run.folder.glob("*.log"), *run.checkpoint.parent.glob("*.log")}
-    for path in sorted(logs, key=lambda path: path.stat().st_mtime_ns):
+    folders = {run.folder, run.checkpoint.parent}
+    logs = {path for folder in folders for path in folder.glob("*.log") if path.is_file()}
+    for path in sorted(logs, key=lambda path: (path.stat().st_mtime_ns, path)):
         for line in read_lines(str(path)):
             if match := VALIDATION.search(line):
                 numbers = dict(NUMBER.findall(match[2]))
@@ -108,7 +109,7 @@ def draw_scores(found: Dict[str, List[Run]], results: Scores, subset: str) -> "F
                 axes.plot([value], [k], color=f"C{k}", marker=f"${seed}$")
             axes.plot([mean(values.values())], [k], "|", color=f"C{k}", markersize=16)
         axes.set_xlabel(measure, **plain(measure))
-        axes.set_yticks(range(len(found)), list(found), **plain(*found))
+        axes.set_yticks(range(len(found)), [*map(visible, found)], **plain(*found))
         axes.set_ylim(len(found) - 0.5, -0.5)
         finish(axes)
     return figure

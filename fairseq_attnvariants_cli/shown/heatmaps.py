@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
+from ..text.files import visible
 from ..text.pieces import SPACE, join_attention, join_sentence
 from .pictures import font_families
 
@@ -57,8 +58,11 @@ def spaces_shown(symbols: Sequence[str]) -> List[str]:
 
 
 def short(words: Sequence[str]) -> List[str]:
-    """Words of at most :data:`LONGEST` characters; the last one of a word that is cut is an ellipsis."""
-    return [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}\u2026" for word in words]
+    """Words of at most :data:`LONGEST` characters; the last one of a word that is cut is an ellipsis.
+
+    Control characters are escapes.
+    """
+    return [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}\u2026" for word in map(visible, words)]
 
 
 def draw(
@@ -79,7 +83,9 @@ def draw(
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
-    heat_maps = [panel._replace(source=short(panel.source), target=short(panel.target)) for panel in heat_maps]
+    heat_maps = [
+        Panel(visible(panel.title), short(panel.source), short(panel.target), panel.weights) for panel in heat_maps
+    ]
     families = font_families("".join("".join([panel.title, *panel.source, *panel.target]) for panel in heat_maps))
     colours = LinearSegmentedColormap.from_list("weights", [rcParams["figure.facecolor"], rcParams["text.color"]])
     cell = min(CELL, max(SMALLEST, (width - 1.5) / max(len(panel.source) for panel in heat_maps)))

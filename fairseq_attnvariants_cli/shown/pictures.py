@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List
 
 from ..options import flag, switch
-from ..text.files import UserError, write_bytes
+from ..text.files import UserError, visible, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,8 @@ def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None
         import matplotlib.style
     except ImportError as error:
         raise UserError('matplotlib is missing: pip install "fairseq-attnvariants[plot]" brings it') from error
-    form = path.rpartition(".")[2].lower()
-    if form not in FORMATS:
+    _, point, form = path.lower().rpartition(".")
+    if not point or form not in FORMATS:
         raise UserError(f"{path}: the name of a picture must end in .png, .svg or .pdf")
     with write_bytes(path) as stream, matplotlib.rc_context():
         matplotlib.rcdefaults()  # the same picture whatever the user's matplotlibrc says
@@ -63,7 +63,7 @@ def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None
 def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
     """Remove the borders above and at the right, draw a faint grid, and a legend above it, if it has ``names``.
 
-    Names appear unchanged, whatever characters they have, and cover nothing, however long they are.
+    Names appear unchanged, but for control characters, and cover nothing, however long they are.
     """
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, alpha=0.3)
@@ -78,7 +78,7 @@ def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
 
 def legend_label(name: str) -> str:
     """A name in a legend: matplotlib leaves out what begins with an underscore."""
-    return f" {name}" if name.startswith("_") else name
+    return visible(f" {name}" if name.startswith("_") else name)
 
 
 def plain(*texts: str, **more: Any) -> Dict[str, Any]:

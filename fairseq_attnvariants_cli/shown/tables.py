@@ -23,7 +23,7 @@ class Interval(NamedTuple):
 
     def text(self, digits: int) -> str:
         """The number, with its margin where there is one, such as ``1.25 ± 0.50``."""
-        value = f"{round(self.value, digits) + 0.0:{'+' * self.signed}.{digits}f}"  # no -0.00
+        value = _rounded(self.value, digits, "+" * self.signed)
         return value if self.margin is None else f"{value} ± {self.margin:.{digits}f}"
 
 
@@ -153,7 +153,10 @@ def expanded(headers: Sequence[str], rows: Sequence[Row]) -> Tuple[List[str], Li
 
 
 def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None, form: str = "simple") -> str:
-    """The table with aligned columns: text at the left, numbers at the right, nothing for None."""
+    """The table with aligned columns: text at the left, numbers at the right, nothing for None.
+
+    The ``form`` is tabulate's name, and with wcwidth it counts the cells of a terminal that characters take.
+    """
     after = [(digits or {}).get(header, 2) for header in headers]
     cells = [[_printed(cell, digit) for cell, digit in zip(row, after, strict=True)] for row in rows]
     sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
@@ -167,4 +170,9 @@ def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None, 
 def _printed(cell: Cell, digits: int) -> Union[str, int, None]:
     if isinstance(cell, Interval):
         return cell.text(digits)
-    return f"{cell:.{digits}f}" if isinstance(cell, float) else cell
+    return _rounded(cell, digits) if isinstance(cell, float) else cell
+
+
+def _rounded(value: float, digits: int, sign: str = "") -> str:
+    """A number with so many digits after the point, and no minus before zeros."""
+    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"

@@ -62,22 +62,23 @@ def run(options: Options) -> int:
             )
             if not options.json:
                 print(line(f"{name}: {demand.text}", demand.means, finding), file=output, flush=True)
-        failed = [row["name"] for row in rows if row["holds"] is False]
+        verdicts = {row["name"]: row["holds"] for row in rows}
         if options.json:
             sizes = {flag.removeprefix("--"): value for flag, value in subject.sizes.items()}
             about = dict(architecture=options.arch, parameters=subject.parameters, sizes=sizes, demands=rows)
             print(json.dumps(about, indent=2), file=output)
         else:
-            print(f"\n{conclusion(failed, len(rows))}", file=output)
-    return int(bool(failed))
+            print(f"\n{conclusion(verdicts)}", file=output)
+    return int(False in verdicts.values())
 
 
-def conclusion(failed: List[str], count: int) -> str:
+def conclusion(verdicts: Dict[str, Optional[bool]]) -> str:
     """The last line."""
+    failed = [name for name, holds in verdicts.items() if holds is False]
     if not failed:
-        return "all hold"
+        return "all hold" if True in verdicts.values() else "none is applicable"
     advice = " (begin with the first: others often follow from it)" if len(failed) > 1 else ""
-    return f"{len(failed)} of {count} fail: {', '.join(failed)}{advice}"
+    return f"{len(failed)} of {len(verdicts)} fail: {', '.join(failed)}{advice}"
 
 
 def heading(subject: "Subject") -> str:

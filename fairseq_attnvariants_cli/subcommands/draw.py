@@ -63,7 +63,7 @@ def read_panels(line: str, where: str) -> List[Panel]:
         if any(panel.weights.shape != (len(panel.target), len(panel.source)) for panel in made):
             raise ValueError
         return made
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
         raise UserError(f"{where} is not what translate.py --attention writes: give it that option") from error
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequenc
 import numpy as np
 
 from ..options import OneModel, PiecesOptions, TargetOptions, numeric, option, positive
+from ..shown.heatmaps import short
 from ..shown.pictures import DarkOption, check_drawn, finish, font_families, picture
 from ..shown.tables import JsonOption, Row, tables
 from ..text.alignments import by_frequency
@@ -97,6 +98,7 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "
     """Gates over a sentence's words, one panel above the other: words, names of the gates, ``gates x words``."""
     from matplotlib.figure import Figure
 
+    panels = [(short(words), names, gates) for words, names, gates in panels]
     families = font_families("".join("".join(words) for words, _, _ in panels))
     longest = max(len(words) for words, _, _ in panels)
     height = sum(2.2 + 0.08 * max(map(len, words)) for words, _, _ in panels)

@@ -104,6 +104,16 @@ def test_pictures_are_light_or_dark(tmp_path, dark):
     assert np.median(pixels) == (0 if dark else 1) and pixels.min() < 0.2 and pixels.max() > 0.8
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_pictures_do_not_depend_on_the_users_settings(tmp_path, dark):
+    import matplotlib
+
+    for name, settings in (("a.png", {}), ("b.png", {"font.size": 30, "axes.linewidth": 9})):
+        with matplotlib.rc_context(settings), picture(str(tmp_path / name), dark) as save:
+            save(draw([Panel("one", ["a"], ["b"], np.ones((1, 1)))]))
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
 @pytest.mark.commands
 def test_glyphs_that_no_font_has_are_told():
     assert font_families("abc äö \u2581")[0] == "DejaVu Sans"

@@ -167,6 +167,16 @@ def learns_something_else(patch):
     changed(patch, lambda output, *_: output + Scaled.apply(output.tanh(), 0.5))
 
 
+def learns_something_else_of_attention(patch):
+    """What a cost of the weights hands down is half of what it should be."""
+    with_attention(patch, lambda weights: Scaled.apply(weights, 0.5))
+
+
+def weighs_by_the_batch(patch):
+    """Weights grow with the number of sentences."""
+    with_attention(patch, lambda weights: weights * len(weights))
+
+
 def counts_calls(patch):
     """Training depends on a number that no checkpoint has."""
     added(patch, lambda model: setattr(model.decoder, "calls", 0))
@@ -327,6 +337,8 @@ MUTATIONS = {
     peeks: ("rnnsearch", "future incremental", "padding parameters"),
     overflows: ("rnnsearch", "half", "padding"),
     learns_something_else: ("rnnsearch", "gradients", "parameters"),
+    learns_something_else_of_attention: ("rnnsearch", "gradients", "parameters same"),
+    weighs_by_the_batch: ("rnnsearch", "alone attention", "padding same"),
     counts_calls: ("rnnsearch", "resumed", "saved padding"),
     keeps_a_secret: ("rnnsearch", "saved", "padding incremental"),
     remembers_the_first_model: ("rnnsearch", "ensemble", "padding parameters"),
@@ -415,6 +427,13 @@ def test_what_is_no_number_is_not_the_same():
 def test_what_exporting_needs_is_said():
     holds, found = DEMANDS["exported"](Subject("rnnsearch"))
     assert holds is None and found.startswith("what_is_not_installed missing: pip install")
+
+
+def test_nothing_holds_where_no_demand_applies(capsys):
+    assert main(["check", "--arch", "rnnsearch", "--demand", "exported"]) == 0
+    assert capsys.readouterr().out.endswith("\nnone is applicable\n")
+    assert main(["check", "--arch", "rnnsearch", "--demand", "exported", "attention"]) == 0
+    assert capsys.readouterr().out.endswith("\nall hold\n")
 
 
 def test_every_demand_is_broken_by_something():
@@ -679,6 +698,18 @@ WRONG = [  # the base class, the method, what it returns, and what is said of it
         "past.memory.keys",
         "returns 3 x 6 x 9, where features and a matrix are wanted",
     ),
+    (
+        "History",
+        "key_features(self, past)",
+        "past.memory.positions, past.memory.keys",
+        "returns 3 x 6, where of the features B x k x S x f, 3 x 1 x 6 x any, is wanted",
+    ),
+    (
+        "History",
+        "key_features(self, past)",
+        "past.memory.positions[:, None, :, None].float(), torch.ones(2, 1)",
+        "returns 2 x 1, where of the matrix A x f, 9 x 1, is wanted",
+    ),
     ("CoverageHistory", "start(self, memory)", "0", "returns a int: carry tensors of B rows"),
     (
         "CoverageHistory",
@@ -693,6 +724,12 @@ WRONG = [  # the base class, the method, what it returns, and what is said of it
         "returns 3 x 1, where as the energies, 3 x 1 x 6,",
     ),
     ("Window", "forward(self, query, memory, state)", "memory.padding_mask", "returns 3 x 6, where two are wanted"),
+    (
+        "Window",
+        "forward(self, query, memory, state)",
+        "memory.padding_mask.unsqueeze(1), memory.positions",
+        "returns 3 x 6, where B x k x S, 3 x 1 x 6, is wanted",
+    ),
     (
         "GRUCell",
         "step(self, inputs, recurrent, previous)",
@@ -788,6 +825,11 @@ FAULTS = {
         "in-place",
         "changes weights in place",
         dict(NEXT="weights.mul_(2); return past.carried"),
+    ),
+    "weights of several hypotheses": (
+        "in-place",
+        "changes weights in place",
+        dict(NEXT="len(weights) > len(past.memory.positions) and weights.mul_(1); return past.carried"),
     ),
     "the mask of the sentences": (
         "in-place",

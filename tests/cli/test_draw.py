@@ -50,6 +50,14 @@ def test_a_picture(tmp_path):
     assert "<svg" in picture.read_text()
 
 
+def test_a_picture_is_named_after_its_format(translations, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("svg", "a.gif", "svg/png"):
+        assert main(["draw", str(translations), "--plot", name]) == 2
+        assert f"{name}: the name of a picture must end in .png, .svg or .pdf" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [translations]
+
+
 def test_two_levels_are_two_heat_maps():
     levels = {**ONE, "word_attention": [[1, 0]] * 5}
     words, characters = read_panels(json.dumps({**FOUND, "source": ["a", " ", "</s>"], "n_best": [levels]}), "")
@@ -74,6 +82,7 @@ def test_a_space_within_a_feature_ends_no_word():
     json.dumps({**FOUND, "n_best": [{"text": "", "symbols": [], "attention": []}]}),
     json.dumps({**FOUND, "n_best": [{**ONE, "attention": [["a"] * 3] * 5}]}),
     json.dumps({**FOUND, "n_best": [{**ONE, "attention": [[float("nan")] * 3] * 5}]}),
+    json.dumps({**FOUND, "n_best": [{**ONE, "attention": [[10**400] * 3] * 5}]}),
     json.dumps({**FOUND, "n_best": [{**ONE, "word_attention": [1]}]}),
     json.dumps({**FOUND, "n_best": [{**ONE, "word_attention": [[1, 0, 0]]}]}),
     json.dumps({**FOUND, "source": ["a", " ", "</s>"], "n_best": [{**ONE, "word_attention": [[1]] * 5}]}),

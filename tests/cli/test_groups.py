@@ -163,6 +163,7 @@ def test_intervals_are_those_of_the_binomial():
     assert half_widths(counts, accuracy, 50) == half_widths(counts, accuracy, 50)
     counts[0, 1, 1] = 1
     assert half_widths(counts, accuracy, 50)[1] is None  # one sentence has no spread
+    assert half_widths(counts[:, :0], accuracy, 50) == []  # of texts without words there are no tags
 
 
 def test_a_measure_of_nothing_is_no_number():
@@ -214,6 +215,40 @@ def test_bars_of_all_systems_stand_side_by_side():
     left, right = (bars[0] for bars in first.containers if hasattr(bars, "patches"))
     assert left.get_x() + left.get_width() == pytest.approx(right.get_x())
     assert [label.get_text() for label in second.get_xticklabels()] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["one"], ["a name of many characters " * 3], [f"runs/system {k}/test.txt" for k in range(12)]],
+    ids=["short", "long", "many"],
+)
+def test_bars_keep_their_size_whatever_names_are_above_them(names):
+    pytest.importorskip("matplotlib")
+    groups = Groups("words by tag", "F-measure", ["N", "V"], [3, 1], [[50.0, 25.0]] * len(names), [[]] * len(names))
+    figure = draw_groups([groups], names)
+    box = figure.axes[0].get_position()
+    assert box.width > 0.8 and box.height > 0.6
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_position().bounds == box.bounds
+    assert figure.axes[0].get_legend().get_window_extent().y0 >= figure.axes[0].get_window_extent().y1
+
+
+def test_an_interval_that_is_not_known_is_not_drawn():
+    """One of width 0 is."""
+    pytest.importorskip("matplotlib")
+    groups = Groups("words by tag", "F-measure", ["N", "V", "X"], [3, 1, 2], [[50.0, 25.0, 5.0]], [[1.0, None, 0.0]])
+    (axes,) = draw_groups([groups], ["one"]).axes
+    [lines] = (bars.lines[2] for bars in axes.containers if not hasattr(bars, "patches"))
+    assert [line[:, 1].tolist() for line in lines[0].get_segments() if len(line)] == [[49, 51], [5, 5]]
+
+
+def test_control_characters_are_escapes_in_pictures():
+    pytest.importorskip("matplotlib")
+    groups = Groups("words by tag", "F-measure", ["N\x1b[2J", "x" * 1000], [3, 1], [[50.0, 25.0]], [[]])
+    (axes,) = draw_groups([groups], ["one\x1b\ntwo"]).axes
+    first, second = (label.get_text() for label in axes.get_xticklabels())
+    assert first == "N\\x1b[2J\n(3)" and len(second) < 100
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["one\\x1b\\ntwo"]
 
 
 def test_a_group_that_all_systems_have_wrong_is_shown():

@@ -399,7 +399,9 @@ def test_a_row_that_is_missing_is_where_the_file_names_it(tmp_path):
     assert (found.end, found.unknown) == (0, 1)
 
 
-@pytest.mark.parametrize("version, factor", [(0, 0.5), ("0.05", 0.5), (0.1, 1), (0.2, 1), ("new", 1)])
+@pytest.mark.parametrize(
+    "version, factor", [(0, 0.5), ("0.05", 0.5), (0.1, 1), (0.2, 1), ("new", 1), pytest.param(10**400, 1, id="huge")]
+)
 def test_dropout_is_scaled_of_the_versions_before_the_first(version, factor):
     given = Options("a.json", False, {"use_dropout": True, "model_version": version, "dropout_hidden": 0.5})
     assert (dropped_out({"ff_state_W": np.ones((2, 2))}, given)["ff_state_W"] == factor).all()

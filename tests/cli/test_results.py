@@ -498,6 +498,21 @@ def test_of_two_logs_the_newer_counts(sweep, tmp_path):
     assert line.get_markevery() == 1  # of a single validation, too, something is seen
 
 
+def test_only_files_are_logs_and_the_last_name_counts_of_equally_old_ones(tmp_path):
+    """TensorBoard's folder may be called so, and a link may lead nowhere."""
+    (tmp_path / "board.log").mkdir()
+    (tmp_path / "old.log").symlink_to(tmp_path / "none")
+    for number in range(9):
+        path = tmp_path / f"{number}.log"
+        path.write_text(f"valid on 'valid' subset | ppl {number} | num_updates 5\n")
+        os.utime(path, (100, 100))
+    run = RUN._replace(folder=tmp_path, checkpoint=tmp_path / "checkpoints" / "x")
+    assert curve(run, "ppl") == [(5, 8)]
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "0.log").write_text("valid on 'valid' subset | ppl 7.5 | num_updates 6\n")
+    assert curve(run, "ppl") == [(5, 8), (6, 7.5)]
+
+
 def test_tied_matrices_count_once():
     tied, names = torch.randn(5, 4), ("embed_tokens.weight", "output_projection.weight")
     tensors = {name: tied.clone() for name in names} | {"one.bias": torch.zeros(5), "other.bias": torch.zeros(5)}
@@ -630,6 +645,19 @@ def test_a_table_without_rows_has_its_headers():
     assert "word" in aligned(["word", "count"], [])
 
 
+def test_printed_columns_are_aligned_by_the_cells_of_a_terminal():
+    """Wide characters take two, and marks none."""
+    rows = [["猫が好き", 1, None], ["a\u0301\u0323", 23, "x"]]
+    assert aligned(["word", "count", "猫"], rows) == (
+        "word        count  猫\n--------  -------  ----\n猫が好き        1\na\u0301\u0323              23  x"
+    )
+
+
+def test_no_minus_precedes_zeros():
+    rows = [[-0.0004], [-0.0006], [Interval(-0.0004, None)], [Interval(-0.0004, None, True)]]
+    assert aligned(["tau"], rows, {"tau": 3}).split()[2:] == ["0.000", "-0.001", "0.000", "+0.000"]
+
+
 def test_a_new_checkpoint_is_translated_again(runs):
     """As a training that goes on writes it under the same name."""
     [run], [later] = (find_runs([str(folder)], "checkpoint_best.pt") for folder in sorted(runs.iterdir()))
@@ -649,6 +677,23 @@ def test_updates_and_hours_are_the_checkpoints():
     state |= {"optimizer_history": [{"num_updates": 7}, {"num_updates": 9}]}
     run = read_run(Path("a", "checkpoints", "checkpoint_best.pt"), state)
     assert (run.folder, run.updates, run.hours) == (Path("a"), 9, 1.5)
+
+
+def test_lines_over_a_dial_are_means_and_bands_their_intervals():
+    """Where one seed is known, the band has a gap, and where none is, the line has none of its points."""
+    pytest.importorskip("matplotlib")
+    scores = {"a": {"easy": [1.0, 3.0], "hard": [5.0]}, "b": {"hard": [2.0, 4.0]}}
+    places = {
+        Place(name, subset, "X"): dict(enumerate(values))
+        for name, subsets in scores.items()
+        for subset, values in subsets.items()
+    }
+    (axes,) = draw_dial({"a": [RUN], "b": [RUN]}, places, ["easy", "hard"], DIAL).axes
+    assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[0, 2], [1, 5]], [[1, 3]]]
+    for band, x, centre in zip(axes.collections, (0, 1), (2, 3), strict=True):
+        ends = [statistic(point.tolist()) for point in band.get_paths()[0].vertices.T for statistic in (min, max)]
+        assert ends == pytest.approx([x, x, centre - 12.7062, centre + 12.7062], rel=1e-4)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
 
 
 def test_a_line_is_at_the_mean_of_the_scores():

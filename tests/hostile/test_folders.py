@@ -11,6 +11,7 @@ from fairseq_attnvariants.patches.loading import checkpoints as loading
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.runs import find_files
 from fairseq_attnvariants_cli.shown.heatmaps import LONGEST, Panel, draw
+from fairseq_attnvariants_cli.subcommands import gates
 from fairseq_attnvariants_cli.systems.averaging import best, mean
 
 pytestmark = pytest.mark.hostile
@@ -105,5 +106,13 @@ def test_links_that_lead_in_circles_come_to_an_end(tmp_path, monkeypatch):
 
 def test_words_without_an_end_are_cut_in_pictures():
     word = "x" * 1_000_000
-    figure = draw([Panel("", ["a", word], [word], torch.tensor([[0.2, 0.8]]).numpy())])
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["x" * (LONGEST - 1) + "\u2026"]
+    heat_map = draw([Panel("", ["a", word], [word], torch.tensor([[0.2, 0.8]]).numpy())])
+    lines = gates.draw([([word], ["g"], torch.tensor([[0.2]]).numpy())])
+    for labels in (heat_map.axes[0].get_yticklabels(), lines.axes[0].get_xticklabels()):
+        assert [label.get_text() for label in labels] == ["x" * (LONGEST - 1) + "\u2026"]
+
+
+def test_control_characters_are_escapes_in_pictures():
+    [axes, _] = draw([Panel("a\x1b", ["\x00b"], ["c\u202e"], torch.ones(1, 1).numpy())]).axes
+    labels = [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label]
+    assert [label.get_text() for label in labels] == ["\\x00b", "c\\u202e", "a\\x1b"]
