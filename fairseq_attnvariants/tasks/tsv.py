@@ -101,6 +101,16 @@ def described_symbols(separator: str) -> str:
     return kinds.get(separator, f"separated by {separator!r}")
 
 
+def never_separated(table: Table, side: str, separator: str) -> str:
+    """A sentence about a separator that no string of a table has, or nothing."""
+    if len(separator) != 1 or any(separator in getattr(row, side) for row in table.rows):
+        return ""
+    return (
+        f"no {side} of {table.path} has the separator {separator!r}, so each of them is one symbol: is another "
+        f"--{side}-separator right?"
+    )
+
+
 def read_cells(path: str) -> List[List[str]]:
     """The columns of every line, without spaces at their ends; empty lines at the end are left out.
 

@@ -48,7 +48,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
 
 def run(options: Options) -> None:
     """Read the tables, train each seed, predict, score."""
-    from ..systems.transduction import OWN, prepare, refused, results, train_seed
+    from ..systems.transduction import OWN, WITHOUT_BEST, prepare, refused, results, train_seed
 
     for seed in options.seeds:
         if options.seeds.count(seed) > 1:
@@ -57,6 +57,8 @@ def run(options: Options) -> None:
         name = given.partition("=")[0]
         if name in OWN:
             raise UserError(f"{name} is not for fairseq-train here: use {OWN[name]}")
+        if name in WITHOUT_BEST:
+            raise UserError(f"{name}: leave it out, because the checkpoint with the highest accuracy predicts words")
     with tables(options.json, scores=options.table) as write:
         with refused():
             job = prepare(options)

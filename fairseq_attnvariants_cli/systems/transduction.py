@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, 
 from tqdm import tqdm
 
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.tasks import StringDictionary, exact_match
+from fairseq_attnvariants.tasks import StringTransductionTask, exact_match
 from fairseq_attnvariants.tasks.tsv import (
     DECOMPOSED,
     Columns,
@@ -27,6 +27,7 @@ from fairseq_attnvariants.tasks.tsv import (
     Table,
     described,
     described_symbols,
+    never_separated,
     read_cells,
     read_separator,
     read_table,
@@ -59,7 +60,7 @@ TRAINING = shlex.split(
 UNK = "<unk>"
 LAST, OPTIONS, ENDED = "checkpoint_last.pt", "options.txt", "finished"  # in a seed's folder
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
-
+WITHOUT_BEST = "--no-save", "--disable-validation", "--no-best-checkpoints"
 
 PREDICTED = ".tsv", ".nbest.tsv"  # what the tables of predictions are called after the name of theirs
 
@@ -99,12 +100,18 @@ def prepare(options: "Options") -> Job:
         raise UserError("fairseq-train reads one --user-dir: give one, whose __init__.py imports the others")
     cells = {path: read_cells(path) for path in dict.fromkeys([options.train, options.dev, *options.test])}
     columns = find_columns(cells[options.train], options)
+    if not Columns.given(options):
+        for path in (options.dev, *options.test):
+            check_columns(path, cells[path], options.train, len(cells[options.train][0]), columns)
     train, dev = (read_table(path, columns, cells=cells[path]) for path in (options.train, options.dev))
     tests = {Path(path).stem: path for path in options.test}
     taken = {"train", "valid", *(f"{name}.nbest" for name in tests)}
     if len(tests) < len(options.test) or taken & tests.keys():
         named = ", ".join(options.test)
-        raise UserError(f"the tables to predict need different names, none of them train, valid or NAME.nbest: {named}")
+        raise UserError(
+            "the tables to predict need different names without their endings, none of them train, valid or "
+            f"NAME.nbest: {named}"
+        )
     predicted = [read_table(path, columns, with_targets=False, cells=cells[path]) for path in options.test]
     separators = (
         find_separator(train, "source", options.source_separator),
@@ -128,9 +135,7 @@ def prepare(options: "Options") -> Job:
     tables = {Path(path).resolve() for path in texts.values()}
     copies = {name: data / f"{name}.tsv" for name in texts}
     other = [
-        name
-        for name, path in copies.items()
-        if path.is_file() and as_read(path.read_text(encoding="utf-8")) != as_read(written[name])
+        name for name, path in copies.items() if path.is_file() and as_read(kept_text(path)) != as_read(written[name])
     ]
     for made in (
         *(copies[name] for name in other),
@@ -154,6 +159,9 @@ def prepare(options: "Options") -> Job:
         with write_whole(str(data / f"{name}.tsv")) as stream:
             stream.write(text)
     say(described(columns, separators))
+    for side, separator in zip(("source", "target"), separators):
+        if told := never_separated(train, side, separator):
+            say(told)
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
     return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given, limits)
 
@@ -161,6 +169,11 @@ def prepare(options: "Options") -> Job:
 def as_read(text: str) -> str:
     """A table in NFC, as version 1.1.0 copied it."""
     return unicodedata.normalize("NFC", text)
+
+
+def kept_text(path: Path) -> str:
+    """The text of a file of the folder; bytes that are no UTF-8, as of a damaged file, are escapes."""
+    return path.read_text(encoding="utf-8", errors="backslashreplace")
 
 
 def length_limits(others: Sequence[str]) -> Dict[str, int]:
@@ -197,7 +210,10 @@ def check_dictionaries(data: Path, separators: Sequence[str]) -> None:
     """
     for side, separator in zip(("source", "target"), separators):
         path = data / f"dict.{side}.txt"
-        if path.is_file() and (former := StringDictionary.load(str(path)).separator) != separator:
+        if not path.is_file():
+            continue
+        former = StringTransductionTask.load_dictionary(str(path)).separator
+        if former != separator:
             raise UserError(
                 f"the symbols of {path} are {described_symbols(former)}: give --{side}-separator "
                 f"{separator_name(former)}, or another --output"
@@ -218,7 +234,7 @@ def check_options(save: Path, given: str) -> None:
     """
     if not any((save / name).exists() for name in (LAST, ENDED)) or not (save / OPTIONS).is_file():
         return
-    if (before := (save / OPTIONS).read_text(encoding="utf-8").rstrip("\n")) != given:
+    if (before := kept_text(save / OPTIONS).rstrip("\n")) != given:
         raise UserError(
             f"{save} was trained with {before}, and not with {given}: give the former options, or another --output"
         )
@@ -236,9 +252,7 @@ def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Colu
         columns = Columns(**given)
         columns.check()
         return columns
-    width = len(cells[0])
-    tagged = Counter(column for line in cells for column, cell in enumerate(line, start=1) if ";" in cell)
-    [(features, count)] = tagged.most_common(1) or [(0, 0)]
+    width, (features, count) = len(cells[0]), tagged(cells)
     if width == 2 and 2 * count < len(cells):
         return Columns()
     if width == 3 and features > 1 and 2 * count > len(cells):
@@ -249,6 +263,33 @@ def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Colu
     )
 
 
+def tagged(cells: Sequence[Sequence[str]]) -> Tuple[int, int]:
+    """The column with the most cells that have a ``;``, and their number; zeros if no cell has one."""
+    found = Counter(column for line in cells for column, cell in enumerate(line, start=1) if ";" in cell)
+    [most] = found.most_common(1) or [(0, 0)]
+    return most
+
+
+def check_columns(path: str, cells: Sequence[Sequence[str]], train: str, width: int, columns: Columns) -> None:
+    """Refuse a table with other columns than those that were found in the training table.
+
+    Raises:
+        UserError: its features are in another column, or it has more columns.
+    """
+    found, (features, count) = len(cells[0]), tagged(cells)
+    own = [line[columns.features - 1] for line in cells if columns.features <= found]
+    if columns.features and 2 * count > len(cells) and not any(";" in cell for cell in own):
+        raise UserError(
+            f"{path} has features in column {features}, and {train} in column {columns.features}: put the columns of "
+            "all tables in one order; where targets are unknown, keep their column, with empty cells"
+        )
+    if found > width:
+        raise UserError(
+            f"{path} has {found} columns, and {train} has {width}: give --source-column, --target-column and, if there "
+            "are features, --features-column, or take the other columns out"
+        )
+
+
 def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
     """The separator that an option names, or else a space, if most texts have some and about a letter between them.
 
@@ -257,7 +298,7 @@ def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
     """
     if given is not None:
         return read_separator(given, f"--{side}-separator")
-    texts = [getattr(row, side).split() for row in table.rows]
+    texts = [symbols(getattr(row, side), " ") for row in table.rows]
     spaced = sum(len(text) > 1 for text in texts)
     lengths = [len(symbols(word)) for text in texts for word in text]
     if 2 * spaced > len(texts) and mean(lengths) < 2:
@@ -296,6 +337,7 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
         def see(line: str) -> None:
             if found := re.search(r"\bnum_updates[= ](\d+)", line):
                 bar.update(int(found[1]) - bar.n)
+            tell(line)
             if found := re.search(r"\| accuracy ([\d.]+)", line):
                 accuracies.append(float(found[1]))
                 bar.set_postfix_str(f"accuracy {found[1]}")
@@ -346,8 +388,8 @@ def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str
     """Rows of the table for one test set, whose predictions are written: those of the last system."""
     table = read_table(str(job.data / f"{name}.tsv"), job.columns, with_targets=False)
     scores: List[List[float]] = []
-    for system, checkpoints in systems.items():
-        found = predict(job, options, name, checkpoints)
+    for number, (system, checkpoints) in enumerate(systems.items()):
+        found = predict(job, options, name, checkpoints, number == 0)
         found = copy_unseen(job, options, checkpoints, table.rows, found)
         if table.rows[0].target is not None:
             words, *measures = score(job, table.rows, found, options.several_answers)
@@ -358,8 +400,14 @@ def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str
     write_predictions(job, options, name, table.rows, found)
 
 
-def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str]) -> List[Sentence]:
-    """Return fairseq-generate's predictions for each row of a table."""
+def tell(line: str) -> None:
+    """Say what a line of fairseq's says of rows that a model cannot get right, or is not trained on."""
+    if re.search(r" unseen in training$| samples have invalid sizes and will be skipped", line.rstrip()):
+        say(line.rstrip().rpartition(" | ")[2])
+
+
+def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str], told: bool = True) -> List[Sentence]:
+    """Return fairseq-generate's predictions for each row of a table; ``told`` says what is unseen in it."""
     command = [
         *("fairseq_cli.generate", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction"),
         *("--path", os.pathsep.join(checkpoints), f"--gen-subset={name}", "--scoring", "exact_match"),
@@ -370,9 +418,8 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str])
     lines: List[str] = []
     log = job.folder / f"{name}.generate.log"
     start(command, log, lambda line: lines.append(line.rstrip("\n")))
-    for line in lines:
-        if line.endswith(" unseen in training"):
-            say(line.rpartition(" | ")[2])
+    for line in lines if told else ():
+        tell(line)
     found = read_generated(lines, str(log))
     return [found[number] for number in sorted(found)]
 
@@ -429,9 +476,11 @@ def write_predictions(job: Job, options: "Options", name: str, rows: Sequence[Ro
             stream.write(filled(cells, sentence.hypotheses[0].text) + "\n")
     without = "" if rows[0].target is not None else ", which has no targets to score by,"
     say(f"the predictions for {job.tests[name]}{without} are in {job.folder / name}.tsv")
+    ranked = job.folder / f"{name}.nbest.tsv"
     if options.nbest == 1:
+        ranked.unlink(missing_ok=True)  # of a former search
         return
-    with write_whole(str(job.folder / f"{name}.nbest.tsv")) as stream:
+    with write_whole(str(ranked)) as stream:
         for cells, sentence in zip(table, found, strict=True):
             for rank, hypothesis in enumerate(sentence.hypotheses, start=1):
                 stream.write(f"{filled(cells, hypothesis.text)}\t{rank}\t{hypothesis.score}\n")

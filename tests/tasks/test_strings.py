@@ -401,6 +401,7 @@ class TestCommands:
         (["한국", "국어", "말씀", "나라"], "NFD"),  # most syllables are there once
         (["kana", "naka", "anka", "nana"] * 30 + ["é"], ""),  # one rare letter in 500
         (["a b", "b a", "a a"], " "),
+        (["a\u00a0b", "b\u00a0a"] * 100, ""),  # symbols are separated by a space, and by no other white space
     ],
 )
 def test_characters_that_will_be_unseen_are_decomposed(words, expected):
@@ -486,6 +487,8 @@ class TestStrings:
         assert "train.tsv has one column: put a tab between source and target" in done.stderr
         done = strings(write_tables(data), "--output", tmp_path / "out", "--max-update", "5", check=False)
         assert "--max-update is not for fairseq-train here: use --updates" in done.stderr
+        done = strings(data, "--output", tmp_path / "out", "--disable-validation", check=False)
+        assert "--disable-validation: leave it out, because the checkpoint with the highest" in done.stderr
         done = strings(data, "--output", tmp_path / "out", "--source-column", "2", check=False)
         assert "the columns are source 2, target 2, and two of them are the same" in done.stderr
         folders = [tmp_path / name for name in ("own_parts", "own_losses")]
@@ -749,9 +752,10 @@ def test_columns_are_those_of_the_shared_tasks(row, columns):
 
 
 def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypatch):
-    predicted = {"a.pt": [("x", "z"), ("z", "y")], "b.pt": [("x", "z"), ("y", "z")]}
+    predicted, tellings = {"a.pt": [("x", "z"), ("z", "y")], "b.pt": [("x", "z"), ("y", "z")]}, []
 
-    def predict(job, options, name, checkpoints):
+    def predict(job, options, name, checkpoints, told):
+        tellings.append(told)
         lists = ([Hypothesis("", "-1", text, None) for text in texts] for texts in predicted[checkpoints[-1]])
         return [Sentence("", "", None, hypotheses) for hypotheses in lists]
 
@@ -764,8 +768,12 @@ def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypat
     assert [row[1:4] for row in rows] == [
         ("seed 1", 2, 50), ("seed 2", 2, 100), ("mean of seeds", 2, 75), ("ensemble", 2, 100)
     ]  # fmt: skip
+    assert tellings == [True, False, False]  # what is unseen in the table is said once
     assert (tmp_path / "test.tsv").read_text() == "a\tx\nb\ty\n"
     assert (tmp_path / "test.nbest.tsv").read_text() == "a\tx\t1\t-1\na\tz\t2\t-1\nb\ty\t1\t-1\nb\tz\t2\t-1\n"
+    # ranks of a former search would be those of other predictions
+    assert [*transduction.results(job, Namespace(seeds=[1, 2], nbest=1, several_answers=False), "test", systems)]
+    assert (tmp_path / "test.tsv").exists() and not (tmp_path / "test.nbest.tsv").exists()
 
 
 @pytest.mark.parametrize("several, expected", [
@@ -813,6 +821,91 @@ def test_columns_that_are_not_those_of_the_shared_tasks_are_asked_for(cells):
         transduction.find_columns(cells, Namespace(train="train.tsv", **none))
 
 
+def prepared(data, **more):
+    """The job of a folder's tables, which are not trained on."""
+    options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
+    train, dev, test = (str(data / f"{name}.tsv") for name in ("train", "valid", "test"))
+    options |= dict(output=str(data / "out"), others=[], seeds=[1], train=train, dev=dev, test=[test])
+    return transduction.prepare(Namespace(**{**options, **more}))
+
+
+@pytest.mark.parametrize("name", ["valid", "test"])
+@pytest.mark.parametrize("train, other, said", [
+    ("ab\taa\n", "ab\tN;PL\taa\n", "has 3 columns, and .*train.tsv has 2: give --source-column"),
+    ("ab\taa\tN;PL\n", "ab\tN;PL\taa\n", "has features in column 2, and .*train.tsv in column 3: put the columns"),
+    ("ab\taa\tN;PL\n", "ab\tN;PL\n", "has features in column 2, and .*: put .*targets are unknown, keep their column"),
+])  # fmt: skip
+def test_tables_have_the_columns_that_were_found_in_the_first(tmp_path, name, train, other, said):
+    """Features would be read as targets, and scored."""
+    for table in ("train", "valid", "test"):
+        (tmp_path / f"{table}.tsv").write_text(train)
+    assert prepared(tmp_path, output=str(tmp_path / "first"))
+    (tmp_path / f"{name}.tsv").write_text(other)
+    with pytest.raises(UserError, match=f"{name}.tsv {said}"):
+        prepared(tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_semicolon_in_a_word_makes_no_features(tmp_path):
+    for table in ("train", "valid", "test"):
+        (tmp_path / f"{table}.tsv").write_text("ab\tN;PL\taa\n")
+    (tmp_path / "test.tsv").write_text("a;b\tN;PL\taa\n")
+    assert prepared(tmp_path).columns == (1, 3, 2)
+
+
+def test_tables_of_a_language_need_names_that_differ_before_the_ending(tmp_path):
+    data = write_tables(tmp_path)
+    for name in ("fin.dev", "fin.tst"):
+        (data / name).write_bytes((data / "test.tsv").read_bytes())
+    with pytest.raises(UserError, match="need different names without their endings, .*fin.dev, .*fin.tst"):
+        prepared(data, test=[str(data / "fin.dev"), str(data / "fin.tst")])
+
+
+def test_a_separator_that_no_string_has_is_told(tmp_path, capsys, caplog):
+    """Each string would be one symbol, and no other word could be predicted."""
+    prepared(write_tables(tmp_path), target_separator="_")
+    said = "no target of .*train.tsv has the separator '_', so each of them is one symbol: is another --target-sep"
+    [told] = [line for line in capsys.readouterr().err.splitlines() if "has the separator" in line]
+    assert re.match(said, told)
+    prepared(tmp_path, output=str(tmp_path / "right"))
+    assert "has the separator" not in capsys.readouterr().err
+    StringTransductionTask.setup_task(
+        StringTransductionConfig(data=str(tmp_path), target_separator="_", train_subset="train")
+    )
+    assert re.search(said, caplog.text)
+
+
+@pytest.mark.parametrize("line, told", [
+    ("INFO | tasks | valid.tsv: 2 of 2 targets have symbols unseen in training\n", "valid.tsv: 2 of 2"),
+    ("WARNING | tasks | 1 samples have invalid sizes and will be skipped, more\n", "1 samples have"),
+    ("INFO | train | begin training epoch 2\n", ""),
+])  # fmt: skip
+def test_rows_that_a_training_cannot_use_are_told(tmp_path, monkeypatch, capsys, line, told):
+    monkeypatch.setattr(transduction, "start", lambda command, log, see, mode: see(line))
+    job = transduction.Job(tmp_path, tmp_path, Columns(), (" ", " "), 160, {}, "user", 2000, "", {})
+    transduction.train_seed(job, Namespace(arch="dl4mt", cpu=True, others=[], dev="valid.tsv"), 1)
+    said = capsys.readouterr().err
+    assert said.startswith(told) if told else not said
+
+
+@pytest.mark.parametrize("name, said", [
+    ("data/train.tsv", "was trained on another .*train.tsv"),
+    ("seed1/options.txt", r"was trained with .*xff, and not with"),
+    ("data/dict.source.txt", "dict.source.txt, line 1: not UTF-8"),
+    ("data/dict.target.txt", "dict.target.txt, line 1: not UTF-8"),
+])  # fmt: skip
+def test_damaged_files_of_the_folder_are_refused_in_a_sentence(tmp_path, name, said):
+    data = write_tables(tmp_path)
+    prepared(data)
+    (data / "out" / "seed1").mkdir()
+    (data / "out" / "seed1" / "checkpoint_last.pt").touch()
+    path = data / "out" / name
+    path.write_bytes(b"\xff\n")
+    with pytest.raises((UserError, ConfigurationError), match=said):
+        prepared(data)
+    assert path.read_bytes() == b"\xff\n"
+
+
 def test_a_table_has_not_the_name_of_anothers_predictions(tmp_path):
     """The predictions of ``--nbest`` would be written over that table's."""
     data = write_tables(tmp_path / "words")
@@ -821,7 +914,7 @@ def test_a_table_has_not_the_name_of_anothers_predictions(tmp_path):
     tests = [str(data / "test.tsv"), str(data / "test.nbest.tsv")]
     options |= dict(output=str(tmp_path / "out"), others=[], seeds=[1], test=tests)
     options |= dict(train=str(data / "train.tsv"), dev=str(data / "valid.tsv"))
-    with pytest.raises(UserError, match="need different names, none of them train, valid or NAME.nbest: .*nbest.tsv"):
+    with pytest.raises(UserError, match="different names .*, none of them train, valid or NAME.nbest: .*nbest.tsv"):
         transduction.prepare(Namespace(**options))
 
 
