@@ -92,7 +92,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         command = parser(arguments)
         options, others = command.parse_known_args(arguments)
         if others and not getattr(options, "takes_others", False):
-            command.error(f"unrecognized arguments: {' '.join(others)}")
+            raise UserError(f"unrecognized arguments: {' '.join(others)} (see {PROGRAM} {options.subcommand} --help)")
         options.others = others
         if getattr(options, "user_dir", None):
             from .systems.model import import_user_dirs

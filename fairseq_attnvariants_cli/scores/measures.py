@@ -137,17 +137,20 @@ def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
 def scores(systems: Systems, references: References, measures: Measures, samples: int = 0) -> List[Score]:
     """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
 
+    A text of one line has neither: all its resamples are the same, so nothing is known of its spread.
+
     1-gram precision, the share of hypothesis words that are in the reference, is the factor of 1-gram BLEU next to the
     brevity penalty (Kuang et al. 2018, table 6); it is not resampled.
     """
     rows = []
+    if samples:
+        seed()  # refused here, before sacrebleu reads it
     for name, metric in measures:
         results = [metric.corpus_score(hypotheses, references) for _, hypotheses in systems]
         intervals: List[Optional[float]] = [None] * len(systems)
         ps: List[Optional[float]] = [None] * len(systems)
         signature = plain = str(metric.get_signature())
-        if samples:
-            seed()  # refused here, before sacrebleu reads it
+        if samples and len(references[0]) > 1:
             signatures, columns = PairedTest(
                 list(systems), {name: metric}, references, test_type="bs", n_samples=samples
             )()

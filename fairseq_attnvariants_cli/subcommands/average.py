@@ -41,6 +41,8 @@ def run(options: Options) -> None:
     for path, place in zip(options.inputs, places):
         if places.count(place) > 1:
             raise UserError(f"{path} is given twice: leave one out")
+    if options.folder and not os.path.isdir(options.folder):
+        raise UserError(f"--folder {options.folder}: there is no such folder")
     if options.by and not options.last:
         raise UserError("--by is the unit of --last: give --last, too")
     with write_bytes(options.output) as stream:

@@ -174,7 +174,7 @@ def run(options: Options) -> None:
                 for k, *several in zip(numbers, *translations, strict=True)
             ],
             longest=LONGEST,
-            signatures=f"BLEU {bleu.get_signature()}, chrF {chrf.get_signature()}",
+            signatures=f"BLEU {bleus[0].signature}, chrF {chrf.get_signature()}",
         )
         stream.write(content)
         if save:

@@ -77,7 +77,7 @@ def rows(options: Options) -> Iterator[List[str]]:
     Raises:
         UserError: no word shares a stem that has letters with its form, or the alphabet has but one letter.
     """
-    from fairseq_attnvariants.tasks.tsv import DECOMPOSED, read_cells, read_table, separator_name, symbols
+    from fairseq_attnvariants.tasks.tsv import DECOMPOSED, read_cells, read_table, symbols
 
     from ..systems.transduction import find_columns, find_separator, refused
 
@@ -85,8 +85,7 @@ def rows(options: Options) -> Iterator[List[str]]:
         cells = read_cells(options.train)
         columns = find_columns(cells, options)
         table = read_table(options.train, columns, cells=cells)
-    separators = {side: find_separator(table, side) for side in ("source", "target")}
-    units = DECOMPOSED if DECOMPOSED in separators.values() else ""
+    units = DECOMPOSED if DECOMPOSED in (find_separator(table, side) for side in ("source", "target")) else ""
     pairs = [(symbols(row.source, units), symbols(row.target or "", units)) for row in table.rows]
     alphabet = defaultdict(list)
     for symbol in sorted({symbol for pair in pairs for word in pair for symbol in word if is_letter(symbol)}):
@@ -107,11 +106,7 @@ def rows(options: Options) -> Iterator[List[str]]:
             texts = (unicodedata.normalize("NFC", "".join(word)) for word in pair)
             found[columns.source - 1], found[columns.target - 1] = texts
             yield found
-    named = " ".join(f"--{side}-separator {separator_name(one)}" for side, one in separators.items())
-    say(
-        f"{len(usable)} of the {len(pairs)} rows of {options.train} have a stem; random letters hide which symbols are "
-        f"rare, so train on both tables with {named}, unless you give other separators"
-    )
+    say(f"{len(usable)} of the {len(pairs)} rows of {options.train} have a stem")
 
 
 def run(options: Options) -> None:

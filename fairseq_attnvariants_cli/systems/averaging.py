@@ -125,7 +125,7 @@ def last(folder: str, count: int, kind: str) -> List[str]:
     Raises:
         UserError: there are fewer.
     """
-    paths = checkpoint_paths(folder, PATTERNS[kind]) if os.path.isdir(folder) else []
+    paths = checkpoint_paths(folder, PATTERNS[kind])
     return _first(paths, count, f"{folder} has {len(paths)} checkpoints saved by {kind}")
 
 

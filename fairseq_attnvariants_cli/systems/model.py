@@ -215,8 +215,8 @@ def read_checkpoint(path: str) -> Dict[str, Any]:
 
 def _refusal(path: str, circumstances: str, error: Exception) -> UserError:
     why = reason(error)
-    if isinstance(error, OSError):
-        why = why.removeprefix(f"{path}: ")
+    if isinstance(error, OSError) and why.startswith(f"{path}: "):
+        why, circumstances = why.removeprefix(f"{path}: "), ""  # the data folder has no part in it
     elif why.startswith((f"{path}: ", f"{path} ")):  # one of this package's
         return UserError(why)
     too_little = (AttributeError, LookupError, TypeError)

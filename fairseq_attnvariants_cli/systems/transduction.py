@@ -48,7 +48,7 @@ PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables mor
 VALIDATIONS = 40  # in a training
 RATE, LONG_RATE = "4e-3", "3e-3"  # learning rates; the second one with more than the least updates
 FALL = 20  # points of accuracy; what falls deeper has diverged
-UNSEEN = 0.01  # share of characters, from which on they are decomposed
+FEWER = 2  # characters are decomposed if they have more than so many times fewer letters, marks and jamo
 # examples/strings/RESULTS.md says how they were chosen
 TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
@@ -293,8 +293,8 @@ def check_columns(path: str, cells: Sequence[Sequence[str]], train: str, width: 
 def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
     """The separator that an option names, or else a space, if most texts have some and about a letter between them.
 
-    Without spaces, symbols are characters, or decomposed if more than :data:`UNSEEN` of the characters of other words
-    will be unseen. By Good and Turing this share is that of the characters which occur once.
+    Without spaces, symbols are characters. Where these are many more than their letters, marks and jamo, as Hangul's
+    syllables are and letters with signs of vowels, they are decomposed: a model learns the parts, and then knows all.
     """
     if given is not None:
         return read_separator(given, f"--{side}-separator")
@@ -303,9 +303,11 @@ def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
     lengths = [len(symbols(word)) for text in texts for word in text]
     if 2 * spaced > len(texts) and mean(lengths) < 2:
         return " "
-    found = Counter(symbol for row in table.rows for symbol in symbols(getattr(row, side)))
-    once = sum(count == 1 for count in found.values())
-    return DECOMPOSED if once > UNSEEN * sum(found.values()) else ""
+    whole, parts = (
+        {symbol for row in table.rows for symbol in symbols(getattr(row, side), separator)}
+        for separator in ("", DECOMPOSED)
+    )
+    return DECOMPOSED if len(whole) > FEWER * len(parts) else ""
 
 
 def train_seed(job: Job, options: "Options", seed: int) -> str:

@@ -95,7 +95,10 @@ def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined:
     """Return a sentence from its lines; if subwords are ``joined``, without its attention."""
     sources, references, hypotheses, scores, alignments = labels.values()
     for line in hypotheses[len(alignments) :] if aligned else ():
-        raise UserError(f"{line.place}: H-{number} has no A- line: run fairseq-generate with --print-alignment")
+        raise UserError(
+            f"{line.place}: H-{number} has no A- line: run fairseq-generate with --print-alignment; or was its output "
+            "cut off?"
+        )
     count = len(hypotheses)
     if not count or len(sources) != 1 or {len(scores), len(alignments)} - {0, count} or len(references) > 1:
         last = next(lines[-1] for lines in labels.values() if lines)

@@ -31,6 +31,8 @@ def read_lexicon(path: str) -> Dict[str, str]:
         if len(row) < 2 or not row[0] or not row[1]:
             raise UserError(f"{path}, line {number}: not a source and a target word with a tab between")
         if row[0] in lexicon:
-            raise UserError(f"{path}, line {number}: {row[0]!r} comes a second time")
+            raise UserError(
+                f"{path}, line {number}: {row[0]!r} comes a second time: keep one, or run lexicon without --candidates"
+            )
         lexicon[row[0]] = row[1]
     return lexicon

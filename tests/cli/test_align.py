@@ -279,6 +279,10 @@ class TestBadInput:
         place = line.index("--reference")
         assert "--source needs --reference" in self.refused([*line[:place], *line[place + 2 :]], capfd)
 
+    def test_a_missing_checkpoint_is_not_blamed_on_the_data(self, runs, tmp_path, capfd):
+        line = arguments(runs, tmp_path, tmp_path / "nowhere.pt")
+        assert self.refused(line, capfd).endswith("nowhere.pt cannot be loaded: No such file or directory\n")
+
     def test_a_missing_split(self, runs, tmp_path, capfd):
         line = arguments(runs, tmp_path, runs.rnnsearch / "checkpoint_best.pt", "--gen-subset", "nowhere")
         del line[line.index("--source") : line.index("--output")]

@@ -176,8 +176,10 @@ def test_what_is_no_plain_data_is_not_loaded(tmp_path):
     "more, message",
     [
         ([], "name the checkpoints, or give --folder and one of --last and --best"),
-        (["--folder", "nowhere", "--last", "2"], "nowhere has 0 checkpoints saved by epochs, and 2 are asked for"),
-        (["--folder", "nowhere", "--best", "2", "--by", "updates"], "--by is the unit of --last: give --last, too"),
+        (["--folder", "nowhere", "--last", "2"], "--folder nowhere: there is no such folder"),
+        (["--folder", "nowhere", "--best", "2"], "--folder nowhere: there is no such folder"),
+        (["--folder", os.path.dirname(__file__), "--last", "2"], "has 0 checkpoints saved by epochs, and 2 are asked"),
+        (["--folder", ".", "--best", "2", "--by", "updates"], "--by is the unit of --last: give --last, too"),
         (["--folder", "nowhere"], "name the checkpoints, or give --folder"),
         (["nowhere.pt"], "nowhere.pt cannot be loaded: No such file or directory"),
         (["."], ". cannot be loaded: Is a directory"),

@@ -134,6 +134,7 @@ def test_scores_are_those_of_sacrebleu(tmp_path):
         assert chrf == f"{CHRF().corpus_score(lines, [gold]).score:.2f}"
     [results] = PairedTest([*zip("12", texts)], {"BLEU": BLEU(tokenize="none")}, [gold], "bs", 1000)()[1:]
     assert [p for _, p, _ in rows] == ["", f"{results['BLEU'][1].p_value:.3f}"]
+    assert "<footer>BLEU nrefs:1|bs:1000|seed:12345|case:mixed" in page
     keys = re.findall('data-key="(.*?)"(.*?)>', page)
     for k, (key, same) in enumerate(keys):
         found = [CHRF().sentence_score(lines[k], [gold[k]]).score for lines in texts]

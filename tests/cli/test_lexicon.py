@@ -118,7 +118,7 @@ def test_table_survives_a_round_trip(tmp_path_factory, words):
     [
         ("a\tx\nb\n", "line 2: not a source and a target word"),
         ("a\tx\nb\t\n", "line 2: not a source and a target word"),
-        ("a\tx\na\ty\n", "line 2: 'a' comes a second time"),
+        ("a\tx\na\ty\n", "line 2: 'a' comes a second time: keep one, or run lexicon without --candidates"),
     ],
 )
 def test_malformed_tables_are_refused(tmp_path, text, message):

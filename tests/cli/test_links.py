@@ -72,7 +72,7 @@ def test_links_are_those_of_align(runs, tmp_path):
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ("A-3\t2-0 0-1 1-2\n", "", "H-3 has no A- line: run fairseq-generate with --print-alignment"),
+        ("A-3\t2-0 0-1 1-2\n", "", "H-3 has no A- line: run fairseq-generate with --print-alignment; or was its "),
         (
             "H-3\t-0.5\tx@@ y z",
             "H-3\t-0.5\txy z",

@@ -262,6 +262,7 @@ def test_every_subcommand_with_a_table_has_json(capsys):
     ("eos data --path x --forced --beam 3", "--beam is for a search, and the target is given: leave it out"),
     ("average a.pt b.pt a.pt --output c.pt", "a.pt is given twice: leave one out"),
     ("strings a b c --output d --seeds 1 2 1", "--seeds 1 is given twice: leave one out"),
+    ("compare a --output p.html --lowercase", "arguments: --lowercase (see fairseq-attnvariants compare --help)"),
     ("compare a --output p.html --ngrams 5", "--ngrams needs two systems"),
     ("eos data --path x --beam few", "argument --beam: invalid int value: 'few'"),
     ("eos data --path x --max-len-b 0", "argument --max-len-b: 0 is not at least 1"),

@@ -47,6 +47,12 @@ def test_accuracy_by_hand():
     assert values(scores(systems, references, metrics("none", True, 2)))["accuracy", "two"] == 100
 
 
+def test_one_line_has_neither_interval_nor_p():
+    """All its resamples are the same, so that any difference would look significant."""
+    rows = scores([("one", ["a b c"]), ("two", ["a c c"])], [["a b c"]], metrics("none", False, 2), samples=50)
+    assert all(row.interval is row.p is None and "bs:" not in row.signature for row in rows)
+
+
 def test_bootstrap_is_paired_against_the_first_system():
     good = ["w x y z a b c d"] * 30
     bad = ["w x y z a b c d"] * 10 + ["w x q z a q c d"] * 20

@@ -398,13 +398,15 @@ class TestCommands:
     "words, expected",
     [
         (["abcé", "bcéa", "ééab", "cabé"], ""),
-        (["한국", "국어", "말씀", "나라"], "NFD"),  # most syllables are there once
-        (["kana", "naka", "anka", "nana"] * 30 + ["é"], ""),  # one rare letter in 500
+        ([chr(k) for k in range(0xAC00, 0xAC00 + 588)], "NFD"),  # Hangul's syllables of one initial
+        ([f"{letter}{vowel}" for letter in "בגדהוז" for vowel in "\u05b4\u05b5\u05b6\u05b7\u05b8\u05bb"] * 50, "NFD"),
+        (["한국", "국어", "말씀", "나라"], ""),  # there are more jamo than syllables
+        (["kana", "naka", "anka", "nana"] * 30 + ["é"], ""),
         (["a b", "b a", "a a"], " "),
         (["a\u00a0b", "b\u00a0a"] * 100, ""),  # symbols are separated by a space, and by no other white space
     ],
 )
-def test_characters_that_will_be_unseen_are_decomposed(words, expected):
+def test_characters_of_many_fewer_parts_are_decomposed(words, expected):
     table = Table("train.tsv", [Row(word, word) for word in words])
     found = [transduction.find_separator(table, side) for side in ("source", "target")]
     assert found == [expected] * 2
@@ -622,8 +624,8 @@ class TestStrings:
         """Syllables that training has not seen are made of jamo that it has; what is predicted is composed."""
         folder = tmp_path / "words"
         folder.mkdir()
-        syllables = [chr(0xAC00 + 31 * k) for k in range(40)]
-        for name, words in (("train", syllables[:30]), ("valid", syllables[30:35]), ("test", syllables[35:])):
+        syllables = [chr(0xAC00 + 31 * k) for k in range(300)]
+        for name, words in (("train", syllables[10:]), ("valid", syllables[:5]), ("test", syllables[5:10])):
             (folder / f"{name}.tsv").write_text("".join(f"{word}\t{word}\n" for word in words), encoding="utf-8")
         done = strings(folder, "--output", tmp_path / "out", "--updates", "2", *QUICK)
         assert "symbols of sources: letters, marks and Hangul's jamo, decomposed, of targets: letters" in done.stderr
