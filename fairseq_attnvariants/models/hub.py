@@ -102,8 +102,9 @@ class Hub(GeneratorHubInterface):
 
         Raises:
             TypeError: there is no such option.
-            ValueError: an option has no effect here, a list is not as long as that of the sentences, or a prefix or
-                constraint has a word that the target dictionary lacks, or more tokens than a translation may have.
+            ValueError: an option has no effect here, a list is not as long as that of the sentences, a prefix or
+                constraint has a word that the target dictionary lacks, or more tokens than a translation may have, or
+                the model returns no attention and its attention is asked for.
         """
         known = self._known(self.translate, self.generate)
         check_options(options, known, {**INSTEAD, "print_alignment": "give attention=True"})
@@ -300,6 +301,8 @@ class Hub(GeneratorHubInterface):
     ) -> Translation:
         tokens = self.encode(sentence)
         read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]  # as the model gets it
+        if not hypothesis["attention"].numel():  # fairseq tells its lstm to return none
+            raise ValueError("the model returns no attention: leave attention and replace_unk out")
         weights = hypothesis["attention"][-len(read) :].T.cpu()  # the padding is on the left
         target = hypothesis["tokens"].cpu()
         text, source = self.decode(target), symbols(self.src_dict, read)

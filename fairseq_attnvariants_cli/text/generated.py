@@ -62,7 +62,8 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
         aligned: whether every hypothesis has to have an A- line.
 
     Raises:
-        UserError: there are no sentences, one lacks a line or has one twice, or an alignment is malformed.
+        UserError: there are no sentences, one lacks a line or has one twice, an alignment is malformed, or
+            alignments are needed and are of characters.
     """
     found: Dict[int, Dict[str, List[Line]]] = {}
     for number, line in enumerate(lines, start=1):
@@ -73,6 +74,11 @@ def read_generated(lines: Iterable[str], path: str, aligned: bool = False) -> Di
             labels[match[1]].append(Line(f"{path}, line {number}", match[3] or ""))
     if not found:
         raise UserError(f"{path} has no H- lines: it is not what fairseq-generate prints")
+    if aligned and _of_characters(found.values()):
+        raise UserError(
+            f"{path} is of a model on characters, whose A- lines count characters, and words are needed here: align "
+            "writes links between characters, and translate(..., replace_unk=True) in Python replaces UNKs"
+        )
     try:
         return {number: _sentence(number, labels, aligned) for number, labels in found.items()}
     except Outside as error:
@@ -89,6 +95,17 @@ def _fits(labels: Dict[str, List[Line]], k: int) -> bool:
     """Whether a hypothesis has a score for each word, and EOS, if it has any."""
     scores, words = labels["P"], labels["H"][k].text.partition("\t")[2].split()
     return not scores or len(scores[k].text.split()) == len(words) + 1
+
+
+def _of_characters(sentences: Iterable[Dict[str, List[Line]]]) -> bool:
+    """Whether most hypotheses have a score for each character, and EOS, and not for each word."""
+    spelt = 0
+    for labels in sentences:
+        for k, (scores, line) in enumerate(zip(labels["P"], labels["H"])):
+            characters = line.text.partition("\t")[2].replace("<unk>", "?")
+            whole = len(scores.text.split()) == len(characters) + 1
+            spelt += 1 if whole and not _fits(labels, k) else -1
+    return spelt > 0
 
 
 def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined: bool = False) -> Sentence:

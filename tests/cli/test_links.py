@@ -89,3 +89,12 @@ def test_bad_input_is_refused(tmp_path, capfd, old, new, message):
     error = capfd.readouterr().err
     assert error.startswith("fairseq-attnvariants links: ") and error.count("\n") == 1 and message in error
     assert os.listdir(tmp_path) == ["generated"]
+
+
+@pytest.mark.parametrize("subcommand", [["links"], ["replace-unk", "--source", os.devnull]])
+def test_characters_are_not_words(tmp_path, capsys, subcommand):
+    """Their alignments count characters; an UNK is one."""
+    lines = "S-0\ta b c\nH-0\t-1\tx<unk> z\nP-0\t-1 -1 -1 -1 -1\nA-0\t0-0 2-1 3-2 4-3\n"
+    (tmp_path / "generated").write_text(lines)
+    assert main([*subcommand, str(tmp_path / "generated")]) == 2
+    assert "generated is of a model on characters, whose A- lines count characters" in capsys.readouterr().err

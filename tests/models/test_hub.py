@@ -334,3 +334,12 @@ def test_a_prefix_may_be_as_long_as_the_source_allows(hub):
     assert hub.translate("jay", prefix="ant bee cat", max_len_a=1, max_len_b=2).startswith("ant bee cat")
     with pytest.raises(ValueError, match="prefix: 3 tokens, where max_len_a, .* allow 2"):
         hub.translate("jay", prefix="ant bee cat", max_len_a=1, max_len_b=0)
+
+
+def test_a_model_that_returns_no_attention(runs):
+    """The stock lstm has attention, and fairseq tells it to keep it for itself."""
+    hub = AttentionRNNModel.from_pretrained(runs.lstm, "checkpoint_best.pt", runs.data)
+    assert hub.translate("ant")
+    for option in ("attention", "replace_unk"):
+        with pytest.raises(ValueError, match="the model returns no attention: leave attention and replace_unk out"):
+            hub.translate("ant", **{option: True})
