@@ -48,7 +48,7 @@ PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables mor
 VALIDATIONS = 40  # in a training
 RATE, LONG_RATE = "4e-3", "3e-3"  # learning rates; the second one with more than the least updates
 FALL = 20  # points of accuracy; what falls deeper has diverged
-FEWER = 2  # characters are decomposed if they have more than so many times fewer letters, marks and jamo
+MANY = 2  # characters for each letter, mark and jamo of theirs; if there are more, they are decomposed
 # examples/strings/RESULTS.md says how they were chosen
 TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
@@ -307,7 +307,7 @@ def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
         {symbol for row in table.rows for symbol in symbols(getattr(row, side), separator)}
         for separator in ("", DECOMPOSED)
     )
-    return DECOMPOSED if len(whole) > FEWER * len(parts) else ""
+    return DECOMPOSED if len(whole) > MANY * len(parts) else ""
 
 
 def train_seed(job: Job, options: "Options", seed: int) -> str:
