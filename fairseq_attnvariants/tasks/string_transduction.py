@@ -119,10 +119,10 @@ class StringTransductionTask(TranslationTask):
                     features.add_symbol(tag)
             features.finalize(padding_factor=1)
         if not os.path.isfile(_path(folder, "source")):
-            logger.info(tsv.described(columns, [found[side].separator for side in ("source", "target")]))
-            for side in ("source", "target"):
-                if told := tsv.never_separated(train(), side, found[side].separator):
-                    logger.warning(told)
+            separators = [found[side].separator for side in ("source", "target")]
+            logger.info(tsv.described(columns, separators))
+            for told in tsv.never_separated(train(), separators):
+                logger.warning(told)
         for name, dictionary in found.items():
             if not os.path.isfile(_path(folder, name)):
                 write(dictionary, _path(folder, name))

@@ -4,7 +4,7 @@ import codecs
 import os
 import re
 import unicodedata
-from typing import Any, Container, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Container, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import regex
 
@@ -101,14 +101,14 @@ def described_symbols(separator: str) -> str:
     return kinds.get(separator, f"separated by {separator!r}")
 
 
-def never_separated(table: Table, side: str, separator: str) -> str:
-    """A sentence about a separator that no string of a table has, or nothing."""
-    if len(separator) != 1 or any(separator in getattr(row, side) for row in table.rows):
-        return ""
-    return (
-        f"no {side} of {table.path} has the separator {separator!r}, so each of them is one symbol: is another "
-        f"--{side}-separator right?"
-    )
+def never_separated(table: Table, separators: Sequence[str]) -> Iterator[str]:
+    """A sentence about each separator, of sources and of targets, that no string of a table has."""
+    for side, separator in zip(("source", "target"), separators):
+        if len(separator) == 1 and not any(separator in getattr(row, side) for row in table.rows):
+            yield (
+                f"no {side} of {table.path} has the separator {separator!r}, so each of them is one symbol: is another "
+                f"--{side}-separator right?"
+            )
 
 
 def read_cells(path: str) -> List[List[str]]:

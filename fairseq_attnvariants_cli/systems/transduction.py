@@ -159,9 +159,8 @@ def prepare(options: "Options") -> Job:
         with write_whole(str(data / f"{name}.tsv")) as stream:
             stream.write(text)
     say(described(columns, separators))
-    for side, separator in zip(("source", "target"), separators):
-        if told := never_separated(train, side, separator):
-            say(told)
+    for told in never_separated(train, separators):
+        say(told)
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
     return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given, limits)
 

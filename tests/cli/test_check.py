@@ -168,7 +168,7 @@ def learns_something_else(patch):
 
 
 def learns_something_else_of_attention(patch):
-    """What a cost of the weights hands down is half of what it should be."""
+    """A cost of the weights sends back half of its gradient."""
     with_attention(patch, lambda weights: Scaled.apply(weights, 0.5))
 
 

@@ -246,6 +246,14 @@ class TestScores:
         assert counts("ab", "ab") == {"_right": 1, "_strings": 1, "_edits": 0, "_symbols": 2}
 
 
+def prepared(data, **more):
+    """The job of a folder's tables, which are not trained on."""
+    options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
+    train, dev, test = (str(data / f"{name}.tsv") for name in ("train", "valid", "test"))
+    options |= dict(output=str(data / "out"), others=[], seeds=[1], train=train, dev=dev, test=[test])
+    return transduction.prepare(Namespace(**{**options, **more}))
+
+
 def write_tables(folder, train=60, features=False, separated=True):
     """Words of up to four letters, and these with vowels doubled; with features, those of N;PL reversed."""
     rng = random.Random(1)
@@ -435,11 +443,7 @@ def test_tables_may_be_streams(tmp_path):
         return pipe_of((data / f"{name}.tsv").read_bytes())
 
     data = write_tables(tmp_path / "words")
-    options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
-    options |= dict(output=str(tmp_path / "out"), seeds=[1], updates=2, others=[])
-    job = transduction.prepare(
-        Namespace(**{**options, "train": stream("train"), "dev": stream("valid"), "test": [stream("test")]})
-    )
+    job = prepared(data, updates=2, train=stream("train"), dev=stream("valid"), test=[stream("test")])
     for name, copied in (("train", "train"), ("valid", "valid"), ("test", [*job.tests][0])):
         assert (job.data / f"{copied}.tsv").read_text() == (data / f"{name}.tsv").read_text()
 
@@ -733,11 +737,7 @@ def test_contract(arch, demand):
 
 @pytest.mark.parametrize("rows, updates", [(60, 2000), (2000, 2500)])
 def test_a_training_has_twenty_epochs_and_at_least_two_thousand_updates(tmp_path, rows, updates):
-    data = write_tables(tmp_path / "words", rows)
-    options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
-    train, dev, test = (str(data / f"{name}.tsv") for name in ("train", "valid", "test"))
-    options |= dict(output=str(tmp_path / "out"), others=[], seeds=[1], train=train, dev=dev, test=[test])
-    assert transduction.prepare(Namespace(**options)).updates == updates
+    assert prepared(write_tables(tmp_path / "words", rows)).updates == updates
 
 
 @pytest.mark.parametrize(
@@ -823,14 +823,6 @@ def test_columns_that_are_not_those_of_the_shared_tasks_are_asked_for(cells):
         transduction.find_columns(cells, Namespace(train="train.tsv", **none))
 
 
-def prepared(data, **more):
-    """The job of a folder's tables, which are not trained on."""
-    options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
-    train, dev, test = (str(data / f"{name}.tsv") for name in ("train", "valid", "test"))
-    options |= dict(output=str(data / "out"), others=[], seeds=[1], train=train, dev=dev, test=[test])
-    return transduction.prepare(Namespace(**{**options, **more}))
-
-
 @pytest.mark.parametrize("name", ["valid", "test"])
 @pytest.mark.parametrize("train, other, said", [
     ("ab\taa\n", "ab\tN;PL\taa\n", "has 3 columns, and .*train.tsv has 2: give --source-column"),
@@ -911,13 +903,9 @@ def test_damaged_files_of_the_folder_are_refused_in_a_sentence(tmp_path, name, s
 def test_a_table_has_not_the_name_of_anothers_predictions(tmp_path):
     """The predictions of ``--nbest`` would be written over that table's."""
     data = write_tables(tmp_path / "words")
-    options = {field.name: getattr(Options, field.name, None) for field in dataclasses.fields(Options)}
     (data / "test.nbest.tsv").write_bytes((data / "test.tsv").read_bytes())
-    tests = [str(data / "test.tsv"), str(data / "test.nbest.tsv")]
-    options |= dict(output=str(tmp_path / "out"), others=[], seeds=[1], test=tests)
-    options |= dict(train=str(data / "train.tsv"), dev=str(data / "valid.tsv"))
     with pytest.raises(UserError, match="different names .*, none of them train, valid or NAME.nbest: .*nbest.tsv"):
-        transduction.prepare(Namespace(**options))
+        prepared(data, test=[str(data / "test.tsv"), str(data / "test.nbest.tsv")])
 
 
 def test_a_finished_training_without_its_best_checkpoint_goes_on(tmp_path, monkeypatch):
