@@ -23,12 +23,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, NamedTuple, Optional, TypeVar, get_args, get_origin, get_type_hints
 
+from hydra.errors import CompactHydraException
+
 # what YAML and hydra read as a value and not as a name, in capitals too
 VALUES = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"])
 
 
-class ConfigurationError(ValueError):
-    """Options that are unknown or do not fit together; the message names them."""
+class ConfigurationError(ValueError, CompactHydraException):
+    """Options that are unknown or do not fit together; the message names them, and hydra prints it alone."""
 
 
 class UnknownName(ConfigurationError, KeyError):

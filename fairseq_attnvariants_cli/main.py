@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import difflib
 import importlib
+import io
 import logging
 import os
 import re
@@ -77,15 +78,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
             return main(arguments)
     arguments = sys.argv[1:] if arguments is None else arguments
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
-            signal.signal(number, lambda number, _: sys.exit(128 + number))  # by way of every clean-up
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        stream.reconfigure(errors="backslashreplace")
-    warnings.filterwarnings("ignore", "Detected pickle protocol|'torch.load' received")  # a refusal says enough
-    quiet = dict.fromkeys(("fairseq", "fairseq_attnvariants", "sacrebleu"), "WARNING")
-    for name, level in {**quiet, "matplotlib.font_manager": "ERROR"}.items():
-        logging.getLogger(name).setLevel(level)
+    prepare()
     options = None
     try:
         check_name(arguments)
@@ -113,6 +106,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             raise
         large = [one for one in LARGE if hasattr(options, one[2:].replace("-", "_"))]
         return refuse(arguments, reason(error) + f": reduce {' or '.join(large)}" * bool(large))
+
+
+def prepare() -> None:
+    """Let signals end the process cleanly, streams take any text, and libraries say no more than warnings."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, lambda number, _: sys.exit(128 + number))  # by way of every clean-up
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # and no notebook's
+            stream.reconfigure(errors="backslashreplace")
+    warnings.filterwarnings("ignore", "Detected pickle protocol|'torch.load' received")  # a refusal says enough
+    quiet = dict.fromkeys(("fairseq", "fairseq_attnvariants", "sacrebleu"), "WARNING")
+    for name, level in {**quiet, "matplotlib.font_manager": "ERROR"}.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def refuse(arguments: Sequence[str], why: str) -> int:

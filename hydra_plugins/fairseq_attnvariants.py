@@ -8,6 +8,7 @@ import sys
 import uuid
 from pathlib import Path
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf, read_write
 
 logger = logging.getLogger(__name__)
@@ -35,13 +36,20 @@ class FailedRuns:
         """Decide where this sweep's runs leave their messages, and how many run at a time on a GPU.
 
         Raises:
-            SystemExit: all runs would have one folder.
+            SystemExit: several runs would have one folder.
         """
         import torch  # here, since hydra imports this module for every program
 
         shared = OmegaConf.to_container(config.checkpoint, resolve=False)["save_dir"]
-        if Path(shared).is_absolute() and "${" not in shared:
+        if (Path(shared).is_absolute() or ".." in Path(shared).parts) and "${" not in shared:
             sys.exit(f"checkpoint.save_dir={shared} would be of all runs of this sweep: give hydra.sweep.dir instead")
+        named = OmegaConf.to_container(config.hydra.sweep, resolve=False)["subdir"]
+        if "override_dirname" in named:
+            left_out = config.hydra.job.config.override_dirname.exclude_keys
+            for override in OverridesParser.create().parse_overrides([*config.hydra.overrides.task]):
+                key = override.key_or_group
+                if override.is_sweep_override() and key in left_out and f"${{{key}}}" not in named:
+                    sys.exit(f"{key} does not change a run's folder: give one value of it for a sweep")
         self.folder = Path(config.hydra.sweep.dir).absolute() / ".failed" / uuid.uuid4().hex
         if config.hydra.launcher.get("n_jobs") == -1 and torch.cuda.is_available() and not config.common.cpu:
             with read_write(config.hydra):

@@ -24,8 +24,11 @@ def main() -> None:
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n")
     output = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
     with multiprocessing.Pool() as pool:
-        for line in pool.imap(tokenise, lines, CHUNK):
-            output.write(line + "\n")
+        try:
+            for line in pool.imap(tokenise, lines, CHUNK):
+                output.write(line + "\n")
+        except UnicodeDecodeError:
+            sys.exit("tokenise.py: standard input is not UTF-8: save the text as UTF-8")
     output.flush()
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fairseq-train with what all recipes have in common. Started again, it goes on where it stopped; once it has ended, the
-# same command changes nothing (fairseq forgets --patience, and adds an update after --stop-time-hours).
+# same command changes nothing (fairseq forgets --patience, and adds an update after --stop-time-hours), and other options
+# that add no update are refused.
 #   train.sh BIN OUT ARCH [fairseq-train options]
 # The criterion is label smoothed cross entropy, with the loss terms of ARCH's paper. On a GPU sentences are
 # padded to multiples of 4 words, so that --cuda-graphs, which architectures of the package get, has few shapes to capture.
@@ -30,9 +31,12 @@ case $(cat "$out/finished" 2>/dev/null) in "$command" | "$(printf '%q ' "$data" 
   echo "this training has ended already, and its weights stay as they are: $out" >&2
   exit 0 ;;
 esac
-rm -f "$out/finished" # of other options
 fairseq-train "$data" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" --clip-norm 1.0 --seed 1 \
   --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 \
   "${gpu[@]}" "$@" 2>&1 |
   tee -a "$out/train.log"
+# a larger --max-epoch goes on with what has ended, and another --seed does nothing
+if [ -e "$out/finished" ] && [ ! "$out/checkpoint_last.pt" -nt "$out/finished" ]; then
+  echo "train.sh: $out has a training of other options, to which these add no update: give another OUT" >&2; exit 2
+fi
 echo "$command" > "$out/finished"

@@ -66,7 +66,7 @@ done <<< "$described"
 baseline=${task[baseline]}
 out=${OUT:-laboratory/$name}
 updates=${UPDATES:-${task[updates]}}
-user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
+user_dir=$(realpath -m "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
 chosen=("$baseline")
 if [ ${#default[@]} = 0 ]; then default=("${all[@]}"); fi
 IFS=', ' read -ra asked <<< "${ARCHS:-${default[*]}}"
@@ -75,10 +75,11 @@ IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3 4 5}"
 if ! [[ ${seeds[*]} =~ ^[0-9]+(\ [0-9]+)*$ ]]; then
   echo "run.sh: SEEDS=\"$SEEDS\" are no numbers: give such as SEEDS=\"1 2 3\"" >&2; exit 2
 fi
-mapfile -t seeds < <(printf '%s\n' "${seeds[@]}" | sort -un)
+mapfile -t seeds < <(printf '%s\n' "${seeds[@]}" | sed 's/^0*\(.\)/\1/' | sort -un) # 01 is 1
 for value in "UPDATES=$updates" "TRAIN=${TRAIN:-1}" "TEST=${TEST:-1}" "JOBS=${JOBS:-1}"; do
   [[ $value =~ =[1-9][0-9]*$ ]] || { echo "run.sh: $value is no number from 1 on" >&2; exit 2; }
 done
+[ -d "$user_dir" ] || { echo "run.sh: USER_DIR=$USER_DIR is no folder" >&2; exit 2; }
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 others=() pairs=() # that are no systems of the task
@@ -164,11 +165,13 @@ unlike=model._name,common.seed,common.user_dir,common.cpu,task.data,dataset.requ
 folders=() names=()
 for system in "${chosen[@]}"; do
   own=${systems[$system]//TWICE/$((2 * updates))}
-  read -ra options <<< "${task[options]-} $own"
+  read -ra options <<< "${task[options]-}"
   case " $own " in
     *" model._name=lstm "*) options+=("${lstm[@]}") ;;
     *" model._name=ava"[\ _]*) read -ra more <<< "${task[ava]-}"; options+=("${more[@]}") ;;
   esac
+  read -ra more <<< "$own"
+  options+=("${more[@]}") # the last of one key counts
   fairseq-hydra-train -m --config-dir "$(fairseq-attnvariants config-dir)" --config-name sweep \
     common.user_dir="'$user_dir'" task.data="'$out/corpus/bin'" hydra.sweep.dir="'$out/$system'" \
     common.seed="$(IFS=,; echo "${seeds[*]}")" hydra.job.config.override_dirname.exclude_keys="[$unlike]" "${sizes[@]}" \

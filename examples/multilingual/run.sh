@@ -23,10 +23,11 @@ trained=$(find "$out" -name '*.pt' -print -quit)
 if [ -z "$trained" ] && [ -e "$out/settings" ] && [ "$(< "$out/settings")" != "$settings" ]; then rm -rf "$out/text"; fi
 same_settings "$out" "$settings" is OUT "${trained:-$out/none}"
 
+files=()
+for language in "$source" "${targets[@]}"; do files+=("$corpus"/{train,val,"${TEST:-test}"}."$language"); done
+(kept_text "$out/text" "$source ${targets[*]}" "${files[@]}")
 if [ ! -e "$out/text" ]; then
   part=$out/text.part
-  rm -rf "$part"
-  mkdir -p "$part"
   for target in "${targets[@]}"; do
     for split in "train train" "val valid" "${TEST:-test} test"; do
       read -r name here <<< "$split"

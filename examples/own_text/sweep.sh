@@ -4,7 +4,8 @@
 # CORPUS  folder with train.SOURCE and train.TARGET, a sentence a line, and the same for val and test.
 #         TRAIN, VALID and TEST in the environment name other files.
 # OUT     words/ and bpe/, the text; sweep/, the runs; table.md, scores.png and curves.png. Started again, it goes on
-#         where it stopped; other overrides need another OUT, and so does another text: other files, MERGES or TOKENISE.
+#         where it stopped; other overrides need another OUT, and so does another text: other or edited files, MERGES
+#         or TOKENISE.
 # In the environment, too: ARCHS="rnnsearch recatt conddec", of which the first is what the others are compared with;
 # SEEDS="1 2 3"; MERGES=4000; TOKENISE=no for text that is in words already; USER_DIR, a folder with parts of your own.
 set -euo pipefail
@@ -17,9 +18,11 @@ out=$(cd "$2" && pwd)
 shift 4
 settings="CORPUS=$(realpath "$corpus") MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=${VALID:-val} TEST=${TEST:-test} \
 TOKENISE=${TOKENISE:-yes}"
+source "$common/lock.sh"
 source "$common/settings.sh"
 source "$common/yes.sh"
 yes_or_no TOKENISE
+lock "$out"
 same_settings "$out" "$settings" "has text" OUT "$out/words"
 mkdir -p "$out/sweep"
 if [ -e "$out/overrides" ]; then # of an earlier version
@@ -30,7 +33,8 @@ trained=$(find "$out/sweep" -name '*.pt' -print -quit)
 same_settings "$out/sweep" "'$*'" "has runs" OUT "${trained:-$out/sweep/none}"
 IFS=', ' read -ra archs <<< "${ARCHS:-rnnsearch recatt conddec}"
 IFS=', ' read -ra seeds <<< "${SEEDS:-1 2 3}"
-user_dir=$(realpath "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
+user_dir=$(realpath -m "${USER_DIR:-$(fairseq-attnvariants user-dir)}")
+[ -d "$user_dir" ] || { echo "sweep.sh: USER_DIR=$USER_DIR is no folder" >&2; exit 2; }
 if [ "${TOKENISE-}" != no ] && ! python -c 'import sacremoses' 2> /dev/null; then
   echo "sweep.sh: no sacremoses here: pip install sacremoses, or TOKENISE=no for text in words" >&2; exit 1
 fi
@@ -39,8 +43,8 @@ words() {  # words LANGUAGE: standard input, in words
   if [ "${TOKENISE-}" = no ]; then cat; else python "$common/tokenise.py" "$1"; fi
 }
 
+(kept_text "$out/words" "$source-$target" "$corpus"/{"${TRAIN:-train}","${VALID:-val}","${TEST:-test}"}.{"$source","$target"})
 if [ ! -e "$out/words" ]; then
-  mkdir -p "$out/words.part"
   for language in "$source" "$target"; do
     for pair in "train ${TRAIN:-train}" "val ${VALID:-val}" "test ${TEST:-test}"; do
       words "$language" < "$corpus/${pair#* }.$language" > "$out/words.part/${pair%% *}.$language"

@@ -5,7 +5,9 @@
 set -euo pipefail
 if [ $# -ne 3 ]; then echo "usage: prepare.sh TRAIN TEST OUT" >&2; exit 2; fi
 out=${3%/}
+source "$(dirname "$0")/../common/lock.sh"
 source "$(dirname "$0")/../common/settings.sh"
+lock "$(dirname "$out")"
 kept_text "$out" scan "$1" "$2"
 split() {  # split PREFIX: SCAN's lines to PREFIX.in and PREFIX.out
   awk -F ' OUT: ' -v prefix="$1" '{ sub("^IN: ", "", $1); print $1 > (prefix ".in"); print $2 > (prefix ".out") }'

@@ -385,11 +385,10 @@ def check_number_type(cfg) -> None:
         ConfigurationError: names the alternatives.
     """
     if getattr(cfg, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
-        options = ("--memory-efficient-bf16", "--bf16", "--tpu")
-        asked = next(option for option in options if getattr(cfg, option[2:].replace("-", "_"), False))
+        asked = next(name for name in ("memory_efficient_bf16", "bf16", "tpu") if getattr(cfg, name, False))
         raise ConfigurationError(
-            f"{asked} asks fairseq for a TPU, and torch_xla is not installed: use --compute-dtype bfloat16, or on a "
-            "GPU --fp16 or --amp"
+            f"{flag(asked)} asks fairseq for a TPU, and torch_xla is not installed: use --compute-dtype bfloat16, or "
+            "on a GPU --fp16 or --amp"
         )
     works = any(getattr(cfg, option, False) for option in ("memory_efficient_fp16", "fp16_no_flatten_grads"))
     if getattr(cfg, "fp16", False) and not works and not torch.cuda.is_available():

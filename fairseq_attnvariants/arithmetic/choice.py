@@ -33,8 +33,8 @@ def choose(option: str, asked: str, timing: Timing) -> str:
 class TrainingDtype:
     """``--compute-dtype`` of a model, decided before the first batch.
 
-    What ``auto`` has chosen is in the checkpoint, as a buffer of the model, so that a training that goes on computes as
-    it did, whatever would be quicker by then.
+    The choice of ``auto`` is a buffer of the model, so the checkpoint has it.  A resumed training computes as before,
+    whatever is quicker by then.
     """
 
     def __init__(self, asked: str):
@@ -47,7 +47,7 @@ class TrainingDtype:
             model.register_buffer(CHOICE, torch.tensor(0))
 
     def decide(self, model: nn.Module) -> None:
-        """Once; several processes compute as the first one does."""
+        """Decide, once; several processes compute as the first one does."""
         if self.dtype is not None:
             return
         choice = getattr(model, CHOICE, None)

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import metrics
@@ -156,10 +156,10 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
             ConfigurationError: a given weight is above 0, or a setting is not the default, and an input of the cost is
                 not there.
         """
-        own = getattr(model, "cost_terms", None)
+        own = getattr(model, "cost_terms", ())
         for cost in COSTS.values():
             given = getattr(self.cfg, cost.weight)
-            if cost.needs is not ATTENTION and cost.term not in (own or ()):
+            if cost.needs is not ATTENTION and cost.term not in own:
                 for option in (cost.weight, *cost.settings):
                     value = getattr(self.cfg, option)
                     if value and value != getattr(CostsConfig, option):
@@ -170,7 +170,7 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
                         f"{flag(cost.weight)} {given}: --task translation_multi_simple_epoch puts a token before "
                         "sources and leaves links where they were: leave it out, or train one pair"
                     )
-                if not self._linked(model.training):
+                if not self._linked(training=True):
                     raise _refusal(cost.weight, given, ALIGNMENTS)
         self.checked = True
 
@@ -191,22 +191,14 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
         twice = bool(self.cfg.rdrop_weight and model.training)
         if twice:
             sample = each_twice(sample)
-        own = getattr(model, "cost_terms", None)
-        net_output = model(**sample["net_input"], **({} if own is None else {"with_cost_terms": True}))
+        with_terms = {"with_cost_terms": True} if hasattr(model, "cost_terms") else {}
+        net_output = model(**sample["net_input"], **with_terms)
         lprobs, target = self.get_lprobs_and_target(model, net_output, sample)
         loss, nll_loss = stock.label_smoothed_nll_loss(lprobs, target, self.eps, self.padding_idx, reduce)
         logged = {"nll_loss": nll_loss.data}
-        mask = sample["target"].ne(self.padding_idx)
-        for name, cost in COSTS.items():
-            given, makes = getattr(self.cfg, cost.weight), cost.term in (own or ())
-            term = output_named(net_output[1], cost.term)
-            weight = float(makes) if given is None else given
-            if weight and term is None:
-                raise _refusal(cost.weight, weight, cost.needs)
-            if makes or weight and (not cost.links or self._linked(model.training)):
-                total = cost.total(Batch(term, mask, sample, model, self.cfg))
-                loss = loss + weight * total if model.training else loss
-                logged[name] = total.data
+        for name, weight, total in self._costs(model, sample, net_output[1]):
+            loss = loss + weight * total if model.training else loss
+            logged[name] = total.data
         if self.report_accuracy:
             logged["n_correct"], logged["total"] = self.compute_accuracy(model, net_output, sample)
         if twice:
@@ -224,6 +216,18 @@ class LabelSmoothedCrossEntropyWithCosts(stock.LabelSmoothedCrossEntropyCriterio
             "sample_size": sentences if self.sentence_avg else tokens,
         }
         return loss, logging_output["sample_size"], logging_output
+
+    def _costs(self, model: Any, sample: Dict[str, Any], extra: Any) -> Iterator[Tuple[str, float, Tensor]]:
+        """Yield the name, the weight and the sum of each cost that is measured."""
+        own, mask = getattr(model, "cost_terms", ()), sample["target"].ne(self.padding_idx)
+        for name, cost in COSTS.items():
+            given, makes = getattr(self.cfg, cost.weight), cost.term in own
+            term: Any = output_named(extra, cost.term)
+            weight = float(makes) if given is None else given
+            if weight and term is None:
+                raise _refusal(cost.weight, weight, cost.needs)
+            if makes or weight and (not cost.links or self._linked(model.training)):
+                yield name, weight, cost.total(Batch(term, mask, sample, model, self.cfg))
 
     def _check_dropout(self, pairs: Tensor) -> None:
         """Refuse R-Drop for a model that predicts the same twice, in all of its first batches: one may drop nothing."""

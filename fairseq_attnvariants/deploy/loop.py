@@ -106,6 +106,39 @@ class Flat(nn.Module):
         return tuple(tensors(self.inner(*inputs)))
 
 
+class Nodes(List[ir.Node]):
+    """New nodes of a graph, each after those that it reads."""
+
+    def add(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
+        """Add a node, and return its output."""
+        self.append(ir.node(kind, inputs, attributes))
+        return self[-1].outputs[0]
+
+    def constant(self, value: Any) -> Any:
+        """Add a number, or an array of them."""
+        return self.add("Constant", value=ir.tensor(value))
+
+
+def listed_symbols(nodes: Nodes, shortlist: Shortlist, source: Any, beam: Any) -> Any:
+    """The symbols of a shortlist for a batch, as :meth:`Shortlist.symbols` lists them.
+
+    They are the frequent words, at least as many as a beam needs, and the candidates of the source's symbols.
+    """
+    add, constant = nodes.add, nodes.constant
+    whole = np.uint16 if len(shortlist.by_frequency) <= 2**16 else np.int32
+    tables = shortlist.by_frequency, shortlist.candidates
+    frequent, candidates = (constant(table.numpy().astype(whole)) for table in tables)
+    least = add("Max", constant(shortlist.frequent), add("Mul", beam, constant(2)))
+    count = add("Unsqueeze", add("Add", least, constant(SPECIALS)), constant([0]))
+    always = add("Slice", frequent, constant([0]), count)
+    own = add("Reshape", add("Gather", candidates, source), constant([-1]))
+    symbols = add("Concat", *(add("Cast", one, to=int(ir.DataType.INT64)) for one in (always, own)), axis=0)
+    mask = add("ConstantOfShape", constant([len(shortlist.by_frequency)]), value=ir.tensor([0]))
+    ones = add("ConstantOfShape", add("Shape", symbols), value=ir.tensor([1]))
+    chosen = add("NonZero", add("ScatterElements", mask, symbols, ones, axis=0))  # sorted, and each symbol once
+    return add("Squeeze", chosen, constant([0]))
+
+
 def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortlist: Optional[Shortlist]) -> ir.Model:
     """One model made of the two.
 
@@ -131,43 +164,24 @@ def looped(first: ir.Model, following: ir.Model, like: Tuple[Step, Any], shortli
     carried = [three for three in zip(states, starts, ends) if three[0] in read]
     states, starts, ends = map(list, zip(*carried))
 
-    nodes: List[ir.Node] = []
-
-    def node(kind: str, *inputs: Any, **attributes: Any) -> Any:
-        nodes.append(ir.node(kind, inputs, attributes))
-        return nodes[-1].outputs[0]
-
-    def number_of(value: Any) -> Any:
-        return node("Constant", value=ir.tensor(value))
-
+    nodes = Nodes()
     beam = ir.Value(name="beam", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
-    ir.convenience.replace_all_uses_with(hypotheses, node("Range", number_of(0), beam, number_of(1)))
+    numbers = nodes.add("Range", nodes.constant(0), beam, nodes.constant(1))
+    ir.convenience.replace_all_uses_with(hypotheses, numbers)
     if shortlist is not None:
-        whole = np.uint16 if len(shortlist.by_frequency) <= 2**16 else np.int32
-        tables = shortlist.by_frequency, shortlist.candidates
-        frequent, candidates = (number_of(table.numpy().astype(whole)) for table in tables)
-        # frequent words, at least as many as a beam needs, and the candidates of the source's symbols; ones in a mask
-        least = node("Max", number_of(shortlist.frequent), node("Mul", beam, number_of(2)))
-        count = node("Unsqueeze", node("Add", least, number_of(SPECIALS)), number_of([0]))
-        always = node("Slice", frequent, number_of([0]), count)
-        own = node("Reshape", node("Gather", candidates, source), number_of([-1]))
-        symbols = node("Concat", *(node("Cast", one, to=int(ir.DataType.INT64)) for one in (always, own)), axis=0)
-        mask = node("ConstantOfShape", number_of([len(shortlist.by_frequency)]), value=ir.tensor([0]))
-        ones = node("ConstantOfShape", node("Shape", symbols), value=ir.tensor([1]))
-        chosen = node("NonZero", node("ScatterElements", mask, symbols, ones, axis=0))
-        ir.convenience.replace_all_uses_with(listed[0], node("Squeeze", chosen, number_of([0])))
+        ir.convenience.replace_all_uses_with(listed[0], listed_symbols(nodes, shortlist, source, beam))
     start.insert_before(start[0], nodes)
     nodes.clear()
     condition = ir.Value(name="next.condition", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
     body.inputs[:] = [number, condition, *states]
     body.outputs[:] = [going, *ends, *records]
     # at least once, as else nothing would say how large the outputs are; a step after the end ends nothing
-    steps = node("Max", node("ReduceMax", limits[0], keepdims=0), number_of(1))
+    steps = nodes.add("Max", nodes.add("ReduceMax", limits[0], keepdims=0), nodes.constant(1))
     loop = ir.node("Loop", [steps, None, *starts], {"body": body}, num_outputs=len(states) + len(names))
     nodes.append(loop)
-    zero, outputs = number_of([0]), []
+    zero, outputs = nodes.constant([0]), []
     for name, begun, looped in zip(names, recorded, loop.outputs[len(states) :]):
-        output = node("Concat", node("Unsqueeze", begun, zero), looped, axis=0)
+        output = nodes.add("Concat", nodes.add("Unsqueeze", begun, zero), looped, axis=0)
         output.name, output.dtype = name, begun.dtype
         output.shape = ir.Shape(["steps", *begun.shape])
         outputs.append(output)

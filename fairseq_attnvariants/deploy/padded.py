@@ -29,7 +29,6 @@ class Operator(nn.Module):
         super().__init__()
         self.kind = "LSTM" if isinstance(layer, LSTM) else "GRU"
         self.width = layer.hidden_size
-        self.cells = layer.cells
         self.kept = layer.kept
         weights = [torch.stack(parts).detach() for parts in zip(*layer.all_weights)]  # of d directions, as biases
         inputs, recurrent, *biases = (self._ordered(part) for part in weights)

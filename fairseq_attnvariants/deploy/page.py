@@ -8,7 +8,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Dict, Optional, Union
+from typing import Any, Dict, Mapping, Optional, Union
 
 from ..registry import ConfigurationError
 from .package import FORMAT, WITH_FEATURES
@@ -58,13 +58,7 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
         raise ConfigurationError(
             f"{folder} is of format {manifest.get('format')!r}, and a page needs {FORMAT} or {WITH_FEATURES}"
         )
-    contents: Dict[str, bytes] = {}
-    for name, about in manifest["files"].items():
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) or (folder / name).is_symlink():
-            raise ConfigurationError(f"{folder}: {name!r} cannot be a file of a package: export the model again")
-        contents[name] = (folder / name).read_bytes()
-        if hashlib.sha256(contents[name]).hexdigest() != about["sha256"]:
-            raise ConfigurationError(f"{folder / name} is not the file that was exported: export the model again")
+    contents = read_files(folder, manifest["files"])
     model = contents.pop("model.onnx")
     files = {name: json.loads(data) if name.endswith(".json") else data.decode() for name, data in contents.items()}
     about, sides = manifest["about"], [manifest[side].get("language") or side for side in ("source", "target")]
@@ -89,6 +83,22 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
         stream.write(re.sub(r"\$(\w+)\b", lambda match: values.get(match[1], match[0]), template))
     unfinished.replace(page)
     return page
+
+
+def read_files(folder: Path, listed: Mapping[str, Any]) -> Dict[str, bytes]:
+    """The content of the files that a manifest lists, by name.
+
+    Raises:
+        ConfigurationError: a file is damaged, a link, or elsewhere.
+    """
+    contents: Dict[str, bytes] = {}
+    for name, about in listed.items():
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) or (folder / name).is_symlink():
+            raise ConfigurationError(f"{folder}: {name!r} cannot be a file of a package: export the model again")
+        contents[name] = (folder / name).read_bytes()
+        if hashlib.sha256(contents[name]).hexdigest() != about["sha256"]:
+            raise ConfigurationError(f"{folder / name} is not the file that was exported: export the model again")
+    return contents
 
 
 def packed(data: bytes) -> str:

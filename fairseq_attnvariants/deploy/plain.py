@@ -63,10 +63,10 @@ def save(folder: str, state: Mapping[str, Any], data: str) -> None:
 
 
 def _with_languages(task: Any, data: str) -> Any:
-    """The task's configuration with the languages that fairseq found in the data folder, if it names none."""
+    """The task's configuration with the languages that fairseq found in the data folder, if it names none of a pair."""
     named = task if isinstance(task, Mapping) else vars(task)
     languages = [named.get(name) for name in ("source_lang", "target_lang")]
-    if "source_lang" not in named or None not in languages:
+    if "source_lang" not in named or "lang_pairs" in named or None not in languages:
         return task
     return {**named, **dict(zip(("source_lang", "target_lang"), find_languages(data, *languages)))}
 
@@ -107,9 +107,14 @@ def _loaded(folder: str) -> Dict[str, Any]:
                 f"{config} is damaged: it ties {name!a} to {own!a}, of which only the second may be in {path}"
             )
         parameters[name] = parameters[own]
+    return checkpoint(content["cfg"], parameters)
+
+
+def checkpoint(cfg: Any, parameters: Mapping[str, Tensor]) -> Dict[str, Any]:
+    """A checkpoint of fairseq 0.12 without an optimizer."""
     return {
         "args": None,
-        "cfg": content["cfg"],
+        "cfg": cfg,
         "model": parameters,
         "optimizer_history": [{"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}},
@@ -124,7 +129,7 @@ def _read(path: str) -> Dict[str, Any]:
         raise ConfigurationError(f"{path} is damaged, or no JSON") from None
     if isinstance(content, dict) and content.get("format") not in (None, FORMAT):
         raise ConfigurationError(f"{path} is of format {content['format']!r}, and this version reads {FORMAT}")
-    texts = all(_of_texts(content.get(name)) for name in ("sha256", "tied")) if isinstance(content, dict) else False
+    texts = isinstance(content, dict) and all(_of_texts(content.get(name)) for name in ("sha256", "tied"))
     if not texts or content.get("format") is None or not isinstance(content.get("cfg"), dict):
         raise ConfigurationError(f"{path} is damaged: it lacks format, sha256, tied or cfg, or one is of another kind")
     return content

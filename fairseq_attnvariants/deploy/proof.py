@@ -119,32 +119,19 @@ class Batch(NamedTuple):
 def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[Shortlist] = None) -> Proof:
     """Translate by a graph and by fairseq's search, from here on in float32, and compare list by list."""
     model.decoder.search_dtype = SearchDtype("float32")
-    target, pad = model.decoder.dictionary, model.encoder.dictionary.pad()
+    eos, pad = model.decoder.dictionary.eos(), model.encoder.dictionary.pad()
     lists = equal = best = 0
     score = attention = 0.0
     where = ""
     for sources, search in batches:
-        generator: Any = SequenceGenerator(
-            [model],
-            target,
-            beam_size=search.beam,
-            max_len_a=search.max_len_a,
-            max_len_b=search.max_len_b,
-            max_len=search.largest_target,
-            min_len=search.min_len,
-            normalize_scores=search.normalize,
-            len_penalty=search.lenpen,
-            unk_penalty=search.unkpen,
-        )
-        if shortlist is not None:
-            generator = ShortlistGenerator(generator, shortlist)
+        generator = fairseq_search(model, search, shortlist)
         padded = data_utils.collate_tokens(list(sources), pad, left_pad=True)
         lengths = torch.tensor([len(source) for source in sources])
         expected = generator.generate([model], {"net_input": {"src_tokens": padded, "src_lengths": lengths}})
         orders = [order(model.encoder, source) for source in sources]
         out = translate(graph, [source[places] for source, places in zip(sources, orders)], pad, search)
         for number, (source, places, wanted) in enumerate(zip(sources, orders, expected)):
-            found = hypotheses(out, number, len(source), target.eos(), search.lenpen, search.normalize)
+            found = hypotheses(out, number, len(source), eos, search.lenpen, search.normalize)
             lists += 1
             best += found[0].symbols == wanted[0]["tokens"].tolist()
             same = alike(found, wanted)
@@ -160,6 +147,23 @@ def prove(graph: Any, model: Any, batches: Sequence[Batch], shortlist: Optional[
             if not where and not (same and score <= CLOSE and attention <= CLOSE):
                 where = f"{difference(found[0], wanted[0])} of the translation of {len(source)} symbols"
     return Proof(sum(len(batch.sources) for batch in batches), lists, equal, best / lists, score, attention, where)
+
+
+def fairseq_search(model: Any, search: Search, shortlist: Optional[Shortlist]) -> Any:
+    """fairseq's search with these settings."""
+    generator = SequenceGenerator(
+        [model],
+        model.decoder.dictionary,
+        beam_size=search.beam,
+        max_len_a=search.max_len_a,
+        max_len_b=search.max_len_b,
+        max_len=search.largest_target,
+        min_len=search.min_len,
+        normalize_scores=search.normalize,
+        len_penalty=search.lenpen,
+        unk_penalty=search.unkpen,
+    )
+    return generator if shortlist is None else ShortlistGenerator(generator, shortlist)
 
 
 def alike(found: Sequence[Hypothesis], wanted: Sequence[Dict[str, Tensor]]) -> bool:

@@ -130,25 +130,11 @@ class Hub(GeneratorHubInterface):
                     raise ValueError(f"constraints need beam search, and {option} is another search: choose one")
             forced["constraints"] = pack_constraints([self._phrases(phrases) for phrases in constraints])
             options["constraints"] = "ordered" if ordered else "unordered"
-        found: Dict[int, List[Dict[str, Tensor]]] = {}
-        # fairseq lets a translation be empty as long as another prefix continues, so each length is searched alone
         texts = [torch.empty(0) if prefixes is None else self._forced(text, "prefix") for text in prefixes or sentences]
-        for length in {len(tokens) for tokens in texts}:
-            numbers = [number for number, tokens in enumerate(texts) if len(tokens) == length]
-            rows = {name: given[numbers] if torch.is_tensor(given) else given for name, given in forced.items()}
-            if length:
-                rows["prefix_tokens"] = torch.stack([texts[number] for number in numbers])
-            read = [self.encode(sentences[number]) for number in numbers]
-            beams = self._search(read, beam, verbose, rows, **options)
-            found.update((numbers[position], hypotheses) for position, hypotheses in beams.items())
+        found = self._search_after(texts, sentences, beam, verbose, forced, **options)
         translations = []
         for number, hypotheses in sorted(found.items()):
-            best: List[Any] = hypotheses[: nbest or 1]
-            if attention or replace_unk is not False:
-                best = [self._translation(sentences[number], one, replace_unk) for one in best]
-                best = best if attention else [one.text for one in best]
-            else:
-                best = [self.decode(one["tokens"]) for one in best]
+            best = [self._answer(sentences[number], one, attention, replace_unk) for one in hypotheses[: nbest or 1]]
             translations.append(best[0] if nbest is None else best)
         return translations
 
@@ -207,6 +193,24 @@ class Hub(GeneratorHubInterface):
         more = skip_invalid_size_inputs, prefix_allowed_tokens_fn
         found = [*self._search(sentences, beam, verbose, forced, *more, **options).values()]
         return only(found) if one else found
+
+    def _search_after(
+        self, prefixes: List[Tensor], sentences: Sequence[str], beam: int, verbose: bool, forced: Any, **options: Any
+    ) -> Dict[int, List[Dict[str, Tensor]]]:
+        """As :meth:`_search`, of hypotheses that begin with the prefixes, which may be empty.
+
+        fairseq lets a translation be empty as long as another prefix continues.  So each length is searched alone.
+        """
+        found: Dict[int, List[Dict[str, Tensor]]] = {}
+        for length in {len(tokens) for tokens in prefixes}:
+            numbers = [number for number, tokens in enumerate(prefixes) if len(tokens) == length]
+            rows = {name: given[numbers] if torch.is_tensor(given) else given for name, given in forced.items()}
+            if length:
+                rows["prefix_tokens"] = torch.stack([prefixes[number] for number in numbers])
+            read = [self.encode(sentences[number]) for number in numbers]
+            beams = self._search(read, beam, verbose, rows, **options)
+            found.update((numbers[position], hypotheses) for position, hypotheses in beams.items())
+        return found
 
     def _search(
         self,
@@ -295,6 +299,12 @@ class Hub(GeneratorHubInterface):
         if isinstance(phrases, str) or not all(isinstance(phrase, str) and phrase.strip() for phrase in phrases):
             raise ValueError(f"constraints are a list of words and phrases for each sentence, and not {phrases!r}")
         return [self._forced(phrase, "constraints") for phrase in phrases]
+
+    def _answer(self, sentence: str, hypothesis: Mapping[str, Tensor], attention: bool, replace_unk: Any) -> Any:
+        if not attention and replace_unk is False:
+            return self.decode(hypothesis["tokens"])
+        translation = self._translation(sentence, hypothesis, replace_unk)
+        return translation if attention else translation.text
 
     def _translation(
         self, sentence: str, hypothesis: Mapping[str, Tensor], replace_unk: Union[bool, Mapping[str, str]]

@@ -24,32 +24,34 @@ CELLS = "decoder.network.transition.before.", "decoder.network.transition.after.
 ATTENTION = ("decoder.network.transition.attention.",)
 INITIAL = ("decoder.network.initial",)
 READOUT = "decoder.network.readout.", "decoder.output_projection."
-PARTS: Dict[str, Tuple[str, ...]] = {
-    "encoder_type": ("encoder.network.",),
-    "encoder_char_cell": ("encoder.network.characters.",),
-    "encoder_cell": ("encoder.network.",),
-    "encoder_reads": ("encoder.network.",),
-    "decoder_cell": (*CELLS, "decoder.network.above."),
-    "context_gate": CELLS,
-    "adaptive_gru_released": ("decoder.network.transition.after.",),
-    "attention_score": ATTENTION,
-    "attention_heads": ATTENTION,
-    "adaptive_output_swapped": ("decoder.network.readout.weighting.",),
-    "initial_state": INITIAL,
-    "readout": READOUT,
-}
-"""Options under whose values parameters of one name mean different things."""
 
 
 class Meaning(NamedTuple):
-    """A setting, beyond the value of one option, on which the meaning of parameters depends."""
+    """A setting under whose values parameters of one name mean different things."""
 
     option: str  # for the log
     read: Callable[[Any], Any]  # of a configuration
     prefixes: Tuple[str, ...]
 
 
+def value_of(option: str, *prefixes: str) -> Meaning:
+    """The value of an option as such a setting."""
+    return Meaning(option, lambda cfg: str(getattr(cfg, option)), prefixes)
+
+
 MEANINGS = [
+    value_of("encoder_type", "encoder.network."),
+    value_of("encoder_char_cell", "encoder.network.characters."),
+    value_of("encoder_cell", "encoder.network."),
+    value_of("encoder_reads", "encoder.network."),
+    value_of("decoder_cell", *CELLS, "decoder.network.above."),
+    value_of("context_gate", *CELLS),
+    value_of("adaptive_gru_released", "decoder.network.transition.after."),
+    value_of("attention_score", *ATTENTION),
+    value_of("attention_heads", *ATTENTION),
+    value_of("adaptive_output_swapped", "decoder.network.readout.weighting."),
+    value_of("initial_state", *INITIAL),
+    value_of("readout", *READOUT),
     Meaning("layer_norm", lambda cfg: str(cfg.layer_norm) != "none", ("encoder.network.",)),
     Meaning(
         "layer_norm",
@@ -123,13 +125,8 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     there = state["cfg"]["model"]
     saved = _with_copying(saved, getattr(there, "copying", False), cfg.copying)
     donor = argparse.Namespace(**{option: getattr(there, option, value) for option, value in settings(BASE).items()})
-    differing = [
-        (option, prefixes)
-        for option, prefixes in PARTS.items()
-        if str(getattr(donor, option)) != str(getattr(cfg, option))
-    ]
-    differing += [(one.option, one.prefixes) for one in MEANINGS if one.read(donor) != one.read(cfg)]
-    strange = {prefix: f"of another {option} there" for option, prefixes in differing for prefix in prefixes}
+    differing = [one for one in MEANINGS if one.read(donor) != one.read(cfg)]
+    strange = {prefix: f"of another {one.option} there" for one in differing for prefix in one.prefixes}
     source_bridge = cfg.encoder_embed_dim * (cfg.bridge_source and not donor.bridge_source)
     check_fingerprints(model, saved)
     grown, other, taken, matrices = {}, {}, 0, 0

@@ -16,7 +16,7 @@ def build_generator(plain, self, models, args, seq_gen_cls=None, extra_gen_cls_k
     """The static search is the default for models of this package, unless ``cuda_graphs`` is false.
 
     Raises:
-        ConfigurationError: ``--sampling`` has a coverage penalty, or a language model is none or not read.
+        ConfigurationError: ``--sampling`` has a coverage penalty, or ``--lm-path`` is no language model or is not read.
     """
     penalised = any(getattr(getattr(model, "decoder", None), "coverage_penalty", 0) for model in models)
     if getattr(args, "sampling", False) and penalised:

@@ -64,8 +64,6 @@ class ExactMatchScorer:
 
     def result_string(self) -> str:
         """Return the scores as a line for fairseq-generate."""
-        right = accuracy(self.total)
-        return (
-            f"accuracy = {right:.2f}, WER = {100 - right:.2f}, SER = {symbol_error_rate(self.total):.2f} "
-            f"({self.total['_right']} of {self.total['_strings']} right)"
-        )
+        right, wer, ser = (measure(self.total) for measure in SCORES.values())
+        counts = f"({self.total['_right']} of {self.total['_strings']} right)"
+        return f"accuracy = {right:.2f}, WER = {wer:.2f}, SER = {ser:.2f} {counts}"

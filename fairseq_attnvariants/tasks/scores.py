@@ -38,7 +38,7 @@ def log_scores(
     keys: Sequence[str],
     scores: Mapping[str, Callable[[Dict[str, Any]], float]],
 ) -> None:
-    """Log counts, and by their names the scores of all counts so far; nothing if no batch was counted."""
+    """Log the counts, and each score of all counts so far by its name; log nothing if no batch was counted."""
     if any(keys[0] in log for log in logging_outputs):
         for key in keys:
             metrics.log_scalar(key, int(sum(log.get(key, 0) for log in logging_outputs)))

@@ -109,15 +109,8 @@ class StringTransductionTask(TranslationTask):
             return tsv.read_table(path, columns, cells=cells)
 
         found: Dict[str, Any] = {side: cls._dictionary(cfg, folder, side, train) for side in ("source", "target")}
-        if os.path.isfile(_path(folder, "features")):
-            found["features"] = cls._loaded(Dictionary, _path(folder, "features"))
-        elif columns.features:
-            tsv.check_features(train(), found["source"].indices)
-            found["features"] = features = Dictionary()
-            for row in train().rows:
-                for tag in row.features:
-                    features.add_symbol(tag)
-            features.finalize(padding_factor=1)
+        if columns.features or os.path.isfile(_path(folder, "features")):
+            found["features"] = cls._features(folder, train, found["source"])
         if not os.path.isfile(_path(folder, "source")):
             separators = [found[side].separator for side in ("source", "target")]
             logger.info(tsv.described(columns, separators))
@@ -148,6 +141,19 @@ class StringTransductionTask(TranslationTask):
         texts = [tsv.symbols(getattr(row, side), separator) for row in train().rows]
         tsv.check_symbols(train(), side, texts)
         return StringDictionary.of(texts, separator)
+
+    @classmethod
+    def _features(cls, folder: str, train: Callable[[], Table], source: StringDictionary) -> Dictionary:
+        path = _path(folder, "features")
+        if os.path.isfile(path):
+            return cls._loaded(Dictionary, path)
+        tsv.check_features(train(), source.indices)
+        features = Dictionary()
+        for row in train().rows:
+            for tag in row.features:
+                features.add_symbol(tag)
+        features.finalize(padding_factor=1)
+        return features
 
     @classmethod
     def load_dictionary(cls, filename: str) -> StringDictionary:

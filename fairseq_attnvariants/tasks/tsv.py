@@ -13,7 +13,7 @@ from ..registry import ConfigurationError
 DECOMPOSED = "NFD"
 """instead of a separator: symbols are the code points of the canonical decomposition"""
 SEPARATORS = {"": "", "none": "", "space": " ", "decomposed": DECOMPOSED}
-"""names of separators of symbols"""
+"""separators of symbols, by their names; of two names the last is shown"""
 SPECIAL = frozenset(["<s>", "<pad>", "</s>", "<unk>"])  # fairseq's own symbols
 
 
@@ -86,7 +86,7 @@ def read_separator(text: str, option: str) -> str:
 
 def separator_name(separator: str) -> str:
     """The name of a separator in an option."""
-    return {"": "none", " ": "space", DECOMPOSED: "decomposed"}.get(separator, separator)
+    return {value: name for name, value in SEPARATORS.items()}.get(separator, separator)
 
 
 def described(columns: Columns, separators: Sequence[str]) -> str:

@@ -36,8 +36,9 @@ def widths(subject: Subject) -> None:
     error = subject.refusal
     if error is None:
         return
-    why = f"{reason(error)}{place(error)}"
-    if isinstance(error, Broken) or (place(error) and not isinstance(error, ConfigurationError)):
+    where = place(error)
+    why = f"{reason(error)}{where}"
+    if isinstance(error, Broken) or (where and not isinstance(error, ConfigurationError)):
         raise Broken(
             f"only with equal widths, those above, is there a model; with others: {why}. Read each width from what the "
             "constructor is given, or let it raise ConfigurationError with the options that have to be equal"

@@ -29,7 +29,7 @@ class WrongReturn(Broken):
 
 
 def shaped(found: Any, letters: str, *sizes: Optional[int]) -> None:
-    """Refuse what is no tensor of these sizes, of which None is any; ``letters`` say them."""
+    """Refuse anything but a tensor of these sizes, where None stands for any size; ``letters`` name them."""
     if (
         not isinstance(found, Tensor)
         or len(sizes) != found.dim()

@@ -10,6 +10,7 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.trainer import Trainer
 from torch import Tensor
 
+from fairseq_attnvariants.nn.fast.graphs import leaves
 from fairseq_attnvariants.nn.layer_norm import at_least_float32
 
 from .demand import ATOL, RTOL, close, demand, finite
@@ -82,18 +83,11 @@ def parameters(subject: Subject) -> None:
 
 def _all_known(output: Tensor, model: Any) -> None:
     """Refuse tensors that would train if the optimizer knew them."""
-    known = {id(parameter) for parameter in model.parameters()}
-    left, seen = [output.grad_fn], set()
-    while left:
-        node = left.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        left += [before for before, _ in node.next_functions]
-        variable = getattr(node, "variable", None)
-        if variable is not None and id(variable) not in known:
+    known = {*model.parameters()}
+    for leaf in leaves([output]):
+        if leaf not in known:
             raise Broken(
-                f"a tensor of the shape {said(variable)} gets a gradient and is no parameter, so it neither trains nor "
+                f"a tensor of the shape {said(leaf)} gets a gradient and is no parameter, so it neither trains nor "
                 "is saved: make it a torch.nn.Parameter, and a list of modules a torch.nn.ModuleList"
             )
 

@@ -1,7 +1,7 @@
 """A folder with fairseq's checkpoint and dictionaries, of a model that another toolkit has trained."""
 
 import os
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
 
@@ -14,6 +14,7 @@ from omegaconf import OmegaConf, open_dict
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import fill
+from fairseq_attnvariants.deploy.plain import checkpoint
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
 
@@ -51,18 +52,10 @@ def write_folder(folder: str, network: Network, source: Side, target: Side) -> A
     try:
         model = AttentionRNNModel.build_model(cfg.model, TranslationTask(cfg.task, *dictionaries))
     except ConfigurationError as error:
-        raise UserError(f"{network.filling.arrays.path} has arrays that do not fit together: {error}") from error
-    network.filling.fill(model, *(side.vocabulary.rows(side.rows) for side in (source, target)))
-    state: Dict[str, Any] = {
-        "args": None,
-        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "model": model.state_dict(),
-        "criterion": None,
-        "optimizer_history": [{"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}],
-        "task_state": {},
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}},
-    }
-    torch.save(state, os.path.join(folder, MODEL))
+        raise UserError(f"{network.arrays.path} has arrays that do not fit together: {error}") from error
+    network.fill(model, *(side.vocabulary.rows(side.rows) for side in (source, target)))
+    state = checkpoint(OmegaConf.to_container(cfg, resolve=True, enum_to_str=True), model.state_dict())
+    torch.save({**state, "criterion": None, "task_state": {}}, os.path.join(folder, MODEL))
     return model
 
 

@@ -1,5 +1,6 @@
 """Names of arrays: those of Marian's ``s2s`` and ``amun`` as Nematus has them."""
 
+import itertools
 import re
 from typing import Collection, Dict, Iterable, Tuple
 
@@ -77,10 +78,7 @@ def nematus_names(path: str, names: Iterable[str], alternating: bool) -> Dict[st
 
 def how_many(names: Collection[str], pattern: str, start: int = 1) -> int:
     """Count the numbers, from ``start`` on, in names of a pattern."""
-    number = start
-    while pattern.format(number) in names:
-        number += 1
-    return number - start
+    return next(count for count in itertools.count() if pattern.format(start + count) not in names)
 
 
 def parts(names: Collection[str]) -> Tuple[int, int, int, int]:

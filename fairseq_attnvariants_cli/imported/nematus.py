@@ -6,7 +6,7 @@ before attention, and in the recurrent product after it.  Three kinds of layer n
 arrays: none, Nematus's (gates and candidate apart, biases within), and Marian's (together, one bias behind it).
 """
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
 
@@ -61,14 +61,7 @@ MARIAN: Dict[Tuple[str, ...], Sequence[Any]] = {
 Two = Tuple[Any, Any]  # what belongs to the input's sum of a cell, or None, and what to the recurrent one
 
 
-class Network(NamedTuple):
-    """A model's options here, and what fills its parameters."""
-
-    options: Dict[str, Any]
-    filling: "Filling"
-
-
-def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, shared: bool) -> Network:
+def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, shared: bool) -> "Network":
     """The network whose arrays these are.
 
     Args:
@@ -87,8 +80,7 @@ def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, sha
     for name in found:
         if name.startswith("Wemb") and name[4:].isdecimal():
             raise UserError(f"{path}: factors of source words, of which {name} is one, are what no model here has")
-    own = Arrays(path, dropped_out(found, options))
-    return Filling(own, options, alternating).network(shared)
+    return Network(Arrays(path, dropped_out(found, options)), options, alternating, shared)
 
 
 def refuse(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]]) -> None:
@@ -156,16 +148,17 @@ def _below(version: Any, limit: float) -> bool:
         return False
 
 
-class Filling:
+class Network:
     """Finds out a network's options from its arrays, and fills a model's parameters with them.
 
     Args:
         arrays: by Nematus's names.
         options: what its toolkit says of it.
         alternating: whether it is Marian's alternating encoder, which joins its stacks in the other order.
+        shared: whether both dictionaries are the same.
     """
 
-    def __init__(self, arrays: Arrays, options: Options, alternating: bool):
+    def __init__(self, arrays: Arrays, options: Options, alternating: bool, shared: bool):
         self.arrays = arrays
         self.given = options
         self.encoder_layers, self.encoder_depth, self.decoder_depth, self.decoder_layers = parts(arrays.arrays)
@@ -178,10 +171,11 @@ class Filling:
         self.attention = arrays.shape("decoder_Wc_att")[1]
         self.features = arrays.shape("ff_logit_lstm_W")[1]
         self.filled: List[Tensor] = []
+        self.options = self.model_options(shared)
 
     # options of the network
 
-    def network(self, shared: bool) -> Network:
+    def model_options(self, shared: bool) -> Dict[str, Any]:
         """The options of a model here that has these equations."""
         cells = {prefix: self.norm_of(f"{prefix}_U_lns", f"{prefix}_gamma2") for prefix in ("encoder", "decoder")}
         norms = {*cells.values()}
@@ -197,7 +191,7 @@ class Filling:
             refuse(self.given, NEMATUS_UPPER)
         tied = "ff_logit_W" not in self.arrays and "ff_logit_Wt" not in self.arrays
         one = tied and self.target == "Wemb" and shared
-        options: Dict[str, Any] = {
+        return {
             "encoder_embed_dim": self.source_width,
             "encoder_hidden_size": self.hidden,
             "encoder_layers": self.encoder_layers,
@@ -218,7 +212,6 @@ class Filling:
             "context_to_layers": upper and self.arrays.shape("decoder_2_W")[0] > self.state,
             **self.encoder_options(upper),
         }
-        return Network(options, self)
 
     def encoder_options(self, upper: bool) -> Dict[str, Any]:
         """Return what the encoder's layers read of each other, and the place of residuals."""

@@ -32,9 +32,9 @@ Scores = Dict[Place, Dict[int, float]]  # of each seed
 def translations(run: Run, subset: str, options: Any) -> Tuple[str, List[str], List[str]]:
     """The run's translations of a split, and its references; translated only if that was not done before.
 
-    They are in the run's folder, under a name that tells of the checkpoint, of the search and of what the data folder
-    holds, wherever that is; it comes first, without ``.hypothesis.txt`` and ``.reference.txt``.  Where the data are
-    gone, what was translated of them before is taken.
+    They are files in the run's folder, whose name is made of the checkpoint, the search and the content of the data
+    folder, wherever that is.  The path without ``.hypothesis.txt`` and ``.reference.txt`` is returned first.  Where the
+    data are gone, earlier translations of them are taken.
     """
     from ..systems.model import generate, load, read_subset
 
@@ -139,9 +139,9 @@ def evaluate(found: Dict[str, List[Run]], options: Any) -> Scores:
                         )
                     texts[name, run.seed] = hypotheses
                 for measure, path in files.items():
-                    for field, value in (("folder", run.folder), ("subset", subset), ("translations", stem)):
-                        path = path.replace(f"{{{field}}}", str(value))
-                    value = mean_of_file(path, None if hypotheses is None else len(hypotheses))
+                    filled = path.replace("{folder}", str(run.folder)).replace("{subset}", subset)
+                    filled = filled.replace("{translations}", stem)
+                    value = mean_of_file(filled, None if hypotheses is None else len(hypotheses))
                     if value is not None:
                         results[Place(name, subset, measure)][run.seed] = value
         if own:

@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -82,25 +82,30 @@ def find_files(folders: Sequence[str], name: str) -> List[Path]:
     seen, found = set(), []
     for folder in folders:
         for place, inner, _ in os.walk(folder, followlinks=True):
-            inner[:] = [] if os.path.realpath(place) in seen else sorted(one for one in inner if one[0] != ".")
-            if os.path.realpath(place) not in seen:
+            real = os.path.realpath(place)
+            inner[:] = [] if real in seen else sorted(one for one in inner if one[0] != ".")
+            if real not in seen:
                 found += [Path(place, path) for path in glob.glob(name, root_dir=place)]
-            seen.add(os.path.realpath(place))
+            seen.add(real)
     return found
 
 
 def warn_of_unfinished(folder: Path, state: Dict[str, Any]) -> None:
-    """Say of how many updates a training has made how many, by its last checkpoint, if that may not be its end."""
+    """Say how much of a training is made, by its last checkpoint, unless that is its end."""
     from fairseq_attnvariants.patches.loading.configuration import as_dict
 
     limits = {**as_dict(state["cfg"].get("optimization") or {}), **as_dict(state["cfg"].get("checkpoint") or {})}
-    epoch = (state["extra_state"].get("train_iterator") or {}).get("epoch", 1)
     most, epochs, *others = (
         limits.get(name) or 0 for name in ("max_update", "max_epoch", "patience", "stop_time_hours", "stop_min_lr")
     )
-    made = state["optimizer_history"][-1]["num_updates"]
-    if made < most and not 0 < epochs < epoch and max(others) <= 0:
-        say(f"{folder}: this training has made {made} of {most} updates")
+    updates = state["optimizer_history"][-1]["num_updates"]
+    made = (state["extra_state"].get("train_iterator") or {}).get("epoch", epochs + 1) - 1
+    if max(others) > 0 or 0 < most <= updates or 0 < epochs <= made:
+        return
+    if most > 0:
+        say(f"{folder}: this training has made {updates} of {most} updates")
+    elif epochs > 0:
+        say(f"{folder}: this training has made {made} of {epochs} epochs")
 
 
 def read_run(checkpoint: Path, state: Dict[str, Any]) -> Run:
@@ -163,21 +168,22 @@ def count_parameters(tensors: Mapping[str, Any]) -> int:
 def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:
     """Runs that differ in nothing but the seed, by name, and by the options in which those of one name differ.
 
-    An option that only one criterion (or task, optimizer, ...) has tells apart the runs with that one.
+    An option that only one criterion (or task, optimizer, ...) has tells apart the runs with that one.  An option that
+    one group hands on to others, as ``lr``, is named once.
     """
     found: Dict[str, List[Run]] = defaultdict(list)
     for run in runs:
         same = [other.options for other in runs if other.name == run.name]
         words = [run.name]
         keys = sorted({key for options in same for key in options}, key=lambda key: ("._name" not in key, key))
-        having = Counter(key.partition(".")[2] for key in keys)  # groups, by option
         for key in keys:
             group, _, option = key.partition(".")
             kind = f"{group}._name"
             alike = [options for options in same if key == kind or options.get(kind) == run.options.get(kind)]
             own = run.options.get(key, "None")
             if own != "None" and any(options.get(key, "None") != own for options in alike):
-                label = group if key == kind else option if having[option] == 1 else key
+                handed_on = {run.options.get(other, "None") for other in keys if other.partition(".")[2] == option}
+                label = group if key == kind else option if len(handed_on) == 1 else key
                 words.append(f"{label}={own}")
         name = " ".join(dict.fromkeys(words))
         if run.seed in [other.seed for other in found[name]]:

@@ -99,7 +99,7 @@ def check_system(system: "System") -> Any:
         raise UserError(f"{system.path} is a {type(model).__name__}, and not a model of this package")
     if type(task) not in (TranslationTask, CharTranslationTask, ShortlistTranslationTask, StringTransductionTask):
         raise UserError(
-            f"{system.path} is of --task {task.cfg._name}, and a package holds one pair of languages: --task "
+            f"{system.path} is of the task {type(task).__name__}, and a package holds one pair of languages: --task "
             "translation, char_translation or string_transduction"
         )
     for dictionary in (task.source_dictionary, task.target_dictionary):
@@ -227,20 +227,20 @@ def prepared(
     if options.tokenizer or options.truecase:
         from fairseq_attnvariants.deploy import moses
     if options.tokenizer:
-        names = {side: f"moses.{language}.json" for side, language in (("source", source), ("target", target))}
+        tables = {"moses.source.json": moses.moses_tables(source), "moses.target.json": moses.moses_tables(target)}
         text["tokenizer"] = {
             "kind": "moses",
             "hyphens": not options.moses_no_dash_splits,
             "escape": not options.moses_no_escape,
-            **names,
+            **dict(zip(("source", "target"), tables)),
         }
-        files.update({f"moses.{each}.json": json.dumps(moses.moses_tables(each)).encode() for each in (source, target)})
+        files.update({name: json.dumps(table).encode() for name, table in tables.items()})
     elif options.moses_no_dash_splits or options.moses_no_escape:
         raise UserError("--moses-no-dash-splits and --moses-no-escape need --tokenizer moses: add it")
     if options.truecase:
         table = moses.truecase_table(f"--truecase {options.truecase}", read_lines(options.truecase))
-        text["truecase"] = {"source": f"truecase.{source}.json"}
-        files[f"truecase.{source}.json"] = json.dumps(table).encode()
+        text["truecase"] = {"source": "truecase.source.json"}
+        files["truecase.source.json"] = json.dumps(table).encode()
     for name, needed in (("bpe_vocabulary", "bpe_codes"), ("bpe_vocabulary_threshold", "bpe_vocabulary")):
         if getattr(options, name) is not None and not getattr(options, needed):
             raise UserError(f"{flag(name)} is of {flag(needed)}, which is not given: add it")
@@ -332,14 +332,14 @@ def write_package(options: Options) -> None:
         short = search._replace(max_len_a=0.0, max_len_b=STEPS)
         real = sources(system, options.data)
         generated = random_sources(model, package.end(task.source_dictionary), GENERATED)
-        batches = [Batch(real[k : k + BATCH], search) for k in range(0, len(real), BATCH)]
-        batches += [Batch(generated[k::3], each) for each in (short, short._replace(beam=1)) for k in range(3)]
+        of_split = [Batch(real[k : k + BATCH], search) for k in range(0, len(real), BATCH)]
+        random = [Batch(generated[k::3], each) for each in (short, short._replace(beam=1)) for k in range(3)]
         shortlist = shortlist_of(task, options)
         graph = export(model, shortlist)
-        content, proof = proved(graph, model, batches, shortlist)
+        content, proof = proved(graph, model, of_split + random, shortlist)
         if options.int8:
             graph = reduce(graph)
-            content, proof = compared(graph, model, batches[: -(-len(real) // BATCH)] or batches, shortlist)
+            content, proof = compared(graph, model, of_split or random, shortlist)
         about = {option: getattr(options, option) for option in ABOUT}
         manifest = package.manifest(task, model, graph, proof, search, text, about, options.int8, shortlist)
         files["model.onnx"] = content

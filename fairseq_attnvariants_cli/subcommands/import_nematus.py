@@ -65,7 +65,7 @@ def run(options: Options) -> None:
         words = [read_vocabulary(path) for path in (options.source_dict, options.target_dict)]
         shared = words[0].words == words[1].words
         network = read_network(options.model, arrays, given, shared)
-        counts = network.filling.source_words, network.filling.target_words
+        counts = network.source_words, network.target_words
         for vocabulary, count in zip(words, counts, strict=True):
             beyond = sum(row >= count for row in vocabulary.words)
             if beyond:

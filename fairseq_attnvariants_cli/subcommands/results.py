@@ -87,7 +87,7 @@ class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, DeviceOp
 
 
 def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]:
-    """The differences to the baseline by seed, of all that have a seed of it."""
+    """The differences to the baseline by seed, of all systems that share a seed with it."""
     found = {}
     for place, values in results.items():
         base = results.get(place._replace(system=baseline), {})

@@ -113,9 +113,8 @@ def attribute(model: Any, embeddings: Scaled, sample: Dict[str, Any], nodes: Nod
     with torch.no_grad():
         embedded = embeddings.embedding(source)
     values = embedded.new_zeros(*target.shape, source.size(1))
-    for rows in torch.arange(len(real) * len(nodes), device=source.device).split(
-        max(1, min(limit.sentences, limit.tokens // max(source.size(1), target.size(1))))
-    ):
+    size = max(1, min(limit.sentences, limit.tokens // max(source.size(1), target.size(1))))
+    for rows in torch.arange(len(real) * len(nodes), device=source.device).split(size):
         pair, node = rows // len(nodes), rows % len(nodes)
         sentence, position = real[pair].T
         last = int(position.max()) + 1

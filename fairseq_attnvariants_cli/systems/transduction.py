@@ -104,24 +104,13 @@ def prepare(options: "Options") -> Job:
         for path in (options.dev, *options.test):
             check_columns(path, cells[path], options.train, len(cells[options.train][0]), columns)
     train, dev = (read_table(path, columns, cells=cells[path]) for path in (options.train, options.dev))
-    tests = {Path(path).stem: path for path in options.test}
-    taken = {"train", "valid", *(f"{name}.nbest" for name in tests)}
-    if len(tests) < len(options.test) or taken & tests.keys():
-        named = ", ".join(options.test)
-        raise UserError(
-            "the tables to predict need different names without their endings, none of them train, valid or "
-            f"NAME.nbest: {named}"
-        )
+    tests = tests_by_name(options.test)
     predicted = [read_table(path, columns, with_targets=False, cells=cells[path]) for path in options.test]
     separators = (
         find_separator(train, "source", options.source_separator),
         find_separator(train, "target", options.target_separator),
     )
-    for side, separator in zip(("source", "target"), separators):
-        for table in (train, dev):
-            for number, row in enumerate(table.rows):
-                if not symbols(getattr(row, side), separator):
-                    raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
+    check_strings((train, dev), separators)
     limits = length_limits(options.others)
     skipped = "--skip-invalid-size-inputs-valid-test" in options.others  # as training leaves them out
     for table in (*([] if skipped else [dev]), *predicted):
@@ -132,22 +121,7 @@ def prepare(options: "Options") -> Job:
     data = folder / "data"
     texts = {"train": options.train, "valid": options.dev, **tests}
     written = {name: "".join("\t".join(line) + "\n" for line in cells[path]) for name, path in texts.items()}
-    tables = {Path(path).resolve() for path in texts.values()}
-    copies = {name: data / f"{name}.tsv" for name in texts}
-    other = [
-        name for name, path in copies.items() if path.is_file() and as_read(kept_text(path)) != as_read(written[name])
-    ]
-    for made in (
-        *(copies[name] for name in other),
-        *(folder / f"{name}{kind}" for name in tests for kind in PREDICTED),
-    ):
-        if made.resolve() in tables:
-            raise UserError(f"--output {folder}: its tables would replace {made}: give another folder")
-    # a first training that failed before it began, of which a table may be corrected
-    failed = any(folder.glob(f"seed*/{OPTIONS}")) and not [*data.glob("dict.*.txt"), *folder.glob("seed*/*.pt")]
-    for name in ("train", "valid"):
-        if name in other and not failed:
-            raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
+    check_tables(folder, texts, written)
     updates = options.updates or max(LEAST_UPDATES, PASSES * len(train.rows) // BATCH)
     chosen = ["--arch", options.arch, "--updates", str(updates), *options.others]
     given = shlex.join(column_options(columns) + chosen)
@@ -163,6 +137,61 @@ def prepare(options: "Options") -> Job:
         say(told)
     user_dir = options.user_dir[0] if options.user_dir else str(Path(exact_match.__file__).parents[1])
     return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given, limits)
+
+
+def tests_by_name(paths: Sequence[str]) -> Dict[str, str]:
+    """The paths of the tables to predict, by their names without endings.
+
+    Raises:
+        UserError: two have one name, or one has a name that another file gets.
+    """
+    tests = {Path(path).stem: path for path in paths}
+    taken = {"train", "valid", *(f"{name}.nbest" for name in tests)}
+    if len(tests) < len(paths) or taken & tests.keys():
+        raise UserError(
+            "the tables to predict need different names without their endings, none of them train, valid or "
+            f"NAME.nbest: {', '.join(paths)}"
+        )
+    return tests
+
+
+def check_strings(tables: Sequence[Table], separators: Sequence[str]) -> None:
+    """Refuse tables with strings that have no symbol.
+
+    Raises:
+        ConfigurationError: naming the line.
+    """
+    for side, separator in zip(("source", "target"), separators):
+        for table in tables:
+            for number, row in enumerate(table.rows):
+                if not symbols(getattr(row, side), separator):
+                    raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
+
+
+def check_tables(folder: Path, texts: Mapping[str, str], written: Mapping[str, str]) -> None:
+    """Refuse a folder whose new tables would replace given ones, or whose models were trained on others.
+
+    ``texts`` has the paths of the given tables by name, and ``written`` the content of their copies.
+
+    Raises:
+        UserError: naming the table.
+    """
+    data = folder / "data"
+    given = {Path(path).resolve() for path in texts.values()}
+    copies = {name: data / f"{name}.tsv" for name in texts}
+    other = [
+        name for name, path in copies.items() if path.is_file() and as_read(kept_text(path)) != as_read(written[name])
+    ]
+    tests = [name for name in texts if name not in ("train", "valid")]
+    predictions = [folder / f"{name}{kind}" for name in tests for kind in PREDICTED]
+    for made in (*(copies[name] for name in other), *predictions):
+        if made.resolve() in given:
+            raise UserError(f"--output {folder}: its tables would replace {made}: give another folder")
+    # a first training that failed before it began, of which a table may be corrected
+    failed = any(folder.glob(f"seed*/{OPTIONS}")) and not [*data.glob("dict.*.txt"), *folder.glob("seed*/*.pt")]
+    for name in ("train", "valid"):
+        if name in other and not failed:
+            raise UserError(f"{folder} was trained on another {texts[name]}: give another --output, or remove it")
 
 
 def as_read(text: str) -> str:
@@ -315,20 +344,6 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
     best = save / "checkpoint_best.pt"
     if (save / ENDED).exists() and best.exists():  # fairseq-train would forget --patience
         return str(best)
-    epochs = -(-updates * BATCH // job.words)
-    interval = str(max(1, epochs // VALIDATIONS))
-    named = column_options(job.columns)
-    for side, separator in zip(("source", "target"), job.separators):
-        named += [f"--{side}-separator", separator_name(separator)]
-    command = [
-        *("fairseq_cli.train", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction", *named),
-        *("--arch", options.arch, *TRAINING, "--lr", RATE if updates <= LEAST_UPDATES else LONG_RATE),
-        *("--batch-size", str(BATCH), "--seed", str(seed)),
-        *("--max-update", str(updates), "--total-num-update", str(updates), "--save-dir", str(save)),
-        *("--validate-interval", interval, "--save-interval", interval, *["--cpu"] * options.cpu, *options.others),
-    ]
-    if not any(one.startswith(CHOSEN[0]) for one in options.others):
-        command += CHOSEN
     save.mkdir(parents=True, exist_ok=True)
     if not (save / LAST).exists():
         (save / OPTIONS).write_text(job.given + "\n", encoding="utf-8")
@@ -343,7 +358,7 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
                 accuracies.append(float(found[1]))
                 bar.set_postfix_str(f"accuracy {found[1]}")
 
-        start(command, save / "train.log", see, "a")
+        start(training_command(job, options, seed, save), save / "train.log", see, "a")
         bar.update(updates - bar.n)
     if accuracies and max(accuracies) - accuracies[-1] > FALL:
         say(
@@ -352,6 +367,25 @@ def train_seed(job: Job, options: "Options", seed: int) -> str:
         )
     (save / ENDED).touch()
     return str(best)
+
+
+def training_command(job: Job, options: "Options", seed: int, save: Path) -> List[str]:
+    """The module of fairseq-train, and its arguments."""
+    updates = str(job.updates)
+    epochs = -(-job.updates * BATCH // job.words)
+    interval = str(max(1, epochs // VALIDATIONS))
+    named = column_options(job.columns)
+    for side, separator in zip(("source", "target"), job.separators):
+        named += [f"--{side}-separator", separator_name(separator)]
+    chosen = () if any(one.startswith(CHOSEN[0]) for one in options.others) else CHOSEN
+    return [
+        *("fairseq_cli.train", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction", *named),
+        *("--arch", options.arch, *TRAINING, "--lr", RATE if job.updates <= LEAST_UPDATES else LONG_RATE),
+        *("--batch-size", str(BATCH), "--seed", str(seed)),
+        *("--max-update", updates, "--total-num-update", updates, "--save-dir", str(save)),
+        *("--validate-interval", interval, "--save-interval", interval, *["--cpu"] * options.cpu, *options.others),
+        *chosen,
+    ]
 
 
 def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: str = "w") -> None:
@@ -402,7 +436,7 @@ def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str
 
 
 def tell(line: str) -> None:
-    """Say what a line of fairseq's says of rows that a model cannot get right, or is not trained on."""
+    """Repeat a line of fairseq's log about rows that a model cannot get right, or is not trained on."""
     if re.search(r" unseen in training$| samples have invalid sizes and will be skipped", line.rstrip()):
         say(line.rstrip().rpartition(" | ")[2])
 

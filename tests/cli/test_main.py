@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import io
 import json
 import os
 import platform
@@ -192,6 +193,12 @@ def test_folders_are_those_of_the_package(capsys):
     package = Path(fairseq_attnvariants.__file__).parent
     assert main(["user-dir"]) == main(["config-dir"]) == 0
     assert capsys.readouterr().out.split() == [str(package), str(package / "config")]
+
+
+def test_python_may_call_the_command_where_output_is_no_file(monkeypatch):
+    """As in a notebook."""
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert main(["user-dir"]) == 0 and sys.stdout.getvalue().strip() == str(Path(fairseq_attnvariants.__file__).parent)
 
 
 def test_the_version_is_that_of_the_package(capsys):

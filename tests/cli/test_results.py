@@ -18,7 +18,15 @@ from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.of_runs import Place
-from fairseq_attnvariants_cli.scores.runs import IGNORED, Run, count_parameters, find_runs, read_run, systems
+from fairseq_attnvariants_cli.scores.runs import (
+    IGNORED,
+    Run,
+    count_parameters,
+    find_runs,
+    read_run,
+    systems,
+    warn_of_unfinished,
+)
 from fairseq_attnvariants_cli.scores.seeds import estimate, holm
 from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw_dial, draw_scores
 from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
@@ -406,6 +414,9 @@ def test_names_of_systems(sweep):
     ):
         other = runs[0]._replace(options={**runs[0].options, **more}, seed=9)
         assert name in systems([*runs, other])
+    faster = {f"{group}.lr": "[0.1]" for group in ("optimization", "optimizer", "lr_scheduler")}
+    other = runs[0]._replace(options={**runs[0].options, **faster}, seed=9)
+    assert set(systems([*runs, other])) == {"recatt lr=[0.01]", "recatt lr=[0.1]", "rnnsearch"}
     changed = runs[0]._replace(options={**runs[0].options, "model.dropout": "0.3"}, seed=9)
     assert set(systems([*runs, changed])) == {"recatt", "recatt dropout=0.3", "rnnsearch"}
     costs = {"criterion._name": "costs", "criterion.a": "0", "criterion.b": "1", "criterion.c": "None"}
@@ -455,6 +466,25 @@ def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
     said = capfd.readouterr().err
     assert f"rnnsearch and {longer} differ in more than the model: max_epoch, max_update\n" in said
     assert said.count("differ in more") == 1  # what a name says is not said again
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"max_epoch": 3}, ""),
+        ({"max_epoch": 4}, "3 of 4 epochs"),
+        ({"max_update": 30}, ""),
+        ({"max_update": 31}, "30 of 31 updates"),
+        ({"max_epoch": 3, "max_update": 31}, ""),
+        ({"max_epoch": 4, "max_update": 30}, ""),
+        ({"max_epoch": 4, "patience": 2}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_training_that_may_be_unfinished(limits, said, capsys):
+    state = {"cfg": {"optimization": limits}, "extra_state": {"train_iterator": {"epoch": 4}}}
+    warn_of_unfinished(Path("run"), {**state, "optimizer_history": [{"num_updates": 30}]})
+    assert capsys.readouterr().err == (f"run: this training has made {said}\n" if said else "")
 
 
 def test_where_a_task_differs_its_options_are_not_named_too(capsys):

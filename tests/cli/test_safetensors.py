@@ -82,6 +82,16 @@ def test_languages_are_those_that_fairseq_finds_in_the_data_folder(checkpoint, t
     assert (task["source_lang"], task["target_lang"]) == ("xx", "yy")
 
 
+def test_a_model_of_many_languages_is_of_no_pair(checkpoint, tmp_path):
+    state = torch.load(checkpoint / "model.pt", weights_only=True)
+    state["cfg"]["task"].update(source_lang=None, target_lang=None, lang_pairs="xx-yy,xx-zz")
+    for pair in ("xx-yy", "xx-zz"):
+        (checkpoint / f"train.{pair}.xx.idx").touch()
+    plain.save(str(tmp_path), state, str(checkpoint))
+    task = json.loads((tmp_path / "config.json").read_text())["cfg"]["task"]
+    assert (task["source_lang"], task["target_lang"]) == (None, None)
+
+
 def test_a_part_of_a_tensor_is_one_of_its_own(checkpoint, tmp_path):
     whole = torch.arange(12.0).view(3, 4)
     given = {"whole": whole, "rows": whole[:2], "turned": whole.t(), "same": whole, "none": whole[:0]}

@@ -164,6 +164,18 @@ def test_hydra_gives_the_same_model(data, tmp_path):
         assert torch.equal(by_hydra[name], by_flags[name]), name
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_a_refusal_by_hydra_is_a_sentence(full, data, tmp_path):
+    """Without a traceback, unless hydra is asked for it."""
+    result = run(
+        "fairseq-hydra-train", "--config-dir", package_dir() / "config", "--config-name", "train",
+        f"common.user_dir={USER_DIR}", f"task.data={data}", "common.cpu=true", "model.encoder_layers=0", cwd=tmp_path,
+        check=False, environment={"HYDRA_FULL_ERROR": "1"} if full else None,
+    )  # fmt: skip
+    assert result.returncode == 1 and "--encoder-layers must be at least 1, not 0" in result.stderr
+    assert ("Traceback" in result.stderr) == full
+
+
 def rdrop(arch, data, folder, *more):
     """The arguments of a training with R-Drop."""
     criterion = ["--criterion", "label_smoothed_cross_entropy_with_costs", "--label-smoothing", "0.1"]

@@ -150,12 +150,25 @@ def test_runs_at_a_time_on_a_gpu(gpu, more, jobs, monkeypatch):
     assert cfg.hydra.launcher.n_jobs == jobs
 
 
-@pytest.mark.parametrize(("folder", "shared"), [("/a", True), ("/a/${common.seed}", False), ("a", False)])
+@pytest.mark.parametrize(
+    ("folder", "shared"), [("/a", True), ("../a", True), ("/a/${common.seed}", False), ("a", False)]
+)
 def test_runs_do_not_share_a_folder(folder, shared):
     """In which the second would go on from the first one's checkpoint."""
     GlobalHydra.instance().clear()
     hydra_init("sweep")
     with hydra.initialize_config_dir(f"{USER_DIR}/config", version_base="1.1"):
         cfg = hydra.compose("sweep", [f"checkpoint.save_dir='{folder}'"], return_hydra_config=True)
-    with pytest.raises(SystemExit, match="checkpoint.save_dir=/a would be of all") if shared else nullcontext():
+    with pytest.raises(SystemExit, match=f"checkpoint.save_dir={folder} would be of all") if shared else nullcontext():
         FailedRuns().on_multirun_start(config=cfg)
+
+
+def test_what_a_folder_is_not_named_after_has_one_value(data, tmp_path):
+    """Else the second run would find the first one's checkpoint, and be finished."""
+    result = sweep(data, tmp_path, "model._name=rnnsearch", "dataset.required_seq_len_multiple=1,4")
+    assert result.returncode == 1 and not finished(tmp_path)
+    assert "dataset.required_seq_len_multiple does not change a run's folder: give one value" in result.stderr
+    name = "${dataset.required_seq_len_multiple}-${attnvariants.hash:${hydra.job.override_dirname}}"
+    own = [f"hydra.sweep.subdir='{name}'"]
+    result = sweep(data, tmp_path, "optimization.max_update=1", "dataset.required_seq_len_multiple=1,4", *own)
+    assert result.returncode == 0 and len(finished(tmp_path)) == 2, result.stderr[-3000:]

@@ -19,6 +19,7 @@ import pytest
 import torch
 from conftest import LONG, Task, build
 from fairseq.tasks.translation import TranslationTask
+from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 from fairseq_attnvariants.nn.attention import Softmax
 from fairseq_attnvariants.tasks.tsv import symbols
@@ -344,8 +345,8 @@ def test_the_manifest_says_what_the_options_say(runs, tmp_path):
     manifest = json.loads((tmp_path / "package" / "manifest.json").read_text())
     assert about.items() <= manifest["about"].items() and manifest["int8"] is True
     assert manifest["text"]["lowercase"] is True
-    assert manifest["text"]["truecase"] == {"source": "truecase.xx.json"}
-    assert (tmp_path / "package" / "truecase.xx.json").exists()
+    assert manifest["text"]["truecase"] == {"source": "truecase.source.json"}
+    assert (tmp_path / "package" / "truecase.source.json").exists()
 
 
 def test_the_manifest_says_what_the_model_is(monkeypatch):
@@ -371,10 +372,9 @@ def test_other_tasks_and_stock_models(runs):
     checkpoint = runs.rnnsearch / "checkpoint_best.pt"
     system = load(str(checkpoint), str(runs.data), cpu=True)
     assert subcommand.check_system(system) is system.models[0]
-    for task in (SimpleNamespace(cfg=SimpleNamespace(_name="translation_multi_simple_epoch")), object.__new__(Mine)):
-        task.cfg = SimpleNamespace(_name="of_another_kind")
-        with pytest.raises(UserError, match="is of --task of_another_kind, and a package holds one pair of languages"):
-            subcommand.check_system(system._replace(task=task))
+    for kind in (TranslationMultiSimpleEpochTask, Mine):  # the first has no cfg
+        with pytest.raises(UserError, match=f"is of the task {kind.__name__}, and a package holds one pair"):
+            subcommand.check_system(system._replace(task=object.__new__(kind)))
 
 
 def test_a_part_that_cannot_be_traced_is_named(runs, tmp_path, capsys, monkeypatch):

@@ -15,7 +15,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_attnvariants.patches.environment import check_environment
-from fairseq_attnvariants.patches.messages.data import check_dictionary, check_lengths, find_languages
+from fairseq_attnvariants.patches.messages.data import check_binarised, check_dictionary, check_lengths, find_languages
 from fairseq_attnvariants.patches.training.alignments import load_langpair_dataset
 from fairseq_attnvariants.registry import ConfigurationError
 
@@ -420,6 +420,15 @@ def test_the_first_symbol_that_a_dictionary_lacks_is_refused(folder):
     change(folder / f"{FIRST}.bin", "u2", 0, words)
     with pytest.raises(ConfigurationError, match="yy, line 1: a symbol that its dictionary does not have"):
         load_split(folder)
+
+
+def test_a_symbol_below_zero_is_refused(tmp_path):
+    """As a large dictionary's four bytes a symbol can have it."""
+    made = indexed_dataset.MMapIndexedDatasetBuilder(str(tmp_path / "text.bin"), dtype=np.int32)
+    made.add_item(torch.tensor([-5, 2]))
+    made.finalize(str(tmp_path / "text.idx"))
+    with pytest.raises(ConfigurationError, match="text, line 1: a symbol that its dictionary does not have"):
+        check_binarised(str(tmp_path / "text"), Dictionary())
 
 
 def test_a_line_may_be_as_long_as_the_limit(binarised):

@@ -10,7 +10,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
 from fairseq_attnvariants.models import AttentionRNNModel, attention_rnn
-from fairseq_attnvariants.models.warm_start import PARTS
+from fairseq_attnvariants.models.warm_start import MEANINGS
 from fairseq_attnvariants.nn.cells import CELLS, AdaptiveGRUCell
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants_cli.systems.model import load
@@ -48,7 +48,8 @@ def test_parts_of_another_kind_are_not_taken(runs, tmp_path, option, there, here
     assert {n: p.shape for n, p in donor.named_parameters()} == {n: p.shape for n, p in other.named_parameters()}
     path = saved(donor, runs, tmp_path / "donor.pt")
     started = build("rnnsearch", seed=1, **more, **{option: here}, warm_start=path)
-    strange = {name for name, _ in started.named_parameters() if name.startswith(PARTS[option])}
+    [prefixes] = [one.prefixes for one in MEANINGS if one.option == option]
+    strange = {name for name, _ in started.named_parameters() if name.startswith(prefixes)}
     assert started.warm_started.other == dict.fromkeys(strange, f"of another {option} there") and strange
     for name, parameter in started.named_parameters():
         expected = other if name in strange else donor

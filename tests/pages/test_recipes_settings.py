@@ -278,7 +278,7 @@ COSTS = "costs: model._name=conddec criterion._name=label_smoothed_cross_entropy
 PLAIN = "plain: >\n  model._name=conddec\n  model.dropout=0\n"
 
 
-@pytest.mark.parametrize("seeds", ["1 2", "1,2", "1, 2"])
+@pytest.mark.parametrize("seeds", ["1 2", "1,2", "1, 2", "2 01"])
 def test_systems_of_a_file_have_options_a_criterion_and_a_name(systems, tmp_path, seeds):
     out = tmp_path / "out"
     _, calls = went(systems(COSTS + PLAIN, SEEDS=seeds))
@@ -292,6 +292,13 @@ def test_systems_of_a_file_have_options_a_criterion_and_a_name(systems, tmp_path
     runs = [(name, seed) for name in ("rnnsearch", "costs", "plain") for seed in "12"]
     folders = " ".join(f"{out}/{name}/run-{seed}-abcdef" for name, seed in runs)
     assert f"results {folders} {' '.join(f'--name {name}' for name, _ in runs)} " in calls
+
+
+def test_options_of_a_system_win_over_those_of_its_kind(systems):
+    _, calls = went(systems("big: model._name=lstm model.encoder_layers=2 model.decoder_layers=2\n", SEEDS="1"))
+    [line] = (line for line in calls.splitlines() if "model._name=lstm" in line)
+    for side in ("encoder", "decoder"):
+        assert line.rindex(f" model.{side}_layers=2") > line.rindex(f" model.{side}_layers=1")
 
 
 def test_runs_of_other_seeds_are_not_in_the_table(systems):
@@ -346,6 +353,7 @@ def test_a_system_with_other_options_needs_a_folder_of_its_own(systems, tmp_path
         (PLAIN, {"SEEDS": "1 two"}, 'SEEDS="1 two" are no numbers: give such as SEEDS="1 2 3"'),
         (PLAIN, {"UPDATES": "10k"}, "UPDATES=10k is no number from 1 on"),
         (PLAIN, {"TEST": "0"}, "TEST=0 is no number from 1 on"),
+        (PLAIN, {"USER_DIR": "nowhere"}, "run.sh: USER_DIR=nowhere is no folder"),
         (PLAIN, {"ARCHS": "plane"}, "ARCHS: plane is no system of order and no architecture in "),
     ],
 )
@@ -376,13 +384,43 @@ def test_another_text_of_a_sweep_needs_a_folder_of_its_own(recipe, tmp_path):
         assert refused(sweep(**environment), reason, "give another OUT")
     (tmp_path / "other").symlink_to(tmp_path / "corpus")
     went(recipe("own_text/sweep.sh", "other", "out", "xx", "yy", TOKENISE="no", MERGES="9"))
+    edited = tmp_path / "corpus" / "test.yy"
+    edited.write_text("b\n")
+    assert refused(sweep(), "out/words has text of xx-yy, checksum ", "give another OUT")
+    edited.write_text("a\n")
     assert refused(sweep(TOKENISE="false"), "sweep.sh: TOKENISE=false is neither yes nor no")
+    assert refused(sweep(USER_DIR="nowhere"), "sweep.sh: USER_DIR=nowhere is no folder")
     for _ in range(2):
         assert refused(sweep("model.dropout=0.1"), "has runs of '', and not of 'model.dropout=0.1'", "give another OUT")
         (tmp_path / "out/sweep/settings").unlink()
         (tmp_path / "out/overrides").write_text("\n")  # where an earlier version kept them
     (tmp_path / "out/settings").unlink()  # from before
     went(sweep(MERGES="8"))
+
+
+def test_of_two_sweeps_with_one_folder_the_second_waits(recipe, tmp_path):
+    (tmp_path / "corpus").mkdir()
+    for name in ("train.xx", "train.yy", "val.xx", "val.yy", "test.xx", "test.yy"):
+        (tmp_path / "corpus" / name).write_text("a\n")
+    put(tmp_path / "commands" / "fairseq-attnvariants", f"sleep 1\n{STUBS['fairseq-attnvariants']}")
+    sweep = ["own_text/sweep.sh", "corpus", "out", "xx", "yy"]
+    with ThreadPoolExecutor() as several:
+        both = [several.submit(recipe, *sweep, TOKENISE="no", MERGES=merges) for merges in ("8", "9")]
+    assert sorted(one.result()[0].returncode for one in both) == [0, 2]
+
+
+def test_languages_that_are_edited_need_another_folder(recipe, tmp_path):
+    for split in ("train", "val", "test"):
+        for language in ("xx", "yy", "zz"):
+            (tmp_path / f"{split}.{language}").write_text("a\n")
+    many = ["multilingual/run.sh", ".", "out", "xx", "yy", "zz"]
+    put(tmp_path / "commands" / "subword-nmt", "echo a")
+    for name in ("fairseq-generate", "sacrebleu"):
+        put(tmp_path / "commands" / name, "echo H-0")
+    went(recipe(*many))
+    went(recipe(*many))
+    (tmp_path / "val.zz").write_text("b\n")
+    assert refused(recipe(*many), "out/text has text of xx yy zz, checksum ", "give another OUT")
 
 
 @pytest.mark.parametrize("gpu", [True, False])
@@ -416,6 +454,16 @@ def test_a_finished_training_is_known_by_any_name_of_its_text(recipe, tmp_path):
     )
     assert "fairseq-train" not in went(recipe(train, "data", "there", "dl4mt"))[1]
     assert "fairseq-train" in went(recipe(train, "other", "there", "dl4mt"))[1]
+
+
+def test_options_that_add_nothing_to_a_finished_training_are_refused(recipe, tmp_path):
+    train = ["common/train.sh", "data", "out", "dl4mt"]
+    went(recipe(*train))
+    went(recipe(*train, "--max-epoch", "9"))  # goes on
+    put(tmp_path / "commands" / "fairseq-train", "")  # as it does where nothing is left to train
+    done, _ = recipe(*train, "--max-epoch", "9", "--seed", "2")
+    assert done.returncode == 2 and "train.sh: out has a training of other options, to which" in done.stderr
+    went(recipe(*train, "--max-epoch", "9"))
 
 
 def test_an_unprepared_text_gets_no_further_test_set(recipe, tmp_path):

@@ -31,6 +31,22 @@ def test_an_option_that_the_criterion_has_is_taken():
     assert completed(criterion=named).criterion.step_decay_weight == 2
 
 
+@pytest.mark.parametrize(
+    ("section", "given", "message"),
+    [
+        ("optimization", {"max_updates": 9}, r"optimization.max_updates: .* no such option .did you mean max_update"),
+        ("optimizer", {"_name": "adamm"}, r"optimizer._name=adamm: .* no such optimizer here .did you mean adam\?"),
+        ("task", {"_name": "translatio"}, "task._name=translatio: .* no such task here .did you mean translation"),
+        ("criterion", {"_name": "foo"}, "criterion._name=foo: .* no such criterion"),
+        ("lr_scheduler", {"_name": "inverse"}, "lr_scheduler._name=inverse: .* no such lr_scheduler"),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused(section, given, message):
+    """hydra takes any option after a plus, and nobody would read it."""
+    with pytest.raises(ConfigurationError, match=message):
+        completed(**{section: given})
+
+
 def test_options_of_another_task_are_left_out():
     found = completed(task=dict(_name="string_transduction", features_column=3)).task
     assert found.features_column == 3 and "eval_bleu" not in found and found.max_source_positions == 1024

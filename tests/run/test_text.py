@@ -1,5 +1,6 @@
 """Text in and out: subwords as subword-nmt makes them, words as sacremoses does, case, and both of a package."""
 
+import dataclasses
 import io
 import json
 import random
@@ -12,6 +13,7 @@ from subword_nmt import apply_bpe, learn_bpe
 
 from fairseq_attnvariants.deploy import moses
 from fairseq_attnvariants.registry import ConfigurationError
+from fairseq_attnvariants_cli.subcommands import export
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 LINES = [line for page in PAGES for line in page.read_text(encoding="utf-8").split("\n") if line.strip()]
@@ -245,6 +247,21 @@ def test_a_package_reads_and_writes_raw_text(tmp_path):
     (found,) = translator.translate(["The Mr. Smu's dogs, 1,000 ?"])
     assert " ".join(found.source) == "the M@@ r@@ . S@@ m@@ u &@@ a@@ p@@ o@@ s@@ ;@@ s dogs , 1@@ ,@@ 0@@ 0@@ 0 ? </s>"
     assert found.text == "The Mr. Smu's dogs, 1,000?"
+
+
+@pytest.mark.parametrize("languages", [("en+x", "бг"), ("бг", "ру")])
+def test_what_export_writes_is_read_whatever_the_languages_are_called(languages, tmp_path):
+    """The runtime refuses most names of files, and fairseq takes any name for a language."""
+    pytest.importorskip("sacremoses")
+    (tmp_path / "case").write_text("Ant (3/4) ant (1)\n")
+    nothing = dict.fromkeys(field.name for field in dataclasses.fields(export.Options))
+    options = export.Options(**{**nothing, "tokenizer": "moses", "truecase": str(tmp_path / "case")})
+    text, files = export.prepared(options, None, *languages)
+    translator = runtime.Translator(
+        packages.write(tmp_path / "package", files=files, text={**text, "lowercase": False})
+    )
+    assert [translator.text.moses[side].language for side in ("source", "target")] == [*languages]
+    assert translator.text.cases == {"ant": "Ant"}
 
 
 def test_both_sides_have_a_tokeniser_of_their_own(tmp_path):

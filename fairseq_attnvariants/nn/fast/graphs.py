@@ -87,7 +87,7 @@ class Pair:
         before, made, given = recorder.random_state(), self.forward(), tensors(self.entries)
         if self.network.recompute_steps and not torch.equal(before, recorder.random_state()):
             raise RuntimeError("--recompute-steps would recompute steps with other dropout than they had")
-        if leaves(made) - {*self.read}:
+        if {*leaves(made)} - {*self.read}:
             raise RuntimeError("something is trained that is no parameter of the decoder's")
         self.differentiable = [one.requires_grad for one in made]
         seeded = [one for one in made if one.requires_grad]
@@ -254,16 +254,17 @@ def room(one: Tensor) -> int:
     return -(-one.numel() * one.element_size() // ALIGNED) * ALIGNED
 
 
-def leaves(made: Iterable[Tensor]) -> Set[Tensor]:
+def leaves(made: Iterable[Tensor]) -> List[Tensor]:
     """The leaves to which a backward pass from here would give a gradient, through operations."""
     nodes: List[Any] = [one.grad_fn for one in made]
-    seen, found = {None}, set()
+    seen, found = {None}, []
     while nodes:
         node = nodes.pop()
         if node not in seen:
             seen.add(node)
             nodes += [further for further, _ in node.next_functions]
-            found |= {node.variable} if hasattr(node, "variable") else set()
+            if hasattr(node, "variable"):
+                found.append(node.variable)
     return found
 
 

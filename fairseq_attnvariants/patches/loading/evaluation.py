@@ -3,8 +3,8 @@
 Stock fairseq passes strings of a loaded configuration to ``eval``: ``--decoder-attention`` of its ``lstm``, the
 convolutions of ``fconv`` and wav2vec, ``left_pad_source`` of multilingual tasks, and others.  In fairseq's modules
 ``eval`` is therefore :func:`evaluate`, which computes literals and arithmetic of literals, such as ``[(512, 3)] * 20``,
-and refuses everything else.  It also hands the names of FASTA files in a data folder to a shell; there, names that a
-shell would not take as they are are refused.
+and refuses everything else.  fairseq also hands the names of FASTA files in a data folder to a shell.  A name that a
+shell would change is refused.
 """
 
 import ast

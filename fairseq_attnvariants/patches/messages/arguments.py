@@ -47,9 +47,9 @@ def parse_args_and_arch(parse, parser, *args, **named):
 
 @replaces(sys, "excepthook")
 def excepthook(show, kind, error, traceback) -> None:
-    """Say a refusal in a sentence."""
+    """Say a refusal in a sentence; hydra says it itself, unless it is asked for the traceback."""
     command = os.path.basename(sys.argv[0])
-    if isinstance(error, ConfigurationError) and command.startswith("fairseq-"):
+    if isinstance(error, ConfigurationError) and command.startswith("fairseq-") and "hydra" not in command:
         print(f"{command}: error: {error}", file=sys.stderr)
     else:
         show(kind, error, traceback)

@@ -118,7 +118,7 @@ def language_pairs(folder: str) -> Set[Tuple[str, str]]:
 
 
 def check_split(folder: str, split: str, source: str, target: str, kind: Optional[str]) -> None:
-    """Refuse a split whose source is not there in the form ``--dataset-impl``, or of whose target there is only half.
+    """Refuse a split without a source in the format of ``--dataset-impl``, or a text with only one of its two files.
 
     Raises:
         ConfigurationError: saying what is there.
@@ -207,8 +207,9 @@ def check_tokens(path: str, dictionary: Dictionary, ends: np.ndarray, tokens: np
     warned = False
     for start in range(0, len(tokens), CHUNK):
         part = np.asarray(tokens[start : start + CHUNK])
+        unknown = (part < 0) | (part >= len(dictionary))
         for found, why in (
-            (part >= len(dictionary), f"a symbol that its dictionary does not have, which was changed: {AGAIN}"),
+            (unknown, f"a symbol that its dictionary does not have, which was changed: {AGAIN}"),
             (part == dictionary.pad(), f"{dictionary.pad_word}, with which fairseq pads: take it out and {AGAIN}"),
         ):
             if found.any():

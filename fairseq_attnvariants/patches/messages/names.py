@@ -1,16 +1,20 @@
-"""A name that no architecture has: the answer is the nearest one.  And the help of a training has the model's options.
+"""A name that nothing has: the answer is the nearest one.  And the help of a training has the model's options.
 
 Stock fairseq lists all of them where ``--arch`` is mistyped, and stumbles over its own message where it is in a
 configuration (``KeyError: "'_name'"``).  It prints help before it has added the options of ``--arch``.
 """
 
 import argparse
+import dataclasses
 from typing import Sequence
 
 from fairseq import models, options
+from fairseq.dataclass.configs import FairseqConfig
+from omegaconf import DictConfig
 
 from ...architectures.variants import BASE
 from ...registry import ConfigurationError, nearest
+from ..loading.configuration import registries
 from ..replaced import replaces
 
 MODEL_OPTIONS = "Model-specific configuration"  # fairseq's title of the group that it adds after it has read --arch
@@ -28,6 +32,28 @@ def build_model(build, cfg, *args, **options):
     if name is not None and name not in known:
         raise ConfigurationError(f"model._name={name}: {no_such(str(name), known)}")
     return build(cfg, *args, **options)
+
+
+def check_names(cfg: DictConfig) -> None:
+    """Refuse names in a configuration that nothing has: of components, and of options that hydra took after a plus.
+
+    Raises:
+        ConfigurationError: with the first.
+    """
+    known = {**registries(), "model": None}  # whose names :func:`build_model` looks at
+    for section in dataclasses.fields(FairseqConfig):
+        given = cfg.get(section.name)
+        if not isinstance(given, DictConfig):
+            continue
+        if dataclasses.is_dataclass(section.type):
+            names = [option.name for option in dataclasses.fields(section.type)]
+            unknown = next((option for option in given if option not in names), None)
+            if unknown is not None:
+                raise ConfigurationError(f"{section.name}.{unknown}: there is no such option{nearest(unknown, names)}")
+        elif names := known.get(section.name):
+            name = given.get("_name")
+            if name is not None and name not in names:
+                raise ConfigurationError(f"{section.name}._name={name}: {no_such(name, names, what=section.name)}")
 
 
 @replaces(options, "add_model_args")
@@ -67,9 +93,9 @@ def architecture(name: str) -> str:
     return name
 
 
-def no_such(name: str, known, folders: Sequence[str] = ()) -> str:
-    """Return the message about an architecture's name that is not ``known``, after ``folders`` of ``--user-dir``."""
+def no_such(name: str, known, folders: Sequence[str] = (), what: str = "architecture") -> str:
+    """Return the message about a name that is not ``known``, after ``folders`` of ``--user-dir``."""
     more = "if it is your own, or another plugin's, give its --user-dir"
     if folders:
         more = f"what the --user-dir {' and '.join(folders)} imports enters none of this name"
-    return f"there is no such architecture here{nearest(name, known)}; {more}"
+    return f"there is no such {what} here{nearest(name, known)}; {more}"

@@ -34,7 +34,7 @@ def overwrite_args_by_name(overwrite, cfg, overrides) -> None:
 
 
 def warn_of_unknown(cfg, overrides) -> None:
-    """Say which overrides are misspelt, it seems, and override nothing."""
+    """Warn of overrides that override nothing and seem to be misspelt."""
     known = {str(option) for section in cfg.values() if isinstance(section, DictConfig) for option in section}
     known |= {str(section) for section in cfg}
     for name in overrides:

@@ -34,7 +34,7 @@ def get_iterator_for_epoch(begin, self, epoch, shuffle, fix_batches_to_gpus=Fals
 
 @replaces(EpochBatchIterator, "state_dict")
 def state_dict(save, self) -> Dict[str, Any]:
-    """Keep of which batches a number of them is."""
+    """Keep what determines the batches, of which fairseq keeps a number."""
     return {**save(self), "batches": batches_of(self)}
 
 

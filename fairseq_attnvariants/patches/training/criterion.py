@@ -14,10 +14,12 @@ from fairseq.dataclass import initialize
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from fairseq.utils import import_user_module
 from omegaconf import DictConfig, open_dict
 
 from ...architectures.variants import default_criterion
 from ...registry import ConfigurationError
+from ..messages.names import check_names
 from ..replaced import replaces
 
 USUAL = "label_smoothed_cross_entropy"
@@ -29,8 +31,10 @@ def add_defaults(complete, cfg) -> None:
     """Name the criterion as soon as the architecture is known; fairseq asks twice, the second time with all parts.
 
     Raises:
-        ConfigurationError: the criterion lacks an option that was given.
+        ConfigurationError: the criterion lacks an option that was given, or nothing has a name that was given.
     """
+    import_user_module(cfg.common)  # which may have the names
+    check_names(cfg)
     given, task = cfg.get("criterion"), cfg.get("task")
     nameless = isinstance(given, DictConfig) and "_name" in given and given._name is None
     if nameless and cfg.model._name in ARCH_MODEL_REGISTRY:

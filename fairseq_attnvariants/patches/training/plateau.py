@@ -29,7 +29,7 @@ def see_last_loss(cfg, trainer, state, epochs) -> None:
 
     Args:
         cfg: the ``checkpoint`` section.
-        state: what of the checkpoint is fairseq's own.
+        state: fairseq's own state in the checkpoint.
         epochs: the iterator that goes on.
     """
     scheduler = trainer.lr_scheduler
