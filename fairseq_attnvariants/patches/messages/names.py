@@ -40,20 +40,17 @@ def check_names(cfg: DictConfig) -> None:
     Raises:
         ConfigurationError: with the first.
     """
-    known = {**registries(), "model": None}  # whose names :func:`build_model` looks at
     for section in dataclasses.fields(FairseqConfig):
-        given = cfg.get(section.name)
-        if not isinstance(given, DictConfig):
-            continue
         if dataclasses.is_dataclass(section.type):
             names = [option.name for option in dataclasses.fields(section.type)]
-            unknown = next((option for option in given if option not in names), None)
-            if unknown is not None:
-                raise ConfigurationError(f"{section.name}.{unknown}: there is no such option{nearest(unknown, names)}")
-        elif names := known.get(section.name):
-            name = given.get("_name")
-            if name is not None and name not in names:
-                raise ConfigurationError(f"{section.name}._name={name}: {no_such(name, names, what=section.name)}")
+            for key in map(str, cfg.get(section.name) or ()):
+                if key not in names:
+                    raise ConfigurationError(f"{section.name}.{key}: there is no such option{nearest(key, names)}")
+    for kind, known in registries().items():
+        part = cfg.get(kind)
+        name = part.get("_name") if isinstance(part, DictConfig) else None
+        if kind != "model" and name is not None and name not in known:  # build_model looks at a model's
+            raise ConfigurationError(f"{kind}._name={name}: {no_such(name, known, what=kind)}")
 
 
 @replaces(options, "add_model_args")
