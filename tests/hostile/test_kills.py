@@ -220,8 +220,9 @@ def test_other_dictionaries_are_named_when_training_goes_on(data, tmp_path):
 
 def test_a_recipe_that_has_ended_is_not_trained_on(tmp_path):
     """fairseq forgets how long it has been patient, so the script of the recipes takes note of the end."""
+    saved = tmp_path / "an out" / "checkpoint_last.pt"
     for name, line in (
-        ("fairseq-train", f"echo trained >> '{tmp_path}/calls'; exit $FAILS"),
+        ("fairseq-train", f"echo trained >> '{tmp_path}/calls'; touch '{saved}'; exit $FAILS"),
         ("fairseq-attnvariants", ""),
     ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
