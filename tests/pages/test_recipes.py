@@ -321,7 +321,7 @@ def arguments_of(folder, size, arch, tmp_path):
     put(tmp_path / "fairseq-train", 'printf "%s\\0" "$@" > "$SEEN"')
     put(tmp_path / "fairseq-attnvariants", f"echo '{corpus.USER_DIR}'")
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SEEN": str(tmp_path / "seen")}
-    command = [EXAMPLES / folder / "train.sh", size, "/bin", tmp_path / "out", arch]
+    command = [EXAMPLES / folder / "train.sh", size, "/bin", tmp_path / f"out-{arch}", arch]
     subprocess.run(list(map(str, command)), env=environment, check=True, capture_output=True)
     return (tmp_path / "seen").read_text().split("\0")[:-1]
 
