@@ -70,7 +70,7 @@ def count(row, found):
     row["holm_p"] = "; ".join("" if p is None else significant(p) for _, (_, p) in found)
     words = [word for _, (word, _) in found]
     row["verdict"] = next(word for word in FIRST_OF_SEVERAL if word in words)
-    wide = [(gain, margin) for ((gain, margin, _), (word, _)) in found if word == "open" and margin]
+    wide = [(gain, margin) for ((gain, margin, _), (word, _)) in found if word == "open"]
     more = [seeds for gain, margin in wide if (seeds := seeds_to_decide(gain, margin)) and seeds > gain.n]
     row["seeds_to_decide"] = str(max(more, default=""))
     intervals = iter(f"{mean} ({low} to {high})" for mean, low, high in three)

@@ -11,11 +11,11 @@ from fairseq_attnvariants_cli.scores.seeds import ALPHA, FEWEST, Estimate
 POWER = 0.8
 
 
-def seeds_to_decide(difference: Estimate, margin: float) -> Optional[int]:
+def seeds_to_decide(difference: Estimate, margin: Optional[float]) -> Optional[int]:
     """The fewest seeds with which an interval lies within the margin with 80 % power, if the true difference is 0.
 
     The spread over seeds is that of ``difference``; None if its interval has no ends or no width,
-    or excludes 0, or if the margin is 0.
+    or excludes 0, or if there is no margin.
     """
     if not difference.margin or abs(difference.mean) > difference.margin or not margin:
         return None

@@ -171,6 +171,21 @@ def test_a_measure_of_nothing_is_no_number():
     counts = word_counts([["a"]], [["b"]], [["x"]], [["y"]], ["x", "y"])
     assert counts.tolist() == [[[0, 1, 0], [0, 0, 1]]]
     assert source_counts([["a"]], [["a"]], [[]], [["x"]], ["x"]).tolist() == [[[0, 1]]]
+    assert bleu(np.array([0, 3] + 8 * [0])) == 0  # an empty translation
+
+
+def test_a_source_word_is_right_if_all_that_it_is_linked_to_is():
+    links = [[(0, 0), (0, 1), (1, 0)]]
+    assert source_counts([["a"]], [["a", "b"]], links, [["both", "one"]], ["both", "one"]).tolist() == [
+        [[0, 1], [1, 1]]
+    ]
+
+
+def test_an_interval_is_the_same_whatever_fits_into_memory(monkeypatch):
+    counts = np.array([[[k, 2**k]] for k in range(6)])
+    expected = half_widths(counts, accuracy, 50)
+    monkeypatch.setattr("fairseq_attnvariants_cli.scores.counting.CELLS", 6 * 7)
+    assert half_widths(counts, accuracy, 50) == expected != half_widths(counts, accuracy, 56)
 
 
 def test_ngrams_by_hand():
@@ -181,7 +196,8 @@ def test_ngrams_by_hand():
         ("a b c", "one", 1, "two", 0), ("a b", "one", 1, "two", 0)
     ]  # fmt: skip
     assert found[0].share == pytest.approx(100 * 2 / 3)
-    lowercased = contrasts(systems[:2], ["a b c", "A b"], 2, lowercase=True)
+    upper = [(name, [line.upper() for line in lines]) for name, lines in systems[:2]]
+    lowercased = contrasts(upper, ["a b c", "A b"], 2, lowercase=True)
     assert lowercased[0][:5] == ("a b", "one", 2, "two", 0) and lowercased[0].share == 75
 
 
@@ -303,6 +319,12 @@ def test_what_does_not_go_together_is_refused(here, capfd, more, message):
     assert run(*more) == 2
     error = capfd.readouterr().err
     assert message in error and error.count("\n") == 1 and sorted(here.iterdir()) == before
+
+
+def test_links_of_another_text_are_refused(here, capfd):
+    (here / "align").write_text("0-0\n" * 3)
+    assert run("--source", "source", "--alignments", "align", "--train-source", "train.source") == 2
+    assert "align has 3 lines for 2 sentences" in capfd.readouterr().err
 
 
 def test_ngrams_need_two_systems(here, capfd):

@@ -114,3 +114,12 @@ def test_batches_that_are_made_anew_are_looked_at_anew():
     before, after = stopped(one)["batches"], stopped(other)["batches"]
     one._frozen_batches = tuple(other.frozen_batches)
     assert before != after == one.state_dict()["batches"]
+
+
+@pytest.mark.parametrize("batches", [((2, 3), (0, 1), (4, 5), (6, 7)), ((0, 2), (1, 3), (4, 5), (6, 7))])
+def test_batches_that_differ_in_the_first_sentences_alone_begin_anew(batches, caplog):
+    other = iterator(batches=batches)
+    other.load_state_dict(stopped(iterator()))
+    assert (
+        sorted(sum(other.next_epoch_itr(shuffle=False), [])) == [*range(8)] and "the epoch starts again" in caplog.text
+    )

@@ -83,6 +83,24 @@ def test_one_process_trains_again_and_gives_the_folder_back(runs, tmp_path):
     other.join()
 
 
+def test_a_training_is_not_refused_by_an_earlier_one_of_its_process(tmp_path):
+    """Such as in a notebook, which still has the first one's trainer; when that goes, the folder stays the second's."""
+    first = hold(tmp_path)
+    second = hold(tmp_path)
+    del first
+    gc.collect()
+    assert (tmp_path / locks.NAME).exists()
+    del second
+
+
+def test_a_training_that_is_refused_gives_the_folder_back(runs, tmp_path):
+    """Also while somebody has its error, and so its trainer."""
+    arguments = corpus.train_arguments(runs.data, tmp_path, "--restore-file", tmp_path / "nothing.pt")
+    with pytest.raises(ValueError, match="there is no such file") as error:
+        corpus.train_here(*arguments)
+    assert error.value and not (tmp_path / locks.NAME).exists()
+
+
 def test_a_process_that_loads_data_does_not_keep_it(tmp_path):
     trainer = hold(tmp_path)
     child = fork(time.sleep, 0)
@@ -92,6 +110,31 @@ def test_a_process_that_loads_data_does_not_keep_it(tmp_path):
     child.kill()
     child.join()
     assert stays  # a child that gives it back would have removed it
+
+
+def test_processes_that_load_data_do_not_keep_the_folder_of_a_killed_training(tmp_path):
+    """They may outlive it."""
+
+    def begin():
+        trainer, loader = hold(tmp_path), os.fork()
+        if not loader:
+            (tmp_path / "loads").touch()
+            time.sleep(600)
+            os._exit(0)
+        (tmp_path / "loader").write_text(str(loader))
+        while not (tmp_path / "loads").exists():
+            time.sleep(0.01)
+        return trainer
+
+    other = fork(begin)
+    other.kill()
+    other.join()
+    try:
+        trainer = hold(tmp_path)
+        assert (tmp_path / locks.NAME).read_text().startswith(f"process {os.getpid()} ")
+    finally:
+        os.kill(int((tmp_path / "loader").read_text()), signal.SIGKILL)
+    del trainer
 
 
 def test_a_lock_that_an_ending_training_removes_is_taken_anew(tmp_path, monkeypatch):

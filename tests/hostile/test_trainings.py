@@ -56,11 +56,12 @@ def test_a_refused_warm_start_leaves_nothing(runs, tmp_path, start):
 
 
 LINKS = {"none": "has no links", "blank": "has no links", "short": "alignments of 1 sentences, and the text has 2"}
+LINKS["long"] = "alignments of 3 sentences, and the text has 2"
 
 
 @pytest.mark.parametrize("kind", LINKS)
 def test_alignments_of_another_number_of_sentences_are_refused(tmp_path, kind):
-    lines = {"none": [], "blank": ["", ""], "short": ["0-0"]}[kind]
+    lines = {"none": [], "blank": ["", ""], "short": ["0-0"], "long": ["0-0"] * 3}[kind]
     for split in ("train", "valid"):
         for language in ("xx", "yy"):
             (tmp_path / f"{split}.{language}").write_text("a\nb\n")
@@ -97,4 +98,20 @@ def test_only_a_checkpoint_of_this_training_takes_the_place_of_a_damaged_one(run
     last.write_bytes(content)
     mend_last(str(tmp_path), model)
     assert last.read_bytes() == (tmp_path / "checkpoint1.pt").read_bytes()
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_a.pt", "checkpoint_b.pt"])
+def test_of_two_of_as_many_updates_the_one_with_an_optimizer_takes_the_place(runs, tmp_path, name):
+    """In a folder of a name that is a pattern, too."""
+    folder = tmp_path / "lr=[0.01]"
+    folder.mkdir()
+    state = load(runs.rnnsearch / "checkpoint1.pt")
+    torch.save({**state, "last_optimizer_state": None}, folder / "checkpoint_a.pt")
+    shutil.copy(folder / "checkpoint_a.pt", folder / "checkpoint_b.pt")
+    shutil.copy(runs.rnnsearch / "checkpoint1.pt", folder / name)
+    (folder / "checkpoint_last.pt").write_bytes(b"PK")
+    [model], _, _ = checkpoint_utils.load_model_ensemble_and_task([str(runs.rnnsearch / "checkpoint1.pt")])
+    mend_last(str(folder), model)
+    assert load(folder / "checkpoint_last.pt")["last_optimizer_state"]
     logging.disable(logging.NOTSET)

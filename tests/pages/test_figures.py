@@ -185,6 +185,36 @@ def test_findings_follow_their_seeds(tmp_path, monkeypatch):
     assert re.search(rf"^\| feng-02 \|.*\| {re.escape(figures)} \| \*\*shown\*\*: ", text, re.M)
 
 
+@pytest.mark.parametrize("p, printed", [
+    (0.00003, "3e-05"), (0.00012, "0.0001"), (0.0012, "0.0012"), (0.0123, "0.012"), (0.123, "0.12"), (0.0996, "0.10"),
+    (0.0494, "0.049"), (0.04996, "0.0500"), (0.0496, "0.0496"), (0.0504, "0.0504"), (0.0506, "0.051"),
+])  # fmt: skip
+def test_a_p_has_the_digits_that_tell_it_from_the_level_of_the_tests(p, printed):
+    assert findings_py.significant(p) == printed
+
+
+def test_a_difference_and_its_ends_have_no_minus_before_zero():
+    """Of a measure of which less is better they are as measured, the lower end first."""
+    gain = Estimate(3, 0.004, 0.5, 0.9)
+    assert findings_py.ends(gain, "more", 2) == ["+0.00", "-0.50", "+0.50"]
+    assert findings_py.ends(gain, "less", 2) == ["+0.00", "-0.50", "+0.50"]
+    assert findings_py.ends(Estimate(3, 1, 0.25, 0.01), "less", 2) == ["-1.00", "-1.25", "-0.75"]
+
+
+def test_a_row_with_several_comparisons_is_open_as_long_as_one_is():
+    """More seeds than it has are named, not fewer, which would have decided it if there were no difference."""
+    shown, wide, close = ([3.0, 3.1, 3.2], [-1.0, 0.2, 1.1], [-1.2, 2.2] * 20)
+    compared = [Comparison(estimate(gains), 1) for gains in (shown, close)]
+    row = {"difference": "0.0; 0.0", "better": "more", "figures": "+9.0 (+9.0 to +9.0), -9.0 (-9.0 to -9.0), 2 seeds"}
+    findings_py.count(row, [*zip(compared, verdicts(compared))])
+    assert (row["verdict"], row["seeds"], row["seeds_to_decide"]) == ("open", "3; 40", "")
+    assert row["figures"].startswith("+3.1 (+2.9 to +3.3), +0.5 (-0.1 to +1.1), ")
+    compared.append(Comparison(estimate(wide), 1))
+    row["difference"] += "; 0.0"
+    findings_py.count(row, [*zip(compared, verdicts(compared))])
+    assert int(row["seeds_to_decide"]) == seeds_to_decide(estimate(wide), 1) > 3
+
+
 def test_findings_are_counted():
     told = Counter(VERDICT.match(row[5])[1] for row in claims())
     counted = (

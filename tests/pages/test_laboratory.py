@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -109,6 +110,96 @@ def test_the_dials_turn_what_they_say(texts):
         assert all(sum(word.side == "cognate" for word in pair.target) == share / 25 for pair in pairs)
 
 
+def said(pair):
+    return " ".join(word.text for word in pair.target)
+
+
+def test_what_is_moved_is_said_where_its_task_says(texts):
+    """Places and sides by the words of the source alone."""
+    for pair in sum(texts["order"][1].values(), texts["order"][0]):
+        take, put = pair.source.index("take"), pair.source.index("put")
+        taken = pair.source[take + 1 : take + 3]
+        left = [word for word in pair.source if word not in ("take", *taken)]
+        order = [one for word in left for one in (taken if word == "put" else [word])]
+        assert said(pair) == " ".join(language.TARGET[word] for word in order)
+        side = "sooner" if put < take - 1 else "later" if put > take + 3 else "source"
+        assert [word.side for word in pair.target] == [side if word in taken else "source" for word in order]
+    assert {word.side for pair in texts["order"][1][8] for word in pair.target} == {"source", "sooner", "later"}
+
+    adjective, noun = "|".join(language.ADJECTIVES), "|".join(language.NOUNS)
+    for pair in sum(texts["rare"][1].values(), texts["rare"][0]):
+        rare = {pair.source[word.links[0]]: word.text for word in pair.target if word.side == "rare"}
+        source = re.sub(rf"\b({adjective}) ({noun})\b", r"\2 \1", " ".join(pair.source))
+        assert said(pair) == " ".join({**language.TARGET, **rare}[word] for word in source.split())
+
+    for pair in sum(texts["facts"][1].values(), texts["facts"][0]):
+        name, *event = re.search(r"today (\w+) (\w+) (\w+) (\w+)", " ".join(pair.source)).groups()
+        assert said(pair) == " ".join([name, *(language.TARGET[word] for word in event[::-1])])
+        assert pair.source.count("today") == 1 and pair.source.count("once") == 2
+
+    # a verb or a place, a phrase's adjectives, noun and plural
+    phrase = rf"(\w+ )?(?:the|this|some) ((?:(?:{adjective}) )*)({noun})(s?)\b"
+    for pair in sum(texts["quickstart"][1].values(), texts["quickstart"][0]):
+        (_, *subject), *others = re.findall(phrase, " ".join(pair.source))
+        words = []
+        for before, adjectives, thing, plural in [["", *subject], *others[::-1]]:
+            words += [thing, *[thing] * len(plural), *adjectives.split(), *before.split()]
+        assert said(pair) == " ".join(language.TARGET[word] for word in words)
+
+
+def test_tests_are_longer_than_training_where_a_task_says_so(texts):
+    lengths = {
+        name: [{len(pair.source) for pair in pairs} for pairs in (train, sum(tests.values(), []))]
+        for name, (train, tests) in texts.items()
+    }
+    train, test = lengths["twins"]
+    assert (min(train), max(train), test) == (4, 20, {21, 22})
+    assert lengths["sides"] == [{9, 13}, {17}]  # the first word says the first particle
+    number = re.compile("two|three|four")
+    train, test = ([" ".join(pair.source) for pair in pairs] for pairs in (texts["counts"][0], texts["counts"][1][4]))
+    words = [{len(number.sub("", line).split()) for line in lines} for lines in (train, test)]
+    assert words == [{2, 3, 4, 5, 6, 7}, {8}]
+    for line, pair in zip(test, texts["counts"][1][4]):
+        for count, word in re.findall(r"(two|three|four) (\w+)", line):
+            times = ["two", "three", "four"].index(count) + 2
+            assert said(pair).split().count(language.TARGET[word]) == times
+
+
+def test_only_the_first_particle_is_said_by_the_source(texts):
+    for share, pairs in texts["sides"][1].items():
+        for pair in pairs:
+            sides = [(word.links == (0,), word.side) for word in pair.target if word.text in language.PARTICLES]
+            assert sides == [(k == 0, "target" if k else "source") for k in range(len(sides))]
+            assert bool(sides) == (share > 0)
+
+
+def test_no_letter_of_a_cipher_is_kept(texts):
+    for pair in sum(texts["cipher"][1].values(), texts["cipher"][0]):
+        for source, word in zip(pair.source, pair.target):
+            kept = [one == other for one, other in zip(source, word.text)]
+            assert not any(kept[:-2]) if word.side == "cognate" else not all(kept[:-2]), (source, word.text)
+
+
+def corpus_files(folder, *more):
+    command = ["make_corpus.py", "rare", str(folder), "--test", "30", *more]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", command)
+        language.main()
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_corpus_has_the_sentences_and_the_seed_that_are_asked_for(tmp_path):
+    """As few to train as the rare words need; of those to validate no more than asked for, of several frequencies."""
+    one, same, other = (
+        corpus_files(tmp_path / str(k), "--train", "1120", "--seed", seed) for k, seed in enumerate(("1", "1", "2"))
+    )
+    assert one == same and all(one[name] != other[name] for name in one if name.endswith("src"))
+    lines = {name.partition(".")[0]: text.count("\n") for name, text in one.items()}
+    assert lines == {"train": 1120, **dict.fromkeys(["valid", "test", "test1", "test2", "test3"], 30)}
+    seen = Counter(re.findall(r"rare(\d+)-", one["valid.src"]))
+    assert seen["20"] and len(seen) > 1
+
+
 def test_rare_words_need_their_sentences(tmp_path):
     command = [sys.executable, str(LABORATORY / "make_corpus.py"), "rare", str(tmp_path / "text"), "--train", "500"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -124,6 +215,7 @@ def test_words_are_as_rare_as_they_say_and_cognates_and_names_to_test_are_new():
         tested = language.TASKS["rare"].test(rng, frequency, 40)
         words = {pair.source[word.links[0]] for pair in tested for word in pair.target if word.side == "rare"}
         assert len(words) == 40 and {seen[word] for word in words} == {frequency}
+        assert len({word.text for pair in tested for word in pair.target if word.side == "rare"}) == 40
     facts = language.TASKS["facts"]
     train = facts.train(rng, 2000)
     reported, written = ({word for pair in train for word in words(pair)} for words in (
@@ -217,6 +309,25 @@ def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
     header, *lines = (tmp_path / "out" / "seeds.csv").read_text().splitlines()
     assert header.split(",") == ["system", dial, "seed", task["measure"], *task["finer"]]
     assert [line.split(",")[:2] for line in lines] == [[row["system"], row[dial]] for row in rows for _ in range(seeds)]
+
+
+def test_each_sentence_is_measured_on_its_own_reference(tmp_path, monkeypatch):
+    """The subset is what stands before the first dash; a text of another length is refused, not cut."""
+    for name, text in {
+        "test1.tgt": "a b c\na ka b\n",
+        "test1.sides": "source source source\nsource target rare\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    found = tmp_path / "test1-more-of-it.hypothesis.txt"
+    found.write_text("a x\na ka b\n")
+    monkeypatch.setattr("sys.argv", ["measure.py", str(tmp_path), str(found)])
+    measure.main()
+    written = {path.suffix[1:]: path.read_text().split() for path in tmp_path.glob("test1-more-of-it.*")}
+    assert written["exact"] == ["0.0000", "100.0000"] and written["rare"] == ["nan", "100.0000"]
+    assert written["kept"] == written["source"] == ["33.3333", "100.0000"] and written["fresh"][0] == "50.0000"
+    found.write_text("a x\n")
+    with pytest.raises(ValueError):
+        measure.main()
 
 
 def test_translations_of_another_name_are_refused(tmp_path, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -118,12 +119,91 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(recipe):
     assert early.returncode == 2 and early.stderr == "measure.sh: nowhere has no run that has ended\n"
 
 
-def compare():
-    """The module that makes the tables."""
-    spec = importlib.util.spec_from_file_location("compare", CAPTIONS / "compare.py")
+def script(name):
+    """A module of the recipe."""
+    spec = importlib.util.spec_from_file_location(name, CAPTIONS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def compare():
+    """The module that makes the tables."""
+    return script("compare")
+
+
+def write_measured(run, bleu):
+    """A run as ``measure.sh`` leaves it, without gates on the target side and without the later test set."""
+    score = {"BLEU": bleu, "chrF2": 62.345, "TER": 44.5, "1-gram BLEU": 60, "1-gram precision": 66.666}
+    groups = [("0 to 8", 3, 45.678), ("9 to 12", 0, None), ("over 18", 2, 20)]
+    (run / "measured").mkdir(parents=True)
+    for name, content in {
+        "score": {
+            "scores": [{"measure": name, "system": "test.txt", "score": value} for name, value in score.items()],
+            "groups": [
+                {"group": name, "size": size, "measure": "BLEU", "test.txt": bleu} for name, size, bleu in groups
+            ],
+        },
+        "test_2017_mscoco": {"scores": [{"measure": "TER", "score": 57.5}, {"measure": "BLEU", "score": 24.25}]},
+        "aer": [{"measure": "AER", "error rate": 0.25}, {"measure": "SAER", "error rate": 0.5}],
+        "overtranslation": [{"words": 8, "%": 12.5}],
+        "eos": [{"sentences": 4, "%": 75.0}],
+        "gates": {"source": [{"tag": "content", "words": 3, "g forward %": 40.126, "g backward %": 59.874}]},
+    }.items():
+        (run / "measured" / f"{name}.json").write_text(json.dumps(content))
+    (run / "test.txt").write_text("a <unk> b\nc\n")
+    valid = "epoch {0} | valid on 'valid' subset | loss 9 | nll_loss {0} | ppl 7\n"
+    speed = "train_inner | epoch 1: loss=9, wps={}, ups=1\n"
+    (run / "train.log").write_text("".join([*map(speed.format, (100, 400, 300)), *map(valid.format, (4, 3))]))
+
+
+def test_collected_figures_are_those_of_the_run(tmp_path, monkeypatch, capsys):
+    """Of the last validation, and the usual speed; a run that is measured again replaces its line and no other."""
+    monkeypatch.setattr(sys, "argv", ["collect.py", str(tmp_path / "out"), str(tmp_path)])
+    for seed, bleu in ((10, 36.789), (2, 35)):
+        write_measured(tmp_path / "out" / "adaptive_gru" / str(seed), bleu)
+    script("collect").main()
+    shutil.rmtree(tmp_path / "out")
+    write_measured(tmp_path / "out" / "adaptive_gru" / "10", 37)
+    script("collect").main()
+    assert capsys.readouterr().out == "2 runs\n1 runs\n"
+    first, second = csv.DictReader((tmp_path / "seeds.csv").open())
+    assert (first["seed"], first["BLEU"], second["seed"], second["BLEU"]) == ("2", "35.00", "10", "37.00")
+    assert {name: figure for name, figure in first.items() if name not in ("system", "seed", "BLEU")} == {
+        "chrF2": "62.34", "TER": "44.50", "1-gram precision": "66.67", "AER": "0.2500", "SAER": "0.5000",
+        "words translated twice, %": "12.50", "ends on the source's end, %": "75.00", "UNKs, %": "25.00",
+        "BLEU, 0 to 8 words": "45.68", "BLEU, 9 to 12 words": "", "BLEU, 13 to 15 words": "",
+        "BLEU, 16 to 18 words": "", "BLEU, over 18 words": "20.00", "BLEU, test_2017_flickr": "",
+        "TER, test_2017_flickr": "", "BLEU, test_2017_mscoco": "24.25", "TER, test_2017_mscoco": "57.50",
+        "validation perplexity": "8.00", "subwords a second": "300",
+    }  # fmt: skip
+    gates = [[*line.values()] for line in csv.DictReader((tmp_path / "gates.csv").open())]
+    shares = ("g forward", "40.13"), ("g backward", "59.87")
+    assert gates == [["adaptive_gru", seed, "source", "content", *share] for seed in ("2", "10") for share in shares]
+
+
+def test_means_are_of_runs_that_are_measured(tmp_path, monkeypatch, capsys):
+    """Without one, nothing is written."""
+    (tmp_path / "out" / "recatt" / "1").mkdir(parents=True)
+    monkeypatch.setattr(sys, "argv", ["collect.py", str(tmp_path / "out"), str(tmp_path)])
+    with pytest.raises(SystemExit, match="out has no run that measure.sh has measured"):
+        script("collect").main()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_row_counts_when_each_of_its_comparisons_has_three_seeds(tmp_path, monkeypatch):
+    """And the better of two columns of a baseline is the larger number, in each seed."""
+    module = compare()
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    (tmp_path / "gates.csv").write_text("system,seed,side,tag,gate,%\n")
+    (tmp_path / "seeds.csv").write_text(
+        "system,seed,BLEU,TER\none,1,10.20,9.80\none,2,9.10,8.00\none,3,7.00,11.00\ntwo,1,3.00,1\ntwo,2,3.00,1\n"
+    )
+    head = "row,name,system,baseline,column,baseline_column,measure,better,margin"
+    lines = ["a-01,,one,one,BLEU,BLEU; TER,,more,", "a-02,,one,one,BLEU,TER,,more,", "a-02,,two,one,BLEU,BLEU,,more,"]
+    (tmp_path / "comparisons.csv").write_text("".join(f"{line}\n" for line in (head, *lines)))
+    [(line, own, others)] = module.compared()
+    assert (line["row"], own, others) == ("a-01", ["10.20", "9.10", "7.00"], ["10.20", "9.10", "11.00"])
 
 
 def test_results_are_the_tables_of_the_seeds(capsys):

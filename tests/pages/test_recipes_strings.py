@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import itertools
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import corpus
 import pytest
@@ -108,27 +110,71 @@ def test_the_queue(recipe):
     assert "| ensemble of 4: `dl4mt` + `hard_monotone` |" in table and table.count("ensemble of 2") == 2
 
 
-@pytest.mark.parametrize("beam", ["1", "4"])
-def test_single_models_and_ensembles_search_with_one_beam(beam, monkeypatch, tmp_path):
+@pytest.fixture
+def queue(monkeypatch, tmp_path):
+    """Runs the queue on commands that only note what they are asked for; each takes two minutes."""
     spec = importlib.util.spec_from_file_location("run", STRINGS / "run.py")
-    queue = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(queue)
-    asked = []
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
 
     def said_by(command, log):
-        asked.append((command[0], command[command.index("--beam") + 1]))
-        scores = dict(words=6, accuracy=50, WER=50, SER=9)
-        return json.dumps([scores]) if "--json" in command else "accuracy = 50, WER = 50, SER = 9 (3 of 6 right)"
+        run.asked.append(command)
+        if run.failing in command:
+            raise OSError(f"{run.failing} fails")
+        scores = dict(words=6, accuracy=40, WER=60, SER=9)
+        return json.dumps([scores]) if "--json" in command else "accuracy = 40, WER = 60, SER = 9 (3 of 6 right)"
 
-    monkeypatch.setattr(queue, "said_by", said_by)
+    def run(*more):
+        monkeypatch.setattr(sys, "argv", ["run.py", "data", str(tmp_path), "--languages", "ice", *more])
+        with pytest.raises(SystemExit) as end:
+            module.main()
+        assert bool(end.value.code) == bool(run.failing)
+        return [*csv.DictReader((tmp_path / "runs.csv").open())]
+
+    run.asked, run.failing = [], None
+    used = (SimpleNamespace(ru_utime=70 * k, ru_stime=50 * k) for k in itertools.count())
+    monkeypatch.setattr(module.resource, "getrusage", lambda _: next(used))
+    monkeypatch.setattr(module, "said_by", said_by)
     monkeypatch.setenv("PATH", f"{corpus.SCRIPTS}{os.pathsep}{os.environ['PATH']}")
-    given = [] if beam == "1" else ["--beam", beam]
-    command = ["run.py", "data", str(tmp_path), "--languages", "ice", "--systems", "dl4mt", "--seeds", "1", "2", *given]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as end:
-        queue.main()
-    assert not end.value.code
+    return run
+
+
+def test_an_ensemble_waits_for_all_of_its_models(queue, tmp_path):
+    """One that was stopped has a checkpoint, and is not as good as it will be. What is done is not done again."""
+    (tmp_path / "settings").write_text("--beam 9")  # of a queue that has not begun
+    given, queue.failing = ("--systems", "dl4mt", "--seeds", "1", "2"), "2"
+    assert [row["seeds"] for row in queue(*given)] == ["1"] and len(queue.asked) == 2
+    (tmp_path / "ice/dl4mt/seed1").mkdir(parents=True)
+    (tmp_path / "ice/dl4mt/seed1/checkpoint_last.pt").touch()
+    queue.failing = None
+    assert [(row["seeds"], row["minutes"]) for row in queue(*given)] == [("1", "2.00"), ("2", "2.00"), ("1 2", "2.00")]
+    assert len(queue.asked) == 4
+
+
+@pytest.mark.parametrize("beam", ["1", "4"])
+def test_single_models_and_ensembles_search_with_one_beam(beam, queue):
+    queue("--systems", "dl4mt", "--seeds", "1", "2", *([] if beam == "1" else ["--beam", beam]))
+    asked = [(command[0], command[command.index("--beam") + 1]) for command in queue.asked]
     assert asked == [("fairseq-attnvariants", beam)] * 2 + [("fairseq-generate", beam)]
+
+
+def test_every_run_is_the_one_that_its_row_says(queue, tmp_path):
+    """Its system and seed, trained, validated and tested on its tables; an ensemble has the best of all its models."""
+    rows = queue("--systems", "dl4mt", "hard_monotone", "--seeds", "1", "2")
+    singles, together = queue.asked[:4], queue.asked[4:]
+    tables = [f"data/ice_{split}.tsv" for split in ("train", "dev", "test")]
+    assert [command[2:5] for command in singles] == [tables] * 4
+    models = [tuple(command[command.index(name) + 1] for name in ("--arch", "--seeds")) for command in singles]
+    assert models == [(row["system"], row["seeds"]) for row in rows[:4]]
+    for row, command in zip(rows[4:], together, strict=True):
+        paths = command[command.index("--path") + 1].split(":")
+        assert row["seeds"] == "1 2" and sorted(paths) == sorted(
+            f"{tmp_path}/ice/{part}/seed{seed}/checkpoint_best.pt"
+            for part in row["system"].split(" + ")
+            for seed in (1, 2)
+        )
+    figures = {"words": "6", "accuracy": "40.00", "WER": "60.00", "SER": "9.00", "minutes": "2.00"}
+    assert all(figures.items() <= row.items() for row in rows)
 
 
 def test_the_minutes_of_an_interrupted_run_are_unknown(recipe):
@@ -202,7 +248,10 @@ def test_a_seed_that_is_given_twice_is_refused(recipe):
 
 
 def test_yoyodyne(recipe):
-    """Its checkpoint is tested, inflection has three columns, its models need the option and are chosen like any."""
+    """Its checkpoint is tested, inflection has three columns, its models need the option and are chosen like any.
+
+    A run that was stopped begins anew.
+    """
     put(
         recipe.folder / "yoyodyne",
         """case $1 in
@@ -221,6 +270,9 @@ def test_yoyodyne(recipe):
     header = "language,system,seeds,words,accuracy,WER,SER,minutes"
     (recipe.folder / "yo/runs.csv").write_text("".join(f"{row}\n" for row in (header, *rows_before)))
     assert recipe(command).stdout == ""
+    begun = recipe.folder / "yo/ita/yoyodyne_hard_attention/seed1/stopped"
+    begun.mkdir(parents=True)
+    (begun / "best.ckpt").touch()
     done = recipe(f"{command} --yoyodyne ./yoyodyne --systems yoyodyne_hard_attention")
     assert done.returncode == 0, done.stderr
     assert recipe(f"{command} --yoyodyne ./yoyodyne").returncode == 0
