@@ -29,7 +29,7 @@ class WrongReturn(Broken):
 
 
 def shaped(found: Any, letters: str, *sizes: Optional[int]) -> None:
-    """Refuse anything but a tensor of these sizes, where None stands for any size; ``letters`` name them."""
+    """Refuse anything but a tensor of these sizes.  A size of None may be any number; ``letters`` name the sizes."""
     if (
         not isinstance(found, Tensor)
         or len(sizes) != found.dim()

@@ -84,7 +84,7 @@ def test_one_process_trains_again_and_gives_the_folder_back(runs, tmp_path):
 
 
 def test_a_training_is_not_refused_by_an_earlier_one_of_its_process(tmp_path):
-    """Such as in a notebook, which still has the first one's trainer; when that goes, the folder stays the second's."""
+    """A notebook may still have the first trainer.  When Python deletes it, the second training keeps the folder."""
     first = hold(tmp_path)
     second = hold(tmp_path)
     del first

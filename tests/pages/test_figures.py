@@ -194,7 +194,7 @@ def test_a_p_has_the_digits_that_tell_it_from_the_level_of_the_tests(p, printed)
 
 
 def test_a_difference_and_its_ends_have_no_minus_before_zero():
-    """Of a measure of which less is better they are as measured, the lower end first."""
+    """If less of a measure is better, the row has the measured signs, and the lower end comes first."""
     gain = Estimate(3, 0.004, 0.5, 0.9)
     assert findings_py.ends(gain, "more", 2) == ["+0.00", "-0.50", "+0.50"]
     assert findings_py.ends(gain, "less", 2) == ["+0.00", "-0.50", "+0.50"]

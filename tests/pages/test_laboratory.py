@@ -312,7 +312,7 @@ def test_a_task_from_its_corpus_to_its_table(name, warm, tmp_path):
 
 
 def test_each_sentence_is_measured_on_its_own_reference(tmp_path, monkeypatch):
-    """The subset is what stands before the first dash; a text of another length is refused, not cut."""
+    """A file's name begins with the subset and a dash.  A text of another length is refused, not cut."""
     for name, text in {
         "test1.tgt": "a b c\na ka b\n",
         "test1.sides": "source source source\nsource target rare\n",

@@ -158,7 +158,10 @@ def write_measured(run, bleu):
 
 
 def test_collected_figures_are_those_of_the_run(tmp_path, monkeypatch, capsys):
-    """Of the last validation, and the usual speed; a run that is measured again replaces its line and no other."""
+    """The perplexity is the last validation's, and the speed is the median.
+
+    A run that is measured again replaces its own line and no other.
+    """
     monkeypatch.setattr(sys, "argv", ["collect.py", str(tmp_path / "out"), str(tmp_path)])
     for seed, bleu in ((10, 36.789), (2, 35)):
         write_measured(tmp_path / "out" / "adaptive_gru" / str(seed), bleu)
