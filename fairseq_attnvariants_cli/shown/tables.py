@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 from tabulate import tabulate
 
 from ..options import option, switch
-from ..text.files import UserError, standard_output, visible, write_whole
+from ..text.files import UserError, only_output, standard_output, visible, write_whole
 
 
 class Interval(NamedTuple):
@@ -68,11 +68,11 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
     written is found out at the start of the block.
 
     Raises:
-        UserError: a name ends in none of :data:`FORMATS`, or a file cannot be written.
+        UserError: a name ends in none of :data:`FORMATS`, a file cannot be written, or another output is printed.
     """
     printed: List[str] = []
     found: Dict[str, Any] = {}
-    with contextlib.ExitStack() as opened:
+    with only_output("-", "standard output"), contextlib.ExitStack() as opened:
         saves = {name: opened.enter_context(table_file(path)) for name, path in paths.items() if path}
 
         def write(name: str, headers: Sequence[str], rows: Sequence[Row], digits: Digits = None) -> None:

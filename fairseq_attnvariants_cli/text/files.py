@@ -130,7 +130,7 @@ def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[Bina
     """
     content = io.BytesIO()
     if path is None or path == "-" or os.path.abspath(path) in STANDARD_OUTPUT:
-        with _only_output("-", "standard output"):
+        with only_output("-", "standard output"):
             yield content
         with standard_output() as output:
             output.flush()
@@ -151,12 +151,17 @@ def write_bytes(path: Optional[str] = None, links: bool = True) -> Iterator[Bina
                 stream.flush()
         return
 
-    with _only_output(target, path):
+    with only_output(target, path):
         yield from _replaced(target, path, content)
 
 
 @contextlib.contextmanager
-def _only_output(target: str, path: str) -> Iterator[None]:
+def only_output(target: str, path: str) -> Iterator[None]:
+    """Keep ``target`` for the output in the block, which the user calls ``path``.
+
+    Raises:
+        UserError: another output goes there.
+    """
     if target in _targets:
         raise UserError(f"{path} is given for two outputs: name another file for one of them")
     _targets.add(target)

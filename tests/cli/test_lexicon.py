@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.shown.tables import tables
 from fairseq_attnvariants_cli.subcommands.lexicon import align, grow_diag_final_and, most_frequent
 from fairseq_attnvariants_cli.text.alignments import count_links, format_links, parse_links, read_links
 from fairseq_attnvariants_cli.text.files import UserError, read_lines, read_parallel, reason, write_whole
@@ -207,8 +208,9 @@ def test_an_open_file_is_written_to_where_it_stands(tmp_path):
 
 def test_two_outputs_are_two_files(tmp_path, monkeypatch):
     path = str(tmp_path / "one")
-    with pytest.raises(UserError, match="standard output is given for two outputs"), write_whole(), write_whole("-"):
-        pass
+    for first in (write_whole(), tables()):
+        with pytest.raises(UserError, match="standard output is given for two outputs"), first, write_whole("-"):
+            pass
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a")))
     with pytest.raises(UserError, match="only one text can be standard input"):
         read_parallel("-", "-")

@@ -29,6 +29,7 @@ from fairseq_attnvariants_cli.scores.runs import (
 )
 from fairseq_attnvariants_cli.scores.seeds import estimate, holm
 from fairseq_attnvariants_cli.shown.charts import Dial, curve, draw_curves, draw_dial, draw_scores
+from fairseq_attnvariants_cli.shown.pictures import picture
 from fairseq_attnvariants_cli.shown.tables import Interval, aligned, expanded
 from fairseq_attnvariants_cli.subcommands.results import summary, warn_of_differences
 from fairseq_attnvariants_cli.text.files import UserError
@@ -731,3 +732,14 @@ def test_a_line_is_at_the_mean_of_the_scores():
     place = Place("a", "test", "X")
     (axes,) = draw_scores({"a": [RUN]}, {place: {1: 10.0, 2: 40.0}}, "test").axes
     assert [line.get_xdata()[0] for line in axes.get_lines()] == [10, 40, 25]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_eighteen_systems_have_eighteen_colours(tmp_path, dark):
+    matplotlib = pytest.importorskip("matplotlib")
+    names = [f"system {k}" for k in range(18)]
+    places = {Place(name, "test", "X"): {1: 1.0} for name in names}
+    with picture(str(tmp_path / "p.png"), dark):
+        (axes,) = draw_dial(dict.fromkeys(names, [RUN]), places, ["test"], DIAL).axes
+        colours = {matplotlib.colors.to_hex(line.get_color()) for line in axes.get_lines()}
+    assert len(colours) == 18
