@@ -58,7 +58,7 @@ def picture(path: str, dark: bool = False) -> Iterator[Callable[["Figure"], None
     with write_bytes(path) as stream, matplotlib.rc_context():
         matplotlib.rcdefaults()  # the same picture whatever the user's matplotlibrc says
         matplotlib.style.use("dark_background" if dark else "default")
-        lighter = cycler(color=matplotlib.colormaps["tab20"].colors[1::2])  # for many systems
+        lighter = cycler(color=matplotlib.colormaps["tab20"](range(1, 20, 2)))  # for many systems
         matplotlib.rcParams["axes.prop_cycle"] = matplotlib.rcParams["axes.prop_cycle"].concat(lighter)
         yield lambda figure: figure.savefig(stream, format=form, dpi=150, bbox_inches="tight")
 
