@@ -30,9 +30,10 @@ from fairseq_attnvariants.deploy.int8 import reduce
 from fairseq_attnvariants.deploy.proof import Proof, Search
 from fairseq_attnvariants.tasks.shortlist import SPECIALS, Candidate, Shortlist
 from fairseq_attnvariants_cli.installed import runtime
+from fairseq_attnvariants_cli.options import positive
 from fairseq_attnvariants_cli.subcommands.translate import load
 
-SIZES = "128/256", "256/512"
+SIZES = (128, 256), (256, 512)
 ARCHS = "rnnsearch", "dl4mt"
 WAYS = "float32", "int8", "list"
 UNPROVED = Proof(0, 0, 0, 0.0, 0.0, 0.0, "")
@@ -96,9 +97,15 @@ def start(folder, line):
     return tuple(map(float, done.stdout.split()))
 
 
+def widths(text):
+    """Return the widths of embeddings and hidden layers of ``EMBED/HIDDEN``."""
+    embed, hidden = map(positive, text.split("/"))
+    return embed, hidden
+
+
 def measure(size, asked, task, sources):
     """Print the table of a width."""
-    embed, hidden = map(int, size.split("/"))
+    embed, hidden = size
     arguments = speed.parse(["--embed", str(embed), "--hidden", str(hidden)])
     pad, dictionary = task.source_dictionary.pad(), task.source_dictionary
     lines = [[dictionary[int(symbol)] for symbol in source[:-1]] for source in sources]
@@ -137,7 +144,7 @@ def measure(size, asked, task, sources):
     }
     times = in_turns(runs, asked.rounds)
     ratios = {shape: against({way: times[shape, way] for way in ways}, "lstm") for shape in shapes}
-    print(f"\n| {size} | {' | '.join(shapes)} | start: s, MiB |\n|---|{'---|' * len(shapes)}---|")
+    print(f"\n| {embed}/{hidden} | {' | '.join(shapes)} | start: s, MiB |\n|---|{'---|' * len(shapes)}---|")
     for way in ways:
         row = []
         for shape in shapes:
@@ -158,16 +165,16 @@ def same(first, second, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="EMBED/HIDDEN")
+    parser.add_argument("--sizes", nargs="+", type=widths, default=SIZES, metavar="EMBED/HIDDEN")
     parser.add_argument("--archs", nargs="+", default=ARCHS)
     parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
-    parser.add_argument("--vocabulary", type=int, default=10_000)
-    parser.add_argument("--listed", type=int, default=2_600, help="words of the shortlist of many sentences")
-    parser.add_argument("--words", type=int, default=16, help="of every translation")
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--sentences", type=int, default=8, help="that are translated one at a time")
-    parser.add_argument("--batch", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--vocabulary", type=speed.vocabulary, default=10_000)
+    parser.add_argument("--listed", type=positive, default=2_600, help="words of the shortlist of many sentences")
+    parser.add_argument("--words", type=positive, default=16, help="of every translation")
+    parser.add_argument("--beam", type=positive, default=5)
+    parser.add_argument("--sentences", type=positive, default=8, help="that are translated one at a time")
+    parser.add_argument("--batch", type=positive, default=40)
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--same", nargs=3, metavar=("PACKAGE", "INT8_PACKAGE", "TEXT"))
     asked = parser.parse_args()
     if asked.same:

@@ -33,6 +33,7 @@ from torch.nn import functional as F
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.models.static_search import StaticSearch
+from fairseq_attnvariants_cli.options import amount
 
 DEVICE, CUDA = speed.DEVICE, speed.DEVICE.type == "cuda"
 FLAGS = {"graphs": ["--cuda-graphs"], "compile": ["--compile"]}
@@ -354,11 +355,14 @@ def gnmt():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", metavar="FILE")
-    parser.add_argument("--seconds", type=float, default=330, help="stop after these (default: %(default)s)")
+    parser.add_argument("--seconds", type=amount, default=330, help="stop after these (default: %(default)s)")
     parser.add_argument("--small", action="store_true", help="tiny models, to try the program")
     own = parser.parse_args()
     StaticSearch.device_type = DEVICE.type
-    out = Out(own.out, own.seconds)
+    try:
+        out = Out(own.out, own.seconds)
+    except OSError as error:
+        parser.error(f"FILE {own.out}: {error.strerror}")
     device = torch.cuda.get_device_name() if CUDA else "CPU"
     out.write(part="machine", device=device, torch=torch.__version__, cuda=torch.version.cuda, small=own.small)
     for name, seconds, measure in parts(own.small):

@@ -124,7 +124,11 @@ def gnmt(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measured", metavar="FILE", help="what gpu.py wrote")
-    rows = read(parser.parse_args().measured)
+    path = parser.parse_args().measured
+    try:
+        rows = read(path)
+    except OSError as error:
+        parser.error(f"FILE {path}: {error.strerror}")
     for row in rows:
         if row["part"] == "machine":
             print(f"{row['device']}, torch {row['torch']} for CUDA {row['cuda']}")

@@ -29,14 +29,15 @@ from typing import NamedTuple
 
 import torch
 from memory import CPU, peak
-from speed import Trainer, load, timed
+from speed import Trainer, load, timed, vocabulary
 from speed import parse as parse_speed
 from tqdm import tqdm
 
 from fairseq_attnvariants.architectures.variants import VARIANTS, settings
+from fairseq_attnvariants_cli.options import positive
 from fairseq_attnvariants_cli.shown.pictures import picture
 from fairseq_attnvariants_cli.shown.tables import aligned
-from fairseq_attnvariants_cli.text.files import UserError, write_whole
+from fairseq_attnvariants_cli.text.files import UserError, optional, write_whole
 
 MIB = 2**20
 
@@ -76,8 +77,8 @@ def parse():
     parser.add_argument(
         "--middle", nargs=4, type=int, default=[20, 20, 20, 256], metavar=("SOURCE", "TARGET", "BATCH", "WIDTH")
     )
-    parser.add_argument("--vocabulary", type=int, default=1000, help="words; of characters there are 304")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--vocabulary", type=vocabulary, default=1000, help="words; of characters there are 304")
+    parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--plot", metavar="FILE", help="draw the growth: .png, .svg or .pdf")
     parser.add_argument("--json", metavar="FILE", help="write the figures of every point here")
     arguments = parser.parse_args()
@@ -91,8 +92,6 @@ def parse():
         if min(*values, middle) < smallest:
             parser.error(f"--{name}: {min(*values, middle)} is too small, the least is {smallest}")
         setattr(arguments, name, values)
-    if arguments.vocabulary < 10 or arguments.rounds < 1:
-        parser.error("--vocabulary must be at least 10 and --rounds at least 1")
     arguments.archs = list(dict.fromkeys(arguments.archs))
     return arguments
 
@@ -223,8 +222,8 @@ def main():
     logging.disable(logging.INFO)
     with ExitStack() as stack:
         try:
-            show = stack.enter_context(picture(arguments.plot)) if arguments.plot else None
-            out = stack.enter_context(write_whole(arguments.json)) if arguments.json else None
+            show = stack.enter_context(optional(picture, arguments.plot))
+            out = stack.enter_context(optional(write_whole, arguments.json))
         except UserError as error:
             raise SystemExit(str(error)) from error
         figures = measure(arguments)

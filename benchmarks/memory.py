@@ -18,16 +18,18 @@ import torch._dynamo  # optimizers import it: better once here than in every pro
 from speed import Trainer, load
 from speed import parse as parse_speed
 
+from fairseq_attnvariants_cli.options import positive
+
 CPU = torch.device("cpu")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--archs", nargs="+", default=["ava"])
-    parser.add_argument("--lengths", nargs="+", type=int, default=[75, 150, 300], help="characters a side")
-    parser.add_argument("--batch", type=int, default=100, help="sentences a batch")
-    parser.add_argument("--embed", type=int, default=256)
-    parser.add_argument("--hidden", type=int, default=1024)
+    parser.add_argument("--lengths", nargs="+", type=positive, default=[75, 150, 300], help="characters a side")
+    parser.add_argument("--batch", type=positive, default=100, help="sentences a batch")
+    parser.add_argument("--embed", type=positive, default=256)
+    parser.add_argument("--hidden", type=positive, default=1024)
     parser.add_argument("--flags", default="", help='more options of the model: --flags="--recompute-steps 32"')
     return parser.parse_args()
 

@@ -22,6 +22,8 @@ import time
 from spread import against, spread
 from tqdm import tqdm
 
+from fairseq_attnvariants_cli.options import natural, positive
+
 
 def seconds(line, number, cpu_time):
     """The time of a command with a number: the seconds that pass, or that it and its processes compute."""
@@ -38,14 +40,18 @@ def seconds(line, number, cpu_time):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--way", action="append", required=True, metavar="NAME=COMMAND")
-    parser.add_argument("--least", type=int, required=True, metavar="N")
-    parser.add_argument("--most", type=int, required=True, metavar="N")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--least", type=natural, required=True, metavar="N")
+    parser.add_argument("--most", type=natural, required=True, metavar="N")
+    parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--cpu-time", action="store_true", help="computing time instead of the time that passes")
     arguments = parser.parse_args()
     if arguments.least >= arguments.most:
         parser.error("--least must be less than --most")
-    ways = dict(way.split("=", 1) for way in arguments.way)
+    ways = {}
+    for name, found, line in (way.partition("=") for way in arguments.way):
+        if not found or name in ways:
+            parser.error(f"--way {name}: {'this name is given twice' if found else 'write NAME=COMMAND'}")
+        ways[name] = line
     times = {name: [] for name in ways}
     for _ in tqdm(range(arguments.rounds), "rounds", leave=False):
         for name, line in ways.items():

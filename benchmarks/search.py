@@ -19,6 +19,7 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from spread import against, in_turns, spread
 
 from fairseq_attnvariants.tasks.shortlist import SPECIALS, Shortlist, ShortlistGenerator, read_candidates
+from fairseq_attnvariants_cli.options import positive
 
 WAYS = ["lstm", "dl4mt", "dl4mt+list", "dl4mt+bfloat16+list", "rnnsearch+list", "lstm+list"]
 
@@ -38,7 +39,7 @@ def main():
     own = argparse.ArgumentParser(add_help=False)
     own.add_argument("--shortlist", metavar="TABLE")
     own.add_argument("--ways", nargs="+", default=WAYS)
-    own.add_argument("--words", type=int, default=20, help="of every hypothesis")
+    own.add_argument("--words", type=positive, default=20, help="of every hypothesis")
     without = ["--archs", "--reference", "--batches", "--train-only", "--json", "--compute-dtype"]
     arguments = speed.parse(about=__doc__, without=without, own=[own])
     arguments.batches, arguments.compute_dtype, more = 1, "float32", arguments.more

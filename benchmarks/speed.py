@@ -28,10 +28,14 @@ from spread import against, in_turns
 from torch.utils.flop_counter import FlopCounterMode
 
 import fairseq_attnvariants
+from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks import CharacterDictionary
+from fairseq_attnvariants_cli.options import amount, at_least, positive
+from fairseq_attnvariants_cli.text.files import UserError, optional, write_whole
 
 USER_DIR = os.path.dirname(fairseq_attnvariants.__file__)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+vocabulary = at_least(6)  # the symbols before the words, and a word
 
 
 def parse(line=None, about=__doc__, without=(), own=()):
@@ -53,8 +57,8 @@ def parse(line=None, about=__doc__, without=(), own=()):
     add("data", nargs="?", help="folder made by fairseq-preprocess; without it, random text")
     add("--archs", nargs="+", default=["rnnsearch", "dl4mt", "rnnsearch_star"])
     add("--reference", default="lstm", help="what the ratios are to (default: the stock lstm)")
-    add("--embed", type=int, default=256)
-    add("--hidden", type=int, default=512)
+    add("--embed", type=positive, default=256)
+    add("--hidden", type=positive, default=512)
     add("--paper-size", action="store_true", help="widths 620 and 1000, vocabulary 30,000")
     add("--characters", action="store_true", help="random text of characters, 304 symbols")
     add(
@@ -64,13 +68,13 @@ def parse(line=None, about=__doc__, without=(), own=()):
         default=[],
         help="more fairseq-train flags for one architecture; rnnsearch:other is a second one of rnnsearch",
     )
-    add("--batch", type=int, default=80, help="sentences a batch")
-    add("--length", type=int, default=14, help="mean length of the random text")
-    add("--target-length", type=int, help="of the target side, where it is another")
-    add("--spread", type=float, default=0.25, help="deviation of the length, as a share of its mean")
-    add("--vocabulary", type=int, default=8000, help="of the random text")
-    add("--batches", type=int, default=4, help="batches a model trains on in each round")
-    add("--rounds", type=int, default=7)
+    add("--batch", type=positive, default=80, help="sentences a batch")
+    add("--length", type=positive, default=14, help="mean length of the random text")
+    add("--target-length", type=positive, help="of the target side, where it is another")
+    add("--spread", type=amount, default=0.25, help="deviation of the length, as a share of its mean")
+    add("--vocabulary", type=vocabulary, default=8000, help="of the random text")
+    add("--batches", type=positive, default=4, help="batches a model trains on in each round")
+    add("--rounds", type=positive, default=7)
     add(
         "--cpu-time",
         action="store_true",
@@ -78,7 +82,7 @@ def parse(line=None, about=__doc__, without=(), own=()):
     )
     add("--compute-dtype", default="float32", help="of this package's models")
     add("--train-only", action="store_true")
-    add("--beam", type=int, default=5)
+    add("--beam", type=positive, default=5)
     add("--json", metavar="FILE", help="also write the figures here")
     arguments = parser.parse_args(line)
     if arguments.paper_size:
@@ -136,8 +140,11 @@ def load(arguments, device=DEVICE):
         namespace = options.parse_args_and_arch(
             parser, [arguments.data, "--arch", "lstm", "--batch-size", str(arguments.batch)]
         )
-        task = tasks.setup_task(convert_namespace_to_omegaconf(namespace).task)
-        task.load_dataset("train")
+        try:
+            task = tasks.setup_task(convert_namespace_to_omegaconf(namespace).task)
+            task.load_dataset("train")
+        except ConfigurationError as error:
+            raise SystemExit(str(error)) from error
         dataset = task.dataset("train")
     else:
         dictionary, source, target = sample_text(arguments)
@@ -256,6 +263,15 @@ def report(title, unit, work, times, reference, extra):
 
 def main():
     arguments = parse()
+    try:
+        with optional(write_whole, arguments.json) as out:
+            measure(arguments, out)
+    except UserError as error:
+        raise SystemExit(f"--json: {error}") from error
+
+
+def measure(arguments, out):
+    """Print the figures, and write them to a stream where there is one."""
     clock = clock_of(arguments)
     task, samples = load(arguments)
     names = list(dict.fromkeys([arguments.reference, *arguments.archs]))
@@ -285,9 +301,8 @@ def main():
         sentences = middle["nsentences"]
         title = f"generation, beam {arguments.beam}, 20 words a sentence"
         figures["generation"] = report(title, "sentences", sentences, generation, arguments.reference, {})
-    if arguments.json:
-        with open(arguments.json, "w") as out:
-            json.dump({"device": device_name, "arguments": vars(arguments), **figures}, out, indent=1)
+    if out:
+        json.dump({"device": device_name, "arguments": vars(arguments), **figures}, out, indent=1)
 
 
 if __name__ == "__main__":

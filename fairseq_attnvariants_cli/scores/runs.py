@@ -65,7 +65,7 @@ def find_runs(folders: Sequence[str], checkpoint: str, names: Optional[Sequence[
         for begun in find_files(places, ".hydra/overrides.yaml"):
             if not any(begun.parent.parent in path.parents for path in found):
                 say(f"{begun.parent.parent}: there is no {checkpoint} yet, so this run is left out")
-        for path in sorted(found):
+        for path in found:
             state = read_checkpoint(str(path))
             run, last = read_run(path, state), path.with_name("checkpoint_last.pt")
             try:

@@ -99,13 +99,14 @@ def runs(sweep, tmp_path):
     return tmp_path / "runs"
 
 
-def test_scores_are_against_the_reference_that_is_given(runs, tmp_path):
+def test_scores_are_against_the_references_that_are_given(runs, tmp_path):
     [one, _] = sorted(runs.iterdir())
-    results(one)
-    [hypothesis] = one.glob("translations/test-*.hypothesis.txt")
-    results(one, "--reference", hypothesis, "--table", tmp_path / "table.json")
-    [row] = json.loads((tmp_path / "table.json").read_text())
-    assert row["BLEU"] == pytest.approx(100) and row["TER"] == 0
+    subsets = ["--gen-subset", "test", "valid"]
+    results(one, *subsets)
+    hypotheses = [next(one.glob(f"translations/{name}-*.hypothesis.txt")) for name in ("test", "valid")]
+    results(one, *subsets, "--reference", *hypotheses, "--table", tmp_path / "table.json")
+    rows = json.loads((tmp_path / "table.json").read_text())
+    assert [row["BLEU"] for row in rows] == pytest.approx([100, 100]) and {row["TER"] for row in rows} == {0}
 
 
 def test_runs_of_other_test_sets_are_not_compared(runs, capfd):
@@ -127,6 +128,16 @@ def test_translations_are_of_joined_words(sweep, runs):
         line.replace(" ", "") for k, line in enumerate(lines) if k != 3
     ]
     assert " " not in hypothesis.read_text()
+
+
+def test_an_unknown_word_of_a_translation_is_none_of_the_reference(runs, monkeypatch):
+    """Else translating nothing would be right where the reference has a word that the dictionary lacks."""
+    monkeypatch.setattr("fairseq_attnvariants_cli.systems.model.generate", lambda system, text, options: text)
+    [one, _] = sorted(runs.iterdir())
+    results(one)
+    paths = [next(one.glob(f"translations/*.{side}.txt")) for side in ("hypothesis", "reference")]
+    lines = [path.read_text().splitlines() for path in paths]
+    assert [pair for pair in zip(*lines) if pair[0] != pair[1]] == [("<unk> <unk>", "<<unk>> <<unk>>")]
 
 
 def test_seeds_without_a_figure_are_named(runs, tmp_path, capfd):
@@ -267,8 +278,9 @@ def test_only_what_is_new_is_translated(runs, tmp_path):
     made = {path: path.stat().st_mtime_ns for path in runs.glob("*/translations/test-*")}
     results(runs, "--table", tmp_path / "table.csv")
     assert {path: path.stat().st_mtime_ns for path in runs.glob("*/translations/test-*")} == made
-    results(runs, "--lenpen", "0.5")
-    assert len(list(runs.glob("*/translations/test-*"))) == 2 * len(made) > 0
+    for times, more in ((2, ["--lenpen", "0.5"]), (3, ["--remove-bpe", "sentencepiece"])):
+        results(runs, *more)
+        assert len(list(runs.glob("*/translations/test-*"))) == times * len(made) > 0
 
 
 def test_translations_replace_links_and_are_not_written_through_them(runs, tmp_path):
@@ -290,13 +302,17 @@ def test_other_data_in_the_same_folder_are_translated_again(sweep, tmp_path):
     run = shutil.copytree(next(sweep.glob("rnnsearch-1-*")), tmp_path / "run")
     shutil.rmtree(run / "translations", ignore_errors=True)
     data = shutil.copytree(find_runs([str(run)], "checkpoint_best.pt")[0].data, tmp_path / "data")
-    results(run, "--data", data)
+    (tmp_path / "shard").mkdir()  # of more training data: fairseq takes test sets from the first folder
+    folders = f"{data}{os.pathsep}{tmp_path / 'shard'}"
+    results(run, "--data", folders)
     for path in data.glob("valid.*"):
         shutil.copy(path, str(path).replace("valid.", "test."))
     (data / "test.old").mkdir()  # which is none of them
-    results(run, "--data", data)
+    results(run, "--data", folders)
     old, new = sorted(run.glob("translations/*.hypothesis.txt"), key=lambda path: path.stat().st_mtime_ns)
     assert old.read_text() != new.read_text()
+    shutil.rmtree(data)  # which of both were its last is not known
+    assert main(["results", str(run), "--data", folders, *SEARCH]) == 2
 
 
 def test_translations_go_with_what_the_data_folder_holds(sweep, tmp_path):
@@ -357,6 +373,7 @@ def test_any_measure_from_files_of_one_number_a_sentence(sweep, tmp_path, capfd)
     for text, message in (
         ("1\n2\n", "has 2 lines, and not one for each of 12"),
         ("1\nx\n", "line 2: 'x' is not a number"),
+        ("1\n-inf\n", "line 2: '-inf' is not a number"),
     ):
         broken.write_text(text)
         assert main(["results", str(sweep), "--measure", f"words={broken}", "--measure", "BLEU", *SEARCH]) == 2
@@ -434,12 +451,34 @@ def test_where_a_run_is_trained_makes_no_system():
     sweep = Path(USER_DIR, "config", "sweep.yaml").read_text()
     [keys] = re.findall(r"exclude_keys: \[(.*)\]", sweep)
     assert all(IGNORED.fullmatch(key.partition(".")[2]) for key in keys.split(", ") if key != "model._name")
-    state = {"cfg": {"task": {"data": "data-bin"}, "common": {"seed": 1}, "model": {"_name": "rnnsearch"}}, "model": {}}
+    state = {"cfg": {"task": {"data": "a:b"}, "common": {"seed": 1}, "model": {"_name": "rnnsearch"}}, "model": {}}
     state |= {"extra_state": {"previous_training_time": 1}, "optimizer_history": [{"num_updates": 1}]}
     runs = [read_run(Path("one/best.pt"), state)]
-    state["cfg"] = {**state["cfg"], "task": {"data": os.path.abspath("data-bin")}, "common": {"seed": 2}}
+    data = f"{os.path.abspath('a')}:{os.path.abspath('b')}"
+    state["cfg"] = {**state["cfg"], "task": {"data": data}, "common": {"seed": 2, "cpu": True}}
+    state["cfg"] |= {"checkpoint": {"save_interval": 2}, "dataset": {"num_workers": 2}}
+    together = ["no_progress_bar", "restore_file", "log_interval", "tensorboard_logdir", "save_dir", "arch"]
+    state["cfg"]["model"] = {"_name": "rnnsearch", **dict.fromkeys(together, "x")}  # as stock models have them
     runs.append(read_run(Path("two/best.pt"), state))
-    assert [*systems(runs)] == ["rnnsearch"] and [run.data for run in runs] == ["data-bin", os.path.abspath("data-bin")]
+    assert [*systems(runs)] == ["rnnsearch"] and [run.data for run in runs] == ["a:b", data]
+    assert [run.folder for run in runs] == [Path("one"), Path("two")]
+
+
+@pytest.mark.parametrize("group, option", [
+    ("common", "amp"),
+    ("checkpoint", "best_checkpoint_metric"),
+    ("distributed_training", "distributed_world_size"),
+    ("dataset", "batch_size"),
+    ("optimization", "update_freq"),
+])  # fmt: skip
+def test_what_changes_a_training_makes_a_system(group, option):
+    state = {"cfg": {"task": {"data": "a"}, "common": {"seed": 1}, "model": {"_name": "rnnsearch"}}, "model": {}}
+    state |= {"extra_state": {"previous_training_time": 1}, "optimizer_history": [{"num_updates": 1}]}
+    runs = []
+    for value in (1, 2):
+        state["cfg"][group] = {**state["cfg"].get(group, {}), option: value}
+        runs.append(read_run(Path("run/best.pt"), state))
+    assert [*systems(runs)] == [f"rnnsearch {option}=1", f"rnnsearch {option}=2"]
 
 
 def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
@@ -479,13 +518,27 @@ def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
         ({"max_epoch": 3, "max_update": 31}, ""),
         ({"max_epoch": 4, "max_update": 30}, ""),
         ({"max_epoch": 4, "patience": 2}, ""),
+        ({"max_epoch": 4, "stop_time_hours": 2}, ""),
+        ({"max_epoch": 4, "stop_min_lr": 1e-6}, ""),
+        ({"max_epoch": 4, "stop_min_lr": -1.0, "patience": -1}, "3 of 4 epochs"),  # fairseq's defaults
         ({}, ""),
     ],
 )
 def test_a_training_that_may_be_unfinished(limits, said, capsys):
     state = {"cfg": {"optimization": limits}, "extra_state": {"train_iterator": {"epoch": 4}}}
-    warn_of_unfinished(Path("run"), {**state, "optimizer_history": [{"num_updates": 30}]})
+    state["optimizer_history"] = [{"num_updates": 30}]
+    warn_of_unfinished(Path("run"), state)
     assert capsys.readouterr().err == (f"run: this training has made {said}\n" if said else "")
+    if "max_update" not in limits:  # a checkpoint may not know its epoch
+        warn_of_unfinished(Path("run"), {**state, "extra_state": {}})
+        assert not capsys.readouterr().err
+
+
+def test_a_run_without_a_last_checkpoint_is_no_problem(runs, tmp_path, capfd):
+    for path in runs.glob("*/checkpoints/checkpoint_last.pt"):
+        path.unlink()
+    results(runs, "--gen-subset")
+    assert not capfd.readouterr().err
 
 
 def test_where_a_task_differs_its_options_are_not_named_too(capsys):
@@ -504,9 +557,10 @@ def test_names_that_are_given(sweep, tmp_path, capfd):
         "RecAtt",
         "ours",
     ]
-    capfd.readouterr()
-    assert main(["results", str(sweep), "--name", "a", "--name", "b"]) == 2
-    assert "2 --name for 1 folders" in capfd.readouterr().err
+    for folders, names in ((1, 2), (2, 1)):
+        capfd.readouterr()
+        assert main(["results", *[str(sweep)] * folders, *["--name", "a"] * names]) == 2
+        assert f"{names} --name for {folders} folders" in capfd.readouterr().err
 
 
 def test_curves_have_no_line_without_points(sweep, tmp_path):
@@ -550,7 +604,8 @@ def test_tied_matrices_count_once():
     for kind in (torch.float32, torch.bfloat16):
         model = {name: tensor.to(kind) for name, tensor in tensors.items()}
         others = {"decoder.version": torch.tensor([3.0]), "dictionary_version": torch.tensor([1, 2])}
-        assert count_parameters({**model, **others}) == 20 + 5 + 5
+        others |= {"a.weight": torch.zeros(2, 3), "b.weight": torch.zeros(3, 2)}  # of equal numbers, and not tied
+        assert count_parameters({**model, **others}) == 20 + 5 + 5 + 6 + 6
 
 
 def test_a_curve_is_of_the_first_validation_set(sweep, tmp_path):
@@ -665,6 +720,12 @@ def test_options_of_one_name_in_two_groups_are_two_systems():
     given = {"task.foo": "1", "criterion.foo": "2"}, {"task.foo": "2", "criterion.foo": "1"}
     runs = [RUN._replace(name="m", seed=seed, options=options) for seed, options in enumerate(given)]
     assert [*systems(runs)] == ["m criterion.foo=2 task.foo=1", "m criterion.foo=1 task.foo=2"]
+
+
+def test_components_precede_options_in_the_names_of_systems():
+    given = {"model.x": "1", "task._name": "a"}, {"model.x": "2", "task._name": "b"}
+    runs = [RUN._replace(name="m", options=options) for options in given]
+    assert [*systems(runs)] == ["m task=a x=1", "m task=b x=2"]
 
 
 def test_markdown_has_no_markup_of_a_cell():

@@ -5,11 +5,15 @@ from types import SimpleNamespace
 
 import corpus
 import pytest
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
-from fairseq.tasks.translation import TranslationTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
 
 from fairseq_attnvariants.patches.loading.checkpoints import load
+from fairseq_attnvariants.patches.training import validation
 from fairseq_attnvariants.patches.training.validation import first_scores
+from fairseq_attnvariants.registry import ConfigurationError
 
 pytestmark = [pytest.mark.hostile, pytest.mark.filterwarnings("ignore")]  # stock fairseq's own are many
 
@@ -35,7 +39,10 @@ REFUSED = {
         f"nll_loss is better .* {HIGHEST}$",
     ),
     "the worst loss": ([HIGHEST], f"loss is better the lower it is, .* leave out {HIGHEST}$"),
-    "no JSON": (["--eval-bleu", "--eval-bleu-args", "{beam: 4}"], "--eval-bleu-args {beam: 4}: this is no JSON object"),
+    "no JSON": (
+        ["--eval-bleu", "--eval-bleu-args", "{beam: 4}"],
+        r"""--eval-bleu-args {beam: 4}: this is no JSON object; .* hydra 'task.eval_bleu_args="{\\"beam\\": 4}"'$""",
+    ),
     "no tokenizer": (
         ["--eval-bleu", "--eval-bleu-detok", "mosse"],
         "--eval-bleu-detok mosse: there is no such tokenizer",
@@ -118,11 +125,69 @@ def test_a_task_may_add_a_metric_when_validation_is_over(runs, tmp_path, monkeyp
     assert load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"] == 0.5
 
 
-def test_scores_of_the_trial_are_not_logged():
-    batches = SimpleNamespace(dataset=["a"], frozen_batches=[[0]], collate_fn=lambda sentences: sentences)
-    trainer = SimpleNamespace(
-        get_valid_iterator=lambda subset: batches, valid_step=lambda _: metrics.log_scalar("loss", 2.0)
-    )
+def stand_in(valid_step, batches=("a", "b"), **options):
+    """The part of a trainer that validation asks for; the first batch has the sentences in another order."""
+    iterator = SimpleNamespace(dataset=batches, frozen_batches=[[1, 0], [0]], collate_fn=lambda sentences: sentences)
+    return SimpleNamespace(get_valid_iterator=lambda subset: iterator, valid_step=valid_step, **options)
+
+
+def test_scores_of_the_trial_are_of_one_sentence_and_not_logged():
+    seen = []
+
+    def step(sentences):
+        seen.append(sentences)
+        metrics.log_scalar("loss", 2.0)
+        metrics.log_scalar("_of_bleu", 3.0)
+
     with metrics.aggregate() as logged:
-        assert first_scores(trainer, "valid") == {"loss": 2.0}
-    assert not logged.get_smoothed_values()
+        assert first_scores(stand_in(step), "valid") == {"loss": 2.0}
+    assert seen == [["b"]] and not logged.get_smoothed_values()
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (ConfigurationError("a sentence"), "^a sentence$"),
+        (ValueError("a word"), "^validation of valid ends in ValueError: a word$"),
+        (
+            AssertionError("sentence at index 0 of size 9 exceeds max_tokens limit of 3!"),  # stock fairseq's
+            "AssertionError: sentence .*; give a larger --max-tokens-valid$",
+        ),
+    ],
+)
+def test_errors_of_the_trial(error, said):
+    def step(_):
+        raise error
+
+    with pytest.raises(ConfigurationError, match=said):
+        first_scores(stand_in(step), "valid")
+
+
+def test_every_text_of_validation_is_tried(monkeypatch):
+    scores = {"valid": {"loss": 1.0}, "valid1": {"ppl": 2.0}}
+    monkeypatch.setattr(validation, "first_scores", lambda trainer, subset: scores[subset])
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.lr_scheduler, cfg.dataset.valid_subset = {"_name": "fixed"}, "valid,valid1"
+    trainer = SimpleNamespace(cfg=cfg, task=SimpleNamespace(cfg=None))
+    with pytest.raises(ConfigurationError, match="metric loss: validation of valid1 logs no such value; there are ppl"):
+        validation.check_validation(trainer)
+    cfg.checkpoint.patience = 3  # which has scores to wait for
+    scores["valid1"]["loss"] = 1.0
+    validation.check_validation(trainer)
+
+
+def test_options_of_a_validation_that_is_not_made_are_not_looked_at(runs, tmp_path):
+    plain = ("--max-update", "1", "--eval-bleu-detok", "mosse", "--eval-bleu-args", "no JSON")
+    none = ("--disable-validation", "--best-checkpoint-metric", "bleu")
+    corpus.train_here(*corpus.train_arguments(runs.data, tmp_path / "plain", *plain))
+    corpus.train_here(*corpus.train_arguments(runs.data, tmp_path / "none", *plain, *none))
+    assert all((tmp_path / name / "checkpoint_last.pt").exists() for name in ("plain", "none"))
+
+
+def test_options_of_bleu_without_a_value_are_refused():
+    """As hydra gives them: ``task.eval_bleu_args=null``."""
+    for name in ("eval_bleu_args", "eval_bleu_detok_args"):
+        cfg = TranslationConfig(eval_bleu=True)
+        setattr(cfg, name, None)
+        with pytest.raises(ConfigurationError, match=f"--{name.replace('_', '-')} None: this is no JSON object"):
+            validation.check_bleu(cfg)

@@ -8,23 +8,24 @@ from omegaconf import OmegaConf
 from fairseq_attnvariants.registry import ConfigurationError
 
 
-def completed(**given):
+def completed(user_dir=USER_DIR, **given):
     """The configuration that ``train.yaml`` and overrides by their sections make, as fairseq-hydra-train has it."""
     cfg = OmegaConf.merge(OmegaConf.load(f"{USER_DIR}/config/train.yaml"), given)
-    cfg.common.user_dir, cfg.task.data = USER_DIR, "data"
+    cfg.common.user_dir, cfg.task.data = str(user_dir), "data"
     cfg.optimization.sentence_avg = False
     cfg = OmegaConf.create(OmegaConf.to_container(cfg, resolve=True))
     add_defaults(cfg)
     return cfg
 
 
-@pytest.mark.parametrize("option", ["rdrop_weight", "step_decay_weight", "typo"])
-def test_an_option_that_the_criterion_lacks_is_refused(option):
+@pytest.mark.parametrize("option, value", [("rdrop_weight", 2), ("step_decay_weight", 2), ("typo", 2), ("typo", None)])
+def test_an_option_that_the_criterion_lacks_is_refused(option, value):
     with pytest.raises(ConfigurationError, match=f"criterion.{option}: label_smoothed_cross_entropy, by which rnn"):
-        completed(criterion={option: 2})
+        completed(criterion={option: value})
 
 
 def test_an_option_that_the_criterion_has_is_taken():
+    assert completed().criterion.label_smoothing == 0.1  # which is another value than the criterion's default
     found = completed(criterion=dict(report_accuracy=True, label_smoothing=0.2)).criterion
     assert found._name == "label_smoothed_cross_entropy" and found.report_accuracy and found.label_smoothing == 0.2
     named = dict(_name="label_smoothed_cross_entropy_with_costs", step_decay_weight=2)
@@ -54,8 +55,25 @@ def test_options_of_another_task_are_left_out():
         completed(task=dict(_name="string_transduction", left_pad_source=False))
 
 
-def test_what_the_criterion_of_an_architecture_lacks_is_left_out_where_another_section_has_it(monkeypatch):
+@pytest.mark.parametrize("criterion", ["nat_loss", "legacy_masked_lm_loss"])  # the second has no dataclass
+def test_what_the_criterion_of_an_architecture_lacks_is_left_out_where_another_section_has_it(criterion, monkeypatch):
     """``optimization`` has ``sentence_avg``, which nobody has changed."""
-    monkeypatch.setattr("fairseq_attnvariants.patches.training.criterion.default_criterion", lambda name: "nat_loss")
+    monkeypatch.setattr("fairseq_attnvariants.patches.training.criterion.default_criterion", lambda name: criterion)
     found = completed().criterion
-    assert found._name == "nat_loss" and "sentence_avg" not in found
+    assert found._name == criterion and "sentence_avg" not in found
+    assert completed(criterion=dict(label_smoothing=0.2)).criterion.label_smoothing == 0.2
+
+
+def test_names_of_somebody_elses_folder_are_known(tmp_path):
+    (tmp_path / "__init__.py").write_text("raise RuntimeError('imported first')")
+    with pytest.raises(RuntimeError, match="imported first"):
+        completed(tmp_path, criterion=dict(_name="mine"))
+
+
+def test_an_unknown_architecture_has_no_criterion():
+    """Its name is refused when the model is built, not an option of a criterion that it might not have."""
+    assert completed(model=dict(_name="typo"), criterion=dict(rdrop_weight=2)).criterion._name is None
+
+
+def test_tasks_of_stock_fairseq_without_a_dataclass_stay():
+    assert completed(task=dict(_name="semisupervised_translation")).task._name == "semisupervised_translation"

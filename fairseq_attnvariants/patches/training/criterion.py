@@ -57,7 +57,7 @@ def add_defaults(complete, cfg) -> None:
 
 def known(settings: Any) -> set:
     """The options of a dataclass."""
-    return {"_name", *(field.name for field in dataclasses.fields(settings))}
+    return {field.name for field in dataclasses.fields(settings)}
 
 
 def fitting(given: DictConfig, settings: Any, section: str) -> Dict[str, Any]:

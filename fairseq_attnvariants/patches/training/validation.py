@@ -150,4 +150,4 @@ def first_scores(trainer: Any, subset: str) -> Dict[str, Any]:
         except Exception as error:
             hint = "; give a larger --max-tokens-valid" if "max_tokens" in str(error) else ""
             raise ConfigurationError(f"validation of {subset} ends in {type(error).__name__}: {error}{hint}") from error
-        return {name: value for name, value in logged.get_smoothed_values().items() if name[0] != "_"}
+        return logged.get_smoothed_values()
