@@ -117,6 +117,7 @@ def prepare() -> None:
         if isinstance(stream, io.TextIOWrapper):  # and no notebook's
             stream.reconfigure(errors="backslashreplace")
     warnings.filterwarnings("ignore", "Detected pickle protocol|'torch.load' received")  # a refusal says enough
+    warnings.filterwarnings("ignore", "'pin_memory' argument is set as true")  # stock fairseq sets it without a GPU
     quiet = dict.fromkeys(("fairseq", "fairseq_attnvariants", "sacrebleu"), "WARNING")
     for name, level in {**quiet, "matplotlib.font_manager": "ERROR"}.items():
         logging.getLogger(name).setLevel(level)

@@ -67,6 +67,8 @@ def build_page(package: Name, onnxruntime_web: Optional[Name] = None) -> Path:
         "title": html.escape(about.get("title") or f"{sides[0]} to {sides[1]}, {manifest['architecture']}"),
         "source": html.escape(sides[0]),
         "target": html.escape(sides[1]),
+        # a phone would begin a single word with a capital, which such models seldom know
+        "capitals": "off" if manifest["source"]["units"] in ("graphemes", "decomposed") else "sentences",
         "about": html.escape(" ".join([f"Architecture: {manifest['architecture']}.", *notes])),
         "package": packed(json.dumps({"manifest": manifest, "files": files}).encode()),
         "model": packed(model),

@@ -102,21 +102,23 @@ def described_symbols(separator: str) -> str:
 
 
 def never_separated(table: Table, separators: Sequence[str]) -> Iterator[str]:
-    """A sentence about each separator, of sources and of targets, that no string of a table has."""
+    """A sentence about each separator, of sources and of targets, that no string of a table has, and about a ``|``."""
     for side, separator in zip(("source", "target"), separators):
         if len(separator) == 1 and not any(separator in getattr(row, side) for row in table.rows):
             yield (
                 f"no {side} of {table.path} has the separator {separator!r}, so each of them is one symbol: is another "
                 f"--{side}-separator right?"
             )
+    if joined := next((tag for row in table.rows for tag in row.features if "|" in tag), None):
+        yield f"{joined!r} is one feature of {table.path}, since ';' separates features: write ';' where '|' does"
 
 
 def read_cells(path: str) -> List[List[str]]:
     """The columns of every line, without spaces at their ends; empty lines at the end are left out.
 
     Raises:
-        ConfigurationError: naming the file, and the line that is not UTF-8, or has a carriage return within or another
-            number of columns than the first one.
+        ConfigurationError: naming the file, and the line that is empty or not UTF-8, or has a carriage return within or
+            another number of columns than the first one.
     """
     try:
         with open(path, "rb") as stream:
@@ -131,6 +133,8 @@ def read_cells(path: str) -> List[List[str]]:
             text = line.decode().removesuffix("\r")
         except UnicodeDecodeError:
             raise ConfigurationError(f"{path}, line {number}: not UTF-8: save it as UTF-8") from None
+        if not text.strip():
+            raise ConfigurationError(f"{path}, line {number}: an empty line: take it out")
         if "\r" in text:
             raise ConfigurationError(f"{path}, line {number}: a carriage return within the line: take it out")
         found.append([cell.strip() for cell in text.split("\t")])

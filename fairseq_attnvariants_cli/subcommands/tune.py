@@ -5,7 +5,7 @@ finishes the same hypotheses with any, and ranks them in the end, which is done 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU
 
@@ -63,6 +63,11 @@ class Setting(NamedTuple):
 def best(hypotheses: Sequence[Hypothesis], lenpen: float) -> Hypothesis:
     """The one that fairseq's search puts first, of equal ones the first."""
     return max(hypotheses, key=lambda hypothesis: hypothesis.total / hypothesis.tokens**lenpen)
+
+
+def preference(setting: Setting) -> Tuple[float, float, float]:
+    """What is largest for the best setting: its BLEU, and of equal ones the distance to fairseq's 0 and 1 is least."""
+    return setting.bleu, -setting.coverage_penalty, -abs(setting.lenpen - 1)
 
 
 def check(system: "System", penalties: Sequence[float]) -> None:
@@ -124,6 +129,6 @@ def run(options: Options) -> None:
     with tables(options.json, settings=options.table) as write:
         rows = list(settings(system, text, metric, options))
         write("settings", ("coverage penalty", "lenpen", "BLEU", "length ratio"), rows, {"length ratio": 3})
-    first = max(rows, key=lambda row: row.bleu)
+    first = max(rows, key=preference)
     more = f" --model-overrides \"{{'coverage_penalty': {first.coverage_penalty:g}}}\"" * penalised
     say(f"BLEU {first.bleu:.2f}: --lenpen {first.lenpen:g}{more}")

@@ -7,7 +7,7 @@ import pytest
 from corpus import USER_DIR, run, train_arguments, train_here
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.subcommands.tune import Hypothesis, best
+from fairseq_attnvariants_cli.subcommands.tune import LENGTH_PENALTIES, Hypothesis, Setting, best, preference
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,14 @@ def test_the_best_by_hand():
     short, long = Hypothesis("a", 2, -2.0), Hypothesis("a b c", 4, -3.0)
     assert [best([short, long], lenpen) for lenpen in (0, 2)] == [short, long]
     assert best([short, short._replace(text="b")], 1) is short  # of equal ones the first
+
+
+def test_of_equal_settings_that_of_fairseq_is_the_best():
+    """All have a BLEU of 0 where references are single words."""
+    pairs = [(strength, lenpen) for strength in (0.1, 0.0, 0.4) for lenpen in LENGTH_PENALTIES]
+    rows = [Setting(*pair, 0.0, 1.0) for pair in pairs]
+    assert max(rows, key=preference)[:2] == (0, 1)
+    assert max([*rows, Setting(0.4, 0.6, 1.0, 1.0)], key=preference)[:2] == (0.4, 0.6)
 
 
 def test_the_table_is_what_searches_with_each_give(runs, learned, capfd):

@@ -18,12 +18,13 @@ import pytest
 import torch
 from corpus import SIZES, USER_DIR, pipe_of, run
 from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationTask
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
-from fairseq_attnvariants.tasks import StringDictionary, StringTransductionTask
+from fairseq_attnvariants.tasks import CharTranslationTask, StringDictionary, StringTransductionTask
 from fairseq_attnvariants.tasks.exact_match import ExactMatchScorer, counts, edits
 from fairseq_attnvariants.tasks.string_dictionary import write
 from fairseq_attnvariants.tasks.string_transduction import StringTransductionConfig
@@ -77,7 +78,8 @@ class TestTables:
         [
             ("a\tb\na\tb\tc\n", Columns(), "line 2: 3 columns, and line 1 has 2"),
             ("a\tb\na\n", Columns(), "line 2: 1 columns, and line 1 has 2"),
-            ("a\tb\n\na\tb\n", Columns(), "line 2: 1 columns"),
+            ("a\tb\n\na\tb\n", Columns(), "line 2: an empty line: take it out"),
+            ("\na\tb\n", Columns(), "line 1: an empty line: take it out"),
             ("a\tb\na\t\n", Columns(), "line 2: the target, column 2, is empty"),
             ("a\tb\n \tb\n", Columns(), "line 2: the source, column 1, is empty"),
             ("a\tb\nb\tc\rd\n", Columns(), "line 2: a carriage return within the line"),
@@ -556,7 +558,8 @@ class TestStrings:
         data, new = write_tables(tmp_path / "words", features=True, separated=False), tmp_path / "new.tsv"
         new.write_text("zzz\tN;PL\n")
         more = ["--output", tmp_path / "out", "--updates", "2", *QUICK, "--arch", "pointer_generator", "--nbest", "2"]
-        run("fairseq-attnvariants", "strings", data / "train.tsv", data / "valid.tsv", new, "--cpu", *more)
+        done = run("fairseq-attnvariants", "strings", data / "train.tsv", data / "valid.tsv", new, "--cpu", *more)
+        assert "Warning" not in done.stderr
         source, features, predicted = (tmp_path / "out" / "new.tsv").read_text().rstrip("\n").split("\t")
         assert (source, features) == ("zzz", "N;PL") and "z" in predicted and "<unk>" not in predicted
         for rank, line in enumerate((tmp_path / "out" / "new.nbest.tsv").read_text().splitlines(), start=1):
@@ -708,6 +711,13 @@ def test_a_task_of_tables_here(tmp_path):
 
 # of which features change nothing, and what is for parts from outside alone
 ELSEWHERE = ("compiled", "widths", "saved", "resumed", "in-place")
+
+
+@pytest.mark.parametrize("kind", [StringTransductionTask, CharTranslationTask, TranslationTask])
+def test_validation_of_a_text_without_targets_is_refused(kind):
+    """fairseq-validate may be given one, and would stop in the model."""
+    with pytest.raises(ConfigurationError, match="a split of --valid-subset has no target, which training and val"):
+        kind.valid_step(kind.__new__(kind), {"net_input": {}, "target": None}, None, None)
 
 
 @cache
@@ -867,6 +877,20 @@ def test_a_separator_that_no_string_has_is_told(tmp_path, capsys, caplog):
         StringTransductionConfig(data=str(tmp_path), target_separator="_", train_subset="train")
     )
     assert re.search(said, caplog.text)
+
+
+def test_features_that_only_a_bar_separates_are_told(tmp_path, capsys, caplog):
+    """Each set of Universal Dependencies' features would be one tag, and no other set could be predicted."""
+    data, columns = write_tables(tmp_path, features=True), {"features_column": 2, "target_column": 3}
+    prepared(data, **columns)
+    assert "is one feature" not in capsys.readouterr().err
+    table = data / "train.tsv"
+    table.write_text(table.read_text().replace("N;PL", "Case=Nom|Number=Plur"))
+    prepared(data, output=str(tmp_path / "bars"), **columns)
+    said = "'Case=Nom|Number=Plur' is one feature of"
+    assert said in capsys.readouterr().err
+    StringTransductionTask.setup_task(StringTransductionConfig(data=str(tmp_path), train_subset="train", **columns))
+    assert said in caplog.text
 
 
 @pytest.mark.parametrize("line, told", [

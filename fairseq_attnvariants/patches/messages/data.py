@@ -28,6 +28,7 @@ INDEXES = (MMAP, indexed_dataset.IndexedDataset._HDR_MAGIC, HuffmanMMapIndex._HD
 HEADER = struct.Struct("<QBQ")  # behind the first bytes of an index: version, number type, sentences
 OVERWRITE = " #fairseq:overwrite"
 AGAIN = "run fairseq-preprocess again"
+NO_TARGET = "has no target, which training and validation need: name another split, or add its targets"
 CHUNK = 1 << 24  # tokens that are looked at together
 SHOWN = 5  # words of a line that has no number
 
@@ -81,6 +82,14 @@ def get_batch_iterator(
             max_positions = longest
         check_lengths(dataset, longest, ignore_invalid_inputs, max_tokens)
     return cut(self, dataset, max_tokens, max_sentences, max_positions, ignore_invalid_inputs, *more, **named)
+
+
+@replaces(FairseqTask, "valid_step")
+def valid_step(step, self, sample, *more, **named):
+    """Refuse a text without targets, which fairseq-validate may be given."""
+    if isinstance(self, TranslationTask) and sample.get("target", ...) is None:
+        raise ConfigurationError(f"a split of --valid-subset {NO_TARGET}")
+    return step(self, sample, *more, **named)
 
 
 def find_languages(folder: str, source: Optional[str], target: Optional[str]) -> Tuple[str, str]:
@@ -156,7 +165,7 @@ def check_texts(trainer) -> None:
     for split in (options.train_subset, *validation):
         pairs = trainer.task.datasets.get(split)
         if isinstance(pairs, LanguagePairDataset) and pairs.tgt is None:
-            raise ConfigurationError(f"the split {split!r} has no target, and training needs one: {AGAIN}")
+            raise ConfigurationError(f"the split {split!r} {NO_TARGET}")
 
 
 def check_binarised(path: str, dictionary: Optional[Dictionary] = None) -> None:
