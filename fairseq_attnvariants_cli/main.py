@@ -14,7 +14,7 @@ import textwrap
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, List, NoReturn, Optional, Sequence
+from typing import Any, List, NoReturn, Optional, Sequence, Tuple, Type
 
 from .installed import installed
 from .text.files import UserError, reason, say, standard_output
@@ -82,8 +82,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = None
     try:
         check_name(arguments)
-        command = parser(arguments)
-        options, others = command.parse_known_args(arguments)
+        options, others = parser(arguments).parse_known_args(arguments)
         if others and not getattr(options, "takes_others", False):
             raise UserError(f"unrecognized arguments: {' '.join(others)} (see {PROGRAM} {options.subcommand} --help)")
         options.others = others
@@ -97,7 +96,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except KeyboardInterrupt:
         say(f"{PROGRAM}: interrupted")
         return 128 + signal.SIGINT
-    except (UserError, ImportError) as error:
+    except refusals() as error:
         return refuse(arguments, str(error))
     except OSError as error:
         return refuse(arguments, reason(error))
@@ -121,6 +120,12 @@ def prepare() -> None:
     quiet = dict.fromkeys(("fairseq", "fairseq_attnvariants", "sacrebleu"), "WARNING")
     for name, level in {**quiet, "matplotlib.font_manager": "ERROR"}.items():
         logging.getLogger(name).setLevel(level)
+
+
+def refusals() -> Tuple[Type[Exception], ...]:
+    """The errors that say in a sentence what the user can mend: the command's, and the package's if it is imported."""
+    registry = sys.modules.get("fairseq_attnvariants.registry")
+    return (UserError, ImportError, *([registry.ConfigurationError] if registry else []))
 
 
 def refuse(arguments: Sequence[str], why: str) -> int:

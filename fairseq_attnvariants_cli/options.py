@@ -121,7 +121,7 @@ def described(text: Optional[str]) -> Dict[str, str]:
 
 @dataclass
 class UserDirOptions:
-    """Code of the user's, which :func:`~.model.import_user_dirs` imports before a subcommand runs.
+    """Code of the user's, which :func:`~.systems.model.import_user_dirs` imports before a subcommand runs.
 
     Args:
         user_dir: folder with your own components or architectures, as for fairseq-train; give it several times for
@@ -195,7 +195,7 @@ class DeviceOptions(UserDirOptions):
 
 @dataclass
 class ColumnOptions:
-    """A table of words and its columns, for :func:`~.transduction.find_columns`.
+    """A table of words and its columns, for :func:`~.systems.transduction.find_columns`.
 
     Args:
         train: table of words to train on
@@ -212,7 +212,7 @@ class ColumnOptions:
 
 @dataclass
 class DataOptions(DeviceOptions):
-    """The data that a system was trained on, for :func:`~.model.load`.
+    """The data that a system was trained on, for :func:`~.systems.model.load`.
 
     Args:
         data: folder made by fairseq-preprocess, with the dictionaries
@@ -223,7 +223,7 @@ class DataOptions(DeviceOptions):
 
 @dataclass
 class BatchOptions:
-    """The size of batches, for :func:`~.model.limits`.
+    """The largest size of a batch.
 
     Args:
         batch_size: sentences in a batch
@@ -236,7 +236,7 @@ class BatchOptions:
 
 @dataclass
 class TextOptions(BatchOptions, DataOptions):
-    """The text that a system reads, for :func:`~.model.read_text`.
+    """The text that a system reads, for :func:`~.systems.model.read_text`.
 
     Args:
         source: source text, split into tokens as for fairseq-preprocess
@@ -284,7 +284,7 @@ class SearchOptions(BeamOptions):
 
 @dataclass
 class TargetOptions(SearchOptions, TextOptions):
-    """The choice between a given target and the model's translation; :func:`~.model.generate` reads it.
+    """The choice between a given target and the model's translation; :func:`~.systems.model.generate` reads it.
 
     Args:
         forced: forced decoding: read the given target (default with --reference)

@@ -14,12 +14,13 @@ import torch
 from torch.nn import functional as F
 
 from fairseq_attnvariants.nn.attention import Attention, AttentionViaAttention, Softmax
+from fairseq_attnvariants_cli.options import BatchOptions
 from fairseq_attnvariants_cli.subcommands.similarity import check
-from fairseq_attnvariants_cli.systems.model import Limits, System, Text, force, load, read_text, run_batches
+from fairseq_attnvariants_cli.systems.model import System, Text, force, load, read_text, run_batches
 from fairseq_attnvariants_cli.text.files import UserError
 from fairseq_attnvariants_cli.text.pieces import SPACE
 
-LIMIT = Limits(sentences=64, tokens=6000)
+LIMITS = BatchOptions(batch_size=64, max_tokens=6000)
 
 
 def main() -> None:
@@ -45,7 +46,7 @@ def perplexity(system: System, text: Text) -> float:
     """The perplexity of the references, by character."""
     padding = system.task.target_dictionary.pad()
     losses: List[torch.Tensor] = []
-    for sample, ((logits, _),) in run_batches(system, text, LIMIT):
+    for sample, ((logits, _),) in run_batches(system, text, LIMITS):
         target = sample["target"]
         losses.append(F.cross_entropy(logits.float().transpose(1, 2), target, reduction="none")[target != padding])
     return math.exp(torch.cat(losses).mean())
@@ -63,7 +64,7 @@ def even(level: Attention, system: System, text: Text) -> float:
 def share(system: System, text: Text) -> float:
     """The share of characters' weight on the word with the largest weight and the space after it, a mean over steps."""
     shares = []
-    for pair in force(system, text, LIMIT, ("word_attn", "attn")):
+    for pair in force(system, text, LIMITS, ("word_attn", "attn")):
         after = np.array([character == SPACE for character in pair.source])
         words = np.cumsum(after) - after  # the number of the word that a character belongs to
         chosen = pair.extra["word_attn"].argmax(axis=1)  # T

@@ -82,7 +82,6 @@ def build_decoder(cfg, symbols: Optional[Tensor] = None, features: bool = False)
     """The decoder that the configuration describes.
 
     Args:
-        cfg: the configuration.
         symbols: indices of the target symbols as which source symbols are copied; None without copying.
         features: whether the decoder attends to features of the source.
     """

@@ -51,7 +51,6 @@ def register_architecture(name: str, base: str, paper: str = "", criterion: str 
     """Register an architecture, for ``--arch NAME`` and hydra's ``model._name=NAME``.
 
     Args:
-        name: its name.
         base: the architecture from which it differs.
         paper: the paper that describes it.
         criterion: the default of ``--criterion``; if empty, that of the base.

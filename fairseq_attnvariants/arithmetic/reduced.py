@@ -16,8 +16,6 @@ from torch.nn import functional as F
 ROWS = 80  # of what is multiplied, to time it: sentences of a batch, or hypotheses
 COLUMNS = 4096  # of a matrix, at most: a vocabulary is timed by its first words
 TURNS = 3
-GAIN = 1.1  # a number type that changes results has to be this much quicker to be chosen
-
 
 _lock = threading.Lock()
 _before: List[str] = []  # the precision before the first of the blocks that are open, once for each of them
@@ -47,34 +45,22 @@ class Timing(NamedTuple):
     float32: float
     reduced: float
 
-    @property
-    def pays(self) -> bool:
-        """Whether the reduced ones are so much quicker that they are worth another result."""
-        return self.float32 >= GAIN * self.reduced
 
-
-def products(*modules: nn.Module) -> List[Tuple[Tensor, nn.Linear]]:
-    """Inputs ``ROWS x in``, and maps with weights of the modules': one of each size, of up to ``COLUMNS`` outputs.
-
-    No random number is drawn: what is trained afterwards does not depend on whether anything was timed.
-    """
+def products(*modules: nn.Module) -> List[Tuple[Tensor, Tensor]]:
+    """Inputs ``ROWS x in``, and weights of the modules' linear maps: one of each size, up to ``COLUMNS x in``."""
     parts = [part for module in modules for part in module.modules() if isinstance(part, nn.Linear)]
     weights = {part.weight[:COLUMNS].shape: part.weight[:COLUMNS].detach().float() for part in parts}
-    made = []
-    for (columns, width), weight in weights.items():
-        layer = nn.utils.skip_init(nn.Linear, width, columns, bias=False, device=weight.device)
-        layer.weight = nn.Parameter(weight, requires_grad=False)
-        made.append((torch.ones(ROWS, width, device=weight.device), layer))
-    return made
+    # no random number is drawn: what is trained afterwards does not depend on whether anything was timed
+    return [(torch.ones(ROWS, weight.size(1), device=weight.device), weight) for weight in weights.values()]
 
 
 def time_training(*modules: nn.Module) -> Timing:
     """Time the products of training in bfloat16, for which weights are converted once an update."""
     pairs = products(*modules)
-    weights = [layer.weight.detach().bfloat16() for _, layer in pairs]
+    converted = [weight.bfloat16() for _, weight in pairs]
     return compare(
-        lambda: [F.linear(rows, layer.weight) for rows, layer in pairs],
-        lambda: [F.linear(rows.bfloat16(), weight) for (rows, _), weight in zip(pairs, weights)],
+        lambda: [F.linear(*pair) for pair in pairs],
+        lambda: [F.linear(rows.bfloat16(), weight) for (rows, _), weight in zip(pairs, converted)],
     )
 
 
@@ -83,7 +69,7 @@ def time_search(*modules: nn.Module) -> Timing:
     pairs = products(*modules)
 
     def multiply() -> Any:
-        return [F.linear(rows, layer.weight) for rows, layer in pairs]
+        return [F.linear(*pair) for pair in pairs]
 
     def reduced() -> Any:
         with reduced_products():

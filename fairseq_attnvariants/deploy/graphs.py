@@ -52,11 +52,7 @@ def plain(query: Tensor, keys: Tensor, vector: Tensor, *features: KeyFeatures) -
 
 
 class Vocabulary(nn.Module):
-    """A vocabulary layer, of which a shortlist chooses rows.
-
-    Args:
-        layer: the whole one.
-    """
+    """A vocabulary layer, of which a shortlist chooses rows."""
 
     def __init__(self, layer: nn.Linear):
         super().__init__()
@@ -155,8 +151,7 @@ class Following(Searching):
     """The graph from a step to the next.
 
     Args:
-        model: as above.
-        projects: as above.
+        model, projects: as :class:`Searching`'s.
         like: a step and a memory, for what they are made of.
     """
 
@@ -203,17 +198,12 @@ def started(model: Any, source: Tensor) -> Tuple[Memory, State]:
 def projecting_decoder(model: Any) -> Tuple[Any, Any]:
     """The decoder that searches sentences of any length, and the maps that it projects annotations by.
 
-    It is found first, because a tracer gives components other classes.
+    Two sources of random symbols show them, before anything is traced: a tracer gives components other classes.
     """
-    memory, state = started(model, example_sources(model))
-    return projecting(model.decoder.network, memory, state, model.decoder.embed_tokens.embedding_dim)
-
-
-def example_sources(model: Any) -> Tensor:
-    """Two sources of random symbols."""
     dictionary, generator = model.encoder.dictionary, torch.Generator().manual_seed(1)
     symbols = torch.randint(dictionary.nspecial, first_feature(dictionary), (2, 12), generator=generator)
-    return torch.cat([symbols, torch.tensor([end(dictionary)] * 2)], dim=1)
+    memory, state = started(model, torch.cat([symbols, torch.tensor([end(dictionary)] * 2)], dim=1))
+    return projecting(model.decoder.network, memory, state, model.decoder.embed_tokens.embedding_dim)
 
 
 def order(encoder: Any, source: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch._higher_order_ops.scan import scan
 from ..nn.cells import with_residual
 from ..nn.convolutional import ConvolutionalEncoder
 from ..nn.encoder import BidirectionalEncoder, HierarchicalEncoder
-from ..nn.layers import LSTM, FusedLayer, Layer, Layers
+from ..nn.layers import FusedLayer, Layer, Layers
 
 # ONNX's order of gates, as positions in PyTorch's matrices
 GATES = {"GRU": [1, 0, 2], "LSTM": [0, 3, 1, 2]}
@@ -27,7 +27,7 @@ class Operator(nn.Module):
 
     def __init__(self, layer: FusedLayer):
         super().__init__()
-        self.kind = "LSTM" if isinstance(layer, LSTM) else "GRU"
+        self.kind = layer.mode
         self.width = layer.hidden_size
         self.kept = layer.kept
         weights = [torch.stack(parts).detach() for parts in zip(*layer.all_weights)]  # of d directions, as biases

@@ -35,8 +35,7 @@ from ..nn.state import Encoded, Memory, State, grouped, reorder, serve, tensors
 from ..registry import ConfigurationError
 from .allocation import keep_memory
 from .embeddings import load_embeddings
-from .fingerprint import NAME as FINGERPRINT
-from .fingerprint import check_fingerprints, fingerprint
+from .fingerprint import FINGERPRINT, check_fingerprints, fingerprint
 from .hub import Pretrained
 from .renamed import rename
 from .warm_start import WarmStart, warm_start
@@ -108,9 +107,10 @@ class AttentionRNNModel(Pretrained, FairseqEncoderDecoderModel):
     def upgrade_state_dict_named(self, state_dict, name):
         """This model's own checkpoint takes the place of other starts; parameters take their present names."""
         self.warm_started, self.refusal = None, ""
-        rename(self, state_dict, name)
-        match_choice(self, state_dict, name)
-        check_fingerprints(self, state_dict, f"{name}." if name else "")
+        prefix = f"{name}." if name else ""
+        rename(self, state_dict, prefix)
+        match_choice(self, state_dict, prefix)
+        check_fingerprints(self, state_dict, prefix)
         super().upgrade_state_dict_named(state_dict, name)
 
     def forward(

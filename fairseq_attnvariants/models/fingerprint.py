@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..registry import ConfigurationError
 
-NAME = "dictionary_version"  # fairseq's moving averages (--store-ema) leave buffers with "version" in their name alone
+FINGERPRINT = "dictionary_version"  # fairseq's --store-ema leaves buffers with "version" in their names alone
 
 
 def fingerprint(dictionary) -> Tensor:
@@ -41,11 +41,11 @@ def check_fingerprints(model, state_dict, prefix: str = "") -> None:
         ConfigurationError: a dictionary of the checkpoint has other words, or the same in another order.
     """
     for part, side in (("encoder", "source"), ("decoder", "target")):
-        name = f"{prefix}{part}.{NAME}"
+        name = f"{prefix}{part}.{FINGERPRINT}"
         if name not in state_dict:
             continue
         state_dict[name] = current(state_dict[name])
-        if not torch.equal(state_dict[name].cpu(), getattr(getattr(model, part), NAME).cpu()):
+        if not torch.equal(state_dict[name].cpu(), getattr(getattr(model, part), FINGERPRINT).cpu()):
             raise ConfigurationError(
                 f"this checkpoint was trained with another {side} dictionary than the one in the data folder: "
                 "use the dictionaries it was trained with"

@@ -34,14 +34,13 @@ def rename(model: nn.Module, state_dict: Dict[str, Any], prefix: str = "") -> No
     Args:
         model: that is to take them.
         state_dict: parameters by name.
-        prefix: of all names, without its dot.
+        prefix: of all names.
     """
-    start = f"{prefix}." if prefix else ""
-    for name in [name for name in state_dict if name.startswith(start)]:
-        state_dict[start + renamed(name[len(start) :])] = state_dict.pop(name)
+    for name in [name for name in state_dict if name.startswith(prefix)]:
+        state_dict[prefix + renamed(name.removeprefix(prefix))] = state_dict.pop(name)
     for name, layer in model.named_modules():
         if isinstance(layer, FusedLayer):
-            fuse(state_dict, f"{start}{name}.")
+            fuse(state_dict, f"{prefix}{name}.")
 
 
 def fuse(state_dict: Dict[str, Any], layer: str) -> None:

@@ -120,7 +120,7 @@ def warm_start(model: nn.Module, path: str) -> WarmStart:
     if diverged := not_finite(saved):
         raise ConfigurationError(f"{diverged} holds NaN or infinity: the training diverged")
     rename(model, saved)
-    match_choice(model, saved, "")
+    match_choice(model, saved)
     cfg: Any = model.cfg
     there = state["cfg"]["model"]
     saved = _with_copying(saved, getattr(there, "copying", False), cfg.copying)

@@ -1,6 +1,6 @@
 """The energies of the additive score.  Its largest tensor has batch x source x attention width numbers per step.
 
-Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses per sentence, 1 except in beam search.
+Shapes as in :mod:`.state`.
 """
 
 from typing import Tuple

@@ -4,7 +4,7 @@ A score compares the query with a key for each annotation, such as ``e_ij = v·t
 earlier steps (:mod:`.histories`) adds to one of the three.  A window (:mod:`.windows`) says where attention may look.
 A normalizer turns the energies there into weights.
 
-Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses per sentence, 1 except in beam search.
+Shapes as in :mod:`.state`.
 """
 
 import importlib.util

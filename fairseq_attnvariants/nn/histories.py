@@ -4,7 +4,7 @@ Their terms add to the score.
 
 A history extends :class:`History`, and :data:`register_history` registers it.
 
-Shapes as in :mod:`.state`; ``k = N/B`` is the number of hypotheses per sentence, 1 except in beam search.
+Shapes as in :mod:`.state`.
 """
 
 from typing import Annotated, Any, NamedTuple, Optional, Type

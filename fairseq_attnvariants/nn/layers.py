@@ -28,8 +28,7 @@ def sweep(cell: Any, projected: Tensor, sizes: Sequence[int], state: Tensor, rev
     A sequence that has ended (or, in reverse, not begun) has no row in a step.
 
     Args:
-        cell: the cell.
-        projected: its inputs at all steps, step after step, ``sum(sizes) x gates·n``.
+        cell, projected: the cell, and its inputs at all steps, step after step, ``sum(sizes) x gates·n``.
         sizes: the number of sequences at each step; sequences are sorted by length.
         state: the state before the first step, ``B x state width``.
         reverse: run from the last step to the first.
@@ -51,8 +50,7 @@ def over_steps(cell: Any, name: str, rows: Tensor, state: Tensor) -> Tuple[List[
     """Run a cell, or layers of cells, over steps with one input that is known before.
 
     Args:
-        cell: the cell.
-        name: the name of the input.
+        cell, name: the cell, and the name of its input.
         rows: the input at all steps, step after step, ``T·N x width``.
         state: the state before the first step, ``N x state width``.
 

@@ -2,9 +2,9 @@
 
 Both are named tuples of batch-first tensors, so that beam search can reorder every entry the same way.
 
-Shapes, here and in all of :mod:`.nn`: ``B`` sentences, ``N`` rows of states (``B``, or in beam search all hypotheses),
-``S`` source length, ``T`` target length, ``m`` embedding width, ``n`` hidden width, ``a`` annotation width, ``A``
-attention width, ``W`` length of the upper level, if there are two levels.
+Shapes, here and in all of :mod:`.nn`: ``B`` sentences, ``k`` hypotheses of each (1 except in beam search), ``N = B·k``
+rows of states, ``S`` source length, ``T`` target length, ``m`` embedding width, ``n`` hidden width, ``a`` annotation
+width, ``A`` attention width, ``W`` length of the upper level, if there are two levels.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, TypeVar

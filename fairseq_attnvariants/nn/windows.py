@@ -1,7 +1,6 @@
 """Windows: attention may look anywhere in a sentence, or near one position per step (Luong et al. 2015).
 
-Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`.state`; ``k = N/B`` is the number of
-hypotheses per sentence, 1 except in beam search.
+Positions and a sentence's length count real tokens from 1.  Shapes as in :mod:`.state`.
 """
 
 from typing import Annotated, Any, ClassVar, Optional, Tuple, Type

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ..architectures.options import option
 from ..registry import ConfigurationError
-from .character_dictionary import SPACE_IN_FILE, CharacterDictionary
-from .characters import to_characters
+from .character_dictionary import SPACE_IN_FILE, CharacterDictionary, to_characters
 from .limits import with_limits
 from .scores import SummedScore, log_scores
 
@@ -118,8 +117,7 @@ class CharTranslationTask(TranslationTask):
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None) -> LanguagePairDataset:
         """A dataset of encoded sources, in which they end in a space and EOS."""
-        dataset = super().build_dataset_for_inference(src_tokens, src_lengths, constraints)
-        return self._end_last_words(dataset)
+        return self._end_last_words(super().build_dataset_for_inference(src_tokens, src_lengths, constraints))
 
     def _end_last_words(self, pairs: LanguagePairDataset, limit: int = sys.maxsize) -> LanguagePairDataset:
         if self.cfg.source_subwords:

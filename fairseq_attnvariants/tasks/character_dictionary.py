@@ -1,14 +1,31 @@
-"""A dictionary of characters that fairseq's own commands build, save, load and binarise with."""
+"""A dictionary of characters that fairseq's own commands build, save, load and binarise with.
 
+Characters are Unicode code points: nothing is normalised but white space.
+"""
+
+import re
 from typing import Callable, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
 
 from ..registry import ConfigurationError
-from .characters import SPACE, single_spaced, to_characters
 
-SPACE_IN_FILE = "<space>"
+SPACE, SPACE_IN_FILE = " ", "<space>"
+WORD = re.compile(r"[^ \t\n\v\f\r]+")
+
+
+def single_spaced(text: str) -> str:
+    """``text`` with one space for every run of spaces, tabs and line breaks inside it, and none at its ends.
+
+    Only ASCII's white space counts; a no-break space or an ideographic space is a character like any other.
+    """
+    return SPACE.join(WORD.findall(text))
+
+
+def to_characters(text: str) -> List[str]:
+    """The characters of a line, spaces among them."""
+    return list(single_spaced(text))
 
 
 class CharacterDictionary(Dictionary):

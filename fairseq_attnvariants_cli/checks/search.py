@@ -28,7 +28,6 @@ def step_by_step(subject: Subject, changes: Sequence[Sequence[int]], what: str, 
     """Decode known targets as a beam does, and compare every step with the run at once.
 
     Args:
-        subject: as everywhere.
         changes: which rows become the rows after each of the first steps.
         what: for the message.
         model: by default the shared one.

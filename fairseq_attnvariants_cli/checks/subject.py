@@ -5,9 +5,6 @@ import os
 from functools import cached_property
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
-
-# isort: split
 import torch
 from fairseq import options
 from fairseq.data import Dictionary

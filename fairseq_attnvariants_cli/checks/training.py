@@ -52,8 +52,7 @@ def trained_parameters(model: Any) -> Dict[str, Tensor]:
     """All but what is frozen, and the copies that fairseq's Transformer keeps for its fast way of inference."""
     layers = [part for part in model.modules() if isinstance(part, TransformerEncoderLayerBase)]
     copies = {id(parameter) for layer in layers for parameter in layer.parameters(recurse=False)}
-    named = model.named_parameters()
-    return {name: each for name, each in named if each.requires_grad and id(each) not in copies}
+    return {name: each for name, each in model.named_parameters() if each.requires_grad and id(each) not in copies}
 
 
 @demand

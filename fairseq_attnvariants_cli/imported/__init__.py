@@ -1,1 +1,3 @@
 """Models that other toolkits trained, as checkpoints."""
+
+import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing

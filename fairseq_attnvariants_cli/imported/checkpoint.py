@@ -3,9 +3,6 @@
 import os
 from typing import Any, NamedTuple
 
-import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
-
-# isort: split
 import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig

@@ -8,9 +8,6 @@ arrays: none, Nematus's (gates and candidate apart, biases within), and Marian's
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
-
-# isort: split
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -75,8 +72,7 @@ def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, sha
     """
     refuse(options, MARIAN if options.marian else NEMATUS)
     alternating = options.get("enc-type") == "alternating"
-    names = nematus_names(path, arrays, alternating)
-    found = {new: arrays[name] for new, name in names.items()}
+    found = {new: arrays[name] for new, name in nematus_names(path, arrays, alternating).items()}
     for name in found:
         if name.startswith("Wemb") and name[4:].isdecimal():
             raise UserError(f"{path}: factors of source words, of which {name} is one, are what no model here has")
@@ -110,7 +106,7 @@ def dropped_out(arrays: Dict[str, np.ndarray], options: Options) -> Dict[str, np
         UserError: of tied embeddings, which are one matrix with two scales.
     """
     version = options.get("model_version", default=0)
-    if options.marian or not options.get("use_dropout", default=False) or not _below(version, 0.1):
+    if options.marian or not options.get("use_dropout", default=False) or not _before_0_1(version):
         return arrays
     if options.get("tie_decoder_embeddings", default=False):
         raise UserError(
@@ -141,9 +137,9 @@ def rate(options: Options, name: str) -> float:
     return value
 
 
-def _below(version: Any, limit: float) -> bool:
+def _before_0_1(version: Any) -> bool:
     try:
-        return float(version) < limit
+        return float(version) < 0.1
     except (TypeError, ValueError, OverflowError):
         return False
 
@@ -246,7 +242,6 @@ class Network:
         """Fill all parameters of a model that has the options.
 
         Args:
-            model: the model.
             source, target: the row of each symbol of its dictionaries, -1 of those without.
 
         Raises:

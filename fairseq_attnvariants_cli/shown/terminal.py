@@ -1,7 +1,5 @@
 """Heat maps as text, for a terminal."""
 
-from typing import Sequence
-
 import numpy as np
 from wcwidth import wcswidth
 
@@ -21,8 +19,3 @@ def heat_map(panel: Panel) -> str:
         drawn = [SHADES[shade] * wide for shade, wide in zip(row, widths, strict=True)]
         lines.append(" ".join([word + " " * (left - wcswidth(word)), *drawn]).rstrip())
     return "\n".join(lines)
-
-
-def heat_maps(panels: Sequence[Panel]) -> str:
-    """Several, one below the other, each under its title."""
-    return "\n\n".join(f"{panel.title}\n\n{heat_map(panel)}" for panel in panels)

@@ -43,13 +43,13 @@ def word_attention(pair: "Forced", style: Optional[str] = None) -> np.ndarray:
 
 def run(options: Options) -> None:
     """Decode the reference, write one line for each sentence pair."""
-    from ..systems.model import check_probabilities, decoded, force, limits
+    from ..systems.model import check_probabilities, decoded, force
 
     with write_whole(options.output) as hard, optional(write_whole, options.soft) as soft:
         [(system, text)] = decoded(options, given=True)
         if soft:
             check_probabilities(system, "--soft")
-        for pair in sorted(force(system, text, limits(options)), key=lambda pair: pair.number):
+        for pair in sorted(force(system, text, options), key=lambda pair: pair.number):
             weights = word_attention(pair, options.remove_bpe)
             hard.write(format_links(hard_links(weights)) + "\n")
             if soft:

@@ -35,12 +35,12 @@ def run(options: Options) -> None:
     """Decode one sentence with each model, draw."""
     given, systems = options.given(), options.names(options.path)
     with picture(options.output, options.dark) as save:
-        from ..systems.model import check_probabilities, decoded, force, limits
+        from ..systems.model import check_probabilities, decoded, force
 
         heat_maps: List[Panel] = []
         for name, (system, text) in zip(systems, decoded(options, given, options.line), strict=True):
             if not options.scale_rows:
                 check_probabilities(system, "attention without --scale-rows")
-            for pair in force(system, text, limits(options), welcome=("word_attn",)):
+            for pair in force(system, text, options, welcome=("word_attn",)):
                 heat_maps += panels(name, pair, options.remove_bpe)
         save(draw(heat_maps, options.width, options.scale_rows))

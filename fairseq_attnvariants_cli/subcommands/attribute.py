@@ -148,12 +148,12 @@ def run(options: Options) -> None:
         optional(picture, options.plot, options.dark) as save,
     ):
         from ..systems.attribution import INPUT_X_GRADIENT, attributions, integrated
-        from ..systems.model import decoded, limits
+        from ..systems.model import decoded
 
         nodes = integrated(options.steps or 32) if complete else INPUT_X_GRADIENT
         systems: List[List[InWords]] = []
         for system, text in decoded(options, given, options.line):
-            found = [in_words(one, options.remove_bpe) for one in attributions(system, text, nodes, limits(options))]
+            found = [in_words(one, options.remove_bpe) for one in attributions(system, text, nodes, options)]
             systems.append(sorted(found, key=lambda sentence: sentence.line))
         if values:
             for name, sentences in zip(shown, systems, strict=True):

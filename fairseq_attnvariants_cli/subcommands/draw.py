@@ -10,7 +10,7 @@ import numpy as np
 from ..options import option, positive
 from ..shown.heatmaps import Panel, draw, panels
 from ..shown.pictures import DarkOption, check_drawn, picture
-from ..shown.terminal import heat_maps
+from ..shown.terminal import heat_map
 from ..text.files import UserError, read_lines, visible, write_whole
 
 SEPARATOR = "@@"  # of subword-nmt
@@ -79,4 +79,4 @@ def run(options: Options) -> None:
             save(draw(found))
     else:
         with write_whole() as output:
-            output.write(heat_maps(found) + "\n")
+            output.write("\n\n".join(f"{panel.title}\n\n{heat_map(panel)}" for panel in found) + "\n")

@@ -30,10 +30,10 @@ def run(options: Options) -> None:
     """Translate, or decode the reference, with each model; count, print the table."""
     given, systems = options.given(), options.names(options.path)
     with tables(options.json, systems=options.table) as write:
-        from ..systems.model import decoded, force, limits
+        from ..systems.model import decoded, force
 
         rows: List[Row] = []
         for name, (system, text) in zip(systems, decoded(options, given), strict=True):
-            found = count_ends(force(system, text, limits(options)))
+            found = count_ends(force(system, text, options))
             rows.append((name, len(text.sentences), found, 100 * found / len(text.sentences)))
         write("systems", HEADERS, rows)

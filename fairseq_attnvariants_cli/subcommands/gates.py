@@ -135,7 +135,7 @@ def run(options: Options) -> None:
         optional(picture, options.plot, options.dark) as save,
     ):
         from ..systems.gated import gate_names, gates_of, read_gates, tokens_of
-        from ..systems.model import generate, limits, load, read_text
+        from ..systems.model import generate, load, read_text
 
         system = load(options.path, options.data, options.cpu)
         found = gates_of(system)
@@ -147,7 +147,7 @@ def run(options: Options) -> None:
         if not given:
             text = generate(system, text, options)
 
-        pieces = dict(read_gates(system, found, text, limits(options)))
+        pieces = dict(read_gates(system, found, text, options))
         words, gates = {}, {}
         for side in names:
             joined = [join_sentence(tokens, options.remove_bpe) for tokens in tokens_of(system, text, side)]

@@ -79,12 +79,11 @@ def rows(options: Options) -> Iterator[List[str]]:
     """
     from fairseq_attnvariants.tasks.tsv import DECOMPOSED, read_cells, read_table, symbols
 
-    from ..systems.transduction import find_columns, find_separator, refused
+    from ..systems.transduction import find_columns, find_separator
 
-    with refused():
-        cells = read_cells(options.train)
-        columns = find_columns(cells, options)
-        table = read_table(options.train, columns, cells=cells)
+    cells = read_cells(options.train)
+    columns = find_columns(cells, options)
+    table = read_table(options.train, columns, cells=cells)
     units = DECOMPOSED if DECOMPOSED in (find_separator(table, side) for side in ("source", "target")) else ""
     pairs = [(symbols(row.source, units), symbols(row.target or "", units)) for row in table.rows]
     alphabet = defaultdict(list)

@@ -85,5 +85,4 @@ def run(options: Options) -> None:
             if save:
                 save(draw_groups(groups, shown))
         if options.ngrams:
-            found = contrasts(systems, references[0], options.ngrams, options.lowercase)
-            write("ngrams", Contrast._fields, found)
+            write("ngrams", Contrast._fields, contrasts(systems, references[0], options.ngrams, options.lowercase))

@@ -105,10 +105,10 @@ def run(options: Options) -> None:
     if options.word_table and not options.words:
         raise UserError("--word-table needs --words")
     with tables(options.json, words=options.word_table, share=options.table) as write:
-        from ..systems.model import decoded, force, limits
+        from ..systems.model import decoded, force
 
         [(system, text)] = decoded(options, given, check=check)
-        pairs = sorted(force(system, text, limits(options), LEVELS), key=lambda pair: pair.number)
+        pairs = sorted(force(system, text, options, LEVELS), key=lambda pair: pair.number)
         words = [
             word
             for pair in pairs

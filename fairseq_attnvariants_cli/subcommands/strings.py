@@ -48,7 +48,7 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
 
 def run(options: Options) -> None:
     """Read the tables, train each seed, predict, score."""
-    from ..systems.transduction import OWN, WITHOUT_BEST, prepare, refused, results, train_seed
+    from ..systems.transduction import OWN, WITHOUT_BEST, prepare, results, train_seed
 
     for seed in options.seeds:
         if options.seeds.count(seed) > 1:
@@ -60,8 +60,7 @@ def run(options: Options) -> None:
         if name in WITHOUT_BEST:
             raise UserError(f"{name}: leave it out, because the checkpoint with the highest accuracy predicts words")
     with tables(options.json, scores=options.table) as write:
-        with refused():
-            job = prepare(options)
+        job = prepare(options)
         checkpoints = [train_seed(job, options, seed) for seed in options.seeds]
         systems = {f"seed {seed}": [path] for seed, path in zip(options.seeds, checkpoints)}
         if len(checkpoints) > 1:

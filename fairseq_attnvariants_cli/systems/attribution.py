@@ -9,9 +9,6 @@ source is ``log p(y_i)`` less what it is where all source embeddings are 0.
 import contextlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .model import Limits, System, Text, run_batches, symbols
-
-# isort: split
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -19,7 +16,9 @@ from torch import Tensor, nn
 from fairseq_attnvariants.criterions.costs import output_named
 from fairseq_attnvariants.nn.layer_norm import at_least_float32
 
+from ..options import BatchOptions
 from ..text.files import UserError
+from .model import System, Text, run_batches, symbols
 
 Nodes = List[Tuple[float, float]]  # how far from the baseline to the input, from 0 to 1, and the weight of the gradient
 
@@ -98,7 +97,9 @@ def log_probabilities(logits: Tensor, target: Tensor) -> Tensor:
     return at_least_float32(logits).log_softmax(-1).gather(-1, target[..., None])[..., 0]
 
 
-def attribute(model: Any, embeddings: Scaled, sample: Dict[str, Any], nodes: Nodes, pad: int, limit: Limits) -> Tensor:
+def attribute(
+    model: Any, embeddings: Scaled, sample: Dict[str, Any], nodes: Nodes, pad: int, limits: BatchOptions
+) -> Tensor:
     """Attributions of a batch, ``B x T x S``, 0 where there is padding.
 
     Among sources there may be padding only if the model leaves it where it is, as the stock ``lstm`` does not.
@@ -113,7 +114,7 @@ def attribute(model: Any, embeddings: Scaled, sample: Dict[str, Any], nodes: Nod
     with torch.no_grad():
         embedded = embeddings.embedding(source)
     values = embedded.new_zeros(*target.shape, source.size(1))
-    size = max(1, min(limit.sentences, limit.tokens // max(source.size(1), target.size(1))))
+    size = max(1, min(limits.batch_size, limits.max_tokens // max(source.size(1), target.size(1))))
     for rows in torch.arange(len(real) * len(nodes), device=source.device).split(size):
         pair, node = rows // len(nodes), rows % len(nodes)
         sentence, position = real[pair].T
@@ -135,7 +136,7 @@ def _select(net_input: Dict[str, Any], rows: Tensor, last: int) -> Dict[str, Any
     return {**chosen, "prev_output_tokens": chosen["prev_output_tokens"][:, :last]}
 
 
-def attributions(system: System, text: Text, nodes: Nodes, limit: Limits) -> Iterator[Attribution]:
+def attributions(system: System, text: Text, nodes: Nodes, limits: BatchOptions) -> Iterator[Attribution]:
     """Attributions sentence by sentence, in the order of :func:`~.model.run_batches`.
 
     Raises:
@@ -144,14 +145,14 @@ def attributions(system: System, text: Text, nodes: Nodes, limit: Limits) -> Ite
     model, pad = system.model, system.task.target_dictionary.pad()
     sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
     with source_embeddings(model, system.path) as embeddings:
-        for sample, [(logits, extra)] in run_batches(system, text, limit):
+        for sample, [(logits, extra)] in run_batches(system, text, limits):
             target = sample["target"]
             with torch.no_grad():
                 embeddings.scale = torch.zeros(len(target), device=target.device)
                 baseline = model(**sample["net_input"])[0]
                 difference = log_probabilities(logits, target) - log_probabilities(baseline, target)
                 embeddings.scale = None
-            values = attribute(model, embeddings, sample, nodes, pad, limit).cpu().numpy()
+            values = attribute(model, embeddings, sample, nodes, pad, limits).cpu().numpy()
             weights = output_named(extra, "attn")
             for row, number in enumerate(sample["id"].tolist()):
                 item, source_line, target_line = sentences[number]

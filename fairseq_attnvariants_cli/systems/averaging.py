@@ -6,16 +6,12 @@ import os
 import sys
 from typing import Any, Dict, List, Sequence
 
-import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
-
-# isort: split
 import torch
 from fairseq.checkpoint_utils import checkpoint_paths
 from torch import Tensor
 from tqdm import tqdm
 
-from fairseq_attnvariants.models.fingerprint import NAME as FINGERPRINT
-from fairseq_attnvariants.models.fingerprint import current
+from fairseq_attnvariants.models.fingerprint import FINGERPRINT, current
 from fairseq_attnvariants.patches.loading.configuration import as_dict
 
 from ..text.files import UserError, say

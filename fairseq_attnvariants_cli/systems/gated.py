@@ -5,9 +5,6 @@ from collections import defaultdict
 from itertools import zip_longest
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
-from .model import Limits, System, Text, run_batches, symbols
-
-# isort: split
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -18,7 +15,9 @@ from fairseq_attnvariants.nn.decoder import Decoded, Decoder
 from fairseq_attnvariants.nn.layers import Layer
 from fairseq_attnvariants.nn.readout import AdaptiveWeighting
 
+from ..options import BatchOptions
 from ..text.files import UserError
+from .model import System, Text, run_batches, symbols
 
 GIVEN_BY = {
     "source": "gates in the encoder's cells (--arch adaptive_gru or adaptive_both, or a cell that shows its own)",
@@ -43,11 +42,6 @@ class Gates(NamedTuple):
 def weight(gate: Tensor) -> Tensor:
     """``g`` (Li et al. 2018 eq. 13) or ``z`` (Tu et al. 2017) of one step, ``B x n``."""
     return gate[None, :, None]
-
-
-def weights(alpha: Tensor) -> Tensor:
-    """``α_s, α_y, α_c`` (Li et al. 2018 eq. 21)."""
-    return alpha
 
 
 def remainder(decoded: Decoded) -> Tensor:
@@ -91,7 +85,8 @@ def decoder_gates(decoder: Decoder) -> Iterator[Gates]:
     yield from cell_gates("target", [{"before attention": one, "after attention": other} for one, other in pairs])
     for module in decoder.modules():
         if isinstance(module, AdaptiveWeighting):
-            yield Gates("target", ("alpha_s", "alpha_y", "alpha_c"), module, weights)
+            # α_s, α_y, α_c (Li et al. 2018 eq. 21)
+            yield Gates("target", ("alpha_s", "alpha_y", "alpha_c"), module, lambda alpha: alpha)
     if transition.condition is not None:
         yield Gates("target", ("condition left",), decoder, remainder)
 
@@ -132,7 +127,7 @@ def tokens_of(system: System, text: Text, side: str) -> List[List[str]]:
 
 
 def read_gates(
-    system: System, gates: Sequence[Gates], text: Text, limit: Limits
+    system: System, gates: Sequence[Gates], text: Text, limits: BatchOptions
 ) -> Iterator[Tuple[int, Dict[str, np.ndarray]]]:
     """Forced decoding of the targets, in the order of :func:`~.model.run_batches`.
 
@@ -148,7 +143,7 @@ def read_gates(
     with contextlib.ExitStack() as hooked:
         for one, calls in zip(gates, caught):
             hooked.enter_context(one.module.register_forward_hook(catch(one, calls)))
-        for sample, _ in run_batches(system, text, limit):
+        for sample, _ in run_batches(system, text, limits):
             sides: Dict[str, List[Tensor]] = defaultdict(list)
             for one, calls in zip(gates, caught):
                 sides[one.side].append(torch.cat(calls[::-1] if one.backward else calls, dim=2))

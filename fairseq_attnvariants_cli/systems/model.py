@@ -16,9 +16,6 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-import fairseq_attnvariants  # noqa: F401 - before fairseq, since it says what of fairseq and torch is missing
-
-# isort: split
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
@@ -26,6 +23,7 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 from torch import Tensor
 from tqdm import tqdm
 
+import fairseq_attnvariants
 from fairseq_attnvariants.criterions.costs import output_named
 from fairseq_attnvariants.models.hub import symbols
 from fairseq_attnvariants.models.warm_start import not_finite
@@ -92,13 +90,6 @@ class Text(NamedTuple):
         return self._replace(sentences=sentences)
 
 
-class Limits(NamedTuple):
-    """The largest size of a batch."""
-
-    sentences: int
-    tokens: int  # of the longer side, padding included
-
-
 class Batch(NamedTuple):
     """The models' output for a batch."""
 
@@ -113,11 +104,6 @@ class Forced(NamedTuple):
     source: List[str]  # S tokens, EOS last; an unknown word is as in the text
     target: List[str]  # T tokens, EOS last
     extra: Dict[str, np.ndarray]  # T x ..., float32, mean of the models; "attn" is T x S
-
-
-def limits(options: BatchOptions) -> Limits:
-    """The size of batches that the options ask for."""
-    return Limits(options.batch_size, options.max_tokens)
 
 
 def load(path: Union[str, Sequence[str]], data: str, cpu: bool = False) -> System:
@@ -346,23 +332,24 @@ def _encode(dictionary, line: str) -> Tensor:
     return dictionary.encode_line(line, add_if_not_exist=False, append_eos=True).long()
 
 
-def batches(lengths: Sequence[Tuple[int, int]], limit: Limits) -> Iterator[List[int]]:
-    """Positions of ``lengths`` (source, target) in groups with one source length, none larger than ``limit``.
+def batches(lengths: Sequence[Tuple[int, int]], limits: BatchOptions) -> Iterator[List[int]]:
+    """Positions of ``lengths`` (source, target) in groups with one source length, none larger than the ``limits``.
 
-    A sentence that is longer than the limit by itself comes alone.
+    A sentence that is longer than the limits by itself comes alone.
     """
     order = sorted(range(len(lengths)), key=lambda k: lengths[k])
     for _, group in itertools.groupby(order, key=lambda k: lengths[k][0]):
         batch: List[int] = []
         for k in group:  # target lengths grow
-            if batch and (len(batch) == limit.sentences or (len(batch) + 1) * max(lengths[k]) > limit.tokens):
+            size = len(batch) + 1
+            if batch and (size > limits.batch_size or size * max(lengths[k]) > limits.max_tokens):
                 yield batch
                 batch = []
             batch.append(k)
         yield batch
 
 
-def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[Dict[str, Any]]:
+def samples(system: System, text: Text, limits: BatchOptions, doing: str) -> Iterator[Dict[str, Any]]:
     """Collated batches on the system's device, with a bar on standard error that says what is being done.
 
     Raises:
@@ -379,7 +366,7 @@ def samples(system: System, text: Text, limit: Limits, doing: str) -> Iterator[D
                     f"but {system.path} reads at most {most}"
                 )
     with tqdm(total=len(items), desc=doing, unit="sentence", disable=None) as bar:
-        for positions in batches(lengths, limit):
+        for positions in batches(lengths, limits):
             sample = text.collate([items[k] for k in positions])
             yield utils.apply_to_sample(lambda tensor: tensor.to(system.device), sample)
             bar.update(len(positions))
@@ -424,7 +411,7 @@ def search(system: System, text: Text, options: Any, **instead: Any) -> List[Lis
     generator = build_generator(system, options, **instead)
     found: Dict[int, List[Dict[str, Tensor]]] = {}
     sources = text.with_targets([None] * len(text.sentences))
-    for sample in samples(system, sources, limits(options), "translating"):
+    for sample in samples(system, sources, options, "translating"):
         beams = system.task.inference_step(generator, system.models, sample)
         for number, beam in zip(sample["id"].tolist(), beams, strict=True):
             found[number] = utils.apply_to_sample(lambda tensor: tensor.cpu(), beam)
@@ -451,14 +438,14 @@ def check_probabilities(system: System, reader: str) -> None:
 
 
 @torch.no_grad()
-def run_batches(system: System, text: Text, limit: Limits) -> Iterator[Batch]:
+def run_batches(system: System, text: Text, limits: BatchOptions) -> Iterator[Batch]:
     """Forced decoding of the targets; batches come in the order of their sources' lengths."""
-    for sample in samples(system, text, limit, "reading"):
+    for sample in samples(system, text, limits, "reading"):
         yield Batch(sample, [model(**sample["net_input"])[:2] for model in system.models])
 
 
 def force(
-    system: System, text: Text, limit: Limits, needed: Sequence[str] = ("attn",), welcome: Sequence[str] = ()
+    system: System, text: Text, limits: BatchOptions, needed: Sequence[str] = ("attn",), welcome: Sequence[str] = ()
 ) -> Iterator[Forced]:
     """Forced decoding of the targets, sentence by sentence, in the order of :func:`run_batches`.
 
@@ -468,7 +455,7 @@ def force(
         UserError: a model does not return what is needed.
     """
     sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
-    for sample, outputs in run_batches(system, text, limit):
+    for sample, outputs in run_batches(system, text, limits):
         means: Dict[str, np.ndarray] = {}
         for name in (*needed, *welcome):
             values = [output_named(extra, name) for _, extra in outputs]

@@ -4,7 +4,6 @@ Stock fairseq-train and fairseq-generate do the work, in processes of their own,
 """
 
 import argparse
-import contextlib
 import os
 import re
 import shlex
@@ -83,15 +82,6 @@ class Job(NamedTuple):
     """the options that a training keeps from its start on"""
     limits: Dict[str, int]
     """of the lengths of both sides, by their options"""
-
-
-@contextlib.contextmanager
-def refused() -> Iterator[None]:
-    """Errors of tables as the command's."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise UserError(str(error)) from error
 
 
 def prepare(options: "Options") -> Job:

@@ -88,9 +88,9 @@ def check_inside(path: str, links: Sequence[Iterable[Link]], sizes: Iterable[Tup
                 )
 
 
-def check_lengths(path: str, weights: Iterable[Tuple[int, ...]], sizes: Iterable[Tuple[int, int]]) -> None:
-    """Refuse weights of other lengths (source, target) than sentence pairs of ``sizes``.  A pair may have none."""
-    for number, (own, size) in enumerate(zip(weights, sizes, strict=True), start=1):
+def check_lengths(path: str, shapes: Iterable[Tuple[int, ...]], sizes: Iterable[Tuple[int, int]]) -> None:
+    """Refuse weights of other ``shapes`` (source, target) than sentence pairs of ``sizes``.  A pair may have none."""
+    for number, (own, size) in enumerate(zip(shapes, sizes, strict=True), start=1):
         if own not in (size, (0, 0)):
             raise UserError(
                 f"{path}, line {number}: weights of {own[0]} source and {own[1]} target words, where --text has "

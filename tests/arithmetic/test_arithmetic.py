@@ -108,8 +108,8 @@ def test_timing_is_of_the_models_sizes_and_leaves_random_numbers_alone():
     model, before = build("dl4mt", Task(dictionary(), dictionary(5000))), torch.get_rng_state()
     pairs = reduced.products(model.decoder)
     sizes = {tuple(part.weight.shape) for part in model.decoder.modules() if isinstance(part, nn.Linear)}
-    assert {tuple(layer.weight.shape) for _, layer in pairs} == {(min(out, 4096), width) for out, width in sizes}
-    assert all(rows.shape == (reduced.ROWS, layer.in_features) for rows, layer in pairs)
+    assert {tuple(weight.shape) for _, weight in pairs} == {(min(out, 4096), width) for out, width in sizes}
+    assert all(rows.shape == (reduced.ROWS, weight.size(1)) for rows, weight in pairs)
     for timing in (reduced.time_training(model), reduced.time_search(model)):
         assert min(timing) > 0
     assert torch.get_rng_state().equal(before)

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.options import BatchOptions
 from fairseq_attnvariants_cli.subcommands.align import word_attention
-from fairseq_attnvariants_cli.systems.model import Forced, Limits, batches
+from fairseq_attnvariants_cli.systems.model import Forced, batches
 from fairseq_attnvariants_cli.text.alignments import format_soft, hard_links, parse_links, parse_soft
 from fairseq_attnvariants_cli.text.pieces import join_attention, join_tokens, word_numbers
 
@@ -118,7 +119,7 @@ def test_malformed_weights_are_refused(line):
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9))), st.integers(1, 4), st.integers(1, 20))
 def test_batches_hold_every_sentence_once_and_one_source_length(lengths, sentences, tokens):
-    found = list(batches(lengths, Limits(sentences, tokens)))
+    found = list(batches(lengths, BatchOptions(sentences, tokens)))
     assert sorted(k for batch in found for k in batch) == list(range(len(lengths)))
     for batch in found:
         assert len({lengths[k][0] for k in batch}) == 1 and len(batch) <= sentences

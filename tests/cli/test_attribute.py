@@ -12,6 +12,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer import base_architecture as transformer
 
 from fairseq_attnvariants_cli.main import main
+from fairseq_attnvariants_cli.options import BatchOptions
 from fairseq_attnvariants_cli.shown.pages import template
 from fairseq_attnvariants_cli.subcommands.attribute import agreement, in_words, shares
 from fairseq_attnvariants_cli.systems.attribution import (
@@ -22,11 +23,10 @@ from fairseq_attnvariants_cli.systems.attribution import (
     log_probabilities,
     source_embeddings,
 )
-from fairseq_attnvariants_cli.systems.model import Limits
 from fairseq_attnvariants_cli.text.files import UserError
 
 PAD = 1
-LIMIT = Limits(64, 4000)
+LIMITS = BatchOptions(64, 4000)
 OURS = ["rnnsearch", "recatt", "bridge_source", "gnmt", "heads", "ava"]
 STOCK = ["lstm", "transformer"]
 ROUNDED = {"lstm": (1e-3, 1e-3), "transformer": (1e-2, 2e-2)}  # fairseq's attention is in float32: step, tolerance
@@ -59,9 +59,9 @@ def sample(lengths=(5, 3, 1), target_lengths=(4, 6, 2), **more):
     return dict(net_input=dict(src_tokens=source, src_lengths=sizes, prev_output_tokens=previous), target=target)
 
 
-def found(network, data, nodes=INPUT_X_GRADIENT, limit=LIMIT):
+def found(network, data, nodes=INPUT_X_GRADIENT, limits=LIMITS):
     with source_embeddings(network, "a.pt") as embeddings:
-        return attribute(network, embeddings, data, nodes, PAD, limit)
+        return attribute(network, embeddings, data, nodes, PAD, limits)
 
 
 def scaled_output(network, data, scale):
@@ -142,8 +142,8 @@ def test_padding_gets_nothing_and_a_batch_changes_nothing(name):
         )
         alone = dict(net_input=net_input, target=data["target"][k : k + 1, : target + 1])
         torch.testing.assert_close(values[k, : target + 1, real], found(network, alone, integrated(3))[0])
-    torch.testing.assert_close(values, found(network, data, integrated(3), Limits(2, 4000)))
-    torch.testing.assert_close(values, found(network, data, integrated(3), Limits(64, 1)))
+    torch.testing.assert_close(values, found(network, data, integrated(3), BatchOptions(2, 4000)))
+    torch.testing.assert_close(values, found(network, data, integrated(3), BatchOptions(64, 1)))
 
 
 def test_the_model_is_as_before():

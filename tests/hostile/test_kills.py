@@ -16,7 +16,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_attnvariants.patches.loading.damage import is_whole
+from fairseq_attnvariants.patches.loading.checkpoints import is_whole
 
 UPDATES = 24
 SCRIPT = Path(__file__).parents[2] / "examples" / "common" / "train.sh"

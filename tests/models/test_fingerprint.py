@@ -8,7 +8,7 @@ import torch
 from conftest import Task, average, build, dictionary
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
-from fairseq_attnvariants.models.fingerprint import NAME
+from fairseq_attnvariants.models.fingerprint import FINGERPRINT
 
 SIDES = {"encoder": "source", "decoder": "target"}
 
@@ -49,8 +49,8 @@ def test_the_form_of_010_is_read(side):
     for task in tasks(8):
         model = build("rnnsearch", task)
         state = model.state_dict()
-        state[f"{side}.{NAME}"] = as_in_010(getattr(task, f"{SIDES[side]}_dictionary"))
+        state[f"{side}.{FINGERPRINT}"] = as_in_010(getattr(task, f"{SIDES[side]}_dictionary"))
         model.load_state_dict(copy.copy(state), strict=True)
-        state[f"{side}.{NAME}"][1] += 1
+        state[f"{side}.{FINGERPRINT}"][1] += 1
         with pytest.raises(ValueError, match=f"another {SIDES[side]} dictionary"):
             model.load_state_dict(state)

@@ -27,7 +27,7 @@ from fairseq_attnvariants.models.hub import Hub
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks import CharacterDictionary, CharTranslationTask
 from fairseq_attnvariants.tasks.char_translation import CharTranslationConfig
-from fairseq_attnvariants.tasks.characters import single_spaced, to_characters
+from fairseq_attnvariants.tasks.character_dictionary import single_spaced, to_characters
 
 ANY = st.text(st.characters(exclude_categories=("Cs",)))
 # what is white space to Python, or invisible, but a character here

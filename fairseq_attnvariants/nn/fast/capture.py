@@ -13,11 +13,7 @@ from ..device import as_captured
 
 
 class CudaRecorder:
-    """Captures on a separate stream, with memory that all its graphs share.
-
-    Args:
-        device: the GPU.
-    """
+    """Captures on a separate stream of a GPU, with memory that all its graphs share."""
 
     def __init__(self, device: torch.device):
         self.device, self.devices = device, [device]

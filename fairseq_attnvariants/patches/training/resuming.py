@@ -29,7 +29,6 @@ from fairseq.nan_detector import NanDetector
 
 from ...registry import ConfigurationError
 from ..loading import checkpoints
-from ..loading.damage import is_whole
 from ..messages.data import check_texts
 from ..replaced import replaces
 from .lock import lock, release
@@ -198,7 +197,7 @@ def mend_last(folder: str, model: BaseFairseqModel, suffix: str = "") -> None:
         ConfigurationError: there is no complete one.
     """
     last = os.path.join(folder, f"checkpoint_last{suffix}.pt")
-    if not os.path.isfile(last) or is_whole(last):
+    if not os.path.isfile(last) or checkpoints.is_whole(last):
         return
     paths = glob.glob(os.path.join(glob.escape(folder), f"checkpoint*{suffix}.pt"))
     complete = {path: place for path in paths if (place := _place(path, model)) is not None}
