@@ -413,10 +413,12 @@ def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str
     """Rows of the table for one test set, whose predictions are written: those of the last system."""
     table = read_table(str(job.data / f"{name}.tsv"), job.columns, with_targets=False)
     scores: List[List[float]] = []
-    for number, (system, checkpoints) in enumerate(systems.items()):
+    scored = table.rows[0].target is not None
+    asked = [*systems.items()][0 if scored else -1 :]  # only scores show the predictions of the others
+    for number, (system, checkpoints) in enumerate(asked):
         found = predict(job, options, name, checkpoints, number == 0)
         found = copy_unseen(job, options, checkpoints, table.rows, found)
-        if table.rows[0].target is not None:
+        if scored:
             words, *measures = score(job, table.rows, found, options.several_answers)
             scores.append(measures)
             yield (name, system, words, *measures)

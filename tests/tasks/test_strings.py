@@ -786,6 +786,10 @@ def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypat
     # ranks of a former search would be those of other predictions
     assert [*transduction.results(job, Namespace(seeds=[1, 2], nbest=1, several_answers=False), "test", systems)]
     assert (tmp_path / "test.tsv").exists() and not (tmp_path / "test.nbest.tsv").exists()
+    (tmp_path / "data" / "test.tsv").write_text("a\nb\n")  # without targets the ensemble alone predicts
+    tellings.clear()
+    assert not [*transduction.results(job, Namespace(seeds=[1, 2], nbest=1, several_answers=False), "test", systems)]
+    assert tellings == [True] and (tmp_path / "test.tsv").read_text() == "a\tx\nb\ty\n"
 
 
 @pytest.mark.parametrize("several, expected", [
