@@ -180,6 +180,17 @@ class Part:
         except ConfigurationError as error:
             raise ConfigurationError(f"{what}: {error}") from None
 
+    @classmethod
+    def misspelled(cls) -> dict[str, str]:
+        """Methods of a class that it never calls, and whose names are nearly those of methods that are called."""
+        own = {name: entry for name, entry in vars(cls).items() if inspect.isfunction(entry)}
+        outer = [base for base in cls.__mro__[1:] if base.__module__.startswith(f"{__package__}.")]
+        free = {name for base in outer for name in vars(base) if not name.startswith("_")} | {"initialise"}
+        called = {name for entry in own.values() for name in entry.__code__.co_names}
+        unknown = [name for name in own if not name.startswith("_") and not hasattr(super(cls, cls), name)]
+        near = {name: difflib.get_close_matches(name, free - {*own}, 1, 0.85) for name in unknown if name not in called}
+        return {name: found[0] for name, found in near.items() if found}
+
     def lacks(self, what: str) -> NotImplementedError:
         """The error of a component that lacks a method."""
         return NotImplementedError(f"{what}, and {type(self).__name__} does not")
@@ -259,6 +270,9 @@ class Registry(Mapping[str, Entry]):
                         message = f"{self.noun} {name!r}: {attribute!r} of a class is deprecated: {instead}"
                         warnings.warn(message, FutureWarning, stacklevel=2)
                 entry.check_declaration(f"{self.noun} {name!r}")
+                for method, meant in entry.misspelled().items():
+                    message = f"{self.noun} {name!r} defines {method}, which nothing calls: did you mean {meant}?"
+                    warnings.warn(message, stacklevel=2)
             self.entries[name] = entry
             if not known:
                 try:

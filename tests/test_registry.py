@@ -23,11 +23,12 @@ from fairseq_attnvariants.architectures.options import AttentionRNNConfig, custo
 from fairseq_attnvariants.architectures.variants import VARIANTS, fill, register_architecture, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import cells, histories
-from fairseq_attnvariants.nn.attention import SCORES
+from fairseq_attnvariants.nn.attention import NORMALIZERS, SCORES, Softmax
 from fairseq_attnvariants.nn.fast import deferred
 from fairseq_attnvariants.nn.histories import HISTORIES
+from fairseq_attnvariants.nn.readout import READOUTS, TanhReadout
 from fairseq_attnvariants.nn.state import each
-from fairseq_attnvariants.nn.windows import WINDOWS
+from fairseq_attnvariants.nn.windows import WINDOWS, Window
 from fairseq_attnvariants.registry import ConfigurationError, Option, Registry, above
 from fairseq_attnvariants_cli.checks import DEMANDS
 
@@ -316,6 +317,50 @@ def test_options_in_the_form_of_earlier_versions_work_and_warn():
         assert flags_of(old) == {"size": "attention_coverage_dim"} and [*custom_options(old)] == ["rate"]
     finally:
         del histories.HISTORIES.entries["old"]
+
+
+@pytest.mark.parametrize(
+    "base, table, name, meant",
+    [
+        (histories.CoverageHistory, HISTORIES, "initialize", "initialise"),
+        (histories.CoverageHistory, HISTORIES, "starts", "start"),
+        (Softmax, NORMALIZERS, "normalise", "normalize"),
+        (cells.GRUCell, cells.CELLS, "steps", "step"),
+        (TanhReadout, READOUTS, "finished", "finish"),
+        (Window, WINDOWS, "looks", "look"),
+    ],
+)
+def test_a_method_that_is_misspelled_warns_where_it_is_registered(base, table, name, meant, monkeypatch):
+    """Nothing would call it, and the base's method would be used instead."""
+    monkeypatch.setattr(table, "entries", dict(table.entries))
+
+    def method(self):
+        pass
+
+    with pytest.warns(UserWarning, match=f"{table.noun} 'misspelled' defines {name}, .*: did you mean {meant}") as told:
+        table.register("misspelled")(type("Misspelled", (base,), {name: method}))
+    assert [each.filename for each in told] == [__file__]
+
+
+def test_a_method_that_its_class_calls_or_has_beside_the_other_does_not_warn(monkeypatch, recwarn):
+    monkeypatch.setattr(HISTORIES, "entries", dict(HISTORIES.entries))
+
+    class Own(histories.CoverageHistory):
+        def __init__(self, widths):
+            super().__init__(widths)
+            self.initialize()
+
+        def initialize(self):
+            pass
+
+        def starts(self):
+            pass
+
+        def start(self, memory):
+            return super().start(memory)
+
+    HISTORIES.register("own")(Own)
+    assert not recwarn.list
 
 
 def test_a_name_is_known_by_every_table_that_shows_it():

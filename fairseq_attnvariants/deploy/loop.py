@@ -65,9 +65,31 @@ def _export(model: Any, shortlist: Optional[Shortlist]) -> ir.Model:
     left, right = (first(*inputs) for inputs in given)
     following = Following(model, projects, left)
     rests = [[*inputs[2:5], *tensors((*step[1:4], read))] for inputs, (step, read) in zip(given, (left, right))]
+    refuse_growth(left[0].carried, following(torch.tensor(0), *rests[0]).carried)
     start = convert(first, given, model)
     step = convert(following, [[torch.tensor(0), *rest] for rest in rests], model)
     return looped(start, step, left, shortlist)
+
+
+def refuse_growth(before: Any, after: Any) -> None:
+    """Refuse what a component carries if a step changes its sizes or types, as no loop of an exported graph can.
+
+    Raises:
+        ConfigurationError: it does.
+    """
+    for one, other in itertools.zip_longest(tensors(before), tensors(after)):
+        if look(one) != look(other):
+            raise ConfigurationError(
+                f"a component carries {look(one)} after its first step and {look(other)} after its second, and an "
+                "exported search needs the same sizes and types after every step: carry tensors that do not grow"
+            )
+
+
+def look(carried: Optional[Tensor]) -> str:
+    """The sizes and the type of a tensor ``B x k x ...``, whose first two are the rows ``N``."""
+    if carried is None:
+        return "nothing"
+    return f"{' x '.join(map(str, ['N', *carried.shape[2:]]))} ({str(carried.dtype).removeprefix('torch.')})"
 
 
 def example(model: Any, sentences: int, beam: int, length: int, listed: int) -> List[Tensor]:

@@ -250,6 +250,7 @@ class Attention(Part, nn.Module):
         projected = plus(self.query_norm(self.query(query)), added, *to_query)  # N x A
         projected = grouped(projected, memory.keys)  # B x k x A
         energies = self.energies(projected, memory.keys, *filter(None, to_keys))  # B x k x S, or h x B x k x S
+        energies = at_least_float32(energies)  # a custom score may return the model's type
         unseen, factor = memory.padding_mask.unsqueeze(1), None
         if self.window is not None:
             unseen, factor = self.window.look(pasts[WINDOW])

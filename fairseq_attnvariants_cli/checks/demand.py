@@ -43,10 +43,10 @@ class Demand(NamedTuple):
         except NotApplicable as why:
             return Finding(None, str(why))
         except Broken as how:
-            return Finding(False, str(how))
+            return Finding(False, f"{how}{subject.hint()}")
         except Exception as error:  # whatever a model of somebody's own raises
             kind, message = type(error).__name__, reason(error)
-            return Finding(False, f"{kind if message == kind else f'{kind}: {message}'}{place(error)}")
+            return Finding(False, f"{kind if message == kind else f'{kind}: {message}'}{place(error)}{subject.hint()}")
         return Finding(True, "")
 
 

@@ -1,8 +1,13 @@
-"""Demands on parts from outside of the package: what they read, and the widths that they are built for."""
+"""Demands on parts from outside of the package: what they overwrite, and the widths that they are built for."""
 
+import warnings
+
+import torch
+
+from fairseq_attnvariants.deploy.refusal import LINES
 from fairseq_attnvariants.registry import ConfigurationError
 
-from ..systems.model import place
+from ..systems.model import in_user_dir, place
 from ..text.files import reason
 from .demand import demand
 from .outcome import Broken, NotApplicable
@@ -12,18 +17,37 @@ from .subject import Subject
 
 @demand
 def in_place(subject: Subject) -> None:
-    """A batch in training, and beam search.
+    """A batch in training, with its backward pass, and beam search.
 
-    Demand: no component changes its arguments in place
+    Demand: no component changes in place its arguments, or what the backward pass reads
     Otherwise: other steps, hypotheses and the backward pass read what was overwritten: gradients and translations are
         wrong
     """
     try:
-        subject.forward(subject.model().train(), subject.pairs())
+        backward(subject)
         search(subject, [subject.shared], subject.pairs())
     finally:  # an error may be what follows from it
-        if subject.changed:
-            raise Broken(f"{subject.changed[0]}: make a new tensor, as in a + b instead of a += b")
+        if subject.notes.in_place:
+            raise Broken(f"{subject.notes.in_place[0]}: make a new tensor, as in a + b instead of a += b")
+
+
+def backward(subject: Subject) -> None:
+    """A forward and a backward pass, which notes where what it reads was computed if that was overwritten."""
+    with warnings.catch_warnings(record=True) as warned, torch.autograd.set_detect_anomaly(True, check_nan=False):
+        warnings.simplefilter("always")
+        scores = subject.forward(subject.model().train(), subject.pairs()).scores
+        try:
+            scores.sum().backward()
+        except RuntimeError as error:
+            if "inplace operation" not in str(error):
+                raise
+            lines = [line for warning in warned for line in LINES.findall(str(warning.message))]
+            places = [in_user_dir(path, int(number)) for path, number in lines]
+            where = next(filter(None, reversed(places)), "")
+            raise Broken(
+                f"the backward pass reads a tensor{where} that was changed in place after it was computed: make a new "
+                "tensor, as in a + b instead of a += b"
+            ) from error
 
 
 @demand

@@ -7,17 +7,17 @@ what the method was given.
 
 import functools
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from torch import Tensor, nn
 
 from fairseq_attnvariants.nn.attention import Attended, Attention, Normalizer
 from fairseq_attnvariants.nn.cells import Cell
 from fairseq_attnvariants.nn.histories import Carrying, History, Past
-from fairseq_attnvariants.nn.readout import Prediction, Readout
+from fairseq_attnvariants.nn.readout import Prediction, Readout, Steps
 from fairseq_attnvariants.nn.state import Memory, each
 from fairseq_attnvariants.nn.windows import Window
-from fairseq_attnvariants.registry import Part
+from fairseq_attnvariants.registry import PLAIN, Part
 
 from ..systems.model import in_user_dir
 from ..text.files import reason
@@ -39,6 +39,13 @@ def shaped(found: Any, letters: str, *sizes: Optional[int]) -> None:
         raise WrongReturn(f"{said(found)}, where {letters}, {wanted}, is wanted")
 
 
+def handed_on(found: Any, before: Any, count: int) -> None:
+    """Refuse what cannot follow a step's state: as :func:`rows`, and nothing where there was something."""
+    if found is None and before is not None:
+        raise WrongReturn("None, so that later steps have nothing of what start returned: return the next step's")
+    rows(found, "N", count)
+
+
 def rows(found: Any, letter: str, count: int) -> None:
     """Refuse what beam search cannot reorder: all but tensors of so many rows, None, and tuples and dictionaries."""
 
@@ -48,9 +55,11 @@ def rows(found: Any, letter: str, count: int) -> None:
 
     try:
         each(look, found)
-    except TypeError:
+    except TypeError as error:  # whose last word is the type
+        kind = str(error).rpartition(" ")[2]
+        inside = "" if type(found).__name__ == kind else f" with a {kind} in it"
         raise WrongReturn(
-            f"{said(found)}: carry tensors of {letter} rows, alone or in tuples and dictionaries, such as "
+            f"{said(found)}{inside}: carry tensors of {letter} rows, alone or in tuples and dictionaries, such as "
             "torch.zeros_like(memory.positions)"
         ) from None
 
@@ -63,9 +72,14 @@ def said(found: Any) -> str:
 
 
 def energies(part: Attention, found: Any, query: Tensor, keys: Tensor, *features: Any) -> None:
-    """Check the shape of energies; several heads have one set each."""
+    """Check the shape of energies; several heads have one set each, which a ``read`` of the part's own averages."""
     heads = [None] * (isinstance(found, Tensor) and found.dim() == 4)
     shaped(found, "B x k x S", *heads, *query.shape[:2], keys.size(-2))
+    if heads and len(found) > 1 and type(part).read is Attention.read:
+        raise WrongReturn(
+            f"{said(found)}, the energies of {len(found)} heads, whose contexts only {type(part).__name__} can put "
+            "together: define read(weights, memory), too, as nn.attention.MultiHeadAttention does"
+        )
 
 
 def attended(part: Attention, found: Any, weights: Tensor, memory: Memory) -> None:
@@ -132,12 +146,15 @@ def features(part: Readout, found: Any, hidden: Tensor, *others: Tensor) -> None
     shaped(found, "N x T x f", *hidden.shape[:-1], None if own else part.hidden.out_features // part.pieces)
 
 
-def prediction(part: Readout, found: Any, values: Tensor, *others: Any) -> None:
+def prediction(part: Readout, found: Any, values: Tensor, project: Any, steps: Steps) -> None:
     """Logits, rows that go on, and rows of the terms."""
     if not isinstance(found, Prediction):
         raise WrongReturn(f"{said(found)}, where a Prediction is wanted")
     shaped(found.output, "of the output N x T x V", *values.shape[:2], None)
-    rows(found.carried, "N", len(values))
+    try:
+        handed_on(found.carried, steps.carried, len(values))
+    except WrongReturn as why:
+        raise WrongReturn(f"a Prediction whose carried is {why}") from None
     rows(found.terms, "of the terms N", len(values))
 
 
@@ -146,7 +163,7 @@ RETURNS: Dict[Type[Part], Dict[str, Callable[..., None]]] = {
     Carrying: {
         "remember": lambda part, found, annotations: rows(found, "B", len(annotations)),
         "start": lambda part, found, memory: rows(found, "B", len(memory.positions)),
-        "next": lambda part, found, past, weights, hidden: rows(found, "N", len(weights)),
+        "next": lambda part, found, past, weights, hidden: handed_on(found, past.carried, len(weights)),
     },
     History: {"query_term": query_term, "key_features": key_features, "energy_term": term},
     Normalizer: {"normalize": lambda part, found, values: shaped(found, "as the energies", *values.shape)},
@@ -200,8 +217,31 @@ def handed(names: Sequence[str], given: Sequence[Any], unshared: Sequence[int]) 
     return {(name, id(tensor), 0 if tensor.is_inference() else tensor._version): tensor for name, tensor in found}
 
 
-def looking(kind: Type[Part], name: str, look: Callable[..., None], note: Callable[[str], None]) -> Callable[..., Any]:
-    """A class's method that looks at what it returns, and notes what it changes in place."""
+OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
+
+
+def on_itself(part: Part) -> Dict[str, Tuple[Any, ...]]:
+    """What a component keeps on itself, its buffers too, by name: an entry is another one after a change."""
+    entries: Dict[str, Tuple[Any, ...]] = {}
+    for name, value in {**vars(part), **part._buffers}.items():  # type: ignore[attr-defined]  # parts are modules
+        if name not in OF_MODULES:
+            version = value._version if isinstance(value, Tensor) and not value.is_inference() else None
+            size = len(value) if isinstance(value, (list, dict, set)) else None
+            entries[name] = (value,) if isinstance(value, PLAIN) else (id(value), version, size, value)
+    return entries
+
+
+class Notes(NamedTuple):
+    """What components from outside of the package have changed, and where."""
+
+    in_place: List[str]
+    """arguments"""
+    on_self: List[str]
+    """what they keep on themselves"""
+
+
+def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes) -> Callable[..., Any]:
+    """A class's method that looks at what it returns, and notes what it changes in place and on itself."""
     method = vars(kind)[name]
     names = [*inspect.signature(method).parameters][1:]
 
@@ -209,7 +249,7 @@ def looking(kind: Type[Part], name: str, look: Callable[..., None], note: Callab
     def wrapped(self: Part, *given: Any, **named: Any) -> Any:
         where = f"{kind.__name__}.{name}{in_user_dir(method.__code__.co_filename, method.__code__.co_firstlineno)}"
         arguments = [*names, *names[-1:] * len(given)], given, UNSHARED.get(name, ())
-        before = handed(*arguments)
+        before, kept = handed(*arguments), on_itself(self)
         try:
             found = method(self, *given, **named)
         except (AttributeError, TypeError) as error:
@@ -220,7 +260,9 @@ def looking(kind: Type[Part], name: str, look: Callable[..., None], note: Callab
         finally:
             changed = {name for name, *_ in before.keys() ^ handed(*arguments).keys()}
             if changed:
-                note(f"{where} changes {min(sorted(changed), key=len)} in place")
+                notes.in_place.append(f"{where} changes {min(sorted(changed), key=len)} in place")
+            now = on_itself(self)
+            notes.on_self.extend(f"{where} changes self.{name}" for name in now if now[name] != kept.get(name))
         try:
             look(self, found, *given, **named)
         except WrongReturn as why:
@@ -230,7 +272,7 @@ def looking(kind: Type[Part], name: str, look: Callable[..., None], note: Callab
     return wrapped
 
 
-def from_outside(part: Part, note: Callable[[str], None]) -> Dict[str, Callable[..., Any]]:
+def from_outside(part: Part, notes: Notes) -> Dict[str, Callable[..., Any]]:
     """The methods of a part that come from outside of the package, as :func:`looking` makes them."""
     methods = {}
     for base, looks in RETURNS.items():
@@ -238,18 +280,18 @@ def from_outside(part: Part, note: Callable[[str], None]) -> Dict[str, Callable[
             kind = next(kind for kind in type(part).__mro__ if name in vars(kind))
             method = vars(kind)[name]
             if inspect.isfunction(method) and method.__module__.partition(".")[0] != "fairseq_attnvariants":
-                methods[name] = looking(kind, name, look, note)
+                methods[name] = looking(kind, name, look, notes)
     return methods
 
 
-def watch(model: nn.Module, note: Callable[[str], None]) -> None:
+def watch(model: nn.Module, notes: Notes) -> None:
     """Let a model's parts look at what those of their methods return that come from outside of the package.
 
     Each such part becomes one of a subclass of its own class, which itself stays as it is.
     """
     parts: List[Any] = [part for part in model.modules() if isinstance(part, Part)]
     for part in parts:
-        methods = from_outside(part, note)
+        methods = from_outside(part, notes)
         if methods:
             own = type(part)
             part.__class__ = type(own.__name__, (own,), {**methods, "__module__": own.__module__})

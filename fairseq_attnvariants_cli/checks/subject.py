@@ -28,7 +28,7 @@ from fairseq_attnvariants.tasks import (
 from ..systems.model import place, user_dirs
 from ..text.files import UserError, reason, refuse
 from .outcome import quiet
-from .returns import watch
+from .returns import Notes, watch
 
 DIFFERING: Dict[str, Any] = dict(
     encoder_embed_dim=6,
@@ -111,8 +111,8 @@ class Subject:
         if not issubclass(ARCH_MODEL_REGISTRY[architecture], FairseqEncoderDecoderModel):
             raise UserError(f"--arch {architecture} is no encoder-decoder, and check tests only those")
         self.architecture = architecture
-        self.changed: List[str] = []
-        """what parts from outside of the package have changed in place, and where"""
+        self.notes = Notes([], [])
+        self._hinted = False
         refusals: List[Exception] = []
         known = _options_of(architecture)
         for sizes in SIZES:
@@ -158,7 +158,7 @@ class Subject:
         outside of the package look at what they return.
         """
         model = self.untouched(seed).eval()
-        watch(model, self.changed.append)
+        watch(model, self.notes)
         with torch.no_grad():
             for parameter in model.parameters():
                 row = parameter[0].numel() if parameter.dim() > 1 else 1
@@ -170,6 +170,16 @@ class Subject:
     def shared(self) -> Any:
         """The model of the first seed, for demands that leave it as it is."""
         return self.model()
+
+    def hint(self) -> str:
+        """What a component keeps on itself, for the first demand that fails; nothing for the others."""
+        if self._hinted or not self.notes.on_self:
+            return ""
+        self._hinted = True
+        return (
+            f"; {self.notes.on_self[0]}, which a beam does not reorder, and which no sentence starts anew: carry it as "
+            "a state, which histories, windows, cells and readouts have"
+        )
 
     def source(self, line: str) -> Tensor:
         """A source as the task reads it, with features where it has some."""

@@ -663,6 +663,12 @@ WRONG = [  # the base class, the method, what it returns, and what is said of it
     ("Attention", "energies(self, query, keys)", "keys @ query.mT", "returns 3 x 6 x 1, where B x k x S, 3 x 1 x 6,"),
     ("Attention", "energies(self, query, keys)", "None", "returns None, where B x k x S, 3 x 1 x 6, is wanted"),
     (
+        "Attention",
+        "energies(self, query, keys)",
+        "torch.stack([query @ keys.mT] * 3)",
+        "returns 3 x 3 x 1 x 6, the energies of 3 heads, whose contexts only Mine can put together: define read(",
+    ),
+    (
         "AdditiveAttention",
         "read(self, weights, memory)",
         "super().read(weights, memory)[:2]",
@@ -711,6 +717,13 @@ WRONG = [  # the base class, the method, what it returns, and what is said of it
         "returns 2 x 1, where of the matrix A x f, 9 x 1, is wanted",
     ),
     ("CoverageHistory", "start(self, memory)", "0", "returns a int: carry tensors of B rows"),
+    ("CoverageHistory", "start(self, memory)", "{'n': (0,)}", "returns a dict with a int in it: carry tensors of B"),
+    (
+        "CoverageHistory",
+        "next(self, past, weights, hidden)",
+        "None",
+        "returns None, so that later steps have nothing of what start returned: return the next step's",
+    ),
     (
         "CoverageHistory",
         "next(self, past, weights, hidden)",
@@ -841,6 +854,14 @@ FAULTS = {
         "changes past.known['scale'] in place",
         dict(TERM='past.known["scale"].mul_(1)'),
     ),
+    "what the backward pass reads": (
+        "in-place",
+        "the backward pass reads a tensor",
+        dict(
+            TERM="term = self.context(past.state.context).tanh(); term.mul_(2); return term",
+            INIT="self.context = nn.Linear(widths.context, widths.attention)",
+        ),
+    ),
     "one width for another": (
         "widths",
         "mat1 and mat2 shapes cannot be multiplied",
@@ -873,7 +894,64 @@ def test_a_fault_of_a_part_is_reported_first_with_its_place(fault, mine, capsys)
     code = next(iter(parts.values()))
     line = 1 + next(number for number, line in enumerate(history(**parts).splitlines()) if line.strip() == code)
     assert first["name"] == demand and message in first["found"]
-    assert f"(mine/__init__.py, line {line - (demand == 'in-place')})" in first["found"]
+    in_arguments = message.startswith("changes")  # which names the method
+    assert f"(mine/__init__.py, line {line - in_arguments})" in first["found"]
+
+
+KEPT = {  # on self, by how: the lines of a history
+    "a tensor": dict(
+        INIT="self.kept = nn.Linear(1, 1).bias.detach()", TERM="self.kept = past.state.context.mean() + self.kept / 2"
+    ),
+    "a number": dict(INIT="self.kept = 0", TERM="self.kept += 1"),
+    "a list": dict(INIT="self.kept = []", TERM="self.kept.append(1)"),
+    "a buffer": dict(INIT="self.register_buffer('kept', nn.Linear(1, 1).bias.detach())", TERM="self.kept += 1"),
+}
+READS = {"a list": "len(self.kept)"}
+
+
+@pytest.mark.parametrize("how", KEPT)
+def test_what_a_part_keeps_on_itself_is_named_with_its_place_once(how, mine, capsys):
+    """With the first demand that fails, since the others fail for the same reason."""
+    term = f"{KEPT[how]['TERM']}; return past.memory.keys[:, 0] * {READS.get(how, 'self.kept')}"
+    folder = mine(__init__=history(INIT=KEPT[how]["INIT"], TERM=term))
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", "same", "alone"]) == 1
+    first, second = json.loads(capsys.readouterr().out)["demands"]
+    line = 1 + next(number for number, line in enumerate(history().splitlines()) if "def query_term" in line)
+    said = f"Mine.query_term (mine/__init__.py, line {line}) changes self.kept, which a beam does not reorder"
+    assert first["holds"] is second["holds"] is False and f"; {said}" in first["found"]
+    assert "self.kept" not in second["found"]
+
+
+def test_what_a_part_keeps_on_itself_may_be_harmless(mine, capsys):
+    """Such as what a notebook looks at."""
+    sound = 'self.kept = past.carried["sum"] + weights; return {"sum": self.kept}'
+    folder = mine(__init__=history(NEXT=sound))
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "in-place", "same", "reordering"]) == 0
+    assert capsys.readouterr().out.endswith("\nall hold\n")
+
+
+FORGETS = """from fairseq_attnvariants import register_architecture, register_readout
+from fairseq_attnvariants.nn.readout import Prediction, TanhReadout
+
+
+@register_readout("mine")
+class Mine(TanhReadout):
+    def start(self, memory):
+        return memory.positions[:, :1] * 0
+
+    def predict(self, features, project, steps):
+        return Prediction(project(features) + steps.carried.unsqueeze(2))
+
+
+register_architecture("mine", base="rnnsearch", readout="mine")
+"""
+
+
+def test_a_readout_that_forgets_its_state_is_told(mine, capsys):
+    """In training all steps come at once, so that only search would fail."""
+    assert main(["check", "--user-dir", mine(__init__=FORGETS), "--arch", "mine"]) == 2
+    said = "Mine.predict (mine/__init__.py, line 10) returns a Prediction whose carried is None, so that later steps"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow

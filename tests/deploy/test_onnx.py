@@ -1,6 +1,7 @@
 """One graph of a model: n-best lists, scores and attention are those of fairseq's search."""
 
 import logging
+import re
 from functools import cache
 
 import numpy as np
@@ -10,6 +11,7 @@ from conftest import COMPOSED, SPACE, Task, build
 
 from fairseq_attnvariants.architectures.variants import VARIANTS
 from fairseq_attnvariants.nn.attention import Softmax
+from fairseq_attnvariants.nn.readout import Prediction
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks.shortlist import Candidate, Shortlist
 
@@ -147,6 +149,25 @@ def test_a_length_that_is_a_number_is_named(monkeypatch):
     monkeypatch.setattr(Softmax, "normalize", lambda self, energies: normalize(self, energies * len(energies)))
     with pytest.raises(ConfigurationError, match=r"len\(tensor\) is .* write tensor.size\(0\) \(.*test_onnx.py, line"):
         loop.export(build("rnnsearch"))
+
+
+def test_what_grows_from_step_to_step_is_named(monkeypatch):
+    """A readout that carries all earlier features, or another type than at first."""
+    model = build("rnnsearch")
+    for grow, said in (
+        (lambda carried: torch.cat([carried, carried], dim=1), "N x 1 (float32) .* N x 2 (float32) "),
+        (lambda carried: carried.long(), "N x 1 (float32) .* N x 1 (int64) "),
+        (lambda carried: None, "N x 1 (float32) after its first step and nothing after its second"),
+    ):
+
+        def predict(self, features, project, steps, grow=grow):
+            later = steps.carried is not None
+            carried = grow(steps.carried) if later else features[:, 0, :1]
+            return Prediction(project(features), carried=carried)
+
+        monkeypatch.setattr(type(model.decoder.network.readout), "predict", predict)
+        with pytest.raises(ConfigurationError, match=re.escape(said).replace(r"\.\*", ".*")):
+            loop.export(model)
 
 
 def test_an_export_that_fails_leaves_everything_as_it_was(monkeypatch):

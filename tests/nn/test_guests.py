@@ -14,12 +14,13 @@ from fairseq_attnvariants import (
     register_architecture,
     register_cell,
     register_history,
+    register_normalizer,
     register_readout,
     register_score,
     register_window,
 )
 from fairseq_attnvariants.architectures.variants import default_criterion
-from fairseq_attnvariants.nn.attention import BilinearAttention
+from fairseq_attnvariants.nn.attention import Attention, BilinearAttention, Normalizer
 from fairseq_attnvariants.nn.cells import Cell
 from fairseq_attnvariants.nn.histories import History
 from fairseq_attnvariants.nn.readout import Prediction, Steps, TanhReadout
@@ -335,6 +336,39 @@ def test_terms_of_attention(guests):
         Telling.name = "log_priors"
         with pytest.raises(ConfigurationError, match="a component's term 'log_priors' has the name of something else"):
             build("mixture_of_softmaxes", attention_score="telling")(source, lengths, previous)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_are_float32_whatever_a_score_returns(dtype, guests):
+    """As the page says; histories that add them up would round otherwise."""
+    with outside(EXTEND / "sru"):
+
+        @register_score("rounded")
+        class Rounded(Attention):
+            def energies(self, query, keys):
+                return query @ keys.mT
+
+        model = build("rnnsearch", attention_score="rounded").to(dtype)
+        assert model(*batch())[1]["attn"][0].dtype == torch.float32
+
+
+@pytest.mark.parametrize("operation, holds", [("*", True), ("/", False)])
+def test_a_normalizer_multiplies_by_a_learned_number(operation, holds, guests):
+    """As the page says: a quotient of the lowest number overflows, and its gradient is no number."""
+    with outside(EXTEND / "sru"):
+
+        @register_normalizer("learned")
+        class Learned(Normalizer):
+            def __init__(self, *parts, **more):
+                super().__init__(*parts, **more)
+                self.sharpness = torch.nn.Parameter(torch.tensor(0.9))
+
+            def normalize(self, energies):
+                learned = self.sharpness.abs()
+                return (energies * learned if operation == "*" else energies / learned).softmax(-1)
+
+        register_architecture("learned", base="rnnsearch", attention_normalizer="learned")
+        assert DEMANDS["short"](Subject("learned")).holds is holds
 
 
 def test_what_only_a_term_reads_gets_a_gradient(guests):
