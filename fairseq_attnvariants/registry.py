@@ -21,7 +21,7 @@ import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, Optional, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Optional, TypeVar, get_args, get_origin, get_type_hints
 
 from hydra.errors import CompactHydraException
 
@@ -114,9 +114,10 @@ def constructor_options(kind: type) -> dict[str, Option]:
         ConfigurationError: a parameter has no default, or is of another type than :data:`PLAIN`; or an annotation
             names what is not imported.
     """
-    found: dict[str, Option] = dict(getattr(kind, "options", {}))  # the deprecated form
+    found: dict[str, Option] = {}
     help: dict[str, str] = {}
-    handed_on, everything = set(found), True
+    handed_on: set[str] = set()
+    everything = True
     for base in kind.__mro__:
         help = {**described_arguments(base.__doc__), **help}
         if "__init__" not in vars(base) or not (everything or handed_on):
@@ -156,9 +157,6 @@ class Part:
     Its options are parameters of the constructor, see :func:`constructor_options`.
     """
 
-    flags: ClassVar[dict[str, str]] = {}
-    """deprecated: options of the model that the constructor takes, by their names there."""
-
     @classmethod
     def own_options(cls) -> dict[str, Option]:
         """Its options, by name."""
@@ -172,8 +170,14 @@ class Part:
             what: the component, for the message.
 
         Raises:
-            ConfigurationError: an option has no default, or one out of its bounds.
+            ConfigurationError: an option has no default, or one out of its bounds, or is declared as until 0.3.0.
         """
+        for former in {"options", "flags"} & vars(cls).keys():
+            raise ConfigurationError(
+                f"{what}: a class with {former!r} declares options as until version 0.3.0: write keyword-only "
+                "parameters of the constructor, as in def __init__(self, *parts, rate: float = 0.5, **more): "
+                "super().__init__(*parts, **more)"
+            )
         try:
             for name, option in cls.own_options().items():
                 option.read(option.default, f"the default of {name!r}")
@@ -215,11 +219,6 @@ class Widths(NamedTuple):
     """of the readout's features, which the vocabulary layer reads"""
 
 
-DEPRECATED = {
-    "options": "write keyword-only parameters of the constructor, as in def __init__(self, *parts, rate: float = 0.5, "
-    "**more): super().__init__(*parts, **more)",
-    "flags": "give the constructor a keyword-only parameter, which --part-args sets",
-}
 Entry = TypeVar("Entry")
 
 
@@ -265,10 +264,6 @@ class Registry(Mapping[str, Entry]):
             if known and origin(self.entries[name]) != origin(entry):
                 raise ConfigurationError(f"the {self.noun} {name!r} is there already: choose another name")
             if isinstance(entry, type) and issubclass(entry, Part):
-                for attribute, instead in DEPRECATED.items():
-                    if attribute in vars(entry):
-                        message = f"{self.noun} {name!r}: {attribute!r} of a class is deprecated: {instead}"
-                        warnings.warn(message, FutureWarning, stacklevel=2)
                 entry.check_declaration(f"{self.noun} {name!r}")
                 for method, meant in entry.misspelled().items():
                     message = f"{self.noun} {name!r} defines {method}, which nothing calls: did you mean {meant}?"

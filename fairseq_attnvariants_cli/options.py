@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, fields
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from .text.files import UserError, say
+from .text.files import UserError
 from .text.pieces import STYLES
 
 LARGEST = 2**31 - 1  # a number that every library here takes
@@ -67,20 +67,6 @@ def flag(name: str) -> str:
     return "--" + name.rstrip("_").replace("_", "-")
 
 
-class FormerName(argparse.Action):
-    """The name that an option had in an earlier version: help does not show it, and a warning says the new one."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, option: argparse.Action):
-        super().__init__(option_strings, option.dest, option.nargs, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        self.type, self.option = option.type, option
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        """Do as the option does."""
-        new = self.option.option_strings[0]
-        say(f"{option_string} is deprecated and will go away: use {new}, which does the same")
-        self.option(parser, namespace, values, new)
-
-
 def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any], Any]) -> None:
     """Describe a subcommand by a dataclass, its fields and its docstring; ``run`` gets one of the ``kind``."""
     summary = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[0]
@@ -95,12 +81,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
         more, help = dict(one.metadata), helps.get(one.name, "")
         place = groups[more.pop("group")] if "group" in more else parser
         names = [one.name] if more.pop("positional", False) else [*more.pop("short", ()), flag(one.name)]
-        former = more.pop("former", None)
         if "type" in more and more.get("default") is not None and "default" not in help:
             help += " (default: %(default)s)"
-        added = place.add_argument(*names, help=help, **more)
-        if former:
-            parser.add_argument(former, action=FormerName, option=added)
+        place.add_argument(*names, help=help, **more)
 
     def start(given: argparse.Namespace) -> Any:
         options = kind(**{one.name: getattr(given, one.name) for one in asked})
@@ -139,7 +122,7 @@ class NameOptions:
         name: name of a system, once per system (default: its path)
     """
 
-    name: Optional[List[str]] = option("TEXT", action="append", former="--title")
+    name: Optional[List[str]] = option("TEXT", action="append")
 
     def names(self, paths: Sequence[str]) -> List[str]:
         """The names of the systems where they are shown.

@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 import fairseq_attnvariants
 from fairseq_attnvariants.architectures import make_yaml as make
-from fairseq_attnvariants.architectures.options import AttentionRNNConfig, custom_options, flags_of
+from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import VARIANTS, fill, register_architecture, settings
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.nn import cells, histories
@@ -303,20 +303,13 @@ def test_a_notebook_cell_that_is_run_again_replaces_what_it_registered(monkeypat
         exec('register("again", base="mine")', {"register": register_architecture, "__name__": "another"})
 
 
-def test_options_in_the_form_of_earlier_versions_work_and_warn():
-    declared = {"options": {"rate": Option(0.5, "r")}, "flags": {"size": "attention_coverage_dim"}}
-    old = type("Old", (histories.CoverageHistory,), declared)
-    with pytest.warns(FutureWarning) as warned:
+@pytest.mark.parametrize("former", ["options", "flags"])
+def test_options_in_the_form_of_030_are_refused(former):
+    """They would change nothing."""
+    old = type("Old", (histories.CoverageHistory,), {former: {"rate": 0.5}})
+    with pytest.raises(ConfigurationError, match=f"history 'old': a class with '{former}' .*: write keyword-only"):
         histories.register_history("old")(old)
-    assert [str(each.message).partition(" is")[0] for each in warned] == [
-        "attention history 'old': 'options' of a class",
-        "attention history 'old': 'flags' of a class",
-    ]
-    assert {each.filename for each in warned} == {__file__}  # where it is registered
-    try:
-        assert flags_of(old) == {"size": "attention_coverage_dim"} and [*custom_options(old)] == ["rate"]
-    finally:
-        del histories.HISTORIES.entries["old"]
+    assert "old" not in HISTORIES
 
 
 @pytest.mark.parametrize(

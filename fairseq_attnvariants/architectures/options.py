@@ -423,12 +423,11 @@ def described(key: str) -> Dict[str, Any]:
 def flags_of(component: Type[Part]) -> Dict[str, str]:
     """The options of the model that set options of a component, by the component's option."""
     own = component.own_options()
-    setting = {
+    return {
         name: option
         for option, (owner, name) in described("sets").items()
         if issubclass(component, owner) and name in own
     }
-    return {**setting, **component.flags}
 
 
 def custom_options(component: Type[Part]) -> Dict[str, Option]:

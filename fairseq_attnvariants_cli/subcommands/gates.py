@@ -71,7 +71,7 @@ class Options(JsonOption, DarkOption, PiecesOptions, TargetOptions, OneModel):
     source_table: Optional[str] = option()
     target_table: Optional[str] = option()
     values: Optional[str] = option()
-    plot: Optional[str] = option(former="--picture")
+    plot: Optional[str] = option()
     line: Optional[int] = numeric(type=positive)
 
 

@@ -136,25 +136,6 @@ def test_examples_can_be_copied(subcommand, capsys, monkeypatch):
             assert words[:2] == ["fairseq-attnvariants", subcommand] and parser(words[1:]).parse_args(words[1:])
 
 
-@pytest.mark.parametrize(
-    "line, former, new",
-    [
-        ("gates data --path x.pt", "--picture", "--plot"),
-        ("attention data --path x.pt --output x.png", "--title", "--name"),
-        ("score x --reference y", "--title", "--name"),
-    ],
-)
-def test_the_former_name_of_an_option_does_the_same_and_says_the_new_one(capsys, line, former, new):
-    command = parser(line.split())
-    given = [command.parse_args([*line.split(), f"{option}=z.png"]) for option in (former, new)]
-    warning = f"{former} is deprecated and will go away: use {new}, which does the same\n"
-    assert given[0] == given[1] != command.parse_args(line.split()) and capsys.readouterr().err == warning
-    with pytest.raises(SystemExit):
-        main([line.split()[0], "--help"])
-    found = capsys.readouterr().out
-    assert new in found and former not in found
-
-
 @pytest.mark.commands
 @pytest.mark.parametrize("subcommand", ON_MODELS)
 def test_a_missing_fairseq_is_one_line(tmp_path, subcommand):

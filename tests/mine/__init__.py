@@ -21,7 +21,7 @@ from fairseq_attnvariants.nn.histories import History
 from fairseq_attnvariants.nn.readout import Readout
 from fairseq_attnvariants.nn.state import grouped
 from fairseq_attnvariants.nn.windows import MonotoneWindow, Window
-from fairseq_attnvariants.registry import Option, above, within
+from fairseq_attnvariants.registry import above, within
 
 
 @register_score("cosine")
@@ -96,14 +96,16 @@ class Reader(History):
 
 @register_cell("minimal")
 class Minimal(Cell):
-    """A minimal gated unit, whose gate has a constant in its sum."""
+    """A minimal gated unit, whose gate has a constant in its sum.
+
+    Args:
+        constant: in the gate's sum
+    """
 
     gates = 2
     normalised = 1, 1
-    # the form of 0.3.0, which is deprecated
-    options = {"constant": Option(1.0, "in the gate's sum")}
 
-    def __init__(self, *parts, constant, **more):
+    def __init__(self, *parts, constant: float = 1.0, **more):
         super().__init__(*parts, **more)
         self.constant = constant
 
