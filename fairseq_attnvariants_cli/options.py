@@ -178,7 +178,7 @@ class DeviceOptions(UserDirOptions):
 
 @dataclass
 class ColumnOptions:
-    """A table of words and its columns, for :func:`~.systems.transduction.find_columns`.
+    """A table of words and its columns, for :func:`~.systems.string_tables.find_columns`.
 
     Args:
         train: table of words to train on

@@ -79,7 +79,7 @@ def rows(options: Options) -> Iterator[List[str]]:
     """
     from fairseq_attnvariants.tasks.tsv import DECOMPOSED, read_cells, read_table, symbols
 
-    from ..systems.transduction import find_columns, find_separator
+    from ..systems.string_tables import find_columns, find_separator
 
     cells = read_cells(options.train)
     columns = find_columns(cells, options)

@@ -3,40 +3,42 @@
 Stock fairseq-train and fairseq-generate do the work, in processes of their own, with ``--task string_transduction``.
 """
 
-import argparse
 import os
 import re
 import shlex
 import subprocess
 import sys
 import unicodedata
-from collections import Counter
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from tqdm import tqdm
 
-from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants.tasks import StringTransductionTask, exact_match
 from fairseq_attnvariants.tasks.tsv import (
-    DECOMPOSED,
     Columns,
     Row,
-    Table,
     described,
     described_symbols,
     never_separated,
     read_cells,
-    read_separator,
     read_table,
     separator_name,
     symbols,
 )
 
-from ..options import ColumnOptions
-from ..text.files import UserError, refuse, say, write_whole
+from ..text.files import UserError, say, write_whole
 from ..text.generated import Sentence, read_generated
+from .string_tables import (
+    check_columns,
+    check_lengths,
+    check_strings,
+    find_columns,
+    find_separator,
+    length_limits,
+    tests_by_name,
+)
 
 if TYPE_CHECKING:
     from ..subcommands.strings import Options
@@ -47,7 +49,6 @@ PASSES, LEAST_UPDATES = 20, 2000  # over the training words; of small tables mor
 VALIDATIONS = 40  # in a training
 RATE, LONG_RATE = "4e-3", "3e-3"  # learning rates; the second one with more than the least updates
 FALL = 20  # points of accuracy; what falls deeper has diverged
-MANY = 2  # characters for each letter, mark and jamo of theirs; if there are more, they are decomposed
 # examples/strings/RESULTS.md says how they were chosen
 TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
@@ -129,35 +130,6 @@ def prepare(options: "Options") -> Job:
     return Job(folder, data, columns, separators, len(train.rows), tests, user_dir, updates, given, limits)
 
 
-def tests_by_name(paths: Sequence[str]) -> Dict[str, str]:
-    """The paths of the tables to predict, by their names without endings.
-
-    Raises:
-        UserError: two have one name, or one has a name that another file gets.
-    """
-    tests = {Path(path).stem: path for path in paths}
-    taken = {"train", "valid", *(f"{name}.nbest" for name in tests)}
-    if len(tests) < len(paths) or taken & tests.keys():
-        raise UserError(
-            "the tables to predict need different names without their endings, none of them train, valid or "
-            f"NAME.nbest: {', '.join(paths)}"
-        )
-    return tests
-
-
-def check_strings(tables: Sequence[Table], separators: Sequence[str]) -> None:
-    """Refuse tables with strings that have no symbol.
-
-    Raises:
-        ConfigurationError: naming the line.
-    """
-    for side, separator in zip(("source", "target"), separators):
-        for table in tables:
-            for number, row in enumerate(table.rows):
-                if not symbols(getattr(row, side), separator):
-                    raise ConfigurationError(f"{table.place(number)}: the {side} has no symbol")
-
-
 def check_tables(folder: Path, texts: Mapping[str, str], written: Mapping[str, str]) -> None:
     """Refuse a folder whose new tables would replace given ones, or whose models were trained on others.
 
@@ -192,32 +164,6 @@ def as_read(text: str) -> str:
 def kept_text(path: Path) -> str:
     """The text of a file of the folder; bytes that are no UTF-8, as of a damaged file, are escapes."""
     return path.read_text(encoding="utf-8", errors="backslashreplace")
-
-
-def length_limits(others: Sequence[str]) -> Dict[str, int]:
-    """The limits on the lengths of both sides, by their options, of which some may be for fairseq-train."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.error = refuse  # type: ignore[method-assign]
-    for side in ("source", "target"):
-        parser.add_argument(f"--max-{side}-positions", dest=side, type=int, default=1024)
-    return {f"--max-{side}-positions": limit for side, limit in vars(parser.parse_known_args(others)[0]).items()}
-
-
-def check_lengths(table: Table, separators: Sequence[str], limits: Mapping[str, int]) -> None:
-    """Refuse a table with strings that are too long for a model, before it is trained.
-
-    Raises:
-        ConfigurationError: naming the line.
-    """
-    for number, row in enumerate(table.rows):
-        source, target = (len(symbols(text or "", one)) for text, one in zip((row.source, row.target), separators))
-        lengths = {"source": source + len(row.features), "target": target}
-        for (side, count), (option, limit) in zip(lengths.items(), limits.items()):
-            if count >= limit:  # EOS counts
-                raise ConfigurationError(
-                    f"{table.place(number)}: the {side} has {count} symbols{' and features' * bool(row.features)}, and "
-                    f"a model reads {limit - 1}: leave the line out, or train with a larger {option}"
-                )
 
 
 def check_dictionaries(data: Path, separators: Sequence[str]) -> None:
@@ -256,76 +202,6 @@ def check_options(save: Path, given: str) -> None:
         raise UserError(
             f"{save} was trained with {before}, and not with {given}: give the former options, or another --output"
         )
-
-
-def find_columns(cells: Sequence[Sequence[str]], options: ColumnOptions) -> Columns:
-    """The columns that the options name, or else those of the shared tasks.
-
-    Raises:
-        UserError: they cannot be told.
-    """
-    if len(cells[0]) == 1:
-        raise UserError(f"{options.train} has one column: put a tab between source and target")
-    if given := Columns.given(options):
-        columns = Columns(**given)
-        columns.check()
-        return columns
-    width, (features, count) = len(cells[0]), tagged(cells)
-    if width == 2 and 2 * count < len(cells):
-        return Columns()
-    if width == 3 and features > 1 and 2 * count > len(cells):
-        return Columns(1, 5 - features, features)
-    raise UserError(
-        f"{options.train} has {width} columns, whose meaning is unclear: give --source-column, --target-column "
-        "and, if there are features, --features-column"
-    )
-
-
-def tagged(cells: Sequence[Sequence[str]]) -> Tuple[int, int]:
-    """The column with the most cells that have a ``;``, and their number; zeros if no cell has one."""
-    found = Counter(column for line in cells for column, cell in enumerate(line, start=1) if ";" in cell)
-    [most] = found.most_common(1) or [(0, 0)]
-    return most
-
-
-def check_columns(path: str, cells: Sequence[Sequence[str]], train: str, width: int, columns: Columns) -> None:
-    """Refuse a table with other columns than those that were found in the training table.
-
-    Raises:
-        UserError: its features are in another column, or it has more columns.
-    """
-    found, (features, count) = len(cells[0]), tagged(cells)
-    own = [line[columns.features - 1] for line in cells if columns.features <= found]
-    if columns.features and 2 * count > len(cells) and not any(";" in cell for cell in own):
-        raise UserError(
-            f"{path} has features in column {features}, and {train} in column {columns.features}: put the columns of "
-            "all tables in one order; where targets are unknown, keep their column, with empty cells"
-        )
-    if found > width:
-        raise UserError(
-            f"{path} has {found} columns, and {train} has {width}: give --source-column, --target-column and, if there "
-            "are features, --features-column, or take the other columns out"
-        )
-
-
-def find_separator(table: Table, side: str, given: Optional[str] = None) -> str:
-    """The separator that an option names, or else a space, if most texts have some and about a letter between them.
-
-    Without spaces, symbols are characters. Where these are many more than their letters, marks and jamo, as Hangul's
-    syllables are and letters with signs of vowels, they are decomposed: a model learns the parts, and then knows all.
-    """
-    if given is not None:
-        return read_separator(given, f"--{side}-separator")
-    texts = [symbols(getattr(row, side), " ") for row in table.rows]
-    spaced = sum(len(text) > 1 for text in texts)
-    lengths = [len(symbols(word)) for text in texts for word in text]
-    if 2 * spaced > len(texts) and mean(lengths) < 2:
-        return " "
-    whole, parts = (
-        {symbol for row in table.rows for symbol in symbols(getattr(row, side), separator)}
-        for separator in ("", DECOMPOSED)
-    )
-    return DECOMPOSED if len(whole) > MANY * len(parts) else ""
 
 
 def train_seed(job: Job, options: "Options", seed: int) -> str:

@@ -31,7 +31,7 @@ from fairseq_attnvariants.tasks.string_transduction import StringTransductionCon
 from fairseq_attnvariants.tasks.tsv import Columns, Row, Table, read_table, symbols, tags
 from fairseq_attnvariants_cli.checks import DEMANDS, Subject
 from fairseq_attnvariants_cli.subcommands.strings import Options
-from fairseq_attnvariants_cli.systems import transduction
+from fairseq_attnvariants_cli.systems import string_tables, transduction
 from fairseq_attnvariants_cli.text.files import UserError
 from fairseq_attnvariants_cli.text.generated import Hypothesis, Sentence
 
@@ -418,7 +418,7 @@ class TestCommands:
 )
 def test_characters_of_many_fewer_parts_are_decomposed(words, expected):
     table = Table("train.tsv", [Row(word, word) for word in words])
-    found = [transduction.find_separator(table, side) for side in ("source", "target")]
+    found = [string_tables.find_separator(table, side) for side in ("source", "target")]
     assert found == [expected] * 2
 
 
@@ -760,7 +760,7 @@ def test_a_training_has_twenty_epochs_and_at_least_two_thousand_updates(tmp_path
 )
 def test_columns_are_those_of_the_shared_tasks(row, columns):
     none = dict.fromkeys(("source_column", "target_column", "features_column"))
-    assert transduction.find_columns([row], Namespace(train="train.tsv", **none)) == columns
+    assert string_tables.find_columns([row], Namespace(train="train.tsv", **none)) == columns
 
 
 def test_scores_of_seeds_their_mean_and_ranks_of_predictions(tmp_path, monkeypatch):
@@ -834,7 +834,7 @@ def test_training_shuffles_and_batches_are_padded_as_asked(tmp_path):
 def test_columns_that_are_not_those_of_the_shared_tasks_are_asked_for(cells):
     none = dict.fromkeys(("source_column", "target_column", "features_column"))
     with pytest.raises(UserError, match="columns, whose meaning is unclear: give --source-column"):
-        transduction.find_columns(cells, Namespace(train="train.tsv", **none))
+        string_tables.find_columns(cells, Namespace(train="train.tsv", **none))
 
 
 @pytest.mark.parametrize("name", ["valid", "test"])
