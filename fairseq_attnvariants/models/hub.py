@@ -20,12 +20,13 @@ from fairseq.tokenizer import tokenize_line
 from omegaconf import open_dict
 from torch import Tensor
 
-from ..deploy.plain import MODEL as PLAIN
 from ..registry import nearest
 from ..tasks.character_dictionary import CharacterDictionary
 from ..tasks.string_dictionary import first_feature
 
 logger = logging.getLogger(__name__)
+
+PLAIN = "model.safetensors"  # in a folder that patches/loading/plain.py reads
 
 HOLE = "\uffff"  # a noncharacter that marks <unk> in a text
 COMMANDS = "use fairseq-generate or fairseq-interactive"
@@ -393,7 +394,7 @@ class Pretrained:
         """Load a model with its task; see ``fairseq.models.BaseFairseqModel.from_pretrained``.
 
         Args:
-            model_name_or_path: the folder of the checkpoint, or one of plain files (:mod:`..deploy.plain`).
+            model_name_or_path: the folder of the checkpoint, or one of plain files (:mod:`..patches.loading.plain`).
             checkpoint_file: its name there, or an ensemble's with colons between; ``model.pt`` without, or where there
                 is none ``model.safetensors``.
             data_name_or_path: the folder with the dictionaries; one that begins with a dot is taken from the model's.

@@ -7,9 +7,9 @@ patch without a row in that table fails a test.
 
 def patch_fairseq() -> None:
     """Import every patch, which applies it; the models and tasks of this package have to be registered before."""
-    from . import clipping, search, transformer  # noqa: F401
+    from . import search, transformer  # noqa: F401
     from .loading import archives, checkpoints, evaluation  # noqa: F401
     from .messages import arguments, data, names, overrides  # noqa: F401
-    from .training import alignments, batches, criterion, plateau, resuming, validation  # noqa: F401
+    from .training import alignments, batches, clipping, criterion, plateau, resuming, validation  # noqa: F401
 
     evaluation.replace_eval()

@@ -11,8 +11,8 @@ from omegaconf import OmegaConf, open_dict
 
 from fairseq_attnvariants.architectures.options import AttentionRNNConfig
 from fairseq_attnvariants.architectures.variants import fill
-from fairseq_attnvariants.deploy.plain import checkpoint
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.patches.loading.plain import checkpoint
 from fairseq_attnvariants.registry import ConfigurationError
 
 from ..text.files import UserError

@@ -282,7 +282,7 @@ def write_safetensors(options: Options) -> None:
                 "for fairseq: leave one of the two out"
             )
     with new_folder(options.output) as folder:
-        from fairseq_attnvariants.deploy.plain import MODEL, save
+        from fairseq_attnvariants.patches.loading.plain import MODEL, save
         from fairseq_attnvariants.registry import ConfigurationError
 
         from ..systems.model import read_checkpoint

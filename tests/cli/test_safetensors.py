@@ -13,8 +13,8 @@ from foreign import network, save, write
 from safetensors.torch import load_file, save_file
 from test_import_nematus import SOURCE, TARGET, command, dictionaries
 
-from fairseq_attnvariants.deploy import plain
 from fairseq_attnvariants.models import AttentionRNNModel
+from fairseq_attnvariants.patches.loading import plain
 from fairseq_attnvariants.registry import ConfigurationError
 from fairseq_attnvariants_cli.main import main
 

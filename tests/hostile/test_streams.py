@@ -131,7 +131,7 @@ OTHERS = {  # what writes anything, and why it need not go by `write_bytes`
     "fairseq_attnvariants_cli/shown/pictures.py": "to a stream of it",
     "fairseq_attnvariants_cli/systems/transduction.py": "in the folder of the models, which it makes",
     "fairseq_attnvariants_cli/imported/checkpoint.py": "in a new folder, which gets its name in the end",
-    "fairseq_attnvariants/deploy/plain.py": "in a new folder, which gets its name in the end",
+    "fairseq_attnvariants/patches/loading/plain.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants/deploy/package.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants/deploy/page.py": "in a new folder, which gets its name in the end",
     "fairseq_attnvariants_cli/subcommands/get_model.py": "in a new folder, which gets its name in the end",

@@ -31,12 +31,12 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed
 from omegaconf import OmegaConf
 
-from ...deploy.plain import MODEL as PLAIN
-from ...deploy.plain import load as load_plain
+from ...models.hub import PLAIN
 from ...registry import ConfigurationError
 from ..environment import release
 from ..replaced import replaces
 from .configuration import as_dict, check_configuration, update_configuration
+from .plain import load as load_plain
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ def load(file: Any, map_location: Any = "cpu", **ignored: Any) -> Any:
 def load_checkpoint(file: Any, map_location: Any = "cpu", **ignored: Any) -> Dict[str, Any]:
     """A checkpoint of fairseq's, as :func:`load` reads it, whose configuration is one of plain values.
 
-    Where it is the ``model.safetensors`` of a folder of plain files, :func:`~...deploy.plain.load` reads it.
+    Where it is the ``model.safetensors`` of a folder of plain files, :func:`~.plain.load` reads it.
 
     Raises:
         OSError: the file cannot be read.

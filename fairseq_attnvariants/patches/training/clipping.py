@@ -4,7 +4,7 @@ import torch
 from fairseq import utils
 from torch import Tensor
 
-from .replaced import replaces
+from ..replaced import replaces
 
 
 @replaces(utils, "clip_grad_norm_")

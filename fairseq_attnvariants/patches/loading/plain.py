@@ -1,7 +1,7 @@
 """A trained model as plain files: numbers as safetensors, the configuration as JSON, the dictionaries as text.
 
 Nothing in them is pickled.  A folder holds ``model.safetensors``, ``config.json`` and ``dict.LANGUAGE.txt``; fairseq's
-commands and :meth:`~..models.hub.Pretrained.from_pretrained` read it.  SHA-256 sums find damage; they are no
+commands and :meth:`~...models.hub.Pretrained.from_pretrained` read it.  SHA-256 sums find damage; they are no
 signature.
 """
 
@@ -14,10 +14,11 @@ from typing import Any, Dict, Mapping
 
 from torch import Tensor
 
-from ..patches.messages.data import find_languages
-from ..registry import ConfigurationError
+from ...models.hub import PLAIN as MODEL
+from ...registry import ConfigurationError
+from ..messages.data import find_languages
 
-MODEL, CONFIG, DICTIONARIES = "model.safetensors", "config.json", "dict.*.txt"
+CONFIG, DICTIONARIES = "config.json", "dict.*.txt"
 FORMAT = 1
 
 
