@@ -149,6 +149,6 @@ def _check_names(path: str, part: Any, strict: bool) -> None:
             continue
         if name is not None and not (isinstance(name, str) and name in known):
             raise ConfigurationError(
-                f"{path} needs the {kind} {str(name)[:80]!r}, which neither fairseq nor this package has: give the "
+                f"{path} needs the {kind} {repr(name)[:80]}, which neither fairseq nor this package has: give the "
                 "--user-dir of the folder that has it"
             )
