@@ -3,7 +3,7 @@
 ``fairseq-train --user-dir fairseq_attnvariants --arch NAME``; the names are in :mod:`.architectures.variants`.
 """
 
-__version__ = "1.4.0"
+__version__ = "1.5.0"
 
 from .patches.environment import check_environment
 

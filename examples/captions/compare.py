@@ -1,7 +1,8 @@
 """Print the tables of RESULTS.md from seeds.csv, gates.csv and ../findings.csv: ``compare.py``.
 
-``comparisons.csv`` has the comparisons of PLAN.md for groups A1 and A2. Several columns of a baseline, with semicolons
-between them, mean the largest of them in each seed. A row counts as soon as each of its comparisons has three seeds.
+``comparisons.csv`` has the comparisons of PLAN.md for groups A1 and A2, and of A4 those of ``adaptive_output``. Several
+columns of a baseline, with semicolons between them, mean the largest of them in each seed. A row counts as soon as each
+of its comparisons has three seeds.
 """
 
 import argparse
