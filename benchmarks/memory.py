@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--archs", nargs="+", default=["ava"])
-    parser.add_argument("--lengths", nargs="+", type=positive, default=[75, 150, 300], help="characters a side")
+    parser.add_argument("--lengths", nargs="+", type=positive, default=[75, 150, 300], help="characters of each side")
     parser.add_argument("--batch", type=positive, default=100, help="sentences a batch")
     parser.add_argument("--embed", type=positive, default=256)
     parser.add_argument("--hidden", type=positive, default=1024)

@@ -1,6 +1,7 @@
 """A tiny corpus of reversed sentences, and fairseq's commands run on it."""
 
 import atexit
+import importlib.util
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import composing
+import pytest
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import preprocess as fairseq_preprocess
@@ -100,6 +102,16 @@ def run(command, *arguments, check=True, stdin=None, cwd=None, environment=None)
     if check:
         assert process.returncode == 0, f"{command} failed:\n{process.stdout[-2000:]}\n{process.stderr[-4000:]}"
     return process
+
+
+def script(path):
+    """Import a script as a module of its own, which may import the scripts next to it."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(path.parent)
+        spec.loader.exec_module(module)
+    return module
 
 
 def write_corpus(folder, train=120):

@@ -221,7 +221,7 @@ OF_MODULES = vars(nn.Module()).keys()  # attributes that every module has
 
 
 def on_itself(part: Part) -> Dict[str, Tuple[Any, ...]]:
-    """What a component keeps on itself, its buffers too, by name: an entry is another one after a change."""
+    """A component's own attributes and buffers, by name.  An entry differs after its attribute has changed."""
     entries: Dict[str, Tuple[Any, ...]] = {}
     for name, value in {**vars(part), **part._buffers}.items():  # type: ignore[attr-defined]  # parts are modules
         if name not in OF_MODULES:
@@ -232,7 +232,7 @@ def on_itself(part: Part) -> Dict[str, Tuple[Any, ...]]:
 
 
 class Notes(NamedTuple):
-    """What components from outside of the package have changed, and where."""
+    """Notes on the changes that components from outside of the package make, each with its place."""
 
     in_place: List[str]
     """arguments"""

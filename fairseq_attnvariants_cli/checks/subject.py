@@ -172,7 +172,7 @@ class Subject:
         return self.model()
 
     def hint(self) -> str:
-        """What a component keeps on itself, for the first demand that fails; nothing for the others."""
+        """A sentence about what a component keeps on itself, for the first demand that fails; else nothing."""
         if self._hinted or not self.notes.on_self:
             return ""
         self._hinted = True

@@ -66,7 +66,7 @@ def best(hypotheses: Sequence[Hypothesis], lenpen: float) -> Hypothesis:
 
 
 def preference(setting: Setting) -> Tuple[float, float, float]:
-    """What is largest for the best setting: its BLEU, and of equal ones the distance to fairseq's 0 and 1 is least."""
+    """The key by which the best setting is the largest: a higher BLEU, then penalties closer to fairseq's 0 and 1."""
     return setting.bleu, -setting.coverage_penalty, -abs(setting.lenpen - 1)
 
 

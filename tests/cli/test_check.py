@@ -923,7 +923,7 @@ def test_what_a_part_keeps_on_itself_is_named_with_its_place_once(how, mine, cap
 
 
 def test_what_a_part_keeps_on_itself_may_be_harmless(mine, capsys):
-    """Such as what a notebook looks at."""
+    """A notebook may look at it."""
     sound = 'self.kept = past.carried["sum"] + weights; return {"sum": self.kept}'
     folder = mine(__init__=history(NEXT=sound))
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "in-place", "same", "reordering"]) == 0

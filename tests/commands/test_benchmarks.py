@@ -1,6 +1,5 @@
 """The benchmarks, tried on small models, and what they compute from their measurements."""
 
-import importlib.util
 import json
 import os
 import re
@@ -118,12 +117,7 @@ def test_exported_models_against_the_stock_lstm():
 
 @cache
 def module(name):
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-    loaded = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARKS)  # one imports the other
-        spec.loader.exec_module(loaded)
-    return loaded
+    return corpus.script(BENCHMARKS / f"{name}.py")
 
 
 def start(name, line, monkeypatch):

@@ -1,6 +1,5 @@
 """The made-up languages are what they say, and each task goes from its corpus to its table."""
 
-import importlib.util
 import json
 import math
 import os
@@ -13,7 +12,7 @@ from collections import Counter
 import corpus
 import pytest
 import yaml
-from corpus import ROOT
+from corpus import ROOT, script
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 pytestmark = pytest.mark.more
@@ -21,16 +20,7 @@ pytestmark = pytest.mark.more
 LABORATORY = ROOT / "examples" / "laboratory"
 
 
-def module(name):
-    spec = importlib.util.spec_from_file_location(name, LABORATORY / f"{name}.py")
-    loaded = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(LABORATORY)  # one imports the other
-        spec.loader.exec_module(loaded)
-    return loaded
-
-
-language, measure = module("make_corpus"), module("measure")
+language, measure = script(LABORATORY / "make_corpus.py"), script(LABORATORY / "measure.py")
 NAMES = sorted(path.stem for path in (LABORATORY / "tasks").glob("*.yaml"))
 
 

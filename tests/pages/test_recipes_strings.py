@@ -1,7 +1,6 @@
 """The queue of the strings' table on tiny tables, and what it does when it is started again."""
 
 import csv
-import importlib.util
 import itertools
 import json
 import os
@@ -14,7 +13,7 @@ from types import SimpleNamespace
 
 import corpus
 import pytest
-from corpus import ROOT
+from corpus import ROOT, script
 from test_recipes_shell import STUBS, put
 
 from fairseq_attnvariants_cli.checks import Subject
@@ -113,9 +112,7 @@ def test_the_queue(recipe):
 @pytest.fixture
 def queue(monkeypatch, tmp_path):
     """Runs the queue on commands that only note what they are asked for; each takes two minutes."""
-    spec = importlib.util.spec_from_file_location("run", STRINGS / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script(STRINGS / "run.py")
 
     def said_by(command, log):
         run.asked.append(command)
