@@ -1,10 +1,13 @@
-"""Demands on parts from outside of the package: what they overwrite, and the widths that they are built for."""
+"""Demands on parts from outside of the package: what they overwrite, where their tensors are, and their widths."""
 
+import contextlib
 import warnings
+from typing import Iterator
 
 import torch
 
 from fairseq_attnvariants.deploy.refusal import LINES
+from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
 
 from ..systems.model import in_user_dir, place
@@ -48,6 +51,44 @@ def backward(subject: Subject) -> None:
                 f"the backward pass reads a tensor{where} that was changed in place after it was computed: make a new "
                 "tensor, as in a + b instead of a += b"
             ) from error
+
+
+@demand
+@torch.no_grad()
+def device(subject: Subject) -> None:
+    """The decoder on PyTorch's device ``meta``, which has shapes and no values, as if it was a GPU.
+
+    Demand: the decoder makes every tensor on the device of the others
+    Otherwise: it trains on a CPU, and stops on a GPU
+    """
+    model, pairs = subject.model(), subject.pairs()
+    if not isinstance(model, AttentionRNNModel):
+        raise NotApplicable("this is tested for models of this package")
+    encoded = model.encoder(pairs.source, pairs.lengths)  # which reads lengths, and so values
+    encoded = {name: [value.to("meta") for value in values] for name, values in encoded.items()}
+    try:
+        with without_autocast():
+            model.decoder.to("meta")(pairs.previous.to("meta"), encoder_out=encoded)
+    except RuntimeError as error:
+        if isinstance(error, NotImplementedError) or "item()" in str(error):
+            raise NotApplicable(f"values are read{place(error)}, and meta has none") from error
+        if "device" not in str(error):
+            raise
+        raise Broken(
+            f"tensors of two devices meet{place(error)}: write tensor.new_zeros(...), torch.zeros_like(tensor) or "
+            "torch.zeros(..., device=tensor.device), and keep constants with register_buffer"
+        ) from error
+
+
+@contextlib.contextmanager
+def without_autocast() -> Iterator[None]:
+    """Let nothing be switched on or off by ``torch.autocast``, which refuses ``meta``."""
+    real = torch.autocast
+    torch.autocast = lambda *_, **__: contextlib.nullcontext()  # type: ignore[assignment,misc]
+    try:
+        yield
+    finally:
+        torch.autocast = real  # type: ignore[misc]
 
 
 @demand

@@ -277,6 +277,11 @@ def adds_in_place(patch):
     patch.setattr(CoverageHistory, "next", lambda self, past, weights, hidden: past.carried.add_(weights))
 
 
+def makes_a_tensor_on_the_cpu(patch):
+    """Wherever the model is."""
+    changed(patch, lambda output, *_: output + torch.zeros(output.size(-1)))
+
+
 def learns_from_long_targets_alone(patch):
     """A parameter that is read where there are words before EOS."""
     added(patch, lambda model: model.decoder.register_parameter("late", nn.Parameter(torch.ones(1))))
@@ -354,6 +359,7 @@ MUTATIONS = {
     learns_from_long_targets_alone: ("rnnsearch", "parameters", "saved"),
     takes_the_root_of_nothing: ("rnnsearch", "short", "same"),
     adds_in_place: ("coverage", "in-place gradients", "widths padding"),
+    makes_a_tensor_on_the_cpu: ("rnnsearch", "device", "same in-place"),
     reads_a_number: ("rnnsearch", "exported", "beam same"),
 }
 
@@ -467,8 +473,8 @@ def test_a_shift_by_something_else_is_not_said_to_be_the_paddings(monkeypatch):
 def test_the_stock_transformer_has_no_part_in_some(capsys):
     assert main(["check", "--arch", "transformer", "--encoder-layers", "2", "--decoder-layers", "2"]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("\nholds ") == len(DEMANDS) - 5 and printed.endswith("\nall hold\n")
-    assert printed.count("\nnot applicable  ") == 5 and "self-attention" in printed
+    assert printed.count("\nholds ") == len(DEMANDS) - 6 and printed.endswith("\nall hold\n")
+    assert printed.count("\nnot applicable  ") == 6 and "self-attention" in printed
 
 
 @pytest.mark.slow
@@ -780,7 +786,8 @@ def test_a_part_that_returns_something_else_is_told_what_is_wanted(base, method,
     assert not message or f": Mine.{method.partition('(')[0]} (mine/__init__.py, line 13)" in error
 
 
-HISTORY = """from torch import nn
+HISTORY = """import torch
+from torch import nn
 from fairseq_attnvariants import register_architecture, register_history
 from fairseq_attnvariants.nn.histories import History
 from fairseq_attnvariants.registry import ConfigurationError
@@ -867,6 +874,19 @@ FAULTS = {
         "mat1 and mat2 shapes cannot be multiplied",
         dict(TERM="return self.words(past.state.hidden)", INIT=WORDS),
     ),
+    "a tensor on the CPU": (
+        "device",
+        "tensors of two devices meet",
+        dict(NEXT='return {"sum": past.carried["sum"] + weights.cumsum(1) * torch.ones(weights.size(1))}'),
+    ),
+    "a constant that stays on the CPU": (
+        "device",
+        "tensors of two devices meet",
+        dict(
+            TERM="return past.state.context.mean(1, keepdim=True) * self.slope",
+            INIT="self.slope = torch.ones(widths.attention)",
+        ),
+    ),
     "a convolution over the source": (
         "compiled",
         "a convolution over the source is compiled for each length",
@@ -887,7 +907,7 @@ def test_a_fault_of_a_part_is_reported_first_with_its_place(fault, mine, capsys)
     if demand == "compiled" and TORCH < (2, 3):
         pytest.skip("--compile needs torch 2.3")
     folder = mine(__init__=history(**parts))
-    earlier = [name for name in ("in-place", "widths", "same", "future", "compiled") if name in DEMANDS]
+    earlier = [name for name in ("in-place", "widths", "same", "future", "device", "compiled") if name in DEMANDS]
     chosen = earlier[: earlier.index(demand) + 1]
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--json", "--demand", *chosen]) == 1
     first = next(row for row in json.loads(capsys.readouterr().out)["demands"] if row["holds"] is False)
@@ -954,9 +974,18 @@ def test_a_readout_that_forgets_its_state_is_told(mine, capsys):
     assert said in capsys.readouterr().err
 
 
+def test_a_part_that_reads_values_is_left_to_a_gpu(mine, capsys):
+    """The device of the test has none."""
+    folder = mine(__init__=history(TERM="return None if past.state.context.sum() > 0 else None"))
+    assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "device"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    said = r"values are read \(mine/__init__.py, line \d+\), and meta has none"
+    assert re.search(rf"not applicable device: .*{said}", printed)
+
+
 @pytest.mark.slow
 def test_a_part_that_is_sound_keeps_the_same_demands(mine, capsys):
-    demands = "--demand", "in-place", "widths", "compiled"
+    demands = "--demand", "in-place", "widths", "device", "compiled"
     assert main(["check", "--user-dir", mine(__init__=history()), "--arch", "mine", *demands]) == 0
     assert capsys.readouterr().out.endswith("\nall hold\n")
 
@@ -968,7 +997,7 @@ def test_equal_widths_are_for_a_part_to_declare(mine, capsys):
     )
     assert main(["check", "--user-dir", folder, "--arch", "mine", "--demand", "widths"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    reason = "some have to be equal: mine needs --decoder-embed-dim 16 (mine/__init__.py, line 11)"
+    reason = "some have to be equal: mine needs --decoder-embed-dim 16 (mine/__init__.py, line 12)"
     assert "; widths that all differ are refused, see the demand widths" in printed
     assert "not applicable widths: " in printed and reason in printed
 

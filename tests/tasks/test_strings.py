@@ -710,7 +710,7 @@ def test_a_task_of_tables_here(tmp_path):
 
 
 # of which features change nothing, and what is for parts from outside alone
-ELSEWHERE = ("compiled", "widths", "saved", "resumed", "in-place")
+ELSEWHERE = ("compiled", "widths", "saved", "resumed", "in-place", "device")
 
 
 @pytest.mark.parametrize("kind", [StringTransductionTask, CharTranslationTask, TranslationTask])
