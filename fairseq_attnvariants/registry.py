@@ -185,15 +185,29 @@ class Part:
             raise ConfigurationError(f"{what}: {error}") from None
 
     @classmethod
-    def misspelled(cls) -> dict[str, str]:
-        """Methods of a class that it never calls, and whose names are nearly those of methods that are called."""
+    def doubts(cls) -> Iterator[str]:
+        """What a class has and nothing uses, each as the end of a sentence.
+
+        These are methods that it never calls, and whose names are nearly those of methods that are called; and
+        parameters of its constructor that look like options.
+        """
         own = {name: entry for name, entry in vars(cls).items() if inspect.isfunction(entry)}
         outer = [base for base in cls.__mro__[1:] if base.__module__.startswith(f"{__package__}.")]
         free = {name for base in outer for name in vars(base) if not name.startswith("_")} | {"initialise"}
         called = {name for entry in own.values() for name in entry.__code__.co_names}
         unknown = [name for name in own if not name.startswith("_") and not hasattr(super(cls, cls), name)]
-        near = {name: difflib.get_close_matches(name, free - {*own}, 1, 0.85) for name in unknown if name not in called}
-        return {name: found[0] for name, found in near.items() if found}
+        for name in unknown:
+            near = difflib.get_close_matches(name, free - {*own}, 1, 0.85)
+            if near and name not in called:
+                yield f"defines {name}, which nothing calls: did you mean {near[0]}?"
+        if "__init__" in own:
+            constructors = [vars(base)["__init__"] for base in outer if "__init__" in vars(base)]
+            known = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
+            for parameter in inspect.signature(own["__init__"]).parameters.values():
+                name, default = parameter.name, parameter.default
+                if name not in {*known, *cls.own_options()} and type(default) in PLAIN:
+                    written = f"*, {name}: {type(default).__name__} = {default!r}"
+                    yield f"has a parameter {name}, which --part-args cannot set: write it behind *, as in {written}"
 
     def lacks(self, what: str) -> NotImplementedError:
         """The error of a component that lacks a method."""
@@ -265,9 +279,8 @@ class Registry(Mapping[str, Entry]):
                 raise ConfigurationError(f"the {self.noun} {name!r} is there already: choose another name")
             if isinstance(entry, type) and issubclass(entry, Part):
                 entry.check_declaration(f"{self.noun} {name!r}")
-                for method, meant in entry.misspelled().items():
-                    message = f"{self.noun} {name!r} defines {method}, which nothing calls: did you mean {meant}?"
-                    warnings.warn(message, stacklevel=2)
+                for doubt in entry.doubts():
+                    warnings.warn(f"{self.noun} {name!r} {doubt}", stacklevel=2)
             self.entries[name] = entry
             if not known:
                 try:

@@ -356,6 +356,30 @@ def test_a_method_that_its_class_calls_or_has_beside_the_other_does_not_warn(mon
     assert not recwarn.list
 
 
+def test_a_parameter_that_no_option_sets_warns(monkeypatch):
+    """It would always have its default."""
+    monkeypatch.setattr(HISTORIES, "entries", dict(HISTORIES.entries))
+
+    class Slow(histories.CoverageHistory):
+        def __init__(self, widths, rate=0.5, *, power: float = 1.0):
+            super().__init__(widths)
+
+    with pytest.warns(UserWarning, match=r"'slow' has a parameter rate, .*, as in \*, rate: float = 0.5$") as told:
+        HISTORIES.register("slow")(Slow)
+    assert [each.filename for each in told] == [__file__]
+
+
+def test_a_parameter_that_others_give_does_not_warn(monkeypatch, recwarn):
+    monkeypatch.setattr(READOUTS, "entries", dict(READOUTS.entries))
+
+    class Own(TanhReadout):
+        def __init__(self, widths, weighting=None, norm=False, *, power: float = 1.0):
+            super().__init__(widths, weighting, norm)
+
+    READOUTS.register("own")(Own)
+    assert not recwarn.list
+
+
 def test_a_name_is_known_by_every_table_that_shows_it():
     """An architecture of a user's is filled like the package's own, and help names its parts."""
     assert settings("mine")["attention_score"] == "cosine" and settings("mine")["readout"] == "tanh"
