@@ -41,15 +41,22 @@ penalty = at_least(0, float, MOST)
 SEARCH = {"beam": 5, "lenpen": 1.0, "max_len_a": 0.0, "max_len_b": 200}  # fairseq's defaults
 
 
+def filled(text: str) -> str:
+    """An option's type: texts that are not empty, as a shell's variables are that nobody has set."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is empty: give a value, or set the variable that it comes from")
+    return text
+
+
 def option(metavar: Any = "FILE", **more: Any) -> Any:
-    """A field for an option with a value, which is a text unless there is a ``type``.
+    """A field for an option with a value, which is a text, not empty, unless there is another ``type``.
 
     Args:
         metavar: how help calls the value.
         more: for ``add_argument``; also ``positional`` of what is given without a name, ``group`` of options that
             exclude each other, ``short`` for short names, and ``former`` for an earlier one.
     """
-    return field(metadata={"metavar": metavar, **more})
+    return field(metadata={"metavar": metavar, "type": filled, **more})
 
 
 def numeric(default: Any = None, metavar: str = "N", type: Callable[[str], Any] = natural, **more: Any) -> Any:
@@ -81,7 +88,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, run: Callable[[Any]
         more, help = dict(one.metadata), helps.get(one.name, "")
         place = groups[more.pop("group")] if "group" in more else parser
         names = [one.name] if more.pop("positional", False) else [*more.pop("short", ()), flag(one.name)]
-        if "type" in more and more.get("default") is not None and "default" not in help:
+        if "type" in more and more.get("default") not in (None, []) and "default" not in help:
             help += " (default: %(default)s)"
         place.add_argument(*names, help=help, **more)
 
@@ -128,12 +135,10 @@ class NameOptions:
         """The names of the systems where they are shown.
 
         Raises:
-            UserError: there are more or fewer names than systems, one is empty, or two systems have one name.
+            UserError: there are more or fewer names than systems, or two systems have one name.
         """
         if self.name and len(self.name) != len(paths):
             raise UserError(f"{len(self.name)} --name for {len(paths)} systems")
-        if "" in (self.name or ()):
-            raise UserError("--name '' is empty")
         short = [" + ".join(os.sep.join(part.split(os.sep)[-2:]) for part in path.split(os.pathsep)) for path in paths]
         found = self.name or (short if len(set(short)) == len(short) else paths)
         for name in found:

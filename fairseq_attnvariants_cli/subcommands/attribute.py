@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 
 import numpy as np
 
-from ..options import PiecesOptions, SeveralModels, TargetOptions, length, numeric, option, positive, switch
+from ..options import PiecesOptions, SeveralModels, TargetOptions, at_least, length, numeric, option, positive, switch
 from ..scores.seeds import estimate
 from ..shown.heatmaps import WIDTH, Panel, draw, spaces_shown
 from ..shown.pages import template
@@ -29,8 +29,8 @@ class Options(TableOptions, DarkOption, PiecesOptions, TargetOptions, SeveralMod
     attributions are integrated gradients or input times gradient. Kendall's tau compares their sizes with the attention
     weights: for each target word without EOS, as a mean over the sentence, and over sentences with its 95% interval.
     The target is the reference, if you give one, or each model's own translation. Every model of fairseq with source
-    embeddings works; one without attention has no tau. The gap is the mean, over target tokens, of what the integrated
-    gradients lack of the whole; more --steps reduce it.
+    embeddings works; one without attention has no tau. The gap is what the integrated gradients lack of the whole, as a
+    mean over target tokens, and then over sentences; more --steps reduce it.
 
     example: fairseq-attnvariants attribute data-bin --path base.pt --path ours.pt --name base --name ours --source
     bpe.test.en --reference bpe.test.de --remove-bpe --line 17 --plot attributions.pdf --html attributions.html
@@ -49,7 +49,7 @@ class Options(TableOptions, DarkOption, PiecesOptions, TargetOptions, SeveralMod
 
     line: Optional[int] = numeric(type=positive)
     method: str = option(None, choices=METHODS, default="integrated-gradients")
-    steps: Optional[int] = numeric(type=positive)
+    steps: Optional[int] = numeric(type=at_least(1, most=1000))  # a matrix of N x N gives their places
     values: Optional[str] = option()
     html: Optional[str] = option()
     plot: Optional[str] = option()

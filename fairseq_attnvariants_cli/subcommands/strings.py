@@ -38,8 +38,8 @@ class Options(TableOptions, ColumnOptions, DeviceOptions):
     arch: str = option("NAME", default="dl4mt")
     seeds: List[int] = numeric([1], type=positive, nargs="+")
     updates: Optional[int] = numeric(type=positive)
-    source_separator: Optional[str] = option("X")
-    target_separator: Optional[str] = option("X")
+    source_separator: Optional[str] = option("X", type=str)  # none, if it is empty
+    target_separator: Optional[str] = option("X", type=str)
     beam: int = numeric(1, type=positive)
     nbest: int = numeric(1, type=positive)
     several_answers: bool = switch()

@@ -166,6 +166,13 @@ def test_attention_via_attention_on_characters(characters, tmp_path):
     assert words(tmp_path) == [*higher, *"cat\u2423zero\u2423", "&lt;/s&gt;", "ava", *target, *scale]
 
 
+def test_subwords_are_joined_and_rows_scaled(runs, tmp_path):
+    (tmp_path / "text").write_text("ze@@ bra yak\n")
+    text = ["--source", tmp_path / "text", "--reference", tmp_path / "text"]
+    assert main(arguments(runs, tmp_path, *text, "--remove-bpe", "--scale-rows")) == 0
+    assert words(tmp_path).count("zebra") == 2 and "weight over the largest of its row" in words(tmp_path)
+
+
 @pytest.mark.parametrize("form, start", [("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_an_ensemble_translates(runs, tmp_path, form, start):
     paths = f"{runs.rnnsearch}/checkpoint1.pt:{runs.rnnsearch}/checkpoint2.pt"

@@ -14,7 +14,7 @@ from fairseq.models.transformer import base_architecture as transformer
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.options import BatchOptions
 from fairseq_attnvariants_cli.shown.pages import template
-from fairseq_attnvariants_cli.subcommands.attribute import agreement, in_words, shares
+from fairseq_attnvariants_cli.subcommands.attribute import agreement, in_words, panels, record, shares
 from fairseq_attnvariants_cli.systems.attribution import (
     INPUT_X_GRADIENT,
     Attribution,
@@ -192,6 +192,22 @@ def test_attributions_of_pieces_are_summed():
     assert words.gap == pytest.approx(0.1) and words.tau is None  # a single word is left
 
 
+def test_ends_of_sentences_have_no_part_in_the_agreement():
+    values, attention = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0]]), np.array([[0.1, 0.2, 0.7]] * 2)
+    pair = Attribution(0, ["a", "b", "</s>"], ["x", "</s>"], values, attention, values.sum(1))
+    assert in_words(pair, None).tau == 1
+
+
+def test_signs_are_written_and_shares_drawn():
+    values, attention = np.array([[1.0, -3.0], [0.0, 2.0]]), np.array([[0.5, 0.5], [0.1, 0.9]])
+    one = in_words(Attribution(0, ["a", "</s>"], ["x", "</s>"], values, attention, values.sum(1)), None)
+    found = record("ours", one)
+    assert (found["attribution"], found["attention"]) == (values.tolist(), attention.tolist())
+    drawn = panels("ours", one, "integrated-gradients")
+    assert [panel.title for panel in drawn] == ["ours, attention", "ours, integrated gradients"]
+    assert [panel.weights.tolist() for panel in drawn] == [attention.tolist(), [[0.25, 0.75], [0.0, 1.0]]]
+
+
 def test_shares_of_sizes():
     np.testing.assert_allclose(shares(np.array([[1.0, -3.0], [0.0, 0.0]])), [[0.25, 0.75], [0.0, 0.0]])
 
@@ -221,19 +237,23 @@ def test_models_side_by_side(command, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "a.html").read_text()
     assert "Integrated gradients" in page and page.count("<table>") == 2 and "&lt;lstm&gt;" in page
-    records = [json.loads(line) for line in (tmp_path / "a.json").read_text().splitlines()]
-    assert [(record["system"], record["line"]) for record in records] == [("ours", 2), ("<lstm>", 2)]
-    for record in records:
-        shape = len(record["target"]), len(record["source"])
-        assert np.shape(record["attribution"]) == np.shape(record["attention"]) == shape
+    found = [json.loads(line) for line in (tmp_path / "a.json").read_text().splitlines()]
+    assert [(one["system"], one["line"]) for one in found] == [("ours", 2), ("<lstm>", 2)]
+    for one in found:
+        shape = len(one["target"]), len(one["source"])
+        assert np.shape(one["attribution"]) == np.shape(one["attention"]) == shape
     with open(tmp_path / "a.csv") as stream:
         rows = list(csv.DictReader(stream))
     assert all(float(row["gap"]) < 0.01 and -1 <= float(row["Kendall's tau"]) <= 1 for row in rows)
 
 
-def test_agreement_over_a_text_has_an_interval(command, capsys):
-    assert main([*command[:3], *command[-5:], "--method", "input-x-gradient", "--json"]) == 0
+def test_agreement_over_a_text_has_an_interval(command, tmp_path, capsys):
+    """And its sentences are written in their order."""
+    more = ["--method", "input-x-gradient", "--json", "--values", "values"]
+    assert main([*command[:3], *command[-5:], *more]) == 0
     [row] = json.loads(capsys.readouterr().out)
+    lines = [json.loads(line)["line"] for line in (tmp_path / "values").read_text().splitlines()]
+    assert lines == [*range(1, row["sentences"] + 1)]
     assert row["sentences"] > 5 and 0 < row["95% ±"] < 1 and row["gap"] is None
 
 

@@ -50,12 +50,13 @@ def test_stems(source, target, expected):
 
 def test_letters_are_replaced_alike_and_in_stems_alone():
     """In a stem of more than five letters the first and the last stay; what is no letter stays anywhere."""
-    rng, seen = random.Random(1), set()
+    rng, seen, replaced = random.Random(1), set(), 0
     for _ in range(100):
         one, other = hallucinated("ab-dexyz", "ab-defgqq", {0: "XY"}, rng)
         assert one[:5] == other[:5] and one[5:] == list("xyz") and other[5:] == list("fgqq") and one[2] == "-"
         seen |= {"".join(one[:5])}
-    assert {word[0] for word in seen} == {"a", "X", "Y"}
+        replaced += sum(letter in "XY" for letter in one)
+    assert {word[0] for word in seen} == {"a", "X", "Y"} and 160 < replaced < 240  # half of 400 letters
     longer = ["".join(hallucinated("abcdefz", "abcdefg", {0: "Xb"}, rng)[0]) for _ in range(100)]
     assert {word[0] + word[5:] for word in longer} == {"afz"} and {word[1] for word in longer} == {"b", "X"}
 
@@ -64,6 +65,7 @@ def test_rows_keep_their_features_and_their_order_of_columns(table, capsys):
     assert main(["hallucinate", str(table), "--words", "50", "--seed", "3"]) == 0
     shown = capsys.readouterr()
     found = [line.split("\t") for line in shown.out.splitlines()]
+    assert len({features for _, features, _ in found}) == 2  # both rows that have a stem are read
     assert len(found) == 50 and not {*ROWS} & {"\t".join(cells) for cells in found}
     assert f"2 of the 3 rows of {table} have a stem" in shown.err
     for lemma, features, form in found:

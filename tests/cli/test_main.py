@@ -257,9 +257,15 @@ def test_every_subcommand_with_a_table_has_json(capsys):
     (f"eos data --path x --beam {10**400}", f"argument --beam: {10**400} is more than 2147483647"),
     ("similarity data --path x --threshold nan", "argument --threshold: nan is not a finite number"),
     ("attention data --path x --output p.png --width inf", "argument --width: inf is not a finite number"),
+    ("attribute data --path x --steps 100000", "argument --steps: 100000 is more than 1000"),
+    ("confusion a b --alignments c --source-tags '' --target-tags d", "argument --source-tags: '' is empty: give a"),
+    ("eos data --path x --reference ''", "argument --reference: '' is empty: give a value, or set the variable"),
+    ("eos data --path x --name ''", "argument --name: '' is empty"),
+    ("score '' --reference a", "'' is empty"),
+    ("results a --reference b ''", "argument --reference: '' is empty"),
 ])  # fmt: skip
 def test_options_are_refused_in_one_sentence(capfd, line, message):
-    assert main(line.split()) == 2
+    assert main(shlex.split(line)) == 2
     out, error = capfd.readouterr()
     assert out == "" and message in error and error.count("\n") == 1
 

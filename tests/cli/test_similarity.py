@@ -5,6 +5,7 @@ import pytest
 import torch
 from conftest import Task, build
 
+from fairseq_attnvariants.nn.attention import Softmax
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.subcommands.similarity import Match, attended_words, check, mean_largest
 from fairseq_attnvariants_cli.systems.model import System
@@ -91,7 +92,7 @@ def test_the_reference_instead_of_a_translation(runs, characters, tmp_path):
     assert row == {"word": "ibex", "translation": line, "characters": 4}
 
 
-def test_models_without_characters_or_with_one_level_are_refused(runs, capfd):
+def test_models_without_characters_or_with_one_level_are_refused(runs, capfd, monkeypatch):
     on_characters = Task()
     for model in (build("rnnsearch"), torch.nn.Identity()):  # ours, and any other
         with pytest.raises(UserError, match="a.pt has one level of attention"):
@@ -99,6 +100,9 @@ def test_models_without_characters_or_with_one_level_are_refused(runs, capfd):
     words_alone = build("ava", attention_via_words_alone=True)
     with pytest.raises(UserError, match="a.pt reads no characters .--attention-via-words-alone"):
         check(System("a.pt", on_characters, [build("ava"), words_alone], torch.device("cpu")))
+    monkeypatch.setattr(Softmax, "adds_up", False)
+    with pytest.raises(UserError, match="a.pt: similarity reads weights of attention that add up to 1"):
+        check(System("a.pt", on_characters, [build("ava")], torch.device("cpu")))
     assert main(["similarity", str(runs.data), "--path", str(runs.lstm / "checkpoint_last.pt"), "--cpu"]) == 2
     assert "checkpoint_last.pt was not trained on characters (--task char_translation)" in capfd.readouterr().err
 

@@ -73,8 +73,8 @@ def test_overtranslation_by_hand():
 
 @given(st.lists(aligned(), min_size=1))
 def test_tags_add_up_to_all_words(pairs):
-    (_, words, repeated, _), *tags = ratios(pairs)
-    assert words == sum(row[1] for row in tags) == sum(len(pair.source) for pair in pairs)
+    (first, words, repeated, _), *tags = ratios(pairs)
+    assert first == "all words" and words == sum(row[1] for row in tags) == sum(len(pair.source) for pair in pairs)
     assert repeated == sum(row[2] for row in tags)
     # what is not a repetition is another word for its source word
     different = {(k, i, pair.target[j]) for k, pair in enumerate(pairs) for i, j in pair.links}

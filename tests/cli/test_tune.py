@@ -2,12 +2,24 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
+import torch
 from corpus import USER_DIR, run, train_arguments, train_here
+from fairseq.data import Dictionary
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.subcommands.tune import LENGTH_PENALTIES, Hypothesis, Setting, best, preference
+from fairseq_attnvariants_cli.subcommands.tune import (
+    LENGTH_PENALTIES,
+    Hypothesis,
+    Setting,
+    _string,
+    best,
+    preference,
+    reference,
+)
+from fairseq_attnvariants_cli.systems.model import Sentence, System
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +74,24 @@ def test_the_reference_is_its_text(runs, tmp_path, capfd):
     arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--max-len-b", 12, "--lenpen", 1]
     arguments += ["--coverage-penalty", 0, "--tokenize", "13a", "--json", "--source", runs.text / "test.xx"]
     ratios = []
-    for reference in (runs.text / "test.yy", tmp_path / "unknown"):
-        assert main(["tune", *map(str, arguments), "--reference", str(reference)]) == 0
+    for path in (runs.text / "test.yy", tmp_path / "unknown"):
+        assert main(["tune", *map(str, arguments), "--reference", str(path)]) == 0
         ratios.append(json.loads(capfd.readouterr().out)[0]["length ratio"])
     assert ratios[0] == ratios[1]
     assert main(["tune", *map(str, arguments[:-2]), "--gen-subset", "test"]) == 2
     assert "--tokenize 13a would cut the reference's <<unk>>" in capfd.readouterr().err
+
+
+def test_subwords_are_joined_on_both_sides():
+    target = Dictionary()
+    for token in ("a@@", "b", "c"):
+        target.add_symbol(token)
+    system = System("a.pt", SimpleNamespace(target_dictionary=target), [], torch.device("cpu"))
+    tokens = target.encode_line("a@@ b zz c", add_if_not_exist=False).long()
+    options = SimpleNamespace(remove_bpe="@@ ")
+    assert _string(system, tokens, options) == "ab <unk> c"
+    texts = [reference(system, Sentence({"target": tokens}, "", line), options) for line in ("a@@ b zz c", "")]
+    assert texts == ["ab zz c", "ab <<unk>> c"]
 
 
 def test_the_reference_of_characters_is_its_text(runs, characters, capfd):
