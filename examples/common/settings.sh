@@ -12,6 +12,11 @@ same_settings() {
   fi
 }
 
+# valid_name CORPUS SOURCE prints what CORPUS calls its validation text: valid, as split.py does, or val.
+valid_name() {
+  if [ -e "$1/val.$2" ] || [ ! -e "$1/valid.$2" ]; then echo val; else echo valid; fi
+}
+
 # kept_text OUT SETTINGS FILE... ends the script if the folder OUT is there, and refuses one that was made with other settings or of
 # other FILEs, which may be somewhere else by now, or gone. Otherwise it begins OUT.part, which gets the settings, too.
 kept_text() {

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # What prepare_words.sh, prepare_bpe.sh and prepare_characters.sh begin and end with; they are called with
 #   small|paper CORPUS OUT SOURCE TARGET
-# CORPUS  folder with train.SOURCE, train.TARGET and the same for val and test, in words. TRAIN, VALID and TEST in the
-#         environment name other files; TEST="newstest2014 newstest2015" makes two test sets, test and test1.
+# CORPUS  folder with train.SOURCE, train.TARGET and the same for val (or valid) and test, in words. TRAIN, VALID and
+#         TEST in the environment name other files; TEST="newstest2014 newstest2015" makes two test sets, test and test1.
 #         More references of a test set are beside it as test.TARGET1, test.TARGET2 and so on.
 #         JOIN=3 in the environment makes one sentence of every three neighbouring ones.
 #         LOWER=yes in the environment lowercases all text, so that all scores are case-insensitive.
@@ -16,6 +16,7 @@ source "$common/lock.sh"
 source "$common/settings.sh"
 source "$common/yes.sh"
 yes_or_no LOWER JOINED ALIGN LEXICON
+VALID=${VALID:-$(valid_name "$corpus" "$source")}
 lock "$(dirname "$out")"
 # what the text depends on, where it is not the default
 settings="$size $source-$target" defaults=(TRAIN=train VALID=val TEST=test JOIN=1 LOWER=no)
@@ -41,7 +42,7 @@ begin() {
   if [ ! -s "$out.part/train.$source" ]; then
     echo "${0##*/}: $corpus/${TRAIN:-train} has no pair that is kept" >&2; exit 2
   fi
-  python "$common/clean.py" "$corpus/${VALID:-val}" "$out.part/valid" "$source" "$target" "${options[@]}"
+  python "$common/clean.py" "$corpus/$VALID" "$out.part/valid" "$source" "$target" "${options[@]}"
   tests=()
   for name in ${TEST:-test}; do
     split=test${tests:+$((number += 1))} languages=("$source" "$target")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Raw parallel text -> words -> joint byte-pair encoding -> small models, several seeds each -> a table and two pictures.
 #   sweep.sh CORPUS OUT SOURCE TARGET [overrides of fairseq-hydra-train]
-# CORPUS  folder with train.SOURCE and train.TARGET, a sentence a line, and the same for val and test.
+# CORPUS  folder with train.SOURCE and train.TARGET, one sentence per line, and the same for val (or valid) and test.
 #         TRAIN, VALID and TEST in the environment name other files.
 # OUT     words/ and bpe/, the text; sweep/, the runs; table.md, scores.png and curves.png. Started again, it goes on
 #         where it stopped; other overrides need another OUT, and so does another text: other or edited files, MERGES
@@ -16,10 +16,11 @@ corpus=$1 source=$3 target=$4 common=$(cd "$(dirname "$0")/../common" && pwd)
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 shift 4
-settings="CORPUS=$(realpath "$corpus") MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=${VALID:-val} TEST=${TEST:-test} \
+source "$common/settings.sh"
+valid=${VALID:-$(valid_name "$corpus" "$source")}
+settings="CORPUS=$(realpath "$corpus") MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=$valid TEST=${TEST:-test} \
 TOKENISE=${TOKENISE:-yes}"
 source "$common/lock.sh"
-source "$common/settings.sh"
 source "$common/yes.sh"
 yes_or_no TOKENISE
 lock "$out"
@@ -43,10 +44,10 @@ words() {  # words LANGUAGE: standard input, in words
   if [ "${TOKENISE-}" = no ]; then cat; else python "$common/tokenise.py" "$1"; fi
 }
 
-(kept_text "$out/words" "$source-$target" "$corpus"/{"${TRAIN:-train}","${VALID:-val}","${TEST:-test}"}.{"$source","$target"})
+(kept_text "$out/words" "$source-$target" "$corpus"/{"${TRAIN:-train}","$valid","${TEST:-test}"}.{"$source","$target"})
 if [ ! -e "$out/words" ]; then
   for language in "$source" "$target"; do
-    for pair in "train ${TRAIN:-train}" "val ${VALID:-val}" "test ${TEST:-test}"; do
+    for pair in "train ${TRAIN:-train}" "val $valid" "test ${TEST:-test}"; do
       words "$language" < "$corpus/${pair#* }.$language" > "$out/words.part/${pair%% *}.$language"
     done
   done

@@ -50,7 +50,7 @@ def script(warm):
     path = os.pathsep.join([str(warm), str(corpus.SCRIPTS), os.environ["PATH"]])
 
     def run(name, *arguments, check=True, **environment):
-        environment = {"PATH": path, "VALID": "valid", **environment}
+        environment = {"PATH": path, **environment}
         return corpus.run(EXAMPLES / name, *arguments, check=check, environment=environment)
 
     return run
