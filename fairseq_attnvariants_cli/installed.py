@@ -1,4 +1,4 @@
-"""Installed versions, from metadata alone: nothing is imported."""
+"""What is installed, without importing it: versions, from their metadata, and the runtime of exported folders."""
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,5 +13,5 @@ def installed(distribution: str) -> str:
 
 
 def runtime() -> Path:
-    """The one file that translates with what ``export`` wrote."""
+    """The path of the runtime: the one file that translates with a folder that ``export`` wrote."""
     return Path(__file__).parents[1] / "fairseq_attnvariants_run" / "fairseq_attnvariants_run.py"

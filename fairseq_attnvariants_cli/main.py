@@ -87,7 +87,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             raise UserError(f"unrecognized arguments: {' '.join(others)} (see {PROGRAM} {options.subcommand} --help)")
         options.others = others
         if getattr(options, "user_dir", None):
-            from .systems.model import import_user_dirs
+            from .systems.user_dirs import import_user_dirs
 
             import_user_dirs(options.user_dir)
         return options.run(options) or 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from .text.files import UserError
-from .text.pieces import STYLES
+from .text.subwords import STYLES
 
 LARGEST = 2**31 - 1  # a number that every library here takes
 
@@ -53,8 +53,8 @@ def option(metavar: Any = "FILE", **more: Any) -> Any:
 
     Args:
         metavar: how help calls the value.
-        more: for ``add_argument``; also ``positional`` of what is given without a name, ``group`` of options that
-            exclude each other, ``short`` for short names, and ``former`` for an earlier one.
+        more: for ``add_argument``, and three arguments for :func:`add_options`: ``positional`` for a value without the
+            option's name before it, ``group`` for options that exclude each other, and ``short`` for short names.
     """
     return field(metadata={"metavar": metavar, "type": filled, **more})
 
@@ -111,7 +111,7 @@ def described(text: Optional[str]) -> Dict[str, str]:
 
 @dataclass
 class UserDirOptions:
-    """Code of the user's, which :func:`~.systems.model.import_user_dirs` imports before a subcommand runs.
+    """Code of the user's, which :func:`~.systems.user_dirs.import_user_dirs` imports before a subcommand runs.
 
     Args:
         user_dir: folder with your own components or architectures, as for fairseq-train; give it several times for
@@ -299,7 +299,7 @@ class TargetOptions(SearchOptions, TextOptions):
 
 
 @dataclass
-class PiecesOptions:
+class SubwordOptions:
     """``--remove-bpe``, under fairseq's name and with its meaning.
 
     Args:

@@ -18,7 +18,7 @@ from fairseq_attnvariants_cli.options import BatchOptions
 from fairseq_attnvariants_cli.subcommands.similarity import check
 from fairseq_attnvariants_cli.systems.model import System, Text, force, load, read_text, run_batches
 from fairseq_attnvariants_cli.text.files import UserError
-from fairseq_attnvariants_cli.text.pieces import SPACE
+from fairseq_attnvariants_cli.text.subwords import SPACE
 
 LIMITS = BatchOptions(batch_size=64, max_tokens=6000)
 
@@ -46,7 +46,7 @@ def perplexity(system: System, text: Text) -> float:
     """The perplexity of the references, by character."""
     padding = system.task.target_dictionary.pad()
     losses: List[torch.Tensor] = []
-    for sample, ((logits, _),) in run_batches(system, text, LIMITS):
+    for sample, ((logits, _),), _ in run_batches(system, text, LIMITS):
         target = sample["target"]
         losses.append(F.cross_entropy(logits.float().transpose(1, 2), target, reduction="none")[target != padding])
     return math.exp(torch.cat(losses).mean())

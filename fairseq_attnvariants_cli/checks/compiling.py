@@ -11,7 +11,7 @@ from fairseq_attnvariants.deploy.refusal import LINES
 from fairseq_attnvariants.nn.decoder import Decoder
 from fairseq_attnvariants.registry import ConfigurationError
 
-from ..systems.model import in_user_dir
+from ..systems.user_dirs import in_user_dir
 from .demand import demand
 from .growth import line
 from .outcome import Broken, NotApplicable
@@ -63,9 +63,9 @@ def compiled(subject: Subject) -> None:
             subject.forward(model, pairs)
     if len(graphs) > once:
         raise Broken(f"{len(others)} batches of other sizes compile it {len(graphs) - once} times more: {why}")
-    for place in itertools.chain.from_iterable(map(convolutions, graphs)):
+    if places := [place for graph in graphs for place in convolutions(graph)]:
         raise Broken(
-            f"a convolution over the source is compiled for each length{place}: write it as a product, as "
+            f"a convolution over the source is compiled for each length{places[0]}: write it as a product, as "
             "nn.histories.ConvolutionHistory does"
         )
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from ..systems.model import place
+from ..systems.user_dirs import raised_at
 from ..text.files import reason
 from .outcome import Broken, NotApplicable, quiet
 from .subject import Output, Subject
@@ -19,21 +19,16 @@ SHIFTED = ": they are shifted by the padding"
 class Finding(NamedTuple):
     """The result of a demand."""
 
-    holds: Optional[bool]
-    """None where it does not apply"""
-    found: str
-    """by how much it fails, or why it does not apply"""
+    holds: Optional[bool]  # None where it does not apply
+    found: str  # by how much it fails, or why it does not apply
 
 
 class Demand(NamedTuple):
     """Something that fairseq, or who uses it, takes for granted."""
 
-    text: str
-    """what holds"""
-    means: str
-    """to a user, where it does not hold"""
-    function: Callable[[Subject], None]
-    """raises :class:`Broken`, :class:`NotApplicable` or whatever the model raises"""
+    text: str  # what holds
+    means: str  # to a user, where it does not hold
+    function: Callable[[Subject], None]  # raises Broken, NotApplicable or an error of the model
 
     def __call__(self, subject: Subject) -> Finding:
         """Try it; an error of the model is a failure."""
@@ -46,7 +41,8 @@ class Demand(NamedTuple):
             return Finding(False, f"{how}{subject.hint()}")
         except Exception as error:  # whatever a model of somebody's own raises
             kind, message = type(error).__name__, reason(error)
-            return Finding(False, f"{kind if message == kind else f'{kind}: {message}'}{place(error)}{subject.hint()}")
+            message = kind if message == kind else f"{kind}: {message}"
+            return Finding(False, f"{message}{raised_at(error)}{subject.hint()}")
         return Finding(True, "")
 
 

@@ -30,10 +30,8 @@ class Counter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.touched = 0
-        """numbers read and written"""
-        self.alive = 0
-        """bytes of what was made here and is still there"""
+        self.touched = 0  # numbers read and written
+        self.alive = 0  # bytes of what was made here and is still there
         self._sizes: Dict[int, int] = {}
 
     def __enter__(self) -> "Counter":
@@ -74,10 +72,8 @@ class Counter(TorchDispatchMode):
 class Cost(NamedTuple):
     """The time and memory of one pass over a pair."""
 
-    time: int
-    """numbers read and written"""
-    memory: int
-    """bytes that training keeps for the backward pass, or search for the next step"""
+    time: int  # numbers read and written
+    memory: int  # bytes that training keeps for the backward pass, or search for the next step
 
 
 def line(subject: Subject, words: List[str], length: int) -> str:
@@ -87,7 +83,7 @@ def line(subject: Subject, words: List[str], length: int) -> str:
     return " ".join((words * length)[:length])
 
 
-def trained(model: Any, pairs: Pairs) -> Cost:
+def training_cost(model: Any, pairs: Pairs) -> Cost:
     """A forward and a backward pass."""
     model.train()
     with Counter() as counter:
@@ -98,7 +94,7 @@ def trained(model: Any, pairs: Pairs) -> Cost:
     return Cost(counter.touched, kept)
 
 
-def searched(model: Any, pairs: Pairs) -> Cost:
+def search_cost(model: Any, pairs: Pairs) -> Cost:
     """Known steps one by one."""
     model.eval()
     state: Dict[str, Any] = {}
@@ -114,9 +110,9 @@ def costs(subject: Subject) -> Dict[Tuple[str, int, int], Cost]:
     """The costs of one pair, by what is done and by the lengths of source and target."""
     found = {}
     model, least = subject.model(), LENGTHS[0]
-    ways = {"training": trained}
+    ways = {"training": training_cost}
     if isinstance(model.decoder, FairseqIncrementalDecoder):
-        ways["search"] = searched
+        ways["search"] = search_cost
     for source, target in [(n, least) for n in LENGTHS] + [(least, n) for n in LENGTHS[1:]]:
         pairs = subject.pairs([line(subject, LONG_SOURCE, source)], [line(subject, LONG_TARGET, target)])
         for way, run in ways.items():

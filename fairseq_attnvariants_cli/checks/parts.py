@@ -10,7 +10,7 @@ from fairseq_attnvariants.deploy.refusal import LINES
 from fairseq_attnvariants.models import AttentionRNNModel
 from fairseq_attnvariants.registry import ConfigurationError
 
-from ..systems.model import in_user_dir, place
+from ..systems.user_dirs import in_user_dir, raised_at
 from ..text.files import reason
 from .demand import demand
 from .outcome import Broken, NotApplicable
@@ -71,11 +71,11 @@ def device(subject: Subject) -> None:
             model.decoder.to("meta")(pairs.previous.to("meta"), encoder_out=encoded)
     except RuntimeError as error:
         if isinstance(error, NotImplementedError) or "item()" in str(error):
-            raise NotApplicable(f"values are read{place(error)}, and meta has none") from error
+            raise NotApplicable(f"values are read{raised_at(error)}, and meta has none") from error
         if "device" not in str(error):
             raise
         raise Broken(
-            f"tensors of two devices meet{place(error)}: write tensor.new_zeros(...), torch.zeros_like(tensor) or "
+            f"tensors of two devices meet{raised_at(error)}: write tensor.new_zeros(...), torch.zeros_like(tensor) or "
             "torch.zeros(..., device=tensor.device), and keep constants with register_buffer"
         ) from error
 
@@ -101,7 +101,7 @@ def widths(subject: Subject) -> None:
     error = subject.refusal
     if error is None:
         return
-    where = place(error)
+    where = raised_at(error)
     why = f"{reason(error)}{where}"
     if isinstance(error, Broken) or (where and not isinstance(error, ConfigurationError)):
         raise Broken(

@@ -19,7 +19,7 @@ from fairseq_attnvariants.nn.state import Memory, each
 from fairseq_attnvariants.nn.windows import Window
 from fairseq_attnvariants.registry import PLAIN, Part
 
-from ..systems.model import in_user_dir
+from ..systems.user_dirs import in_user_dir
 from ..text.files import reason
 from .outcome import Broken
 
@@ -234,10 +234,8 @@ def on_itself(part: Part) -> Dict[str, Tuple[Any, ...]]:
 class Notes(NamedTuple):
     """Notes on the changes that components from outside of the package make, each with its place."""
 
-    in_place: List[str]
-    """arguments"""
-    on_self: List[str]
-    """what they keep on themselves"""
+    in_place: List[str]  # arguments
+    on_self: List[str]  # what they keep on themselves
 
 
 def looking(kind: Type[Part], name: str, look: Callable[..., None], notes: Notes) -> Callable[..., Any]:

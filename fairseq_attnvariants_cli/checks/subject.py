@@ -25,7 +25,7 @@ from fairseq_attnvariants.tasks import (
     StringTransductionTask,
 )
 
-from ..systems.model import place, user_dirs
+from ..systems.user_dirs import raised_at, user_dirs
 from ..text.files import UserError, reason, refuse
 from .outcome import quiet
 from .returns import Notes, watch
@@ -70,23 +70,17 @@ LONG_TARGET = "NO POP QUA ROT SUN TON US VOW OX".split()  # noqa: SIM905
 class Pairs(NamedTuple):
     """A batch of sentence pairs."""
 
-    source: Tensor
-    """``B x S``, padded on the left unless it says otherwise"""
-    lengths: Tensor
-    """of the sources, ``B``"""
-    previous: Tensor
-    """``B x T``, from EOS on, padded on the right"""
-    sample: Dict[str, Any]
-    """the batch as criterions have it"""
+    source: Tensor  # B x S, padded on the left unless it says otherwise
+    lengths: Tensor  # of the sources, B
+    previous: Tensor  # B x T, from EOS on, padded on the right
+    sample: Dict[str, Any]  # the batch as criterions have it
 
 
 class Output(NamedTuple):
     """A model's output for a batch."""
 
-    scores: Tensor
-    """log-probabilities, ``B x T x V``"""
-    attention: Optional[Tensor]
-    """``B x T x S``, if the model returns any"""
+    scores: Tensor  # log-probabilities, B x T x V
+    attention: Optional[Tensor]  # B x T x S, if the model returns any
 
     def before(self, step: int) -> "Output":
         """The steps before one."""
@@ -127,10 +121,9 @@ class Subject:
                 refusals.append(error)
                 continue
             self.sizes = {flag(name): getattr(self.cfg.model, name) for name in sizes if name in known}
-            self.refusal = refusals[0] if refusals else None
-            """of widths that all differ"""
+            self.refusal = refusals[0] if refusals else None  # the refusal of widths that all differ, if there was one
             return
-        why = f"{reason(refusals[0])}{place(refusals[0])}"
+        why = f"{reason(refusals[0])}{raised_at(refusals[0])}"
         raise UserError(f"--arch {architecture}: no model can be built: {why}") from refusals[0]
 
     def _build(self, arguments: Sequence[str]) -> None:

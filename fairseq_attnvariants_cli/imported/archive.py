@@ -19,10 +19,8 @@ SHOWN, LONGEST = 5, 100  # names in a message, and characters of one
 class Options(NamedTuple):
     """A toolkit's options of a model."""
 
-    source: str
-    """the file that says it, for messages"""
-    marian: bool
-    """whether they are Marian's, not Nematus's"""
+    source: str  # the file that has them, for messages
+    marian: bool  # Marian's, not Nematus's
     values: Dict[str, Any]
 
     def get(self, *names: str, default: Any = None) -> Any:

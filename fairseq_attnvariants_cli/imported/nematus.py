@@ -70,7 +70,7 @@ def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, sha
     Raises:
         UserError: there is no such network here, or an array is missing or of another shape.
     """
-    refuse(options, MARIAN if options.marian else NEMATUS)
+    check_options(options, MARIAN if options.marian else NEMATUS)
     alternating = options.get("enc-type") == "alternating"
     found = {new: arrays[name] for new, name in nematus_names(path, arrays, alternating).items()}
     for name in found:
@@ -79,7 +79,7 @@ def read_network(path: str, arrays: Dict[str, np.ndarray], options: Options, sha
     return Network(Arrays(path, dropped_out(found, options)), options, alternating, shared)
 
 
-def refuse(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]]) -> None:
+def check_options(options: Options, table: Dict[Tuple[str, ...], Sequence[Any]]) -> None:
     """Refuse options whose values have no equations here.
 
     Raises:
@@ -184,7 +184,7 @@ class Network:
         [norm] = norms
         upper = self.decoder_layers > 1
         if upper and not self.given.marian:
-            refuse(self.given, NEMATUS_UPPER)
+            check_options(self.given, NEMATUS_UPPER)
         tied = "ff_logit_W" not in self.arrays and "ff_logit_Wt" not in self.arrays
         one = tied and self.target == "Wemb" and shared
         return {

@@ -17,10 +17,8 @@ class Vocabulary(NamedTuple):
 
     path: str
     words: Dict[int, str]
-    end: int
-    """number of the end of a sentence"""
-    unknown: int
-    """number of unknown words"""
+    end: int  # number of the end of a sentence
+    unknown: int  # number of unknown words
 
     def rows(self, count: int) -> List[int]:
         """The row of each symbol of fairseq's dictionary, of a matrix of ``count`` rows; -1 of those without.

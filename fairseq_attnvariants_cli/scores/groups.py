@@ -33,8 +33,7 @@ class Groups(NamedTuple):
     measure: str
     names: List[str]  # of the groups
     counts: List[Optional[int]]  # of words or sentences; None where they are the values
-    values: List[List[Optional[float]]]
-    """of each system, one a group; whole numbers are sentences; None of an empty one"""
+    values: List[List[Optional[float]]]  # of each system: one a group, None if empty; integers count sentences
     intervals: List[List[Optional[float]]]  # half of the widths of the 95% intervals; empty lists without resamples
 
     def filled(self) -> List[int]:
@@ -53,13 +52,13 @@ def _span(low: int, high: int) -> str:
 
 
 def measured(
-    by: str, measure: str, names: Sequence[str], sizes: Iterable[float], systems: Counts, compute: Measure, samples: int
+    by: str, measure: str, names: Sequence[str], sizes: Iterable[float], counts: Counts, compute: Measure, samples: int
 ) -> Groups:
     """Groups with the measure that ``compute`` finds in each system's counts."""
     values: List[List[Optional[float]]] = [
-        [None if np.isnan(value) else float(value) for value in compute(counts.sum(0))] for counts in systems
+        [None if np.isnan(value) else float(value) for value in compute(own.sum(0))] for own in counts
     ]
-    intervals = [counting.half_widths(counts, compute, samples) if samples else [] for counts in systems]
+    intervals = [counting.half_widths(own, compute, samples) if samples else [] for own in counts]
     return Groups(by, measure, list(names), [int(size) for size in sizes], values, intervals)
 
 
@@ -170,18 +169,16 @@ def _by_frequency(path: str, lowercase: bool) -> Tuple[List[str], Callable[[Word
     return names, lambda text: [[group.get(word, names[0]) for word in words] for words in text]
 
 
-def length_groups(
-    side: str, lengths: Sequence[int], boundaries: Sequence[int], systems: Counts, samples: int
-) -> Groups:
+def length_groups(side: str, lengths: Sequence[int], boundaries: Sequence[int], counts: Counts, samples: int) -> Groups:
     """BLEU of the sentences whose text on a side has up to as many words as each of the boundaries, and of longer ones.
 
-    ``systems`` are what :func:`bleu_counts` gives.
+    ``counts`` are what :func:`bleu_counts` gives.
     """
     names = names_up_to(boundaries)
     numbers = np.searchsorted(boundaries, lengths)
     sizes = np.bincount(numbers, minlength=len(names))
-    counts = [counting.sentence_counts(found, numbers, len(names)) for found in systems]
-    return measured(f"sentences by words in the {side}", "BLEU", names, sizes, counts, counting.bleu, samples)
+    grouped = [counting.sentence_counts(own, numbers, len(names)) for own in counts]
+    return measured(f"sentences by words in the {side}", "BLEU", names, sizes, grouped, counting.bleu, samples)
 
 
 def counted(by: str, names: Sequence[str], numbers: Sequence[np.ndarray]) -> Groups:

@@ -17,7 +17,7 @@ LONGEST_TER = 300  # words; its time grows faster than their square
 
 Systems = Sequence[Tuple[str, Sequence[str]]]  # names and hypotheses
 References = Sequence[Sequence[str]]  # one or several texts
-Measures = Sequence[Tuple[str, Metric]]  # and their names
+Metrics = Sequence[Tuple[str, Metric]]  # and the names of the measures that they compute
 
 
 class Score(NamedTuple):
@@ -87,7 +87,7 @@ def bleu_metric(tokenize: Optional[str], **options: Any) -> BLEU:
         raise UserError(f"--tokenize {tokenize}: {hint or reason(error)}") from error
 
 
-def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> Measures:
+def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> Metrics:
     """The measures and their names; ``tokenize`` is sacrebleu's, None its default.
 
     Raises:
@@ -103,15 +103,15 @@ def metrics(tokenize: Optional[str], lowercase: bool = False, beta: int = 2) -> 
     ]
 
 
-def check_tokenised(tokenize: str, references: Sequence[str]) -> None:
-    """Refuse a tokeniser that would cut what fairseq writes for unknown words of a reference.
+def check_tokenised(tokenize: Optional[str], references: Sequence[str]) -> None:
+    """Refuse a tokeniser, None for sacrebleu's default, that would cut what fairseq writes for unknown words.
 
     Raises:
-        UserError: one has such words.
+        UserError: a reference has such words.
     """
     if tokenize != "none" and any(UNKNOWN in line for line in references):
         raise UserError(
-            f"--tokenize {tokenize} would cut the reference's {UNKNOWN}: give the raw text as "
+            f"--tokenize {tokenize or '13a'} would cut the reference's {UNKNOWN}: give the raw text as "
             "--reference, or --tokenize none"
         )
 
@@ -123,7 +123,7 @@ def warn_of_tokenised(systems: Systems, tokenize: Optional[str]) -> None:
         say(f"{', '.join(found)}: tokenised text, it seems; then give --tokenize none")
 
 
-def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
+def within_limits(measures: Metrics, *texts: Sequence[str]) -> Metrics:
     """The measures, without TER and with a word about it where a line of the texts is too long for that."""
     if "TER" not in dict(measures):
         return measures
@@ -134,7 +134,7 @@ def within_limits(measures: Measures, *texts: Sequence[str]) -> Measures:
     return [(name, metric) for name, metric in measures if name != "TER"]
 
 
-def scores(systems: Systems, references: References, measures: Measures, samples: int = 0) -> List[Score]:
+def scores(systems: Systems, references: References, measures: Metrics, samples: int = 0) -> List[Score]:
     """Every measure of every system; with ``samples`` resamples also intervals, and p against the first system.
 
     A text of one line has neither: all its resamples are the same, so nothing is known of its spread.

@@ -165,7 +165,7 @@ def count_parameters(tensors: Mapping[str, Any]) -> int:
     return sum(sizes.values())
 
 
-def systems(runs: Sequence[Run]) -> Dict[str, List[Run]]:
+def by_system(runs: Sequence[Run]) -> Dict[str, List[Run]]:
     """Runs that differ in nothing but the seed, by name, and by the options in which those of one name differ.
 
     An option that only one criterion (or task, optimizer, ...) has tells apart the runs with that one.  An option that

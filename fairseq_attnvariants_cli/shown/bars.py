@@ -4,8 +4,7 @@ import math
 from typing import TYPE_CHECKING, Sequence
 
 from ..scores.groups import Groups
-from .heatmaps import short
-from .pictures import finish, legend_label, plain
+from .pictures import finish, legend_label, plain, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,9 +4,9 @@ import math
 import re
 from collections import defaultdict
 from statistics import mean
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ..scores.of_runs import Place, Scores
+from ..scores.evaluation import Place, Scores
 from ..scores.runs import Run
 from ..scores.seeds import estimate
 from ..text.files import UserError, read_lines, visible
@@ -46,7 +46,7 @@ def curve(run: Run, measure: str) -> List[Tuple[int, float]]:
     return sorted(next(iter(points.values()), {}).items())
 
 
-def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
+def draw_curves(systems: Mapping[str, Sequence[Run]], measure: str) -> "Figure":
     """A line for every run, one colour for every system, marked with the number of the seed.
 
     Raises:
@@ -57,7 +57,7 @@ def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
     figure = Figure(figsize=(6, 3.6))
     axes = figure.subplots()
     drawn = []
-    for k, (name, runs) in enumerate(found.items()):
+    for k, (name, runs) in enumerate(systems.items()):
         lines = [(run.seed, points) for run in runs if (points := curve(run, measure))]
         for seed, points in lines:
             axes.plot(*zip(*points), color=f"C{k}", marker=f"${seed}$", markevery=0.2 if points[1:] else 1, alpha=0.8)
@@ -75,7 +75,7 @@ def draw_curves(found: Dict[str, List[Run]], measure: str) -> "Figure":
     return figure
 
 
-def drawable(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[str]) -> List[str]:
+def drawable(systems: Sequence[str], results: Scores, subsets: Sequence[str]) -> List[str]:
     """The measures that all systems have on these test sets.
 
     Raises:
@@ -84,14 +84,14 @@ def drawable(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[str
     measures = dict.fromkeys(place.measure for place in results)
     everywhere = [
         measure for measure in measures
-        if all(Place(name, subset, measure) in results for name in found for subset in subsets)
+        if all(Place(name, subset, measure) in results for name in systems for subset in subsets)
     ]  # fmt: skip
     if not everywhere:
         raise UserError("--plot: no measure is there for every system and every test set: name one with --measure")
     return everywhere
 
 
-def draw_scores(found: Dict[str, List[Run]], results: Scores, subset: str) -> "Figure":
+def draw_scores(systems: Sequence[str], results: Scores, subset: str) -> "Figure":
     """For every measure the scores of all seeds on a test set, and their mean as a line.
 
     Raises:
@@ -99,23 +99,23 @@ def draw_scores(found: Dict[str, List[Run]], results: Scores, subset: str) -> "F
     """
     from matplotlib.figure import Figure
 
-    measures = drawable(found, results, [subset])
-    figure = Figure(figsize=(2.4 * len(measures), 0.8 + 0.4 * len(found)))
+    measures = drawable(systems, results, [subset])
+    figure = Figure(figsize=(2.4 * len(measures), 0.8 + 0.4 * len(systems)))
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for axes, measure in zip(panels, measures):
-        for k, name in enumerate(found):
+        for k, name in enumerate(systems):
             values = results[Place(name, subset, measure)]
             for seed, value in values.items():
                 axes.plot([value], [k], color=f"C{k}", marker=f"${seed}$")
             axes.plot([mean(values.values())], [k], "|", color=f"C{k}", markersize=16)
         axes.set_xlabel(measure, **plain(measure))
-        axes.set_yticks(range(len(found)), [*map(visible, found)], **plain(*found))
-        axes.set_ylim(len(found) - 0.5, -0.5)
+        axes.set_yticks(range(len(systems)), [*map(visible, systems)], **plain(*systems))
+        axes.set_ylim(len(systems) - 0.5, -0.5)
         finish(axes)
     return figure
 
 
-def draw_dial(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[str], dial: Dial) -> "Figure":
+def draw_dial(systems: Sequence[str], results: Scores, subsets: Sequence[str], dial: Dial) -> "Figure":
     """For every measure the means over the dial, a line for every system, with the intervals as bands.
 
     Raises:
@@ -123,11 +123,11 @@ def draw_dial(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[st
     """
     from matplotlib.figure import Figure
 
-    measures = drawable(found, results, subsets[-1:])  # an easier one that lacks a score has no point
+    measures = drawable(systems, results, subsets[-1:])  # an easier one that lacks a score has no point
     figure = Figure(figsize=(1.5 + 3.5 * len(measures), 3.6))
     ticks = range(len(dial.values))
     for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures):
-        for k, name in enumerate(found):
+        for k, name in enumerate(systems):
             values = [results.get(Place(name, subset, measure), {}) for subset in subsets]
             known = [(tick, estimate([*seeds.values()])) for tick, seeds in zip(ticks, values) if seeds]
             there, means = [tick for tick, _ in known], [one.mean for _, one in known]
@@ -138,5 +138,5 @@ def draw_dial(found: Dict[str, List[Run]], results: Scores, subsets: Sequence[st
         axes.set_xticks(ticks, dial.values, **plain(*dial.values))
         axes.set_xlabel(dial.name, **plain(dial.name))
         axes.set_ylabel(measure, **plain(measure))
-        finish(axes, "".join(found) if measure == measures[0] else "")
+        finish(axes, "".join(systems) if measure == measures[0] else "")
     return figure

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from ..text.files import visible
-from ..text.pieces import SPACE, join_attention, join_sentence
-from .pictures import font_families
+from ..text.subwords import SPACE, join_attention, join_sentence
+from .pictures import plain, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,6 @@ WIDTH = 10  # of a picture, in inches
 CELL = 0.24  # of a heat map, in inches
 SMALLEST = 0.1
 GAP = 0.4  # between heat maps
-LONGEST = 60  # characters of a word that are drawn
 
 Drawn = Tuple[Any, Any]  # axes, and the box that they take with their labels
 
@@ -57,14 +56,6 @@ def spaces_shown(symbols: Sequence[str]) -> List[str]:
     return [symbol.replace(SPACE, "\u2423") for symbol in symbols]
 
 
-def short(words: Sequence[str]) -> List[str]:
-    """Words of at most :data:`LONGEST` characters; the last one of a word that is cut is an ellipsis.
-
-    Control characters are escapes.
-    """
-    return [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}\u2026" for word in map(visible, words)]
-
-
 def draw(
     heat_maps: Sequence[Panel], width: float = WIDTH, relative: bool = False, label: str = "attention weight"
 ) -> "Figure":
@@ -86,11 +77,11 @@ def draw(
     heat_maps = [
         Panel(visible(panel.title), short(panel.source), short(panel.target), panel.weights) for panel in heat_maps
     ]
-    families = font_families("".join("".join([panel.title, *panel.source, *panel.target]) for panel in heat_maps))
+    style = plain(*(text for panel in heat_maps for text in (panel.title, *panel.source, *panel.target)))
     colours = LinearSegmentedColormap.from_list("weights", [rcParams["figure.facecolor"], rcParams["text.color"]])
     cell = min(CELL, max(SMALLEST, (width - 1.5) / max(len(panel.source) for panel in heat_maps)))
     figure = Figure(figsize=(1, 1))  # positions are in inches, and the picture is cut to what is drawn
-    drawn = [_heat_map(figure, panel, cell, colours, families, relative) for panel in heat_maps]
+    drawn = [_heat_map(figure, panel, cell, colours, style, relative) for panel in heat_maps]
     lowest = _arrange(drawn, width)
     scale = figure.add_axes((0, lowest - 0.1, 1.5, 0.1))
     scale.imshow([[k / 100 for k in range(101)]], cmap=colours, aspect="auto", extent=(0, 1, 0, 1))
@@ -101,19 +92,21 @@ def draw(
     return figure
 
 
-def _heat_map(figure: "Figure", panel: Panel, cell: float, colours: Any, families: List[str], relative: bool) -> Drawn:
-    text: Dict[str, Any] = dict(fontfamily=families, parse_math=False, fontsize=min(9, 58 * cell))
+def _heat_map(
+    figure: "Figure", panel: Panel, cell: float, colours: Any, style: Dict[str, Any], relative: bool
+) -> Drawn:
+    size = min(9, 58 * cell)
     axes = figure.add_axes((0, 0, *(cell * size for size in reversed(panel.weights.shape))))
     largest = panel.weights.max(axis=1, keepdims=True) if relative else 1
     scaled = panel.weights / np.where(largest == 0, 1, largest)  # a row of zeros stays one
     axes.imshow(scaled, cmap=colours, vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, **text)
-    axes.set_yticks(range(len(panel.target)), panel.target, **text)
+    axes.set_xticks(range(len(panel.source)), panel.source, rotation=90, fontsize=size, **style)
+    axes.set_yticks(range(len(panel.target)), panel.target, fontsize=size, **style)
     axes.set_xticks([k - 0.5 for k in range(1, len(panel.source))], minor=True)
     axes.set_yticks([k - 0.5 for k in range(1, len(panel.target))], minor=True)
     axes.tick_params(which="both", length=0, labeltop=True, labelbottom=False)
     axes.grid(which="minor", color=colours(0.1), linewidth=0.5)
-    axes.set_xlabel(panel.title, **{**text, "fontsize": 10})
+    axes.set_xlabel(panel.title, fontsize=10, **style)
     box = axes.get_tightbbox()
     assert box is not None
     return axes, box.transformed(figure.dpi_scale_trans.inverted())

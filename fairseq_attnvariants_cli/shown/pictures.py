@@ -3,7 +3,7 @@
 import contextlib
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Sequence
 
 from ..options import flag, switch
 from ..text.files import UserError, visible, write_bytes
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
+LONGEST = 60  # characters of a word that are drawn
 
 
 @dataclass
@@ -82,6 +83,14 @@ def finish(axes: "Axes", names: str = "", grid: Any = "both") -> None:
 def legend_label(name: str) -> str:
     """A name in a legend: matplotlib leaves out what begins with an underscore."""
     return visible(f" {name}" if name.startswith("_") else name)
+
+
+def short(words: Sequence[str]) -> List[str]:
+    """Words of at most :data:`LONGEST` characters, with escapes for control characters.
+
+    A word that is cut ends in an ellipsis.
+    """
+    return [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}\u2026" for word in map(visible, words)]
 
 
 def plain(*texts: str, **more: Any) -> Dict[str, Any]:

@@ -33,7 +33,7 @@ Digits = Optional[Mapping[str, int]]  # after the point, by header
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
 # Markdown has no escape for some of them, so all become entities; an underscore within a word is none
 MARKDOWN = re.compile(r"[\\`|<>\[\]&*~]|(?<![^\W_])_|_(?![^\W_])")
-FORMATS = {".csv": "", ".json": "", ".tex": "latex_booktabs", ".md": "github"}  # tabulate's, where it writes them
+FORMATS = {".csv": None, ".json": None, ".tex": "latex_booktabs", ".md": "github"}  # tabulate's names of what it writes
 
 
 @dataclass
@@ -89,14 +89,6 @@ def tables(as_json: bool = False, **paths: Optional[str]) -> Iterator[Callable[.
             print("\n\n".join(printed), file=output)
 
 
-def _visible(cell: Any, form: str) -> Any:
-    """A cell whose control characters are escapes, and in which CSV has no formula and Markdown no markup."""
-    if not isinstance(cell, str):
-        return cell
-    text = visible(f"'{cell}" if form == ".csv" and cell.startswith(FORMULA) else cell)
-    return MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text) if form == "github" else text
-
-
 @contextlib.contextmanager
 def table_file(path: str) -> Iterator[Callable[..., None]]:
     """A function that writes a table's headers and rows, and their ``digits``, as :func:`tables` does, to ``path``.
@@ -104,24 +96,29 @@ def table_file(path: str) -> Iterator[Callable[..., None]]:
     Raises:
         UserError: the name ends in none of :data:`FORMATS`, or the file cannot be written.
     """
-    form = os.path.splitext(path.lower())[1]
-    if form not in FORMATS:
+    suffix = os.path.splitext(path.lower())[1]
+    if suffix not in FORMATS:
         raise UserError(f"{path}: the name of a table must end in .csv or .json, .tex or .md")
     with write_whole(path) as stream:
 
         def save(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None) -> None:
-            if FORMATS[form]:
-                stream.write(aligned(headers, rows, digits, FORMATS[form]) + "\n")
-            elif form == ".json":
+            if form := FORMATS[suffix]:
+                stream.write(aligned(headers, rows, digits, form) + "\n")
+            elif suffix == ".json":
                 json.dump(_records(headers, rows), stream, ensure_ascii=False, indent=2)
                 stream.write("\n")
             else:
                 columns, values = expanded(headers, rows)
-                lines: List[Sequence[Any]] = [columns, *values]
-                shown = [[_visible(cell, form) for cell in line] for line in lines]
-                csv.writer(stream, lineterminator="\n").writerows(shown)
+                table = csv.writer(stream, lineterminator="\n")
+                table.writerow(map(_no_formula, columns))
+                table.writerows(map(_no_formula, row) for row in values)
 
         yield save
+
+
+def _no_formula(cell: Any) -> Any:
+    """A cell of CSV that no spreadsheet takes for a formula, with escapes for control characters."""
+    return visible(f"'{cell}" if cell.startswith(FORMULA) else cell) if isinstance(cell, str) else cell
 
 
 def _records(headers: Sequence[str], rows: Sequence[Row]) -> List[Dict[str, Cell]]:
@@ -158,19 +155,27 @@ def aligned(headers: Sequence[str], rows: Sequence[Row], digits: Digits = None, 
     The ``form`` is tabulate's name, and with wcwidth it counts the cells of a terminal that characters take.
     """
     after = [(digits or {}).get(header, 2) for header in headers]
-    cells = [[_printed(cell, digit) for cell, digit in zip(row, after, strict=True)] for row in rows]
+    cells = [[_printed(cell, digit, form) for cell, digit in zip(row, after, strict=True)] for row in rows]
     sides = ["left" if any(isinstance(row[k], str) for row in rows) else "right" for k in range(len(headers))]
-    shown = [[_visible(cell, form) for cell in row] for row in (headers, *cells)]
+    shown = [[_escaped(header, form) for header in headers], *cells]
     more = {"colalign": sides} if rows else {}  # with no rows tabulate before 0.10 fails at it
     text = tabulate(shown, headers="firstrow", tablefmt=form, disable_numparse=True, **more)
     # LaTeX would take these for what its end of a row may be followed by
     return re.sub(r"^( *)([*\[])", r"\1{}\2", text, flags=re.MULTILINE) if form.startswith("latex") else text
 
 
-def _printed(cell: Cell, digits: int) -> Union[str, int, None]:
+def _printed(cell: Cell, digits: int, form: str) -> Union[str, int, None]:
+    if isinstance(cell, str):
+        return _escaped(cell, form)
     if isinstance(cell, Interval):
         return cell.text(digits)
     return _rounded(cell, digits) if isinstance(cell, float) else cell
+
+
+def _escaped(text: str, form: str) -> str:
+    """The text with escapes for control characters and, in Markdown, for its markup."""
+    text = visible(text)
+    return MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", text) if form == "github" else text
 
 
 def _rounded(value: float, digits: int, sign: str = "") -> str:

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Optional
 
 import numpy as np
 
-from ..options import OneModel, PiecesOptions, TextOptions, option
+from ..options import OneModel, SubwordOptions, TextOptions, option
 from ..text.alignments import format_links, format_soft, hard_links
 from ..text.files import optional, write_whole
-from ..text.pieces import join_attention, word_numbers
+from ..text.subwords import join_attention, word_numbers
 
 if TYPE_CHECKING:
     from ..systems.model import Forced
 
 
 @dataclass
-class Options(PiecesOptions, TextOptions, OneModel):
+class Options(SubwordOptions, TextOptions, OneModel):
     """Write word alignments by forced decoding. Each target word is linked to the source word with the highest
     attention weight: one line of i-j pairs (source-target, from 0) for each sentence pair. EOS is left out on both
     sides. The other weights are not renormalised. --remove-bpe joins subwords to words: a source word gets the sum of

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import List
 
-from ..options import PiecesOptions, SeveralModels, TargetOptions, length, numeric, option, positive, switch
+from ..options import SeveralModels, SubwordOptions, TargetOptions, length, numeric, option, positive, switch
 from ..shown.heatmaps import WIDTH, Panel, draw, panels
 from ..shown.pictures import DarkOption, picture
 
 
 @dataclass
-class Options(DarkOption, PiecesOptions, TargetOptions, SeveralModels):
+class Options(DarkOption, SubwordOptions, TargetOptions, SeveralModels):
     """Draw heat maps of the attention on one sentence, side by side for several models. Source words are above, target
     words at the left; white is 0 and black is 1 (--dark inverts this). The target is the reference, if you give one, or
     each model's own translation. A model with two levels of attention gets two heat maps. Words of more than 60

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 
 import numpy as np
 
-from ..options import PiecesOptions, SeveralModels, TargetOptions, at_least, length, numeric, option, positive, switch
+from ..options import SeveralModels, SubwordOptions, TargetOptions, at_least, length, numeric, option, positive, switch
 from ..scores.seeds import estimate
 from ..shown.heatmaps import WIDTH, Panel, draw, spaces_shown
 from ..shown.pages import template
 from ..shown.pictures import DarkOption, check_drawn, picture
 from ..shown.tables import Row, TableOptions, tables
 from ..text.files import UserError, optional, write_whole
-from ..text.pieces import join_attention, join_sentence, summed
+from ..text.subwords import join_attention, join_sentence, summed
 
 if TYPE_CHECKING:
     from ..systems.attribution import Attribution
@@ -24,7 +24,7 @@ METHODS = {"integrated-gradients": "Integrated gradients", "input-x-gradient": "
 
 
 @dataclass
-class Options(TableOptions, DarkOption, PiecesOptions, TargetOptions, SeveralModels):
+class Options(TableOptions, DarkOption, SubwordOptions, TargetOptions, SeveralModels):
     """Attribute the log-probability of each target word to the source words, and compare with attention. The
     attributions are integrated gradients or input times gradient. Kendall's tau compares their sizes with the attention
     weights: for each target word without EOS, as a mean over the sentence, and over sentences with its 95% interval.

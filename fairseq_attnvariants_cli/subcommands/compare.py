@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from ..options import NameOptions, PiecesOptions, numeric, option
+from ..options import NameOptions, SubwordOptions, numeric, option
 from ..scores.contrasts import contrasts
 from ..scores.groups import GroupOptions, check_group_options, find_groups
 from ..scores.measures import check_tokenised, metrics, scores, warn_of_tokenised
@@ -16,7 +16,7 @@ from ..shown.pages import template
 from ..shown.pictures import check_drawn, picture
 from ..text.files import UserError, optional, read_lines, write_whole
 from ..text.generated import best_in_words, is_generated, read_generated
-from ..text.pieces import join_tokens
+from ..text.subwords import join_tokens
 
 FAINT = 0.05  # attention weights below are not shown
 BOOTSTRAP = 1000  # resamples
@@ -25,7 +25,7 @@ LONGEST = 2000  # words of a sentence that is marked; the time grows with their 
 
 
 @dataclass
-class Options(GroupOptions, NameOptions, PiecesOptions):
+class Options(GroupOptions, NameOptions, SubwordOptions):
     """Write one HTML page with the translations of several systems side by side. It needs no network. The page marks
     words that the reference lacks, and reference words that the translation lacks. You can sort it by line, length or
     chrF. Above the sentences it shows groups: BLEU by length, sentences by difference in length and by BLEU, and
@@ -142,12 +142,7 @@ def run(options: Options) -> None:
         options.ngrams = NGRAMS
     check_drawn(options)
     systems = [(path, read_system(path, options.remove_bpe)) for path in options.systems]
-    source, reference = (
-        {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}
-        if path
-        else printed(side, systems)
-        for side, path in (("source", options.source), ("reference", options.reference))
-    )
+    source, reference = (read_side(side, systems, options) for side in ("source", "reference"))
     for path, found in [("the source", source.keys()), *((path, outputs.keys()) for path, outputs in systems)]:
         if missing := sorted(reference.keys() ^ found):
             raise UserError(
@@ -158,7 +153,7 @@ def run(options: Options) -> None:
     with write_whole(options.output) as stream, optional(picture, options.plot, options.dark) as save:
         named = [(name, [" ".join(one.words) for one in several]) for name, several in zip(shown, translations)]
         gold = [" ".join(reference[k]) for k in numbers]
-        check_tokenised(options.tokenize or "13a", gold)
+        check_tokenised(options.tokenize, gold)
         groups = find_groups(options, named, [gold], [" ".join(source[k]) for k in numbers])
         warn_of_tokenised(named, options.tokenize)
         measures = dict(metrics(options.tokenize))
@@ -181,12 +176,14 @@ def run(options: Options) -> None:
             save(draw_groups(groups, shown))
 
 
-def printed(side: str, systems: Sequence[Tuple[str, Dict[int, Output]]]) -> Dict[int, List[str]]:
-    """The ``source`` or ``reference`` as fairseq-generate printed it, the same for every system.
+def read_side(side: str, systems: Sequence[Tuple[str, Dict[int, Output]]], options: Options) -> Dict[int, List[str]]:
+    """The words of the ``source`` or ``reference``: of its file, or as fairseq-generate printed it for all systems.
 
     Raises:
-        UserError: no system has it, or two have different ones.
+        UserError: the file cannot be read; or there is none, and no system has this side, or two have different ones.
     """
+    if path := getattr(options, side):
+        return {k: join_tokens(line.split(), options.remove_bpe) for k, line in enumerate(read_lines(path))}
     result: Dict[int, List[str]] = {}
     for path, outputs in systems:
         for number, output in outputs.items():

@@ -14,21 +14,22 @@ All are averaged over the subwords of a word.
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..options import OneModel, PiecesOptions, TargetOptions, numeric, option, positive
-from ..shown.heatmaps import short
-from ..shown.pictures import DarkOption, check_drawn, finish, font_families, picture
+from ..options import OneModel, SubwordOptions, TargetOptions, numeric, option, positive
+from ..shown.pictures import DarkOption, check_drawn, finish, picture, plain, short
 from ..shown.tables import JsonOption, Row, tables
 from ..text.alignments import by_frequency
 from ..text.files import UserError, optional, write_whole
-from ..text.pieces import join_sentence, join_values
+from ..text.subwords import join_sentence, join_values
 from ..text.tagged import read_tags
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ..systems.gated import Gated
 
 SIDES = ("source", "target")
 SYMBOLS = {
@@ -41,7 +42,7 @@ ALL, EOS = "all words", "end of sentence"  # no word or tag has spaces
 
 
 @dataclass
-class Options(JsonOption, DarkOption, PiecesOptions, TargetOptions, OneModel):
+class Options(JsonOption, DarkOption, SubwordOptions, TargetOptions, OneModel):
     """Print how a model's gates weigh their inputs, in percent. Adaptive GRU (g): the weight of the history against the
     input; the encoder reads source words, forward and backward, and the decoder the previous word before attention and
     the context after it. Adaptive readout: the weights of state, previous word and context (alpha_s, alpha_y, alpha_c).
@@ -75,6 +76,13 @@ class Options(JsonOption, DarkOption, PiecesOptions, TargetOptions, OneModel):
     line: Optional[int] = numeric(type=positive)
 
 
+def in_words(pair: "Gated", style: Optional[str]) -> "Gated":
+    """Return words' gates from subwords': the means over the subwords of a word."""
+    joined = {side: join_sentence(getattr(pair, side), style) for side in SIDES}
+    values = {side: join_values(gates, joined[side][1]) for side, gates in pair.values.items()}
+    return pair._replace(source=joined["source"][0], target=joined["target"][0], values=values)
+
+
 def averages(labels: Sequence[Sequence[str]], gates: Sequence[np.ndarray], most: int = 0) -> List[Row]:
     """Means over all words, over every EOS, and over the words of each label: label, frequency, means.
 
@@ -99,20 +107,30 @@ def draw(panels: Sequence[Tuple[Sequence[str], Sequence[str], np.ndarray]]) -> "
     from matplotlib.figure import Figure
 
     panels = [(short(words), names, gates) for words, names, gates in panels]
-    families = font_families("".join("".join(words) for words, _, _ in panels))
+    style = plain(*(word for words, _, _ in panels for word in words), rotation=90, fontsize=9)
     longest = max(len(words) for words, _, _ in panels)
     height = sum(2.2 + 0.08 * max(map(len, words)) for words, _, _ in panels)
     figure = Figure(figsize=(2.5 + 0.3 * longest, height), layout="constrained")
     for axes, (words, names, gates) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
         for name, values in zip(names, gates.tolist(), strict=True):
             axes.plot(values, "o-", markersize=4, label=SYMBOLS.get(name, name))
-        axes.set_xticks(range(len(words)), words, rotation=90, fontsize=9, fontfamily=families, parse_math=False)
+        axes.set_xticks(range(len(words)), words, **style)
         axes.set_xlim(-0.5, longest - 0.5)
         axes.set_ylabel("%")
         axes.set_ylim(0, 100)
         finish(axes, grid="y")
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def record(sentence: "Gated", names: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
+    """Return the object that ``--values`` writes for a sentence; ``names`` are those of the gates of each side."""
+    written: Dict[str, Any] = {"line": sentence.number + 1}
+    for side, own in names.items():
+        written[side] = getattr(sentence, side)
+        for name, values in zip(own, sentence.values[side].tolist(), strict=True):
+            written[name] = [round(value, 4) for value in values]
+    return written
 
 
 def check_sides(options: Options, sides: Collection[str]) -> None:
@@ -134,7 +152,7 @@ def run(options: Options) -> None:
         optional(write_whole, options.values) as values,
         optional(picture, options.plot, options.dark) as save,
     ):
-        from ..systems.gated import gate_names, gates_of, read_gates, tokens_of
+        from ..systems.gated import gate_names, gates_of, read_gates
         from ..systems.model import generate, load, read_text
 
         system = load(options.path, options.data, options.cpu)
@@ -147,24 +165,16 @@ def run(options: Options) -> None:
         if not given:
             text = generate(system, text, options)
 
-        pieces = dict(read_gates(system, found, text, options))
-        words, gates = {}, {}
+        pairs = sorted(read_gates(system, found, text, options), key=lambda pair: pair.number)
+        sentences = [in_words(pair, options.remove_bpe) for pair in pairs]
         for side in names:
-            joined = [join_sentence(tokens, options.remove_bpe) for tokens in tokens_of(system, text, side)]
-            words[side] = [sentence for sentence, _ in joined]
-            gates[side] = [join_values(pieces[n][side], columns) for n, (_, columns) in enumerate(joined)]
-            kind, labels = "word", [sentence[:-1] for sentence in words[side]]
+            kind, labels = "word", [getattr(sentence, side)[:-1] for sentence in sentences]
             if path := getattr(options, f"{side}_tags"):
                 kind, labels = "tag", read_tags(path, labels, f"the {side} of {text.name}")
             headers = (f"{side} {kind}", "frequency", *(f"{name} %" for name in names[side]))
-            write(side, headers, averages(labels, gates[side], options.limit))
+            write(side, headers, averages(labels, [sentence.values[side] for sentence in sentences], options.limit))
         if values:
-            for n in range(len(text.sentences)):
-                record: Dict[str, Any] = {"line": n + 1}
-                for side, own in names.items():
-                    record[side] = words[side][n]
-                    for name, row in zip(own, gates[side][n].tolist(), strict=True):
-                        record[name] = [round(value, 4) for value in row]
-                values.write(json.dumps(record, ensure_ascii=False) + "\n")
+            values.writelines(json.dumps(record(one, names), ensure_ascii=False) + "\n" for one in sentences)
         if save:
-            save(draw([(words[side][chosen], names[side], gates[side][chosen]) for side in names]))
+            drawn = sentences[chosen]
+            save(draw([(getattr(drawn, side), names[side], drawn.values[side]) for side in names]))

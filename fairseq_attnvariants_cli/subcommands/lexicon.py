@@ -16,7 +16,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set
 from ..options import numeric, option, positive
 from ..text.alignments import Link, by_frequency, count_links, format_links, parse_links, read_links
 from ..text.files import UserError, optional, read_parallel, say, write_whole
-from ..text.wordtable import Entry, write_lexicon
+from ..text.lexicon import Entry, write_lexicon
 
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 

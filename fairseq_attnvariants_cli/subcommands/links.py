@@ -5,7 +5,7 @@ from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
-from ..options import PiecesOptions, option
+from ..options import SubwordOptions, option
 from ..text.alignments import format_links, hard_links
 from ..text.files import UserError, optional, read_lines, write_whole
 from ..text.generated import best_in_words, read_generated
@@ -16,7 +16,7 @@ SKIPPED: Pair = [], [], np.zeros((0, 0))
 
 
 @dataclass
-class Options(PiecesOptions):
+class Options(SubwordOptions):
     """Write the word links of the best hypotheses in the output of fairseq-generate --print-alignment (hard or soft).
     Each source line gives one line of i-j pairs (source-target, from 0), in the order of the source text, up to the
     last printed sentence; a skipped sentence gives an empty line. --save-source and --save-target also write the

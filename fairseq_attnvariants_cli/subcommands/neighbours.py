@@ -13,7 +13,7 @@ import numpy as np
 from ..options import DataOptions, OneModel, numeric, option, positive
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
-from ..text.wordtable import read_lexicon
+from ..text.lexicon import read_lexicon
 
 if TYPE_CHECKING:
     from ..systems.model import System

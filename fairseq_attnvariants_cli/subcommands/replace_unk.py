@@ -15,7 +15,7 @@ from ..options import option, switch
 from ..text.alignments import hard_links
 from ..text.files import UserError, read_lines, say, visible, write_whole
 from ..text.generated import Hypothesis, Sentence, read_generated
-from ..text.wordtable import read_lexicon
+from ..text.lexicon import read_lexicon
 
 Alignment = Dict[int, int]  # position of the target word -> position of the source word
 

@@ -2,15 +2,15 @@
 
 import argparse
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import mean
-from typing import Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..options import SEARCH, BatchOptions, DeviceOptions, PiecesOptions, SearchOptions, amount, flag, numeric, option
+from ..options import SEARCH, BatchOptions, DeviceOptions, SearchOptions, SubwordOptions, amount, flag, numeric, option
+from ..scores.evaluation import Measures, Place, Scores, evaluate, parse_measures, read_translations
 from ..scores.measures import TOKENIZERS
-from ..scores.of_runs import Place, Scores, evaluate, translated, wanted
-from ..scores.runs import Run, find_runs, systems
-from ..scores.seeds import Comparison, Estimate, Verdict, estimate, larger, verdicts
+from ..scores.runs import Run, by_system, find_runs
+from ..scores.seeds import Comparison, Verdict, estimate, larger, verdicts
 from ..shown.charts import Dial, draw_curves, draw_dial, draw_scores
 from ..shown.pictures import check_drawn, picture
 from ..shown.tables import Cell, Interval, Row, TableOptions, table_file, tables
@@ -29,7 +29,7 @@ def dial(text: str) -> Dial:
 
 
 @dataclass
-class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, DeviceOptions):
+class Options(TableOptions, SubwordOptions, SearchOptions, BatchOptions, DeviceOptions):
     """Find the runs in and under the folders, translate and score their test sets, and print one table. Its rows are
     systems, its columns metrics: means over seeds, with half the width of their 95 % interval by Student's t (±). Runs
     that differ only in the seed are one system. A system is named after its architecture and the options in which
@@ -84,6 +84,11 @@ class Options(TableOptions, PiecesOptions, SearchOptions, BatchOptions, DeviceOp
     curves: Optional[str] = option()
     curve_measure: Optional[str] = option("NAME")
     plot: Optional[str] = option()
+    measures: Measures = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read ``--measure`` once."""
+        self.measures = parse_measures(self.measure)
 
 
 def differences(results: Scores, baseline: str) -> Dict[Place, Dict[int, float]]:
@@ -110,7 +115,7 @@ def decide(
     decisive = subsets[-1:] if options.dial else subsets
     others = [name for name in names if name != options.baseline]
     family = {}
-    for place in itertools.starmap(Place, itertools.product(others, decisive, wanted(options.measure))):
+    for place in itertools.starmap(Place, itertools.product(others, decisive, options.measures)):
         gain, grows = gains.get(place), True
         if gain and options.dial and options.baseline:
             base = place._replace(system=options.baseline)
@@ -120,45 +125,45 @@ def decide(
     return dict(zip(family, verdicts([*family.values()])))
 
 
-def summary(found: Dict[str, List[Run]], results: Scores, options: Options) -> Tuple[List[str], List[List[Cell]]]:
+def summary(
+    systems: Mapping[str, Sequence[Run]], results: Scores, options: Options
+) -> Tuple[List[str], List[List[Cell]]]:
     """Headers and rows: systems, on every test set, by measures, each with what its differences tell."""
-    subsets = options.gen_subset or [""]
-    headers, labels = _test_sets(options)
-    seeds = ["seeds", "pairs"] if options.baseline else ["seeds"]
-    headers = ["system", *headers, *seeds, "parameters", "updates", "hours"]
-    rows: List[List[Cell]] = []
-    for name, runs in found.items():
-        for label in labels:
-            rows.append([name, *label, len(runs)])
-            if options.baseline:
-                beside = {run.seed for run in runs} & {run.seed for run in found[options.baseline]}
-                rows[-1].append(None if name == options.baseline else len(beside))
-            rows[-1] += [runs[0].parameters, round(mean(run.updates for run in runs))]
-            rows[-1] += [mean(run.hours for run in runs)]
+    test_set, labels = _test_sets(options)
+    measures = [*options.measures] if options.gen_subset else []
     compared = differences(results, options.baseline) if options.baseline else {}
-    decided = decide(compared, found, results, options) if options.baseline and options.gen_subset else {}
-    for measure in wanted(options.measure) if options.gen_subset else []:
+    decided = decide(compared, systems, results, options) if options.baseline and measures else {}
+    seeds = ["seeds", "pairs"] if options.baseline else ["seeds"]
+    headers = ["system", *test_set, *seeds, "parameters", "updates", "hours"]
+    for measure in measures:
         headers += [measure, *([f"{measure} {what}" for what in DIFFERENCES] if options.baseline else [])]
-        places = [Place(name, subset, measure) for name in found for subset in subsets]
-        for place, row in zip(places, rows):
-            row.append(_interval(estimate([*results[place].values()]) if place in results else None))
+    rows: List[List[Cell]] = []
+    for name, runs in systems.items():
+        for subset, label in zip(options.gen_subset or [""], labels):
+            row: List[Cell] = [name, *label, len(runs)]
             if options.baseline:
-                difference = estimate([*compared[place].values()]) if place in compared else None
-                row += [_interval(difference, signed=True), *decided.get(place, (None, None))[::-1]]
+                shared = {run.seed for run in runs} & {run.seed for run in systems[options.baseline]}
+                row.append(None if name == options.baseline else len(shared))
+            row += [runs[0].parameters, round(mean(run.updates for run in runs)), mean(run.hours for run in runs)]
+            for place in (Place(name, subset, measure) for measure in measures):
+                row.append(_interval(results.get(place)))
+                if options.baseline:
+                    word, p = decided.get(place, (None, None))
+                    row += [_interval(compared.get(place), signed=True), p, word]
+            rows.append(row)
     return headers, rows
 
 
-def every_seed(found: Dict[str, List[Run]], results: Scores, options: Options) -> Tuple[List[str], List[Row]]:
+def every_seed(systems: Mapping[str, Sequence[Run]], results: Scores, options: Options) -> Tuple[List[str], List[Row]]:
     """Headers and rows: systems, on every test set, with every seed, by measures."""
-    headers, labels = _test_sets(options)
-    measures = wanted(options.measure)
+    test_set, labels = _test_sets(options)
     rows: List[Row] = [
-        [name, *label, seed, *(results.get(Place(name, subset, measure), {}).get(seed) for measure in measures)]
-        for name, runs in found.items()
+        [name, *label, seed, *(results.get(Place(name, subset, measure), {}).get(seed) for measure in options.measures)]
+        for name, runs in systems.items()
         for subset, label in zip(options.gen_subset, labels)
         for seed in sorted(run.seed for run in runs)
     ]
-    return ["system", *headers, "seed", *measures], rows
+    return ["system", *test_set, "seed", *options.measures], rows
 
 
 def _test_sets(options: Options) -> Tuple[List[str], List[List[str]]]:
@@ -171,8 +176,12 @@ def _test_sets(options: Options) -> Tuple[List[str], List[List[str]]]:
     return ["test set"], [[subset] for subset in subsets]
 
 
-def _interval(known: Optional[Estimate], signed: bool = False) -> Optional[Interval]:
-    return known and Interval(known.mean, known.margin, signed)
+def _interval(values: Optional[Mapping[int, float]], signed: bool = False) -> Optional[Interval]:
+    """The mean of the values of all seeds, with its interval; nothing without values."""
+    if values is None:
+        return None
+    known = estimate([*values.values()])
+    return Interval(known.mean, known.margin, signed)
 
 
 def check(options: Options) -> None:
@@ -201,30 +210,30 @@ def check(options: Options) -> None:
     if options.margin is not None and not options.baseline:
         raise UserError("--margin says which differences do not matter: name a --baseline")
     for measure in options.less_is_better:
-        if measure not in wanted(options.measure):
-            raise UserError(f"--less-is-better {measure}: the measures are {', '.join(wanted(options.measure))}")
+        if measure not in options.measures:
+            raise UserError(f"--less-is-better {measure}: the measures are {', '.join(options.measures)}")
     if options.less_is_better and not options.baseline:
         raise UserError("--less-is-better is for verdicts: name a --baseline")
-    if not (subsets and translated(options.measure)):
+    if not (subsets and read_translations(options.measures)):
         for name in ("data", "reference", "remove_bpe", "tokenize", *SEARCH):
             if getattr(options, name) is not None:
                 raise UserError(f"{flag(name)} needs a measure of translations, and none is given")
 
 
-def warn_of_missing(found: Dict[str, List[Run]], results: Scores) -> None:
+def warn_of_missing(systems: Mapping[str, Sequence[Run]], results: Scores) -> None:
     """Say which means are of fewer seeds than their rows say, because there was nothing to measure."""
     for place, values in results.items():
-        missing = sorted({run.seed for run in found[place.system]} - values.keys())
+        missing = sorted({run.seed for run in systems[place.system]} - values.keys())
         if missing:
             seeds = ", ".join(map(str, missing))
             where = f"{place.measure} of {place.system} on {place.subset!r}"
             say(f"{where} is of {len(values)} seeds: nothing to measure with seed {seeds}")
 
 
-def warn_of_differences(found: Dict[str, List[Run]], baseline: str) -> None:
+def warn_of_differences(systems: Mapping[str, Sequence[Run]], baseline: str) -> None:
     """Say in which options outside the model a system differs from the baseline, if its name does not say so."""
-    base = found[baseline][0].options
-    for name, (run, *_) in found.items():
+    base = systems[baseline][0].options
+    for name, (run, *_) in systems.items():
         other = [key.split(".", 1) for key in sorted({*base, *run.options}) if run.options.get(key) != base.get(key)]
         kinds = {group for group, option in other if option == "_name"}  # whose other options differ, too
         both = base.keys() & run.options.keys()
@@ -248,24 +257,24 @@ def run(options: Options) -> None:
         optional(picture, options.curves) as curves,
         optional(picture, options.plot) as plot,
     ):
-        found = systems(find_runs(options.folders, options.checkpoint, options.name))
+        systems = by_system(find_runs(options.folders, options.checkpoint, options.name))
         if options.baseline:
-            if options.baseline not in found:
-                raise UserError(f"--baseline {options.baseline}: there are {', '.join(found)}")
-            found = {options.baseline: found[options.baseline], **found}
-            warn_of_differences(found, options.baseline)
-        results = evaluate(found, options)
-        warn_of_missing(found, results)
-        headers, rows = summary(found, results, options)
+            if options.baseline not in systems:
+                raise UserError(f"--baseline {options.baseline}: there are {', '.join(systems)}")
+            systems = {options.baseline: systems[options.baseline], **systems}
+            warn_of_differences(systems, options.baseline)
+        results = evaluate(systems, options)
+        warn_of_missing(systems, results)
+        headers, rows = summary(systems, results, options)
         digits: Dict[str, int] = {}
-        for measure in wanted(options.measure):
+        for measure in options.measures:
             digits.update({measure: options.digits, f"{measure} difference": options.digits, f"{measure} p": 4})
         write("results", headers, rows, digits)
         if seeds:
-            seeds(*every_seed(found, results, options))
+            seeds(*every_seed(systems, results, options))
         if curves:
-            curves(draw_curves(found, options.curve_measure or "ppl"))
+            curves(draw_curves(systems, options.curve_measure or "ppl"))
         if plot and options.dial:
-            plot(draw_dial(found, results, options.gen_subset, options.dial))
+            plot(draw_dial([*systems], results, options.gen_subset, options.dial))
         elif plot:
-            plot(draw_scores(found, results, options.gen_subset[0]))
+            plot(draw_scores([*systems], results, options.gen_subset[0]))

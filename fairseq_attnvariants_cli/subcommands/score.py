@@ -70,7 +70,7 @@ def run(options: Options) -> None:
     count = len(options.systems)
     systems = list(zip(shown, columns[:count], strict=True))
     references = columns[count : count + len(options.reference)]
-    check_tokenised(options.tokenize or "13a", [line for lines in references for line in lines])
+    check_tokenised(options.tokenize, [line for lines in references for line in lines])
     measures = metrics(options.tokenize, options.lowercase, options.chrf_beta)
     warn_of_tokenised(systems, options.tokenize)
     measures = within_limits(measures, *columns[: count + len(references)])

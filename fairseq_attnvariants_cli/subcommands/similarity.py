@@ -12,7 +12,7 @@ import numpy as np
 from ..options import OneModel, TargetOptions, amount, numeric, option
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError
-from ..text.pieces import SPACE
+from ..text.subwords import SPACE
 
 if TYPE_CHECKING:
     from ..systems.model import System

@@ -5,15 +5,15 @@ finishes the same hypotheses with any, and ranks them in the end, which is done 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU
 
-from ..options import BeamOptions, OneModel, PiecesOptions, TextOptions, numeric, option, penalty
+from ..options import BeamOptions, OneModel, SubwordOptions, TextOptions, numeric, option, penalty
 from ..scores.measures import TOKENIZERS, bleu_metric, check_tokenised
 from ..shown.tables import TableOptions, tables
 from ..text.files import UserError, say
-from ..text.pieces import join_tokens
+from ..text.subwords import join_tokens
 
 if TYPE_CHECKING:
     from ..systems.model import Sentence, System, Text
@@ -23,7 +23,7 @@ COVERAGE_PENALTIES = [0.0, 0.1, 0.2, 0.4]
 
 
 @dataclass
-class Options(TableOptions, PiecesOptions, BeamOptions, TextOptions, OneModel):
+class Options(TableOptions, SubwordOptions, BeamOptions, TextOptions, OneModel):
     """Print the BLEU of a validation set with each pair of a length penalty and a coverage penalty (Wu et al. 2016).
     The command translates the text once per coverage penalty, and ranks the results by each length penalty. Choose on a
     validation set, and report a test set.
@@ -85,19 +85,18 @@ def hypotheses(system: "System", text: "Text", options: Options) -> Iterator[Lis
     """All finished hypotheses of each sentence."""
     from ..systems.model import search
 
+    string = system.task.target_dictionary.string
     for beam in search(system, text, options, lenpen=0):
-        texts = (_string(system, each["tokens"], options) for each in beam)
-        yield [Hypothesis(text, len(each["tokens"]), each["score"].item()) for text, each in zip(texts, beam)]
-
-
-def _string(system: "System", tokens: Any, options: Options, reference: bool = False) -> str:
-    return system.task.target_dictionary.string(tokens, options.remove_bpe, escape_unk=reference)
+        yield [
+            Hypothesis(string(each["tokens"], options.remove_bpe), len(each["tokens"]), each["score"].item())
+            for each in beam
+        ]
 
 
 def reference(system: "System", sentence: "Sentence", options: Options) -> str:
     """Return a sentence's reference: its text, with subwords joined; for binarised data what fairseq writes."""
     if not sentence.target_line:
-        return _string(system, sentence.item["target"], options, True)
+        return system.task.target_dictionary.string(sentence.item["target"], options.remove_bpe, escape_unk=True)
     if hasattr(system.task.target_dictionary, "space"):  # of characters
         return sentence.target_line
     return " ".join(join_tokens(sentence.target_line.split(), options.remove_bpe))

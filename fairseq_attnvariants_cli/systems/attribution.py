@@ -18,7 +18,7 @@ from fairseq_attnvariants.nn.layer_norm import at_least_float32
 
 from ..options import BatchOptions
 from ..text.files import UserError
-from .model import System, Text, run_batches, symbols
+from .model import System, Text, run_batches
 
 Nodes = List[Tuple[float, float]]  # how far from the baseline to the input, from 0 to 1, and the weight of the gradient
 
@@ -32,11 +32,11 @@ def integrated(steps: int) -> Nodes:
 
 
 class Attribution(NamedTuple):
-    """The attributions of one sentence's target tokens to its source tokens."""
+    """The attributions of target tokens to source tokens, which are those of :class:`~.model.Pair`."""
 
-    number: int  # of the sentence, from 0
-    source: List[str]  # S tokens, EOS last
-    target: List[str]  # T tokens, EOS last
+    number: int
+    source: List[str]
+    target: List[str]
     values: np.ndarray  # T x S
     attention: Optional[np.ndarray]  # T x S, if the model returns it
     difference: np.ndarray  # T: the log-probabilities, less those where all source embeddings are 0
@@ -143,9 +143,8 @@ def attributions(system: System, text: Text, nodes: Nodes, limits: BatchOptions)
         UserError: the system is an ensemble, or its model has no source embeddings.
     """
     model, pad = system.model, system.task.target_dictionary.pad()
-    sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
     with source_embeddings(model, system.path) as embeddings:
-        for sample, [(logits, extra)] in run_batches(system, text, limits):
+        for sample, [(logits, extra)], pairs in run_batches(system, text, limits):
             target = sample["target"]
             with torch.no_grad():
                 embeddings.scale = torch.zeros(len(target), device=target.device)
@@ -154,13 +153,10 @@ def attributions(system: System, text: Text, nodes: Nodes, limits: BatchOptions)
                 embeddings.scale = None
             values = attribute(model, embeddings, sample, nodes, pad, limits).cpu().numpy()
             weights = output_named(extra, "attn")
-            for row, number in enumerate(sample["id"].tolist()):
-                item, source_line, target_line = sentences[number]
-                steps = len(item["target"])
+            for row, pair in enumerate(pairs):
+                steps = len(pair.target)
                 yield Attribution(
-                    number,
-                    symbols(system.task.source_dictionary, sample["net_input"]["src_tokens"][row], source_line),
-                    symbols(system.task.target_dictionary, item["target"], target_line),
+                    *pair,
                     values[row, :steps],
                     None if weights is None else weights[row, :steps].detach().float().cpu().numpy(),
                     difference[row, :steps].cpu().numpy(),

@@ -43,8 +43,8 @@ def difference(first: Checkpoint, second: Checkpoint) -> str:
         if str(ours.get(name)) != str(theirs.get(name)):
             return f"the model's option {name} is {ours.get(name)!r} in one and {theirs.get(name)!r} in the other"
     one, other = first["model"], second["model"]
-    for name in sorted(one.keys() ^ other.keys()):
-        return f"only one has the parameter {name}"
+    if unshared := sorted(one.keys() ^ other.keys()):
+        return f"only one has the parameter {unshared[0]}"
     for name, tensor in one.items():
         if tensor.shape != other[name].shape:
             return f"{name} is {tuple(tensor.shape)} in one and {tuple(other[name].shape)} in the other"

@@ -3,7 +3,7 @@
 import contextlib
 from collections import defaultdict
 from itertools import zip_longest
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import torch
@@ -17,14 +17,14 @@ from fairseq_attnvariants.nn.readout import AdaptiveWeighting
 
 from ..options import BatchOptions
 from ..text.files import UserError
-from .model import System, Text, run_batches, symbols
+from .model import System, Text, run_batches
 
+# what a model has that gives gates of a side, for messages
 GIVEN_BY = {
     "source": "gates in the encoder's cells (--arch adaptive_gru or adaptive_both, or a cell that shows its own)",
     "target": "gates in the decoder's cells (--arch adaptive_gru, adaptive_both or context_gate, or a cell that shows "
     "its own), an adaptive output (--arch adaptive_output or adaptive_both) or a condition (--arch conddec)",
 }
-"""What a model has that gives gates of a side, for messages."""
 
 
 class Gates(NamedTuple):
@@ -33,10 +33,17 @@ class Gates(NamedTuple):
     side: str
     names: Sequence[str]
     module: nn.Module
-    read: Callable[[Any], Tensor]
-    """of what a call gives, of sentences without padding, ``gates x B x steps x width``"""
-    backward: bool = False
-    """the first call is of the last token"""
+    read: Callable[[Any], Tensor]  # from the module's output to gates x B x steps x width; no sentence has padding
+    backward: bool = False  # the first call reads the last token
+
+
+class Gated(NamedTuple):
+    """The values of the gates for one sentence pair, whose tokens are those of :class:`~.model.Pair`."""
+
+    number: int
+    source: List[str]
+    target: List[str]
+    values: Dict[str, np.ndarray]  # of each side, gates x tokens, in percent
 
 
 def weight(gate: Tensor) -> Tensor:
@@ -120,34 +127,21 @@ def gate_names(gates: Sequence[Gates]) -> Dict[str, List[str]]:
     return dict(names)
 
 
-def tokens_of(system: System, text: Text, side: str) -> List[List[str]]:
-    """One side of each sentence, EOS last."""
-    dictionary = getattr(system.task, f"{side}_dictionary")
-    return [symbols(dictionary, sentence.item[side], getattr(sentence, f"{side}_line")) for sentence in text.sentences]
-
-
-def read_gates(
-    system: System, gates: Sequence[Gates], text: Text, limits: BatchOptions
-) -> Iterator[Tuple[int, Dict[str, np.ndarray]]]:
-    """Forced decoding of the targets, in the order of :func:`~.model.run_batches`.
-
-    Yields:
-        the number of a sentence, from 0, and for each side the gates of its tokens, ``gates x tokens``, in percent.
-    """
+def read_gates(system: System, gates: Sequence[Gates], text: Text, limits: BatchOptions) -> Iterator[Gated]:
+    """Forced decoding of the targets, in the order of :func:`~.model.run_batches`."""
     caught: List[List[Tensor]] = [[] for _ in gates]  # of a batch, call by call
 
     def catch(one: Gates, calls: List[Tensor]) -> Callable[[nn.Module, Any, Any], None]:
         return lambda module, arguments, given: calls.append(100 * one.read(given).float().mean(-1))
 
-    items = {sentence.item["id"]: sentence.item for sentence in text.sentences}
     with contextlib.ExitStack() as hooked:
         for one, calls in zip(gates, caught):
             hooked.enter_context(one.module.register_forward_hook(catch(one, calls)))
-        for sample, _ in run_batches(system, text, limits):
+        for _, _, pairs in run_batches(system, text, limits):
             sides: Dict[str, List[Tensor]] = defaultdict(list)
             for one, calls in zip(gates, caught):
                 sides[one.side].append(torch.cat(calls[::-1] if one.backward else calls, dim=2))
                 calls.clear()
             values = {side: torch.cat(several).cpu().numpy() for side, several in sides.items()}
-            for row, number in enumerate(sample["id"].tolist()):
-                yield number, {side: found[:, row, : len(items[number][side])] for side, found in values.items()}
+            for row, pair in enumerate(pairs):
+                yield Gated(*pair, {side: found[:, row, : len(getattr(pair, side))] for side, found in values.items()})

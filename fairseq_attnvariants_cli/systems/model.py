@@ -12,7 +12,6 @@ import argparse
 import itertools
 import os
 import re
-import traceback
 from collections.abc import Mapping
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -23,7 +22,6 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 from torch import Tensor
 from tqdm import tqdm
 
-import fairseq_attnvariants
 from fairseq_attnvariants.criterions.costs import output_named
 from fairseq_attnvariants.models.hub import symbols
 from fairseq_attnvariants.models.warm_start import not_finite
@@ -34,8 +32,6 @@ from fairseq_attnvariants.registry import ConfigurationError
 from ..options import SEARCH, BatchOptions, TextOptions
 from ..text.alignments import parse_lines
 from ..text.files import UserError, read_parallel, reason, say
-
-ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
 
 
 class System(NamedTuple):
@@ -90,19 +86,28 @@ class Text(NamedTuple):
         return self._replace(sentences=sentences)
 
 
+class Pair(NamedTuple):
+    """The tokens of a sentence pair; an unknown word is as in the text."""
+
+    number: int  # of the sentence, from 0
+    source: List[str]  # S tokens, EOS last
+    target: List[str]  # T tokens, EOS last
+
+
 class Batch(NamedTuple):
     """The models' output for a batch."""
 
-    sample: Dict[str, Any]  # as the task collates it; sample["id"] are the numbers of the sentences
+    sample: Dict[str, Any]  # as the task collates it
     outputs: List[Tuple[Tensor, Any]]  # of each model: logits B x T x V, and the rest
+    pairs: List[Pair]  # of each row
 
 
 class Forced(NamedTuple):
-    """The models' output for one sentence pair."""
+    """The models' output for one sentence pair, whose tokens are those of :class:`Pair`."""
 
-    number: int  # of the sentence, from 0
-    source: List[str]  # S tokens, EOS last; an unknown word is as in the text
-    target: List[str]  # T tokens, EOS last
+    number: int
+    source: List[str]
+    target: List[str]
     extra: Dict[str, np.ndarray]  # T x ..., float32, mean of the models; "attn" is T x S
 
 
@@ -140,48 +145,6 @@ def _without_bleu(state: Dict[str, Any]) -> None:
     stored = state["cfg"]["task"] if state.get("cfg") is not None else state["args"]
     if hasattr(stored, "eval_bleu"):
         stored.eval_bleu = False
-
-
-def import_user_dirs(folders: Sequence[str]) -> None:
-    """Import folders of ``--user-dir``, which enter their parts and architectures.
-
-    Raises:
-        UserError: one is not there, or does not import.
-    """
-    for folder in folders:
-        if os.path.isfile(folder):
-            raise UserError(f"--user-dir {folder}: this is a file, give its folder {os.path.dirname(folder) or '.'}")
-        if os.path.isdir(folder) and not any(os.path.exists(os.path.join(folder, name)) for name in ENTRIES):
-            raise UserError(f"--user-dir {folder} registers nothing: it has no __init__.py to import")
-        try:
-            utils.import_user_module(argparse.Namespace(user_dir=folder))
-        except Exception as error:  # whatever is written there
-            why = f"{reason(error)}{place(error)}"
-            if isinstance(error, FileNotFoundError) and not os.path.exists(folder):
-                why = "there is no such folder"
-            raise UserError(f"--user-dir {folder}: {why}") from error
-
-
-def user_dirs() -> List[str]:
-    """The folders of ``--user-dir`` that fairseq has imported, without this package's own."""
-    own = os.path.dirname(fairseq_attnvariants.__file__)
-    return sorted(folder for folder in getattr(utils.import_user_module, "memo", ()) if folder != own)
-
-
-def place(error: Exception) -> str:
-    """The innermost line of an error that is in a folder of ``--user-dir``, in parentheses; nothing if none is."""
-    if isinstance(error, SyntaxError):  # whose message says it
-        return ""
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    return next(filter(None, (in_user_dir(frame.filename, frame.lineno) for frame in frames)), "")
-
-
-def in_user_dir(path: str, line: Optional[int]) -> str:
-    """A line of a file, in parentheses, if it is in a folder of ``--user-dir``; nothing if not."""
-    for folder in user_dirs():
-        if path.startswith(os.path.join(folder, "")):
-            return f" ({os.path.relpath(path, os.path.dirname(folder))}, line {line})"
-    return ""
 
 
 def read_checkpoint(path: str) -> Dict[str, Any]:
@@ -231,7 +194,7 @@ def _check(path: str, state: Dict[str, Any]) -> None:
         raise UserError(f"{path}: {diverged} holds NaN or infinity: the training diverged, use an earlier one")
 
 
-def read_files(options: TextOptions, reference: bool = True) -> Optional[List[Tuple[str, ...]]]:
+def read_files(options: TextOptions, reference: bool) -> Optional[List[Tuple[str, ...]]]:
     """The lines of ``--source`` and, where it is needed, ``--reference``; None for ``--gen-subset``.
 
     Raises:
@@ -440,8 +403,16 @@ def check_probabilities(system: System, reader: str) -> None:
 @torch.no_grad()
 def run_batches(system: System, text: Text, limits: BatchOptions) -> Iterator[Batch]:
     """Forced decoding of the targets; batches come in the order of their sources' lengths."""
+    sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
+    source, target = system.task.source_dictionary, system.task.target_dictionary
     for sample in samples(system, text, limits, "reading"):
-        yield Batch(sample, [model(**sample["net_input"])[:2] for model in system.models])
+        pairs = []
+        for number, tokens in zip(sample["id"].tolist(), sample["net_input"]["src_tokens"]):
+            item, source_line, target_line = sentences[number]
+            pairs.append(
+                Pair(number, symbols(source, tokens, source_line), symbols(target, item["target"], target_line))
+            )
+        yield Batch(sample, [model(**sample["net_input"])[:2] for model in system.models], pairs)
 
 
 def force(
@@ -454,8 +425,7 @@ def force(
     Raises:
         UserError: a model does not return what is needed.
     """
-    sentences = {sentence.item["id"]: sentence for sentence in text.sentences}
-    for sample, outputs in run_batches(system, text, limits):
+    for _, outputs, pairs in run_batches(system, text, limits):
         means: Dict[str, np.ndarray] = {}
         for name in (*needed, *welcome):
             values = [output_named(extra, name) for _, extra in outputs]
@@ -464,11 +434,5 @@ def force(
                 means[name] = stacked.mean(0).cpu().numpy()
             elif name in needed:
                 raise UserError(f"{system.path}: the model returns no {name!r} with the logits")
-        for row, number in enumerate(sample["id"].tolist()):
-            item, source_line, target_line = sentences[number]
-            yield Forced(
-                number,
-                symbols(system.task.source_dictionary, sample["net_input"]["src_tokens"][row], source_line),
-                symbols(system.task.target_dictionary, item["target"], target_line),
-                {name: value[row, : len(item["target"])] for name, value in means.items()},
-            )
+        for row, pair in enumerate(pairs):
+            yield Forced(*pair, {name: value[row, : len(pair.target)] for name, value in means.items()})

@@ -115,12 +115,12 @@ def check_strings(tables: Sequence[Table], separators: Sequence[str]) -> None:
 
 
 def length_limits(others: Sequence[str]) -> Dict[str, int]:
-    """The limits on the lengths of both sides, by their options, of which some may be for fairseq-train."""
+    """The limits on the lengths of both sides, which may be among the options for fairseq-train."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.error = refuse  # type: ignore[method-assign]
     for side in ("source", "target"):
         parser.add_argument(f"--max-{side}-positions", dest=side, type=int, default=1024)
-    return {f"--max-{side}-positions": limit for side, limit in vars(parser.parse_known_args(others)[0]).items()}
+    return vars(parser.parse_known_args(others)[0])
 
 
 def check_lengths(table: Table, separators: Sequence[str], limits: Mapping[str, int]) -> None:
@@ -130,11 +130,11 @@ def check_lengths(table: Table, separators: Sequence[str], limits: Mapping[str, 
         ConfigurationError: naming the line.
     """
     for number, row in enumerate(table.rows):
-        source, target = (len(symbols(text or "", one)) for text, one in zip((row.source, row.target), separators))
-        lengths = {"source": source + len(row.features), "target": target}
-        for (side, count), (option, limit) in zip(lengths.items(), limits.items()):
-            if count >= limit:  # EOS counts
+        for side, separator in zip(("source", "target"), separators):
+            features = len(row.features) if side == "source" else 0
+            count = features + len(symbols(getattr(row, side) or "", separator))
+            if count >= limits[side]:  # EOS counts
                 raise ConfigurationError(
-                    f"{table.place(number)}: the {side} has {count} symbols{' and features' * bool(row.features)}, and "
-                    f"a model reads {limit - 1}: leave the line out, or train with a larger {option}"
+                    f"{table.place(number)}: the {side} has {count} symbols{' and features' * bool(features)}, and a "
+                    f"model reads {limits[side] - 1}: leave the line out, or train with a larger --max-{side}-positions"
                 )

@@ -71,18 +71,13 @@ class Job(NamedTuple):
     folder: Path
     data: Path
     columns: Columns
-    separators: Tuple[str, str]
-    """of sources and of targets"""
-    words: int
-    """to train on"""
-    tests: Dict[str, str]
-    """the files to be predicted, by their names"""
+    separators: Tuple[str, str]  # of sources and of targets
+    words: int  # to train on
+    tests: Dict[str, str]  # the files to be predicted, by their names
     user_dir: str
     updates: int
-    given: str
-    """the options that a training keeps from its start on"""
-    limits: Dict[str, int]
-    """of the lengths of both sides, by their options"""
+    given: str  # the options that a training keeps from its start on
+    limits: Dict[str, int]  # of the lengths of both sides
 
 
 def prepare(options: "Options") -> Job:
@@ -290,7 +285,9 @@ def results(job: Job, options: "Options", name: str, systems: Dict[str, List[str
     table = read_table(str(job.data / f"{name}.tsv"), job.columns, with_targets=False)
     scores: List[List[float]] = []
     scored = table.rows[0].target is not None
-    asked = [*systems.items()][0 if scored else -1 :]  # only scores show the predictions of the others
+    asked = [*systems.items()]
+    if not scored:
+        asked = asked[-1:]  # the predictions of the others would only be scored
     for number, (system, checkpoints) in enumerate(asked):
         found = predict(job, options, name, checkpoints, number == 0)
         found = copy_unseen(job, options, checkpoints, table.rows, found)
@@ -316,7 +313,7 @@ def predict(job: Job, options: "Options", name: str, checkpoints: Sequence[str],
         *("--path", os.pathsep.join(checkpoints), f"--gen-subset={name}", "--scoring", "exact_match"),
         *("--beam", str(max(options.beam, options.nbest)), "--nbest", str(options.nbest), "--batch-size", "128"),
         *("--num-workers", "0", *["--cpu"] * options.cpu),
-        *(part for option, limit in job.limits.items() for part in (option, str(limit))),
+        *(f"--max-{side}-positions={limit}" for side, limit in job.limits.items()),
     ]
     lines: List[str] = []
     log = job.folder / f"{name}.generate.log"

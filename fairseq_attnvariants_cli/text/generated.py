@@ -7,7 +7,7 @@ import numpy as np
 
 from .alignments import parse_links, parse_soft
 from .files import UserError
-from .pieces import join_attention, join_tokens, word_numbers
+from .subwords import join_attention, join_tokens, word_numbers
 
 LINE = re.compile(r"([STHPA])-([0-9]{1,12})(?:\t(.*))?", flags=re.DOTALL)
 LONGEST = 10_000  # tokens in a line whose alignment is read
@@ -111,12 +111,12 @@ def _of_characters(sentences: Iterable[Dict[str, List[Line]]]) -> bool:
 def _sentence(number: int, labels: Dict[str, List[Line]], aligned: bool, joined: bool = False) -> Sentence:
     """Return a sentence from its lines; if subwords are ``joined``, without its attention."""
     sources, references, hypotheses, scores, alignments = labels.values()
-    for line in hypotheses[len(alignments) :] if aligned else ():
-        raise UserError(
-            f"{line.place}: H-{number} has no A- line: run fairseq-generate with --print-alignment; or was its output "
-            "cut off?"
-        )
     count = len(hypotheses)
+    if aligned and len(alignments) < count:
+        raise UserError(
+            f"{hypotheses[len(alignments)].place}: H-{number} has no A- line: run fairseq-generate with "
+            "--print-alignment; or was its output cut off?"
+        )
     if not count or len(sources) != 1 or {len(scores), len(alignments)} - {0, count} or len(references) > 1:
         last = next(lines[-1] for lines in labels.values() if lines)
         counts = ", ".join(f"{len(lines)} {label}-" for label, lines in labels.items())

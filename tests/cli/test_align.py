@@ -16,7 +16,7 @@ from fairseq_attnvariants_cli.options import BatchOptions
 from fairseq_attnvariants_cli.subcommands.align import word_attention
 from fairseq_attnvariants_cli.systems.model import Forced, batches
 from fairseq_attnvariants_cli.text.alignments import format_soft, hard_links, parse_links, parse_soft
-from fairseq_attnvariants_cli.text.pieces import join_attention, join_tokens, word_numbers
+from fairseq_attnvariants_cli.text.subwords import join_attention, join_tokens, word_numbers
 
 PIECES = {
     "@@ ": st.sampled_from(["a", "b@@", "@@", "cd"]),

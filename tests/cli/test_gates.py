@@ -14,7 +14,7 @@ from fairseq_attnvariants_cli.subcommands.gates import averages, draw
 from fairseq_attnvariants_cli.systems.gated import encoder_gates, gate_names, gates_of
 from fairseq_attnvariants_cli.systems.model import System, load
 from fairseq_attnvariants_cli.text.files import UserError
-from fairseq_attnvariants_cli.text.pieces import join_sentence, join_values
+from fairseq_attnvariants_cli.text.subwords import join_sentence, join_values
 
 # ---- words and averages
 

@@ -13,7 +13,7 @@ from fairseq_attnvariants_cli.shown.tables import tables
 from fairseq_attnvariants_cli.subcommands.lexicon import align, grow_diag_final_and, most_frequent
 from fairseq_attnvariants_cli.text.alignments import count_links, format_links, parse_links, read_links
 from fairseq_attnvariants_cli.text.files import UserError, read_lines, read_parallel, reason, write_whole
-from fairseq_attnvariants_cli.text.wordtable import Entry, read_lexicon, write_lexicon
+from fairseq_attnvariants_cli.text.lexicon import Entry, read_lexicon, write_lexicon
 
 LINKS = st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)))
 # words as fairseq cuts them: no white space, which for Python includes U+0085 and U+2028

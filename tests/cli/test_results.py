@@ -17,14 +17,14 @@ from corpus import SIZES, USER_DIR, preprocess, run, write_corpus
 from sacrebleu import corpus_bleu
 
 from fairseq_attnvariants_cli.main import main
-from fairseq_attnvariants_cli.scores.of_runs import Place
+from fairseq_attnvariants_cli.scores.evaluation import Place
 from fairseq_attnvariants_cli.scores.runs import (
     IGNORED,
     Run,
+    by_system,
     count_parameters,
     find_runs,
     read_run,
-    systems,
     warn_of_unfinished,
 )
 from fairseq_attnvariants_cli.scores.seeds import estimate, holm
@@ -170,11 +170,13 @@ def test_holm():
 
 def made(scores, **options):
     """A summary of made-up scores, ``{system: {subset: values of seeds 1, 2, ...}}``, as the columns of each row."""
-    some = dict(gen_subset=["easy", "hard"], dial=None, baseline="a", margin=None, less_is_better=[], measure=["X=x"])
+    some = dict(
+        gen_subset=["easy", "hard"], dial=None, baseline="a", margin=None, less_is_better=[], measures={"X": "x"}
+    )
     options = argparse.Namespace(**{**some, **options})
     seeds = {name: range(1, 1 + max(map(len, subsets.values()), default=2)) for name, subsets in scores.items()}
     runs = {name: [RUN._replace(seed=seed) for seed in several] for name, several in seeds.items()}
-    measure = options.measure[0].partition("=")[0]
+    [measure] = options.measures
     places = {
         Place(name, subset, measure): dict(enumerate(values, start=1))
         for name, subsets in scores.items()
@@ -199,8 +201,10 @@ def test_the_verdict_over_a_dial_is_at_its_hardest_value():
     assert rows[3]["X difference"] == pytest.approx(61 / 3) and rows[3]["pairs"] == 3
     swapped = {"a": SCORES["b"], "b": SCORES["a"]}
     assert made(swapped, dial=DIAL)[3]["X verdict"] == "refuted"
-    for options in (dict(less_is_better=["X"]), dict(measure=["TER"])):
-        assert made(swapped, dial=DIAL, **options)[3]["TER verdict" if "measure" in options else "X verdict"] == "shown"
+    for options in (dict(less_is_better=["X"]), dict(measures={"TER": None})):
+        assert (
+            made(swapped, dial=DIAL, **options)[3]["TER verdict" if "measures" in options else "X verdict"] == "shown"
+        )
     assert [row["X verdict"] for row in made(SCORES, margin=2)] == [None, None, "no relevant difference", "shown"]
 
 
@@ -431,19 +435,19 @@ def test_names_of_systems(sweep):
         ({"checkpoint.finetune_from_model": "a.pt"}, "recatt finetune_from_model=a.pt"),
     ):
         other = runs[0]._replace(options={**runs[0].options, **more}, seed=9)
-        assert name in systems([*runs, other])
+        assert name in by_system([*runs, other])
     faster = {f"{group}.lr": "[0.1]" for group in ("optimization", "optimizer", "lr_scheduler")}
     other = runs[0]._replace(options={**runs[0].options, **faster}, seed=9)
-    assert set(systems([*runs, other])) == {"recatt lr=[0.01]", "recatt lr=[0.1]", "rnnsearch"}
+    assert set(by_system([*runs, other])) == {"recatt lr=[0.01]", "recatt lr=[0.1]", "rnnsearch"}
     changed = runs[0]._replace(options={**runs[0].options, "model.dropout": "0.3"}, seed=9)
-    assert set(systems([*runs, changed])) == {"recatt", "recatt dropout=0.3", "rnnsearch"}
+    assert set(by_system([*runs, changed])) == {"recatt", "recatt dropout=0.3", "rnnsearch"}
     costs = {"criterion._name": "costs", "criterion.a": "0", "criterion.b": "1", "criterion.c": "None"}
     other = runs[0]._replace(options={**runs[0].options, **costs}, seed=8)
     heavier = other._replace(options={**other.options, "criterion.a": "2"}, seed=7)
     plain = f"recatt criterion={runs[0].options['criterion._name']}"
-    assert set(systems([*runs, other])) == {plain, "recatt criterion=costs", "rnnsearch"}
+    assert set(by_system([*runs, other])) == {plain, "recatt criterion=costs", "rnnsearch"}
     names = {plain, "recatt criterion=costs a=0", "recatt criterion=costs a=2", "rnnsearch"}
-    assert set(systems([*runs, other, heavier])) == names
+    assert set(by_system([*runs, other, heavier])) == names
 
 
 def test_where_a_run_is_trained_makes_no_system():
@@ -460,7 +464,7 @@ def test_where_a_run_is_trained_makes_no_system():
     together = ["no_progress_bar", "restore_file", "log_interval", "tensorboard_logdir", "save_dir", "arch"]
     state["cfg"]["model"] = {"_name": "rnnsearch", **dict.fromkeys(together, "x")}  # as stock models have them
     runs.append(read_run(Path("two/best.pt"), state))
-    assert [*systems(runs)] == ["rnnsearch"] and [run.data for run in runs] == ["a:b", data]
+    assert [*by_system(runs)] == ["rnnsearch"] and [run.data for run in runs] == ["a:b", data]
     assert [run.folder for run in runs] == [Path("one"), Path("two")]
 
 
@@ -478,7 +482,7 @@ def test_what_changes_a_training_makes_a_system(group, option):
     for value in (1, 2):
         state["cfg"][group] = {**state["cfg"].get(group, {}), option: value}
         runs.append(read_run(Path("run/best.pt"), state))
-    assert [*systems(runs)] == [f"rnnsearch {option}=1", f"rnnsearch {option}=2"]
+    assert [*by_system(runs)] == [f"rnnsearch {option}=1", f"rnnsearch {option}=2"]
 
 
 def test_what_a_table_cannot_show_is_said(sweep, tmp_path, capfd):
@@ -619,7 +623,7 @@ def test_a_curve_is_of_the_first_validation_set(sweep, tmp_path):
 def test_pictures_are_of_what_every_system_has(sweep):
     """TER is left out where a line is too long."""
     pytest.importorskip("matplotlib")
-    found = systems(find_runs([str(sweep)], "checkpoint_best.pt"))
+    found = [*by_system(find_runs([str(sweep)], "checkpoint_best.pt"))]
     bleu = {Place(name, subset, "BLEU"): {1: 30.0} for name in found for subset in ("test", "test1")}
     over_a_dial = partial(draw_dial, subsets=["test", "test1"], dial=Dial("length", ["1", "2"]))
     for draw in (partial(draw_scores, subset="test"), over_a_dial):
@@ -719,13 +723,13 @@ def test_names_of_measures_are_no_formulas(sweep, tmp_path):
 def test_options_of_one_name_in_two_groups_are_two_systems():
     given = {"task.foo": "1", "criterion.foo": "2"}, {"task.foo": "2", "criterion.foo": "1"}
     runs = [RUN._replace(name="m", seed=seed, options=options) for seed, options in enumerate(given)]
-    assert [*systems(runs)] == ["m criterion.foo=2 task.foo=1", "m criterion.foo=1 task.foo=2"]
+    assert [*by_system(runs)] == ["m criterion.foo=2 task.foo=1", "m criterion.foo=1 task.foo=2"]
 
 
 def test_components_precede_options_in_the_names_of_systems():
     given = {"model.x": "1", "task._name": "a"}, {"model.x": "2", "task._name": "b"}
     runs = [RUN._replace(name="m", options=options) for options in given]
-    assert [*systems(runs)] == ["m task=a x=1", "m task=b x=2"]
+    assert [*by_system(runs)] == ["m task=a x=1", "m task=b x=2"]
 
 
 def test_markdown_has_no_markup_of_a_cell():
@@ -780,7 +784,7 @@ def test_lines_over_a_dial_are_means_and_bands_their_intervals():
         for name, subsets in scores.items()
         for subset, values in subsets.items()
     }
-    (axes,) = draw_dial({"a": [RUN], "b": [RUN]}, places, ["easy", "hard"], DIAL).axes
+    (axes,) = draw_dial(["a", "b"], places, ["easy", "hard"], DIAL).axes
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[0, 2], [1, 5]], [[1, 3]]]
     for band, x, centre in zip(axes.collections, (0, 1), (2, 3), strict=True):
         ends = [statistic(point.tolist()) for point in band.get_paths()[0].vertices.T for statistic in (min, max)]
@@ -791,7 +795,7 @@ def test_lines_over_a_dial_are_means_and_bands_their_intervals():
 def test_a_line_is_at_the_mean_of_the_scores():
     pytest.importorskip("matplotlib")
     place = Place("a", "test", "X")
-    (axes,) = draw_scores({"a": [RUN]}, {place: {1: 10.0, 2: 40.0}}, "test").axes
+    (axes,) = draw_scores(["a"], {place: {1: 10.0, 2: 40.0}}, "test").axes
     assert [line.get_xdata()[0] for line in axes.get_lines()] == [10, 40, 25]
 
 
@@ -801,6 +805,6 @@ def test_eighteen_systems_have_eighteen_colours(tmp_path, dark):
     names = [f"system {k}" for k in range(18)]
     places = {Place(name, "test", "X"): {1: 1.0} for name in names}
     with picture(str(tmp_path / "p.png"), dark):
-        (axes,) = draw_dial(dict.fromkeys(names, [RUN]), places, ["test"], DIAL).axes
+        (axes,) = draw_dial(names, places, ["test"], DIAL).axes
         colours = {matplotlib.colors.to_hex(line.get_color()) for line in axes.get_lines()}
     assert len(colours) == 18

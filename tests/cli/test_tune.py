@@ -14,11 +14,12 @@ from fairseq_attnvariants_cli.subcommands.tune import (
     LENGTH_PENALTIES,
     Hypothesis,
     Setting,
-    _string,
     best,
+    hypotheses,
     preference,
     reference,
 )
+from fairseq_attnvariants_cli.systems import model
 from fairseq_attnvariants_cli.systems.model import Sentence, System
 
 
@@ -82,14 +83,16 @@ def test_the_reference_is_its_text(runs, tmp_path, capfd):
     assert "--tokenize 13a would cut the reference's <<unk>>" in capfd.readouterr().err
 
 
-def test_subwords_are_joined_on_both_sides():
+def test_subwords_are_joined_on_both_sides(monkeypatch):
     target = Dictionary()
     for token in ("a@@", "b", "c"):
         target.add_symbol(token)
     system = System("a.pt", SimpleNamespace(target_dictionary=target), [], torch.device("cpu"))
     tokens = target.encode_line("a@@ b zz c", add_if_not_exist=False).long()
     options = SimpleNamespace(remove_bpe="@@ ")
-    assert _string(system, tokens, options) == "ab <unk> c"
+    found = [{"tokens": tokens, "score": torch.tensor(-1.0)}]
+    monkeypatch.setattr(model, "search", lambda *_, **__: [found])
+    assert [*hypotheses(system, [], options)] == [[Hypothesis("ab <unk> c", 5, -1)]]
     texts = [reference(system, Sentence({"target": tokens}, "", line), options) for line in ("a@@ b zz c", "")]
     assert texts == ["ab zz c", "ab <<unk>> c"]
 

@@ -10,7 +10,8 @@ import torch
 from fairseq_attnvariants.patches.loading import checkpoints as loading
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.scores.runs import find_files
-from fairseq_attnvariants_cli.shown.heatmaps import LONGEST, Panel, draw
+from fairseq_attnvariants_cli.shown.heatmaps import Panel, draw
+from fairseq_attnvariants_cli.shown.pictures import LONGEST
 from fairseq_attnvariants_cli.subcommands import gates
 from fairseq_attnvariants_cli.systems.averaging import best, mean
 

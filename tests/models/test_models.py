@@ -325,8 +325,8 @@ def test_no_tensor_is_left_to_the_garbage_collector(name):
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        growth.trained(model, pairs)
-        growth.searched(model, pairs)
+        growth.training_cost(model, pairs)
+        growth.search_cost(model, pairs)
         gc.collect()
         assert not [kept for kept in gc.garbage if isinstance(kept, torch.Tensor)]
     finally:

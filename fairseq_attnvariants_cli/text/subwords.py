@@ -10,7 +10,7 @@ STYLES = ("subword_nmt", "@@ ", *BOUNDARIES)
 IN_FRONT = ("sentencepiece", "wordpiece")  # styles whose boundary begins a word, and does not end one
 
 
-def piece_text(token: str, style: str) -> str:
+def subword_text(token: str, style: str) -> str:
     """Return a subword's text, spaces included; the words are those that fairseq's ``--remove-bpe`` prints."""
     if style in BOUNDARIES:
         return token.replace(BOUNDARIES[style], " ")
@@ -26,7 +26,7 @@ def word_numbers(tokens: Sequence[str], style: Optional[str]) -> List[int]:
         return list(range(len(tokens)))
     numbers, begun, inside = [], 0, False
     for token in tokens:
-        text = piece_text(token, style)
+        text = subword_text(token, style)
         begun += len(text.split()) - (inside and not text[:1].isspace() and bool(text))
         inside = not text[-1].isspace() if text else inside
         numbers.append(begun if style in IN_FRONT and text.isspace() else max(begun - 1, 0))
@@ -37,7 +37,7 @@ def join_tokens(tokens: Sequence[str], style: Optional[str]) -> List[str]:
     """The words that :func:`word_numbers` numbers."""
     if style is None or not tokens:
         return list(tokens)
-    return "".join(piece_text(token, style) for token in tokens).split() or [""]
+    return "".join(subword_text(token, style) for token in tokens).split() or [""]
 
 
 def join_sentence(tokens: Sequence[str], style: Optional[str]) -> Tuple[List[str], List[int]]:

@@ -7,7 +7,7 @@ import os
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..options import SEARCH
 from ..text.files import UserError, read_lines, write_whole
@@ -16,6 +16,9 @@ from .runs import Run
 
 MEASURES = ("BLEU", "chrF2", "TER")  # unless others are asked for
 KNOWN = (*MEASURES, "1-gram BLEU", "accuracy")
+
+
+Measures = Dict[str, Optional[str]]  # by name: the file that has it, or None if sacrebleu computes it
 
 
 class Place(NamedTuple):
@@ -29,12 +32,19 @@ class Place(NamedTuple):
 Scores = Dict[Place, Dict[int, float]]  # of each seed
 
 
-def translations(run: Run, subset: str, options: Any) -> Tuple[str, List[str], List[str]]:
-    """The run's translations of a split, and its references; translated only if that was not done before.
+class Translations(NamedTuple):
+    """A run's translations of a test set."""
 
-    They are files in the run's folder, whose name is made of the checkpoint, the search and the content of the data
-    folder, wherever that is.  The path without ``.hypothesis.txt`` and ``.reference.txt`` is returned first.  Where the
-    data are gone, earlier translations of them are taken.
+    path: str  # of the files in the run's folder, without .hypothesis.txt and .reference.txt
+    hypotheses: List[str]
+    references: List[str]
+
+
+def translate(run: Run, subset: str, options: Any) -> Translations:
+    """Translate a split with a run, unless the files in the run's folder have its translations already.
+
+    The names of these files are made of the checkpoint, the search and the content of the data folder, wherever that
+    is. If the data are gone, earlier translations of them are taken.
     """
     from ..systems.model import generate, load, read_subset
 
@@ -59,8 +69,7 @@ def translations(run: Run, subset: str, options: Any) -> Tuple[str, List[str], L
                 for sentence in side.sentences:
                     line = system.task.target_dictionary.string(sentence.item["target"], options.remove_bpe, escape)
                     stream.write(f"{line}\n")
-    hypotheses, references = (list(read_lines(path)) for path in paths)
-    return str(stem), hypotheses, references
+    return Translations(str(stem), *(list(read_lines(path)) for path in paths))
 
 
 def _digest(content: bytes) -> str:
@@ -68,13 +77,13 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def wanted(asked: Optional[Sequence[str]]) -> Dict[str, Optional[str]]:
-    """The measures that are asked for, and of those that are read from files their path.
+def parse_measures(asked: Optional[Sequence[str]]) -> Measures:
+    """The measures that ``--measure`` names, or :data:`MEASURES`.
 
     Raises:
         UserError: a measure is neither sacrebleu's nor has a file, or two have one name.
     """
-    measures = {}
+    measures: Measures = {}
     for given in asked or MEASURES:
         name, _, path = given.partition("=")
         if not path and name not in KNOWN:
@@ -85,9 +94,9 @@ def wanted(asked: Optional[Sequence[str]]) -> Dict[str, Optional[str]]:
     return measures
 
 
-def translated(asked: Optional[Sequence[str]]) -> bool:
-    """Whether a measure that is asked for reads translations."""
-    return any(path is None or "{translations}" in path for path in wanted(asked).values())
+def read_translations(measures: Measures) -> bool:
+    """Whether any of the measures reads translations."""
+    return any(path is None or "{translations}" in path for path in measures.values())
 
 
 def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
@@ -110,45 +119,66 @@ def mean_of_file(path: str, count: Optional[int]) -> Optional[float]:
     return mean(told) if told else None
 
 
-def evaluate(found: Dict[str, List[Run]], options: Any) -> Scores:
+def measures_in_files(
+    measures: Measures, run: Run, subset: str, translations: Optional[Translations]
+) -> Iterator[Tuple[str, float]]:
+    """Yield the measures of a run that are in files; none for a file that has only ``nan``.
+
+    Raises:
+        UserError: as :func:`mean_of_file`.
+    """
+    for measure, path in measures.items():
+        if path is None:
+            continue
+        path = path.replace("{folder}", str(run.folder)).replace("{subset}", subset)
+        if translations is not None:
+            path = path.replace("{translations}", translations.path)
+        value = mean_of_file(path, None if translations is None else len(translations.hypotheses))
+        if value is not None:
+            yield measure, value
+
+
+def evaluate(systems: Mapping[str, Sequence[Run]], options: Any) -> Scores:
     """Every measure of every run on every test set.
 
     Raises:
         UserError: the runs do not have one test set, or a measure's file is missing.
     """
-    measures = wanted(options.measure)
-    own = [pair for pair in metrics(options.tokenize) if pair[0] in measures and measures[pair[0]] is None]
-    files = {name: path for name, path in measures.items() if path}
-    read = translated(options.measure)
+    measures = options.measures
+    computed = [(name, metric) for name, metric in metrics(options.tokenize) if measures.get(name, "") is None]
     results: Scores = defaultdict(dict)
     for position, subset in enumerate(options.gen_subset):
-        expected = list(read_lines(options.reference[position])) if options.reference else None
-        texts: Dict[Tuple[str, int], List[str]] = {}
-        for name, runs in found.items():
+        reference = list(read_lines(options.reference[position])) if options.reference else []
+        hypotheses: Dict[Tuple[str, int], List[str]] = {}  # by system and seed
+        for name, runs in systems.items():
             for run in runs:
-                stem, hypotheses, references = "", None, None
-                if read:
-                    stem, hypotheses, references = translations(run, subset, options)
-                    expected = references if expected is None else expected
-                    if len(hypotheses) != len(expected):
-                        counts = f"{len(hypotheses)} sentences in the data of {run.folder}, but {len(expected)}"
-                        raise UserError(f"{subset!r} has {counts} in the reference")
-                    if options.reference is None and references != expected:
-                        raise UserError(
-                            f"{run.folder}: {subset!r} has another text than for other runs: give --reference"
-                        )
-                    texts[name, run.seed] = hypotheses
-                for measure, path in files.items():
-                    filled = path.replace("{folder}", str(run.folder)).replace("{subset}", subset)
-                    filled = filled.replace("{translations}", stem)
-                    value = mean_of_file(filled, None if hypotheses is None else len(hypotheses))
-                    if value is not None:
-                        results[Place(name, subset, measure)][run.seed] = value
-        if own:
-            check_tokenised(options.tokenize, expected or [])
-        possible = within_limits(own, expected or [], *texts.values())
-        for (name, seed), hypotheses in texts.items():
-            for score in scores([(name, hypotheses)], [expected or []], possible):
-                if score.measure in measures and score.measure not in files:
+                translations = translate(run, subset, options) if read_translations(measures) else None
+                if translations is not None:
+                    if not (options.reference or hypotheses):
+                        reference = translations.references
+                    check_test_set(run, subset, translations, reference, bool(options.reference))
+                    hypotheses[name, run.seed] = translations.hypotheses
+                for measure, value in measures_in_files(measures, run, subset, translations):
+                    results[Place(name, subset, measure)][run.seed] = value
+        if not computed:
+            continue
+        check_tokenised(options.tokenize, reference)
+        possible = within_limits(computed, reference, *hypotheses.values())
+        for (name, seed), lines in hypotheses.items():
+            for score in scores([(name, lines)], [reference], possible):
+                if score.measure in dict(computed):  # 1-gram precision comes with 1-gram BLEU
                     results[Place(name, subset, score.measure)][seed] = score.score
     return dict(results)
+
+
+def check_test_set(run: Run, subset: str, translations: Translations, reference: Sequence[str], given: bool) -> None:
+    """Refuse translations of another text than the reference, which is ``given`` or that of the first run.
+
+    Raises:
+        UserError: they are of another text.
+    """
+    if len(translations.hypotheses) != len(reference):
+        counts = f"{len(translations.hypotheses)} sentences in the data of {run.folder}, but {len(reference)}"
+        raise UserError(f"{subset!r} has {counts} in the reference")
+    if not given and translations.references != reference:
+        raise UserError(f"{run.folder}: {subset!r} has another text than for other runs: give --reference")

@@ -1,0 +1,56 @@
+"""Folders of ``--user-dir``: their import, and the lines in them that a message names."""
+
+import argparse
+import os
+import traceback
+from typing import List, Optional, Sequence
+
+from fairseq import utils
+
+import fairseq_attnvariants
+
+from ..text.files import UserError, reason
+
+ENTRIES = "__init__.py", "models", "tasks"  # what fairseq imports of a folder
+
+
+def import_user_dirs(folders: Sequence[str]) -> None:
+    """Import folders of ``--user-dir``, so that they register their components and architectures.
+
+    Raises:
+        UserError: one is not there, or does not import.
+    """
+    for folder in folders:
+        if os.path.isfile(folder):
+            raise UserError(f"--user-dir {folder}: this is a file, give its folder {os.path.dirname(folder) or '.'}")
+        if os.path.isdir(folder) and not any(os.path.exists(os.path.join(folder, name)) for name in ENTRIES):
+            raise UserError(f"--user-dir {folder} registers nothing: it has no __init__.py to import")
+        try:
+            utils.import_user_module(argparse.Namespace(user_dir=folder))
+        except Exception as error:  # whatever is written there
+            why = f"{reason(error)}{raised_at(error)}"
+            if isinstance(error, FileNotFoundError) and not os.path.exists(folder):
+                why = "there is no such folder"
+            raise UserError(f"--user-dir {folder}: {why}") from error
+
+
+def user_dirs() -> List[str]:
+    """The folders of ``--user-dir`` that fairseq has imported, without this package's own."""
+    own = os.path.dirname(fairseq_attnvariants.__file__)
+    return sorted(folder for folder in getattr(utils.import_user_module, "memo", ()) if folder != own)
+
+
+def raised_at(error: Exception) -> str:
+    """The last line of an error's traceback that is in a folder of ``--user-dir``, as :func:`in_user_dir` writes it."""
+    if isinstance(error, SyntaxError):  # its message says it
+        return ""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return next(filter(None, (in_user_dir(frame.filename, frame.lineno) for frame in frames)), "")
+
+
+def in_user_dir(path: str, line: Optional[int]) -> str:
+    """Path and line, in parentheses, of a file in a folder of ``--user-dir``; the empty text for any other file."""
+    for folder in user_dirs():
+        if path.startswith(os.path.join(folder, "")):
+            return f" ({os.path.relpath(path, os.path.dirname(folder))}, line {line})"
+    return ""
