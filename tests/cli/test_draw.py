@@ -43,6 +43,10 @@ def test_a_symbol_of_no_width_has_a_column(mark):
     assert drawn == f"   {mark} b{mark}\nx █\ny{mark}   █"
 
 
+def test_weights_below_0_are_blank_and_above_1_solid():
+    assert heat_map(Panel("t", ["a", "b"], ["x"], np.array([[-0.5, 2]]))) == "  a b\nx   █"
+
+
 def test_a_picture(tmp_path):
     text, picture = tmp_path / "translations", tmp_path / "picture.svg"
     text.write_text(json.dumps({**FOUND, "source": ["cat", "dog", "</s>"]}))

@@ -42,6 +42,7 @@ def table(tmp_path):
         ("katibu", "watikatibxibu", [(0, 4, 5)]),
         ("abcxdef", "abcydef", [(0, 0, 3), (4, 4, 3)]),
         ("a-b1c", "a-b1d", []),  # two letters
+        (["x\u0331\u0301", "b", "c"], ["x\u0331\u0301", "b", "c"], [(0, 0, 3)]),  # a letter with its marks is one
     ],
 )
 def test_stems(source, target, expected):

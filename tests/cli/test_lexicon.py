@@ -76,8 +76,13 @@ def test_growth_adds_nothing_between_linked_words():
 
 
 def test_final_links_need_two_free_words():
-    # 5-5 has no linked neighbour, but both its words are free; 5-0 and 0-5 would each reuse a word
-    assert grow_diag_final_and({(0, 0), (5, 5)}, {(0, 0), (5, 0), (0, 5)}) == [(0, 0), (5, 5)]
+    # 5-5 has no linked neighbour, but both its words are free; 3-0 and 0-3 would each reuse a word
+    assert grow_diag_final_and({(0, 0), (5, 5)}, {(0, 0), (3, 0), (0, 3)}) == [(0, 0), (5, 5)]
+
+
+def test_final_links_of_the_first_direction_win():
+    one, other = {(0, 0), (5, 5)}, {(0, 0), (5, 4)}
+    assert [grow_diag_final_and(*both)[1] for both in ((one, other), (other, one))] == [(5, 5), (5, 4)]
 
 
 @given(
@@ -119,6 +124,7 @@ def test_table_survives_a_round_trip(tmp_path_factory, words):
     [
         ("a\tx\nb\n", "line 2: not a source and a target word"),
         ("a\tx\nb\t\n", "line 2: not a source and a target word"),
+        ("a\tx\n\ty\n", "line 2: not a source and a target word"),
         ("a\tx\na\ty\n", "line 2: 'a' comes a second time: keep one, or run lexicon without --candidates"),
     ],
 )

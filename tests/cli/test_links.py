@@ -42,12 +42,18 @@ def read(tmp_path):
 
 
 def test_words_by_hand(tmp_path):
-    """Source pieces are summed, target pieces averaged, EOS is left out; of line 1 the best hypothesis."""
+    """Source subwords are summed, target subwords averaged, EOS is left out; of line 1 the best hypothesis."""
     assert links(tmp_path, GENERATED, "--remove-bpe") == 0
     assert read(tmp_path) == [["a bc", "", "", "a bc"], ["xy z", "x", "", "xy z"], ["1-0 0-1", "", "", "0-0 1-1"]]
 
 
-def test_pieces_by_hand(tmp_path):
+def test_output_without_scores_is_of_words(tmp_path):
+    without = "".join(line for line in GENERATED.splitlines(keepends=True) if not line.startswith("P-"))
+    assert links(tmp_path, without) == 0
+    assert read(tmp_path)[2] == ["0-0 0-1 0-2", "", "", "2-0 0-1 1-2"]
+
+
+def test_subwords_by_hand(tmp_path):
     assert links(tmp_path, GENERATED) == 0
     assert read(tmp_path)[2] == ["0-0 0-1 0-2", "", "", "2-0 0-1 1-2"]
 

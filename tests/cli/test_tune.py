@@ -43,6 +43,7 @@ def test_the_best_by_hand():
     short, long = Hypothesis("a", 2, -2.0), Hypothesis("a b c", 4, -3.0)
     assert [best([short, long], lenpen) for lenpen in (0, 2)] == [short, long]
     assert best([short, short._replace(text="b")], 1) is short  # of equal ones the first
+    assert best([short._replace(total=-1.2), long._replace(total=-2.8)], 1).text == "a"  # EOS is a token, too
 
 
 def test_of_equal_settings_that_of_fairseq_is_the_best():
