@@ -91,10 +91,12 @@ def test_several_trainings_are_mentioned(runs, tmp_path, capsys):
     assert (
         "these are trainings with the seeds 1, 2: only checkpoints of one have a good mean" in capsys.readouterr().err
     )
+    assert "best" not in read_checkpoint(tmp_path / "mean.pt")["extra_state"]
 
 
 def with_seed(seed, state):
     state["cfg"]["common"]["seed"] = seed
+    state["extra_state"]["best"] = 2.5
 
 
 def test_a_copy_is_mentioned(runs, tmp_path, capsys):

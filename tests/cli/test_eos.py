@@ -20,7 +20,7 @@ def pair(*rows):
 
 def test_only_the_last_row_counts():
     yes, no = [0.1, 0.2, 0.7], [0.1, 0.7, 0.2]
-    assert count_ends([pair(no, yes), pair(yes, no), pair([1.0]), pair([0.5, 0.5])]) == 2
+    assert count_ends([pair(no, yes), pair(no, yes), pair(yes, no), pair([1.0]), pair([0.5, 0.5])]) == 3
 
 
 # ---- the subcommand

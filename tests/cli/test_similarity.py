@@ -72,9 +72,16 @@ def test_the_share(runs, characters, tmp_path):
     [share] = json.loads((tmp_path / "share.json").read_text())
     largest = [share.pop(level) for level in ("largest weight of a word", "of a character")]
     assert share == {"words": len(words), "similar": similar, "%": 100 * similar / len(words)} and similar > 0
-    assert all(0 < weight <= 1 for weight in largest) and largest[0] != largest[1]
+    assert 1 > largest[0] > largest[1] > 0  # before it has learned, it looks at all of few words, or of many characters
     listed = json.loads((tmp_path / "words.json").read_text())
     assert len(listed) == min(5, similar) and {(row["word"], row["characters"]) for row in listed} == {("ibex", 4)}
+
+
+def test_words_with_the_most_characters_come_first(characters, tmp_path):
+    more = ["--threshold", "0", "--characters", "2", "--words", "9", "--word-table", tmp_path / "words.json"]
+    assert main(arguments(characters, *more, "--max-len-b", "12", "--gen-subset", "valid")) == 0
+    counts = [row["characters"] for row in json.loads((tmp_path / "words.json").read_text())]
+    assert counts == sorted(counts, reverse=True) and counts[0] == 4 and counts[-1] == 3
 
 
 def test_the_limits_are_options(characters, capsys):
