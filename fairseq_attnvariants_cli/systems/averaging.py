@@ -33,13 +33,14 @@ def architecture(state: Checkpoint) -> Dict[str, Any]:
     model = state["cfg"]["model"]
     if isinstance(model, argparse.Namespace):
         return {"arch": getattr(model, "arch", None)}
-    return {name: value for name, value in model.items() if "dropout" not in name and name not in HOW}
+    kept = {name: value for name, value in model.items() if "dropout" not in name and name not in HOW}
+    return {"arch": kept.pop("_name", None), **kept}
 
 
 def difference(first: Checkpoint, second: Checkpoint) -> str:
     """In what two checkpoints differ that cannot be averaged; empty if in nothing."""
     ours, theirs = architecture(first), architecture(second)
-    for name in sorted(ours.keys() | theirs.keys(), key=str):
+    for name in ("arch", *sorted(ours.keys() | theirs.keys(), key=str)):
         if str(ours.get(name)) != str(theirs.get(name)):
             return f"the model's option {name} is {ours.get(name)!r} in one and {theirs.get(name)!r} in the other"
     one, other = first["model"], second["model"]

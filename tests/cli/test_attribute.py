@@ -198,6 +198,12 @@ def test_ends_of_sentences_have_no_part_in_the_agreement():
     assert in_words(pair, None).tau == 1
 
 
+def test_the_gap_is_a_mean_of_sizes():
+    values = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0]])
+    pair = Attribution(0, ["a", "b", "</s>"], ["x", "</s>"], values, values, values.sum(1) + [0.5, -0.5])
+    assert in_words(pair, None).gap == 0.5
+
+
 def test_signs_are_written_and_shares_drawn():
     values, attention = np.array([[1.0, -3.0], [0.0, 2.0]]), np.array([[0.5, 0.5], [0.1, 0.9]])
     one = in_words(Attribution(0, ["a", "</s>"], ["x", "</s>"], values, attention, values.sum(1)), None)

@@ -133,16 +133,24 @@ def test_a_model_without_a_dataclass(runs, tmp_path):
     assert load(output, str(runs.data), cpu=True).models
 
 
+def whole_numbers(state):
+    """The vocabulary layer's bias is of these."""
+    name = "decoder.output_projection.bias"
+    state["model"][name] = state["model"][name].long()
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
         (lambda state: state["cfg"]["model"].update(attention_history="context"), "option attention_history is"),
+        (lambda state: state["cfg"]["model"].update(_name="dl4mt", attention_dim=3), "option arch is 'dl4mt' in one"),
         (lambda state: state["model"][FINGERPRINT].add_(1), "different dictionaries (encoder)"),
         (lambda state: state["model"].update(extra=torch.zeros(1)), "only one has the parameter extra"),
         (
             lambda state: state["model"].update({"decoder.output_projection.bias": torch.zeros(1)}),
             "decoder.output_projection.bias is (1,) in one and",
         ),
+        (whole_numbers, "decoder.output_projection.bias is of torch.int64 in one and of torch.float32 in the other"),
     ],
 )
 def test_checkpoints_that_differ_are_refused(runs, tmp_path, capfd, change, message):
@@ -183,6 +191,7 @@ def test_what_is_no_plain_data_is_not_loaded(tmp_path):
         (["--folder", os.path.dirname(__file__), "--last", "2"], "has 0 checkpoints saved by epochs, and 2 are asked"),
         (["--folder", ".", "--best", "2", "--by", "updates"], "--by is the unit of --last: give --last, too"),
         (["--folder", "nowhere"], "name the checkpoints, or give --folder"),
+        (["nowhere.pt", "./nowhere.pt"], "nowhere.pt is given twice: leave one out"),
         (["nowhere.pt"], "nowhere.pt cannot be loaded: No such file or directory"),
         (["."], ". cannot be loaded: Is a directory"),
     ],
