@@ -212,6 +212,7 @@ def test_signs_are_written_and_shares_drawn():
     drawn = panels("ours", one, "integrated-gradients")
     assert [panel.title for panel in drawn] == ["ours, attention", "ours, integrated gradients"]
     assert [panel.weights.tolist() for panel in drawn] == [attention.tolist(), [[0.25, 0.75], [0.0, 1.0]]]
+    assert [*one.rows()][0] == ("x", [("a", 1.0, 1 / 3), ("</s>", -3.0, 1.0)])
 
 
 def test_shares_of_sizes():
