@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from fairseq_attnvariants.nn.attention import Softmax
 from fairseq_attnvariants_cli.main import main
 from fairseq_attnvariants_cli.shown.heatmaps import Panel, draw, panels
 from fairseq_attnvariants_cli.systems.model import Forced
@@ -164,6 +165,13 @@ def test_attention_via_attention_on_characters(characters, tmp_path):
     scale = ["0.0", "0.5", "1.0", "attention weight"]
     higher = ["cat", "zero", "&lt;/s&gt;", "ava, words", *target]
     assert words(tmp_path) == [*higher, *"cat\u2423zero\u2423", "&lt;/s&gt;", "ava", *target, *scale]
+
+
+def test_weights_that_do_not_add_up_need_scaled_rows(runs, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(Softmax, "adds_up", False)
+    assert main(arguments(runs, tmp_path)) == 2
+    assert "attention without --scale-rows reads weights of attention that add up to 1" in capfd.readouterr().err
+    assert main(arguments(runs, tmp_path, "--scale-rows")) == 0
 
 
 def test_subwords_are_joined_and_rows_scaled(runs, tmp_path):
