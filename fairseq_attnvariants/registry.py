@@ -186,10 +186,10 @@ class Part:
 
     @classmethod
     def doubts(cls) -> Iterator[str]:
-        """What a class has and nothing uses, each as the end of a sentence.
+        """Yield the end of a sentence for each thing that the class has and nothing uses.
 
-        These are methods that it never calls, and whose names are nearly those of methods that are called; and
-        parameters of its constructor that look like options.
+        Such things are methods that it never calls, and whose names are nearly those of methods that are called. They
+        are also parameters of its constructor that look like options.
         """
         own = {name: entry for name, entry in vars(cls).items() if inspect.isfunction(entry)}
         outer = [base for base in cls.__mro__[1:] if base.__module__.startswith(f"{__package__}.")]
@@ -203,9 +203,10 @@ class Part:
         if "__init__" in own:
             constructors = [vars(base)["__init__"] for base in outer if "__init__" in vars(base)]
             known = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
+            known |= cls.own_options().keys()
             for parameter in inspect.signature(own["__init__"]).parameters.values():
                 name, default = parameter.name, parameter.default
-                if name not in {*known, *cls.own_options()} and type(default) in PLAIN:
+                if name not in known and type(default) in PLAIN:
                     written = f"*, {name}: {type(default).__name__} = {default!r}"
                     yield f"has a parameter {name}, which --part-args cannot set: write it behind *, as in {written}"
 

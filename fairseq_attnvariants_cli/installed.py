@@ -1,4 +1,4 @@
-"""What is installed, without importing it: versions, from their metadata, and the runtime of exported folders."""
+"""Read versions from metadata, and find the runtime of exported folders. Neither imports what it finds."""
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -17,8 +17,8 @@ mkdir -p "$2"
 out=$(cd "$2" && pwd)
 shift 4
 source "$common/settings.sh"
-valid=${VALID:-$(valid_name "$corpus" "$source")}
-settings="CORPUS=$(realpath "$corpus") MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=$valid TEST=${TEST:-test} \
+VALID=${VALID:-$(valid_name "$corpus" "$source")}
+settings="CORPUS=$(realpath "$corpus") MERGES=${MERGES:-4000} TRAIN=${TRAIN:-train} VALID=$VALID TEST=${TEST:-test} \
 TOKENISE=${TOKENISE:-yes}"
 source "$common/lock.sh"
 source "$common/yes.sh"
@@ -44,10 +44,10 @@ words() {  # words LANGUAGE: standard input, in words
   if [ "${TOKENISE-}" = no ]; then cat; else python "$common/tokenise.py" "$1"; fi
 }
 
-(kept_text "$out/words" "$source-$target" "$corpus"/{"${TRAIN:-train}","$valid","${TEST:-test}"}.{"$source","$target"})
+(kept_text "$out/words" "$source-$target" "$corpus"/{"${TRAIN:-train}","$VALID","${TEST:-test}"}.{"$source","$target"})
 if [ ! -e "$out/words" ]; then
   for language in "$source" "$target"; do
-    for pair in "train ${TRAIN:-train}" "val $valid" "test ${TEST:-test}"; do
+    for pair in "train ${TRAIN:-train}" "val $VALID" "test ${TEST:-test}"; do
       words "$language" < "$corpus/${pair#* }.$language" > "$out/words.part/${pair%% *}.$language"
     done
   done

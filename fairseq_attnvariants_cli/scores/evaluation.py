@@ -17,7 +17,6 @@ from .runs import Run
 MEASURES = ("BLEU", "chrF2", "TER")  # unless others are asked for
 KNOWN = (*MEASURES, "1-gram BLEU", "accuracy")
 
-
 Measures = Dict[str, Optional[str]]  # by name: the file that has it, or None if sacrebleu computes it
 
 
@@ -145,7 +144,9 @@ def evaluate(systems: Mapping[str, Sequence[Run]], options: Any) -> Scores:
         UserError: the runs do not have one test set, or a measure's file is missing.
     """
     measures = options.measures
-    computed = [(name, metric) for name, metric in metrics(options.tokenize) if measures.get(name, "") is None]
+    computed = [
+        (name, metric) for name, metric in metrics(options.tokenize) if name in measures and measures[name] is None
+    ]
     results: Scores = defaultdict(dict)
     for position, subset in enumerate(options.gen_subset):
         reference = list(read_lines(options.reference[position])) if options.reference else []

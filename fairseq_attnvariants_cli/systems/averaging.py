@@ -40,7 +40,7 @@ def architecture(state: Checkpoint) -> Dict[str, Any]:
 def difference(first: Checkpoint, second: Checkpoint) -> str:
     """In what two checkpoints differ that cannot be averaged; empty if in nothing."""
     ours, theirs = architecture(first), architecture(second)
-    for name in ("arch", *sorted(ours.keys() | theirs.keys(), key=str)):
+    for name in sorted(ours.keys() | theirs.keys(), key=lambda name: (name != "arch", str(name))):
         if str(ours.get(name)) != str(theirs.get(name)):
             return f"the model's option {name} is {ours.get(name)!r} in one and {theirs.get(name)!r} in the other"
     one, other = first["model"], second["model"]

@@ -19,7 +19,7 @@ from ..options import BatchOptions
 from ..text.files import UserError
 from .model import System, Text, run_batches
 
-# what a model has that gives gates of a side, for messages
+# messages name these parts of a model, which have gates on a side
 GIVEN_BY = {
     "source": "gates in the encoder's cells (--arch adaptive_gru or adaptive_both, or a cell that shows its own)",
     "target": "gates in the decoder's cells (--arch adaptive_gru, adaptive_both or context_gate, or a cell that shows "
