@@ -8,6 +8,9 @@ a part of the first word, and ends in a traceback at what is not UTF-8.  fairseq
 fairseq-score refuse such text before they read it, and so does whatever else opens text.
 
 numpy.  fairseq uses names that numpy 1.24 to 2.4 removed.  Its modules that use them get them back, and nobody else.
+
+hydra.  fairseq-hydra-train completes a configuration before it imports ``common.user_dir``, whose code may know better.
+It is imported first.
 """
 
 import builtins
@@ -186,7 +189,23 @@ def repair_numpy(module: Any) -> None:
     module.np = Numpy(module.np)
 
 
+# ---- hydra
+
+
+def repair_hydra_train(module: Any) -> None:
+    """Import ``common.user_dir`` before the configuration is completed, by the function that is in place then."""
+    from fairseq.dataclass import initialize
+    from fairseq.utils import import_user_module
+
+    def add_defaults(cfg) -> None:
+        import_user_module(cfg.common)
+        initialize.add_defaults(cfg)
+
+    module.add_defaults = add_defaults
+
+
 REPAIRS: Dict[str, Callable[[ModuleType], None]] = {
+    "fairseq_cli.hydra_train": repair_hydra_train,
     "fairseq.options": repair_parsers,
     "fairseq_cli.score": repair_score,
     "fairseq.data.dictionary": repair_open,

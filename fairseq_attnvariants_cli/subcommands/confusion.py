@@ -7,6 +7,7 @@ from typing import Iterable, List, Tuple
 from ..options import numeric, option
 from ..shown.tables import Row, TableOptions, tables
 from ..text.alignments import by_frequency, count_links
+from ..text.files import UserError
 from ..text.tagged import Aligned, AlignedOptions, read_aligned
 
 
@@ -50,6 +51,13 @@ def confusion(pairs: Iterable[Aligned], most: int = 0) -> Tuple[List[str], List[
 
 
 def run(options: Options) -> None:
-    """Read, count, print the table."""
+    """Read, count, print the table.
+
+    Raises:
+        UserError: no word has a link.
+    """
     with tables(options.json, tags=options.table) as write:
-        write("tags", *confusion(read_aligned(options), options.limit))
+        headers, rows = confusion(read_aligned(options), options.limit)
+        if not rows:
+            raise UserError(f"{options.alignments} has no link: there is nothing to count")
+        write("tags", headers, rows)

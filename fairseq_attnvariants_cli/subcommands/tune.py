@@ -121,11 +121,11 @@ def run(options: Options) -> None:
 
     options.settle()
     metric = bleu_metric(options.tokenize)
-    system = load(options.path, options.data, options.cpu)
-    check(system, options.coverage_penalty)
-    penalised = any(hasattr(model.decoder, "coverage_penalty") for model in system.models)
-    text = read_text(options, system)
     with tables(options.json, settings=options.table) as write:
+        system = load(options.path, options.data, options.cpu)
+        check(system, options.coverage_penalty)
+        penalised = any(hasattr(model.decoder, "coverage_penalty") for model in system.models)
+        text = read_text(options, system)
         rows = list(settings(system, text, metric, options))
         write("settings", ("coverage penalty", "lenpen", "BLEU", "length ratio"), rows, {"length ratio": 3})
     first = max(rows, key=preference)

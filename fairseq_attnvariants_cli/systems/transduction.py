@@ -9,10 +9,12 @@ import shlex
 import subprocess
 import sys
 import unicodedata
+from argparse import ArgumentParser
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
+from fairseq.models import ARCH_MODEL_REGISTRY
 from tqdm import tqdm
 
 from fairseq_attnvariants.tasks import StringTransductionTask, exact_match
@@ -52,11 +54,18 @@ FALL = 20  # points of accuracy; what falls deeper has diverged
 # examples/strings/RESULTS.md says how they were chosen
 TRAINING = shlex.split(
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --clip-norm 1 "
-    "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 --init uniform "
-    "--encoder-embed-dim 64 --encoder-hidden-size 128 --decoder-embed-dim 64 --decoder-hidden-size 256 --dropout 0.3 "
+    "--lr-scheduler polynomial_decay --warmup-updates 100 --no-epoch-checkpoints --num-workers 0 "
     "--batch-size-valid 256 --log-format simple --log-interval 20 "
     "--ignore-unused-valid-subsets"
 )
+MODEL = {  # options that an architecture of fairseq's may lack
+    "--init": "uniform",
+    "--encoder-embed-dim": "64",
+    "--encoder-hidden-size": "128",
+    "--decoder-embed-dim": "64",
+    "--decoder-hidden-size": "256",
+    "--dropout": "0.3",
+}
 UNK = "<unk>"
 LAST, OPTIONS, ENDED = "checkpoint_last.pt", "options.txt", "finished"  # in a seed's folder
 OWN = {"--max-update": "--updates", "--total-num-update": "--updates", "--save-dir": "--output", "--seed": "--seeds"}
@@ -241,12 +250,24 @@ def training_command(job: Job, options: "Options", seed: int, save: Path) -> Lis
     chosen = () if any(one.startswith(CHOSEN[0]) for one in options.others) else CHOSEN
     return [
         *("fairseq_cli.train", str(job.data), "--user-dir", job.user_dir, "--task", "string_transduction", *named),
-        *("--arch", options.arch, *TRAINING, "--lr", RATE if job.updates <= LEAST_UPDATES else LONG_RATE),
+        *("--arch", options.arch, *model_options(options.arch), *TRAINING),
+        *("--lr", RATE if job.updates <= LEAST_UPDATES else LONG_RATE),
         *("--batch-size", str(BATCH), "--seed", str(seed)),
         *("--max-update", updates, "--total-num-update", updates, "--save-dir", str(save)),
         *("--validate-interval", interval, "--save-interval", interval, *["--cpu"] * options.cpu, *options.others),
         *chosen,
     ]
+
+
+def model_options(arch: str) -> Iterator[str]:
+    """The options of ``MODEL`` that an architecture has; none if fairseq does not know it, which fairseq-train says."""
+    parser = ArgumentParser(allow_abbrev=False)
+    if known := ARCH_MODEL_REGISTRY.get(arch):
+        known.add_args(parser)
+    for chosen in MODEL.items():
+        _, lacking = parser.parse_known_args(chosen)
+        if not lacking:
+            yield from chosen
 
 
 def start(command: Sequence[str], log: Path, see: Callable[[str], None], mode: str = "w") -> None:

@@ -114,6 +114,13 @@ def test_confusion_is_printed_and_written(command, tmp_path, capfd):
     assert "33.33" in capfd.readouterr().out
 
 
+def test_confusion_without_a_link(command, tmp_path, capfd):
+    line = command("confusion")
+    (tmp_path / "align").write_text("\n" * len((tmp_path / "align").read_text().splitlines()))
+    assert main(line) == 2 and not (tmp_path / "table.csv").exists()
+    assert "align has no link: there is nothing to count" in capfd.readouterr().err
+
+
 def test_overtranslation_is_printed_and_written(command, tmp_path, capfd):
     assert main(command("overtranslation", "--table", str(tmp_path / "table.json"))) == 0
     rows = json.loads((tmp_path / "table.json").read_text())

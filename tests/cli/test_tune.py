@@ -123,6 +123,11 @@ def test_a_missing_tokeniser_is_refused_before_anything_is_read(capfd, monkeypat
     assert "--tokenize ja-mecab: " in error and "sacrebleu[ja]" in error and error.count("\n") == 1
 
 
+def test_a_table_that_cannot_be_written_is_refused_before_anything_is_read(capfd):
+    assert main(["tune", "no-data", "--path", "none.pt", "--table", "scores.txt"]) == 2
+    assert "scores.txt: the name of a table must end in" in capfd.readouterr().err
+
+
 def test_the_length_ratio_is_of_words_to_the_references(runs, capfd):
     """The search may and must write one word for each sentence."""
     arguments = [runs.data, "--path", runs.rnnsearch / "checkpoint_last.pt", "--cpu", "--max-len-b", 1, "--lenpen", 1]

@@ -627,6 +627,16 @@ class TestStrings:
         done = strings(data, "--output", tmp_path / "out", check=False)
         assert "was trained on another" in done.stderr
 
+    @pytest.mark.parametrize("arch", ["lstm", "transformer"])
+    def test_architectures_of_fairseqs_own(self, tmp_path, arch):
+        """They get the options that they have."""
+        data = write_tables(tmp_path / "words", features=True, separated=False)
+        small = [] if arch == "lstm" else ["--encoder-layers", "1", "--decoder-layers", "1"]
+        done = strings(data, "--output", tmp_path / "out", "--updates", "2", "--arch", arch, *small)
+        assert "test     seed 1" in done.stdout
+        log = (tmp_path / "out" / "seed1" / "train.log").read_text()
+        assert "encoder_embed_dim=64" in log and ("encoder_hidden_size=128" in log) == (arch == "lstm")
+
     def test_decomposed(self, tmp_path):
         """Syllables that training has not seen are made of jamo that it has; what is predicted is composed."""
         folder = tmp_path / "words"

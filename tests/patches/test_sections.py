@@ -20,7 +20,7 @@ def completed(user_dir=USER_DIR, **given):
 
 @pytest.mark.parametrize("option, value", [("rdrop_weight", 2), ("step_decay_weight", 2), ("typo", 2), ("typo", None)])
 def test_an_option_that_the_criterion_lacks_is_refused(option, value):
-    with pytest.raises(ConfigurationError, match=f"criterion.{option}: label_smoothed_cross_entropy, by which rnn"):
+    with pytest.raises(ConfigurationError, match=f"criterion.{option}: the criterion label_smoothed_cross_entropy has"):
         completed(criterion={option: value})
 
 
@@ -51,16 +51,42 @@ def test_a_name_that_nothing_has_is_refused(section, given, message):
 def test_options_of_another_task_are_left_out():
     found = completed(task=dict(_name="string_transduction", features_column=3)).task
     assert found.features_column == 3 and "eval_bleu" not in found and found.max_source_positions == 1024
-    with pytest.raises(Exception, match="Key 'left_pad_source' not in 'StringTransductionConfig'"):
-        completed(task=dict(_name="string_transduction", left_pad_source=False))
 
 
-@pytest.mark.parametrize("criterion", ["nat_loss", "legacy_masked_lm_loss"])  # the second has no dataclass
-def test_what_the_criterion_of_an_architecture_lacks_is_left_out_where_another_section_has_it(criterion, monkeypatch):
+@pytest.mark.parametrize(
+    ("section", "name", "lacking", "changed"),
+    [
+        ("task", "string_transduction", "left_pad_source", False),
+        ("criterion", "cross_entropy", "label_smoothing", 0.2),
+        ("optimizer", "nag", "adam_betas", "(0.9, 0.99)"),
+    ],
+)
+def test_options_that_train_yaml_lists_for_others_are_left_out_unless_they_were_changed(
+    section, name, lacking, changed
+):
+    assert lacking not in completed(**{section: dict(_name=name)})[section]
+    with pytest.raises(ConfigurationError, match=f"{section}.{lacking}: the {section} {name} has no such option"):
+        completed(**{section: {"_name": name, lacking: changed}})
+
+
+def test_a_component_without_a_dataclass_takes_any_option():
+    found = completed(optimizer=dict(_name="sgd"), model=dict(_name="lstm", dropout=0.2))
+    assert found.optimizer.adam_eps == 1e-8 and found.model.dropout == 0.2
+    assert "encoder_embed_dim" not in found.model  # of fairseq's own, which have defaults and do not know null
+    assert completed().model.encoder_embed_dim is None
+
+
+def test_an_option_that_a_model_lacks():
+    for option, said in (("encoder_layer", " .did you mean encoder_layers..: correct it"), ("foo", ": correct it")):
+        with pytest.raises(ConfigurationError, match=f"model.{option}: the model rnnsearch has no such option{said}"):
+            completed(model={option: 2})
+
+
+def test_what_the_criterion_of_an_architecture_lacks_is_left_out_where_another_section_has_it(monkeypatch):
     """``optimization`` has ``sentence_avg``, which nobody has changed."""
-    monkeypatch.setattr("fairseq_attnvariants.patches.training.criterion.default_criterion", lambda name: criterion)
+    monkeypatch.setattr("fairseq_attnvariants.patches.training.sections.default_criterion", lambda name: "nat_loss")
     found = completed().criterion
-    assert found._name == criterion and "sentence_avg" not in found
+    assert found._name == "nat_loss" and "sentence_avg" not in found
     assert completed(criterion=dict(label_smoothing=0.2)).criterion.label_smoothing == 0.2
 
 

@@ -1,0 +1,88 @@
+"""The sections of a hydra configuration fit the components that they name.
+
+``config/train.yaml`` lists options that only some components have.  They are left out for others, unless they were
+changed.  Without a criterion's name a training gets the architecture's own; on the command line
+:mod:`..messages.arguments` chooses it.  In stock fairseq both always have a name.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import yaml
+from fairseq.dataclass import initialize
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from fairseq.utils import import_user_module
+from omegaconf import DictConfig, open_dict
+
+from ...architectures.options import AttentionRNNConfig
+from ...architectures.variants import default_criterion
+from ...registry import ConfigurationError, nearest
+from ..messages.names import check_names
+from ..replaced import replaces
+
+USUAL = "label_smoothed_cross_entropy"
+TRAIN = Path(__file__).parents[2] / "config" / "train.yaml"
+
+
+@replaces(initialize, "add_defaults")
+def add_defaults(complete, cfg) -> None:
+    """Fit each section; fairseq asks twice, before and after it has resolved ``${...}``.
+
+    Raises:
+        ConfigurationError: a component lacks an option that was given, or nothing has a name that was given.
+    """
+    import_user_module(cfg.common)  # which may have the names
+    check_names(cfg)
+    given = cfg.get("criterion")
+    usual = isinstance(given, DictConfig) and "_name" in given and given._name is None
+    if usual and cfg.model._name in ARCH_MODEL_REGISTRY:
+        given._name = default_criterion(cfg.model._name) or USUAL
+    for section, listed in yaml.safe_load(TRAIN.read_text()).items():
+        part = cfg.get(section)
+        if isinstance(part, DictConfig) and part.get("_name") is not None:
+            with open_dict(cfg):
+                cfg[section] = fitting(part, listed, section)
+    complete(cfg)
+
+
+def dataclass_of(section: str, name: str) -> Any:
+    """The dataclass of a component's options, or None for components of fairseq's that have none."""
+    if section == "model":
+        return MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(name, name))
+    known = TASK_DATACLASS_REGISTRY if section == "task" else REGISTRIES[section]["dataclass_registry"]
+    return known.get(name)
+
+
+def fitting(given: DictConfig, listed: Dict[str, Any], section: str) -> Dict[str, Any]:
+    """Return what was given, without the options that the component lacks and that have ``train.yaml``'s value.
+
+    An option that ``train.yaml`` takes from another section counts as unchanged.  Components without a dataclass take
+    any option.  An architecture of fairseq's does not take null, which means the default here.
+
+    Raises:
+        ConfigurationError: another option is one that the component lacks.
+    """
+    name = given._name
+    settings = dataclass_of(section, name)
+    options = {field.name for field in dataclasses.fields(settings)} if settings else {*map(str, given)}
+    takes_null = section != "model" or (settings and issubclass(settings, AttentionRNNConfig))
+    kept = {}
+    for option, value in ((str(option), given[option]) for option in given):
+        usual = listed.get(option, ...)
+        unchanged = value == usual or str(usual).startswith("${")
+        if option in options and (takes_null or value is not None):
+            kept[option] = value
+        elif not unchanged:
+            raise ConfigurationError(
+                f"{section}.{option}: the {section} {name} has no such option{nearest(option, options)}: correct it or "
+                f"leave it out, or choose another {section} by {section}._name"
+            )
+    return kept
+
+
+if "fairseq_cli.train" in sys.modules:  # it has taken the other one by then
+    sys.modules["fairseq_cli.train"].add_defaults = initialize.add_defaults  # type: ignore[attr-defined]
