@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# One processor's figures for README.md, on one core, one after the other: the output of each in a file of OUT.
+# Measure one processor's figures for README.md on one core, and write each output to a file in OUT. Run it again to continue.
 #   all.sh DATA TABLE OUT
-# DATA    FOLDER/bin, of TEST=test_2016_flickr MERGES=10000 JOINED=yes ../examples/common/prepare_bpe.sh small TEXT FOLDER en de
-# TABLE   of fairseq-attnvariants lexicon FOLDER/bpe.train.en FOLDER/bpe.train.de --candidates 100
-# Started again, it goes on where it stopped.
+# DATA    FOLDER/bin, made by TEST=test_2016_flickr MERGES=10000 JOINED=yes ../examples/common/prepare_bpe.sh small TEXT FOLDER en de
+# TABLE   made by fairseq-attnvariants lexicon FOLDER/bpe.train.en FOLDER/bpe.train.de --candidates 100
 set -euo pipefail
 if [ $# -ne 3 ]; then echo "usage: all.sh DATA TABLE OUT" >&2; exit 2; fi
 data=$(realpath "$1") table=$(realpath "$2")

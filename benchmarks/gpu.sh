@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The tests that need a GPU, and then figures of training and search on it: eight minutes at most, the most worthy first.
+# Run the tests that need a GPU, then measure training and search on it. It takes at most eight minutes, the most important first.
 #   gpu.sh [--small] [OUT]
-# OUT      gets tests.txt, gpu.jsonl with what was measured so far, gpu.txt with what is printed, and table.md (default: gpu)
-# --small  tries all of it with tiny models, on a CPU too, in a minute or two
+# OUT      folder for tests.txt, gpu.jsonl (the figures so far), gpu.txt (the output) and table.md (default: gpu)
+# --small  try everything with tiny models, also on a CPU, in a minute or two
 set -uo pipefail
 small=()
 if [ "${1:-}" = --small ]; then small=(--small); shift; fi

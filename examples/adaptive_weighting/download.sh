@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetch the WMT17 English-German data that the paper names, tokenised and truecased by the organisers.
+# Fetch the paper's WMT17 English-German data, tokenised and truecased by the organisers.
 #   download.sh OUT
 set -euo pipefail
 if [ $# -ne 1 ]; then echo "usage: download.sh OUT" >&2; exit 2; fi

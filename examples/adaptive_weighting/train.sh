@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train one system. Started again, it goes on where it stopped.
+# Train one system. Run it again to continue.
 #   train.sh small|en-de|zh-en BIN OUT ARCH [fairseq-train options]
 # small has the options of ../common/small.sh; en-de and zh-en are the paper's two settings.
 set -euo pipefail

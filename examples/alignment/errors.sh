@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Link the words of a test set by the attention of a system's best checkpoint, and compare the links with gold ones.
+# Link the words of a test set by the attention of a system's best checkpoint, and compare the links with gold links.
 #   errors.sh PREPARED OUT GOLD SOURCE TARGET [options of fairseq-attnvariants aer]
-# PREPARED was written by prepare_bpe.sh, OUT by train.sh; CHECKPOINT=average.pt in the environment is another of OUT's.
-# Writes OUT/test.align and OUT/test.soft.
+# PREPARED was made by prepare_bpe.sh, OUT by train.sh. Set CHECKPOINT=average.pt to read another checkpoint of OUT.
+# The script writes OUT/test.align and OUT/test.soft.
 set -euo pipefail
 if [ $# -lt 5 ]; then echo "usage: errors.sh PREPARED OUT GOLD SOURCE TARGET [aer options]" >&2; exit 2; fi
 prepared=$1 out=$2 gold=$3 source=$4 target=$5

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fetch the WMT15 data that the paper uses, and cut it into words with sacremoses (pip install sacremoses).
+# Fetch the paper's WMT15 data and tokenise it with sacremoses (pip install sacremoses).
 #   download.sh fr|cs OUT [CZENG]
-# fr: everything, about 36 million pairs.  cs: CzEng 1.0 has to be asked for by hand, at
-# https://ufal.mff.cuni.cz/czeng/czeng10; CZENG.en and CZENG.cs are its text, one sentence a line.
+# fr fetches everything, about 36 million pairs. For cs, ask for CzEng 1.0 by hand at
+# https://ufal.mff.cuni.cz/czeng/czeng10; CZENG.en and CZENG.cs are its text, one sentence per line.
 set -euo pipefail
 if [ $# -lt 2 ] || [[ $1 != fr && $1 != cs ]] || [[ $1 = cs && $# -ne 3 ]]; then
   echo "usage: download.sh fr OUT, or download.sh cs OUT CZENG" >&2; exit 2

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Train one system. Started again, it goes on where it stopped.
+# Train one system. Run it again to continue.
 #   train.sh small|paper BIN OUT ARCH [fairseq-train options]
-# ARCH is ava, ava_encs or ava_deep; small also takes what these are compared with: char2char and lstm, fairseq's own, on
-# the same characters, dl4mt with --encoder-type hierarchical --attention-via, and bpe2char on what prepare_mixed.sh makes,
-# with --source-subwords.
+# ARCH is ava, ava_encs or ava_deep. small also takes the systems to compare with: char2char and fairseq's lstm on the same
+# characters, dl4mt with --encoder-type hierarchical --attention-via, and bpe2char with --source-subwords on the data of
+# prepare_mixed.sh.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 size=$1 data=$2 out=$3 arch=$4

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# An ensemble of what multi30k.sh trained, and one model distilled from it (Kim and Rush 2016): trained on the text with the
-# ensemble's translation of its sources beside the given one. Started again, it goes on where it stopped.
+# Make an ensemble of models that multi30k.sh trained, and distil one model from it (Kim and Rush 2016). The model trains on the
+# given translations and on the ensemble's. Run it again to continue.
 #   distil.sh TEXT OUT TARGET SYSTEM [fairseq-train options]
-# Arguments are those of multi30k.sh, which was run with each seed. RUNS="a b c" in the environment are its folders in OUT,
-# by default TARGET-SYSTEM-1, -2 and -3; the rest of its environment, such as LENPEN, goes to the training, whose updates are
-# twice as many unless UPDATES says otherwise.
-# OUT/TARGET-SYSTEM-ensemble/ gets the ensemble's scores and its translation of the training text; OUT/distilled-TARGET-SYSTEM/
-# is another OUT of multi30k.sh. With NAME=plain they are OUT/plain-ensemble/ and OUT/distilled-plain/; other RUNS, or another
-# text in subwords (MERGES, DROPOUT), need a NAME of their own. SEED=2 is another seed of the model, of the same translation.
+# The arguments are those of multi30k.sh, which must have run with each seed. Set in the environment:
+#   RUNS="a b c"   the ensemble's folders in OUT (default: TARGET-SYSTEM-1, -2 and -3)
+#   NAME=plain     write OUT/plain-ensemble/ and OUT/distilled-plain/; needed for other RUNS or other subwords (MERGES, DROPOUT)
+#   SEED=2         seed of the distilled model; the ensemble's translation stays the same
+#   UPDATES        updates of the distilled model (default: twice those of multi30k.sh)
+# Other variables, such as LENPEN, go to the training. OUT/TARGET-SYSTEM-ensemble/ gets the ensemble's scores and its translation
+# of the training text. OUT/distilled-TARGET-SYSTEM/ has the layout of an OUT of multi30k.sh.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: distil.sh TEXT OUT TARGET SYSTEM [fairseq-train options]" >&2; exit 2; fi
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")

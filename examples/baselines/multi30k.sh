@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# One system on Multi30k from text to scores: prepare, train, average its last ten checkpoints, translate the test sets, and
-# score them. Started again, it goes on where it stopped.
+# Train one system on Multi30k, from text to scores: prepare, train, average the last ten checkpoints, translate and score the test
+# sets. Run it again to continue.
 #   multi30k.sh TEXT OUT TARGET SYSTEM [fairseq-train options]
-# TEXT    of ../common/fetch_multi30k.sh TEXT en TARGET; TARGET is de, fr or cs.
-# SYSTEM  an architecture: one of this package, or fairseq's lstm or transformer_iwslt_de_en (../common/small.sh has its sizes)
-# OUT     gets the text in subwords, and TARGET-SYSTEM-SEED/ with the checkpoints, average.pt, and what translate.sh writes.
-#         NAME=plain in the environment is another name for that folder, which other settings, such as another SEED, need.
-#         It has the scores of test_2016_flickr; its folders test_2017_flickr/ and test_2017_mscoco/ have those of these sets,
-#         if TEXT has them. A training that ended before TEXT had them is not trained again.
-# In the environment, too: SEED=1; UPDATES=7264; MERGES=10000; DROPOUT=0.1 for BPE-dropout with SEGMENTATIONS=8; LENPEN=1, with
-# another one of which the test set is translated anew; SUBSET=valid ends with the validation set's scores, by which to choose.
+# TEXT    made by ../common/fetch_multi30k.sh TEXT en TARGET; TARGET is de, fr or cs
+# SYSTEM  an architecture of this package, or fairseq's lstm or transformer_iwslt_de_en (../common/small.sh has their sizes)
+# OUT     gets the text in subwords, and TARGET-SYSTEM-SEED/ with the checkpoints, average.pt and the files of translate.sh.
+#         This folder has the scores of test_2016_flickr; test_2017_flickr/ and test_2017_mscoco/ in it have those of these sets,
+#         if TEXT has them. If TEXT gets them later, they are scored without another training.
+# Set in the environment:
+#   NAME=plain     another name for TARGET-SYSTEM-SEED/; needed for other settings
+#   SEED=1, UPDATES=7264, MERGES=10000
+#   DROPOUT=0.1    BPE-dropout, with SEGMENTATIONS=8
+#   LENPEN=1       length penalty; another one translates the test set again
+#   SUBSET=valid   stop after the validation set's scores, which a choice may use
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: multi30k.sh TEXT OUT TARGET SYSTEM [fairseq-train options]" >&2; exit 2; fi
 text=$1 out=$2 target=$3 system=$4 here=$(dirname "$0")
@@ -39,8 +42,8 @@ MERGES=$merges JOINED=yes TEST=test_2016_flickr "$here/../common/prepare_bpe.sh"
 bins=("$prepared/bin")
 if [ -n "${DROPOUT-}" ]; then bins=("$prepared"/bin[0-9]*); fi
 
-# The updates between checkpoints: a 24th, or a little less, so that none of the last ten is due where an epoch ends, for which
-# fairseq keeps no numbered one. Its batches are of multiples of 8 sentences, but for a rest.
+# Updates between checkpoints: a 24th or a little less, so that none of the last ten falls on the end of an epoch, where fairseq
+# keeps no numbered checkpoint. fairseq's batches have a multiple of 8 sentences, except the last one.
 every=$(python - "$UPDATES" "$(wc -l < "$prepared/train.en")" "$@" << 'END'
 import argparse
 parser = argparse.ArgumentParser(allow_abbrev=False)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Train one system for a short time: eight epochs at one learning rate or, with UPDATES=2000 in the environment, so many
-# updates during which the learning rate falls to 0, after 300 in which it rises. Started again, it goes on where it stopped.
+# Train one system for a short time: eight epochs with a constant learning rate. With UPDATES=2000 in the environment it trains for
+# 2,000 updates: the learning rate rises in the first 300 and then falls to 0. Run it again to continue.
 #   short.sh BIN OUT ARCH [fairseq-train options]
 set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: short.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Train one system until more would bring little. Started again, it goes on where it stopped.
+# Train one system with a full schedule. Run it again to continue.
 #   train.sh BIN OUT ARCH [fairseq-train options]
-# BIN has one dictionary for both languages (JOINED=yes prepare_bpe.sh). UPDATES=2000 in the environment is another number
-# of updates than 7264. The best checkpoint is the one with the best greedy BLEU after an epoch.
+# BIN has one dictionary for both languages (JOINED=yes prepare_bpe.sh). UPDATES=2000 in the environment changes the number of
+# updates, 7264. The best checkpoint is the one with the highest greedy BLEU after an epoch.
 set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: train.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2 arch=$3

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Translate with one model, or an ensemble, and score it: beam 5, up to twice the source's length and ten subwords.
+# Translate with one model or an ensemble, and score the result. The beam is 5; a translation has at most twice the source's
+# subwords, and ten more.
 #   translate.sh PREPARED OUT TARGET PATH
-# PREPARED  English and TARGET, from ../common/prepare_bpe.sh
+# PREPARED  English and TARGET, made by ../common/prepare_bpe.sh
 # PATH      a checkpoint, or several with colons between them
-# OUT       gets valid.csv (the validation set's BLEU with several length penalties), test.txt and test.scores.
-# LENPEN=1.2 in the environment is another length penalty than fairseq's 1. SUBSET=train is another text than test;
-# SUBSET=valid makes valid.csv alone, by which to choose; TUNE=no leaves it out, for a PREPARED without a validation set
-# (../common/prepare_test.sh).
+# OUT       gets valid.csv (the validation set's BLEU with several length penalties), test.txt and test.scores
+# Set in the environment:
+#   LENPEN=1.2    another length penalty than fairseq's 1
+#   SUBSET=train  translate another text than test; SUBSET=valid makes only valid.csv
+#   TUNE=no       make no valid.csv, if PREPARED has no validation set (../common/prepare_test.sh)
 set -euo pipefail
 if [ $# -ne 4 ]; then echo "usage: translate.sh PREPARED OUT TARGET PATH" >&2; exit 2; fi
 prepared=$1 out=$2 target=$3 path=$4

@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
-# The bridges apart: for each seed a trained rnnsearch_star, and from it each of them, and itself, on a text with gold links.
-# Started again, it goes on where it stopped; started twice with other SYSTEMS, both share the starts, and who ends last has the
-# tables of all.
+# Compare the parts of bridging on a text with gold links. For each seed, train rnnsearch_star and continue it once per system.
+# Run it again to continue. You can start it twice with other SYSTEMS: both share the starts, and the last one to end writes the
+# tables of all systems.
 #   apart.sh PREPARED OUT GOLD SOURCE TARGET
-# PREPARED is of ALIGN=yes ../common/prepare_bpe.sh small, with the sentences of GOLD as its test set; embeddings are not tied.
-# In the environment: SEEDS="1 2 3", SYSTEMS (default: all), START=5700 updates of the start, UPDATES=2000 of each system;
-# START_SEED=1 for one start for all seeds, so that intervals are of the trainings that follow it. Runs of another START,
-# UPDATES or START_SEED need an OUT of their own.
+# PREPARED was made by ALIGN=yes ../common/prepare_bpe.sh small, with the sentences of GOLD as its test set. Embeddings are not
+# tied. Set in the environment:
+#   SEEDS="1 2 3"
+#   SYSTEMS        (default: all)
+#   START=5700     updates of the start
+#   UPDATES=2000   updates of each system
+#   START_SEED=1   one start for all seeds, so that intervals show only what the later trainings vary
+# Another START, UPDATES or START_SEED needs another OUT.
 #
-# Written after one training of control and direct, and before all others, the baseline being the start, trained on (control):
-#   direct   has a lower AER and SAER, and ends more often where the source does (Kuang et al. 2018, tables 2 and 4), but not
-#            than source, if annotations with embeddings make that gain, nor more than alone, if the loss does
+# We wrote these predictions after one training of control and direct, and before all others. control continues the start without
+# a bridge:
+#   direct   has a lower AER and SAER, and ends more often where the source does (Kuang et al. 2018, tables 2 and 4). If annotations
+#            with embeddings cause this, direct is no better than source; if the loss causes it, no better than alone
 #   alone    is worse than direct, and than control (section 2.3: the loss alone hurts)
-#   soft     makes no relevant difference from direct, by 0.02 AER (section 2.3)
-#   unit     has the gain of direct, too, if that is no matter of short target embeddings
-# Writes OUT/SYSTEM/SEED/, in it what is measured: aer, saer, eos (beam 5) and repeated (greedy), both in %, and loss (bits a
-# token, validation); OUT/links.md and OUT/rest.md with the differences to control, OUT/direct.md with those of AER and SAER to
-# direct; differences of these two within 0.02 are not relevant. In the recipe the sentences of GOLD stand in the training text,
-# too.
+#   soft     has no relevant difference from direct, by 0.02 AER (section 2.3)
+#   unit     gains as much as direct, unless the gain comes from short target embeddings
+# OUT/SYSTEM/SEED/ gets the scores: aer, saer, eos (beam 5, in %), repeated (greedy, in %) and loss (validation, bits per token).
+# OUT/links.md and OUT/rest.md have the differences to control, and OUT/direct.md those of AER and SAER to direct. Differences in AER
+# and SAER within 0.02 are not relevant. In the recipe, the training text includes the sentences of GOLD.
 set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: apart.sh PREPARED OUT GOLD SOURCE TARGET" >&2; exit 2; fi
 prepared=$1 out=$2 gold=$3 source=$4 target=$5 here=$(dirname "$0")

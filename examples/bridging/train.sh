@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Train one system. Started again, it goes on where it stopped.
+# Train one system. Run it again to continue.
 #   train.sh small|paper BIN OUT ARCH [fairseq-train options]
-# bridge_direct starts from a trained rnnsearch_star, given as --warm-start CHECKPOINT.
+# bridge_direct starts from a trained rnnsearch_star: give --warm-start CHECKPOINT.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 size=$1 data=$2 out=$3 arch=$4

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Measure a finished run of the captions' table. One that is measured is left alone.
+# Measure a finished run of the captions' table. A measured run stays as it is.
 #   measure.sh PREPARED RUN
-# PREPARED and RUN are of run.sh. RUN/measured/ is made in one go: what was printed as JSON, for collect.py. PREPARED/links/ is
-# made by whoever measures first: eflomal's links of the test set's words and, for systems with gates, tags (pip install HanTa).
-# eflomal knows no seed: copy PREPARED/links/ to every machine that measures.
+# PREPARED and RUN are those of run.sh. RUN/measured/ gets the JSON files that collect.py reads. The first measurement makes
+# PREPARED/links/: eflomal's links of the test set's words and, for systems with gates, tags (pip install HanTa).
+# eflomal has no seed: copy PREPARED/links/ to every machine that measures.
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: measure.sh PREPARED RUN" >&2; exit 2; fi
 prepared=$1 run=$2 here=$(dirname "$0") links=$1/links part=$2/measured.part

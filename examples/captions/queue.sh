@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# All runs of the captions' table, group by group of systems.sh, and in each a seed of every system before the next seed. Started
-# again, it goes on where it stopped; started twice with one OUT, or with JOBS=12, several runs go on at a time, and none twice.
+# Train all runs of the captions' table, group by group (systems.sh). In a group, each seed of all systems comes before the next seed.
+# Run it again to continue. If you start it twice with one OUT, or with JOBS=12, several runs go on at a time, and no run is done twice.
 #   queue.sh TEXT OUT
-# In the environment: SYSTEMS="rnnsearch recatt" are these alone; SEEDS="1 2 3 4 5 6 7"; JOBS=1 is how many runs at a time.
-# A run that fails leaves its output in OUT/SYSTEM-SEED.log, and the others go on; it is tried again when the queue is started again.
+# Set in the environment: SYSTEMS="rnnsearch recatt" (default: all), SEEDS="1 2 3 4 5 6 7", JOBS=1 (runs at a time).
+# A failed run leaves its output in OUT/SYSTEM-SEED.log, and the others go on. Run the queue again to repeat it.
 set -euo pipefail
 if [ $# -ne 2 ]; then echo "usage: queue.sh TEXT OUT" >&2; exit 2; fi
 if [[ ! ${JOBS:-1} =~ ^[1-9][0-9]*$ ]]; then echo "queue.sh: JOBS=$JOBS is no number from 1 on" >&2; exit 2; fi

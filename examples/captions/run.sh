@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Train, translate and measure one system of the captions' table. Started again, it goes on where it stopped.
+# Train, translate and measure one system of the captions' table. Run it again to continue.
 #   run.sh TEXT OUT SYSTEM SEED
-# TEXT    of ../common/fetch_multi30k.sh TEXT en de
-# SYSTEM  one of systems.sh; those that continue rnnsearch_star train it first, if it is not there
-# OUT     gets SYSTEM/SEED/: checkpoints, average.pt, translations and, from measure.sh, measured/
-# UPDATES=3632 in the environment is another number of updates, for which OUT is another one.
+# TEXT    made by ../common/fetch_multi30k.sh TEXT en de
+# SYSTEM  a system of systems.sh; those that continue rnnsearch_star train it first, if necessary
+# OUT     gets SYSTEM/SEED/ with checkpoints, average.pt, translations and, from measure.sh, measured/
+# Set UPDATES=3632 in the environment for another number of updates; it needs another OUT.
 set -euo pipefail
 if [ $# -ne 4 ]; then echo "usage: run.sh TEXT OUT SYSTEM SEED" >&2; exit 2; fi
 text=$1 out=$2 system=$3 seed=$4 here=$(dirname "$0") updates=${UPDATES:-3632}

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# The systems of the captions' table, and in what order they are trained; sourced.
+# The systems of the captions' table, in the order of their trainings. Source this file.
 declare -A systems=( # architecture and options
   [rnnsearch]=rnnsearch [recatt]=recatt [rnnatt]=rnnatt [conddec]=conddec
   [dl4mt]=dl4mt [adaptive_gru]=adaptive_gru [adaptive_both]=adaptive_both

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Translate test sets with the best checkpoint and score them; CHECKPOINT=average.pt in the environment is another of OUT's.
+# Translate test sets with the best checkpoint, and score the translations.
 #   evaluate.sh words|bpe|characters PREPARED OUT SOURCE TARGET [fairseq-generate options]
-# PREPARED was written by prepare_*.sh, OUT by train.sh. In the environment: SUBSET="test test1" takes these test sets,
-# and scores them joined as well, as "all"; SACREBLEU="--chrf-beta 3" gives options to sacrebleu; COPIED=yes says that
-# the model of words was trained with --copying; USER_DIR is the folder of an architecture of your own.
-# Writes OUT/SUBSET.txt, for words also OUT/SUBSET.replaced.txt with the UNKs replaced, and OUT/SUBSET.scores, against
-# PREPARED/SUBSET.TARGET and the further references beside it; also OUT/all.SOURCE and OUT/all.TARGET.
+# PREPARED was made by prepare_*.sh, OUT by train.sh. Set in the environment:
+#   CHECKPOINT=average.pt       another checkpoint of OUT
+#   SUBSET="test test1"         these test sets; they are also scored together, as "all"
+#   SACREBLEU="--chrf-beta 3"   options of sacrebleu
+#   COPIED=yes                  the model of words was trained with --copying
+#   USER_DIR=FOLDER             the folder of a custom architecture
+# The script writes OUT/SUBSET.txt, for words also OUT/SUBSET.replaced.txt with the UNKs replaced, and OUT/SUBSET.scores. It scores
+# against PREPARED/SUBSET.TARGET and further references there. It also writes OUT/all.SOURCE and OUT/all.TARGET.
 set -euo pipefail
 if [ $# -lt 5 ]; then
   echo "usage: evaluate.sh words|bpe|characters PREPARED OUT SOURCE TARGET [fairseq-generate options]" >&2; exit 2

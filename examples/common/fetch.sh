@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# fetch SUM URL FILE: fetches FILE unless it is there and whole; a file gets its name only if its SHA-256 is SUM; sourced.
+# fetch SUM URL FILE: fetch FILE, unless it is there and complete. A file gets its name only if its SHA-256 is SUM. Source this file.
 fetch() {
   if sha256sum --check --status <<< "$1  $3" 2> /dev/null; then return; fi
   curl --fail --silent --show-error --location --retry 5 --output "$3.part" "$2"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Fetch Multi30k's captions, tokenised and lowercased, from the public repository multi30k/dataset (task 1).
 #   fetch_multi30k.sh OUT LANGUAGE...       two or more of en, de, fr and cs
-# OUT/{train,val,test_2016_flickr,test_2017_flickr,test_2017_mscoco}.LANGUAGE are what the recipes call TEXT; Czech has no test
-# sets of 2017.  A file that is there and whole stays, any other is fetched again; only files whose checksum is right get their
-# name.  MULTI30K in the environment is another place.
+# The recipes call OUT/{train,val,test_2016_flickr,test_2017_flickr,test_2017_mscoco}.LANGUAGE TEXT. Czech has no test sets of 2017.
+# Complete files stay, and others are fetched again. A file gets its name only if its checksum is right. MULTI30K in the environment
+# names another place.
 set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: fetch_multi30k.sh OUT LANGUAGE LANGUAGE..." >&2; exit 2; fi
 out=$1 site=${MULTI30K:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/tok}

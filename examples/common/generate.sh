@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# generate DATA NAME [fairseq-generate options]: writes NAME.generated, what fairseq-generate prints, and NAME.txt, the translations
-# in the order of the text; sourced. USER_DIR in the environment is the folder of an architecture of your own.
+# generate DATA NAME [fairseq-generate options]: write NAME.generated, the output of fairseq-generate, and NAME.txt, the translations
+# in the order of the text. USER_DIR in the environment is the folder of a custom architecture. Source this file.
 generate() {
   fairseq-generate "$1" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}" "${@:3}" > "$2.part"
   mv "$2.part" "$2.generated"

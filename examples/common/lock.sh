@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Of scripts that are started twice one works in a folder, and the others wait for it; sourced.
-# lock FOLDER: until the script ends, or unlock; what the script calls may lock the folder, too
+# If a script is started twice, one process works in a folder, and the others wait for it. Source this file.
+# lock FOLDER: lock it until the script ends or calls unlock. Scripts that it calls may lock the folder, too.
 lock() {
   if [ "${LOCKED-}" = "$1" ]; then return; fi
   mkdir -p "$1"

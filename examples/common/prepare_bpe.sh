@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Parallel text -> joint byte-pair encoding for fairseq.
-#   prepare_bpe.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh says what these are)
+# Make joint byte-pair encoding for fairseq from parallel text.
+#   prepare_bpe.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh explains these)
 # small: lowercased, 4,000 merges
 # paper: 30,000 merges, training sentences of up to 60 subwords
-# MERGES=10000 in the environment is another number of merges, JOINED=yes one dictionary for both languages;
-# ALIGN=yes also links the subwords of the training text (eflomal), for guided alignment.
-# DROPOUT=0.1 is BPE-dropout (Provilkov et al. 2020): SEGMENTATIONS=8 segmentations of the training text, in each of which
-# merges are left out at random with this probability. OUT/bin0, OUT/bin1 and so on have one each, beside bin/, which has
-# none left out; validation and test sets are the same in all, and so is the dictionary, of all segmentations. fairseq
-# trains on bin0:bin1:..., another one in each epoch. SEED=1 is another seed; the same gives the same text.
+# Set in the environment:
+#   MERGES=10000   number of merges
+#   JOINED=yes     one dictionary for both languages
+#   ALIGN=yes      also link the subwords of the training text (eflomal), for guided alignment
+#   DROPOUT=0.1    BPE-dropout (Provilkov et al. 2020): each of SEGMENTATIONS=8 segmentations of the training text leaves merges out
+#                  at random, with this probability. OUT/bin0, OUT/bin1 and so on have one each, and bin/ has the plain one. All have
+#                  the same validation sets, test sets and dictionary. fairseq trains on bin0:bin1:..., another one in each epoch
+#   SEED=1         seed of BPE-dropout
 set -euo pipefail
 fraction='^0*\.[0-9]*[1-9][0-9]*$' number='^[1-9][0-9]*$'
 if [ -n "${DROPOUT-}" ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Parallel text -> characters for fairseq, the 300 most frequent a side; small: lowercased.
-#   prepare_characters.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh says what these are)
-# Sentences of more than 300 characters are left out in training, by the task.
+# Make characters for fairseq from parallel text: the 300 most frequent of each language. small lowercases the text.
+#   prepare_characters.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh explains these)
+# In training, the task leaves out sentences of more than 300 characters.
 set -euo pipefail
 source "$(dirname "$0")/text.sh"
 begin 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Subwords of the source and characters of the target for fairseq, for bpe2char.
+# Make data for bpe2char: subwords of the source and characters of the target.
 #   prepare_mixed.sh BPE CHARACTERS OUT SOURCE TARGET
-# BPE was made by prepare_bpe.sh and CHARACTERS by prepare_characters.sh, of the same texts. OUT is made in one go.
+# BPE was made by prepare_bpe.sh and CHARACTERS by prepare_characters.sh, from the same text. OUT appears when it is complete.
 set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: prepare_mixed.sh BPE CHARACTERS OUT SOURCE TARGET" >&2; exit 2; fi
 bpe=$1 characters=$2 out=${3%/} source=$4 target=$5

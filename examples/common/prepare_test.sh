@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Add a test set to a text that prepare_bpe.sh small made, with its merges and dictionaries.
+# Add a test set to a text of prepare_bpe.sh small, with its merges and dictionaries.
 #   prepare_test.sh CORPUS PREPARED NAME SOURCE TARGET
-# CORPUS/NAME.SOURCE and CORPUS/NAME.TARGET are the set, in words. PREPARED/NAME/ is made in one go, with test.*, bpe.test.* and
-# bin/: a PREPARED of its own for evaluate.sh and ../alignment/errors.sh.
+# CORPUS/NAME.SOURCE and CORPUS/NAME.TARGET are the set, in words. PREPARED/NAME/ gets test.*, bpe.test.* and bin/, and appears when
+# it is complete. evaluate.sh and ../alignment/errors.sh take it as their PREPARED.
 set -euo pipefail
 if [ $# -ne 5 ]; then echo "usage: prepare_test.sh CORPUS PREPARED NAME SOURCE TARGET" >&2; exit 2; fi
 corpus=$1 prepared=$2 name=$3 source=$4 target=$5 common=$(dirname "$0")

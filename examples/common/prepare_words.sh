@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Parallel text -> words for fairseq, and the table of translations that UNKs are replaced from.
-#   prepare_words.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh says what these are)
+# Make words for fairseq from parallel text, and the table of translations that replaces UNKs.
+#   prepare_words.sh small|paper CORPUS OUT SOURCE TARGET       (text.sh explains these)
 # small: lowercased, words that occur 3 times, training sentences of up to 100 words
-# paper: 30,000 entries a side, training sentences of up to 50 words
-# The table, lexicon.tsv, needs eflomal (the extra "align"). ALIGNMENTS=FILE in the environment takes alignments of
-# OUT/train.* that were made before, such as the train.align of an earlier run; LEXICON=no goes without a table.
+# paper: 30,000 words per language, training sentences of up to 50 words
+# The table, lexicon.tsv, needs eflomal (the extra "align"). Set in the environment: ALIGNMENTS=FILE to use existing alignments of
+# OUT/train.*, such as the train.align of an earlier run; LEXICON=no to make no table.
 set -euo pipefail
 source "$(dirname "$0")/text.sh"
 align=(--save-alignments train.align)

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# A folder keeps what it was made with, and what is made otherwise needs another one; sourced.
-# same_settings FOLDER SETTINGS WORDS OUT [BEGUN] keeps SETTINGS in FOLDER/settings. Until the file BEGUN is there (default: the
-# settings themselves) it replaces them. After that it refuses other settings; with BEGUN and no settings it accepts any. WORDS, such
-# as "has runs", and OUT, the argument that names the folder, are for the message.
+# A folder keeps its settings, and other settings need another folder. Source this file.
+# same_settings FOLDER SETTINGS WORDS OUT [BEGUN] keeps SETTINGS in FOLDER/settings. It replaces them until the file BEGUN is there
+# (default: the settings themselves), and then refuses others. If BEGUN is there without settings, it accepts any. The message says
+# WORDS, such as "has runs", and OUT, the argument that names the folder.
 same_settings() {
   local kept=$1/settings
   if [ ! -e "${5:-$kept}" ]; then
@@ -12,13 +12,13 @@ same_settings() {
   fi
 }
 
-# valid_name CORPUS SOURCE prints what CORPUS calls its validation text: valid, as split.py does, or val.
+# valid_name CORPUS SOURCE prints the name of CORPUS's validation text: valid, as split.py calls it, or val.
 valid_name() {
   if [ -e "$1/val.$2" ] || [ ! -e "$1/valid.$2" ]; then echo val; else echo valid; fi
 }
 
-# kept_text OUT SETTINGS FILE... ends the script if the folder OUT is there, and refuses one that was made with other settings or of
-# other FILEs, which may be somewhere else by now, or gone. Otherwise it begins OUT.part, which gets the settings, too.
+# kept_text OUT SETTINGS FILE... ends the script if the folder OUT is there. It refuses an OUT that was made with other settings or
+# FILEs; the FILEs may have moved, or be gone. If there is no OUT, it begins OUT.part and writes the settings there.
 kept_text() {
   local out=$1 settings=$2 sum
   sum=$(cat "${@:3}" 2> /dev/null | cksum | cut -d ' ' -f 1) || true

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# What the sizes "small" and "paper" mean; sourced by the recipes' train.sh. What follows on a command line wins over it.
-# paper [BEAM]: sets `options` to what the papers' trainings on words have in common; with BEAM, BLEU is validated by this beam.
-# small words|subwords ARCH: sets `options` to those of fairseq-train. Models of words start from N(0, 0.05²) and have 6 epochs,
-# those of subwords from N(0, 0.1²) and have 8; sentences are Multi30k's.
+# The options of the sizes "small" and "paper". The recipes' train.sh sources this file; options on their command line replace them.
+# paper [BEAM]: set `options` to those that the papers' trainings on words share. With BEAM, validation computes BLEU with this beam.
+# small words|subwords ARCH: set `options` for fairseq-train and Multi30k's sentences. Models of words start from N(0, 0.05²) and train
+# for 6 epochs; models of subwords start from N(0, 0.1²) and train for 8.
 paper() {
   # shellcheck disable=SC2034  # options are used where this is sourced
   options=(--batch-size 80 --sentence-avg --validate-interval-updates 5000 --save-interval-updates 5000 --keep-interval-updates 1)

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# What prepare_words.sh, prepare_bpe.sh and prepare_characters.sh begin and end with; they are called with
+# The first and the last steps of prepare_words.sh, prepare_bpe.sh and prepare_characters.sh. Their arguments are
 #   small|paper CORPUS OUT SOURCE TARGET
-# CORPUS  folder with train.SOURCE, train.TARGET and the same for val (or valid) and test, in words. TRAIN, VALID and
-#         TEST in the environment name other files; TEST="newstest2014 newstest2015" makes two test sets, test and test1.
-#         More references of a test set are beside it as test.TARGET1, test.TARGET2 and so on.
-#         JOIN=3 in the environment makes one sentence of every three neighbouring ones.
-#         LOWER=yes in the environment lowercases all text, so that all scores are case-insensitive.
-# OUT     is made in one go: train.*, valid.*, test.*, the text that was used, and bin/ for fairseq.
+# CORPUS  folder with train.SOURCE, train.TARGET and the same for val (or valid) and test, in words. More references of a test set
+#         are in test.TARGET1, test.TARGET2 and so on
+# OUT     gets train.*, valid.*, test.*, the text that was used, and bin/ for fairseq. It appears when it is complete
+# Set in the environment:
+#   TRAIN, VALID, TEST   names of other files; TEST="newstest2014 newstest2015" makes two test sets, test and test1
+#   JOIN=3               join every three neighbouring sentences to one
+#   LOWER=yes            lowercase all text, so that all scores are case-insensitive
 if [ $# -ne 5 ] || [[ $1 != small && $1 != paper ]]; then
   echo "usage: ${0##*/} small|paper CORPUS OUT SOURCE TARGET" >&2; exit 2
 fi
@@ -18,7 +19,7 @@ source "$common/yes.sh"
 yes_or_no LOWER JOINED ALIGN LEXICON
 VALID=${VALID:-$(valid_name "$corpus" "$source")}
 lock "$(dirname "$out")"
-# what the text depends on, where it is not the default
+# settings of the text that are not the default
 settings="$size $source-$target" defaults=(TRAIN=train VALID=val TEST=test JOIN=1 LOWER=no)
 case ${0##*/} in
   prepare_words.sh) defaults+=(LEXICON=yes) ;;
@@ -32,7 +33,7 @@ for default in "${defaults[@]}"; do
 done
 kept_text "$out" "$settings" "$corpus/${TRAIN:-train}.$source" "$corpus/${TRAIN:-train}.$target"
 
-# begin LONGEST: writes the text, lowercased if small, and goes to its folder. Training pairs with an empty side or more
+# begin LONGEST: write the text, lowercased if small, and go to its folder. Training pairs with an empty side or more
 # than LONGEST words are left out; 0 keeps all.
 begin() {
   local options=(--join "${JOIN:-1}") name split file languages number=0
@@ -54,7 +55,7 @@ begin() {
   cd "$out.part" || exit
 }
 
-# binarise PREFIX [options of fairseq-preprocess]: makes bin/ of PREFIXtrain.*, PREFIXvalid.* and PREFIXtest.*
+# binarise PREFIX [options of fairseq-preprocess]: make bin/ from PREFIXtrain.*, PREFIXvalid.* and PREFIXtest.*
 binarise() {
   local prefix=$1 prefixes=("${tests[@]/#/$1}")
   fairseq-preprocess --source-lang "$source" --target-lang "$target" --trainpref "${prefix}train" \

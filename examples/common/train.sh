@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# fairseq-train with what all recipes have in common. Started again, it goes on where it stopped; once it has ended, the
-# same command changes nothing (fairseq forgets --patience, and adds an update after --stop-time-hours), and other options
-# that add no update are refused.
+# Run fairseq-train with the options that all recipes share. Run it again to continue. After the end, the same command changes nothing
+# (fairseq forgets --patience, and adds an update after --stop-time-hours). Other options are refused, unless they add updates.
 #   train.sh BIN OUT ARCH [fairseq-train options]
-# The criterion is label smoothed cross entropy, with the loss terms of ARCH's paper. On a GPU sentences are
-# padded to multiples of 4 words, so that --cuda-graphs, which architectures of the package get, has few shapes to capture.
-# USER_DIR in the environment, of this script and of those that translate: the folder of an architecture of your own.
+# The criterion is label smoothed cross entropy, with the loss terms of ARCH's paper. On a GPU sentences are padded to multiples of
+# 4 words, so that --cuda-graphs, which architectures of the package get, has few shapes to capture. USER_DIR in the environment is
+# the folder of a custom architecture; the scripts that translate read it, too.
 set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: train.sh BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi
 data=$1 out=$2 arch=$3
@@ -35,7 +34,7 @@ fairseq-train "$data" --user-dir "${USER_DIR:-$(fairseq-attnvariants user-dir)}"
   --distributed-world-size 1 --save-dir "$out" --no-epoch-checkpoints --log-format simple --log-interval 100 \
   "${gpu[@]}" "$@" 2>&1 |
   tee -a "$out/train.log"
-# a larger --max-epoch goes on with what has ended, and another --seed does nothing
+# a larger --max-epoch continues a finished training, and another --seed changes nothing
 if [ -e "$out/finished" ] && [ ! "$out/checkpoint_last.pt" -nt "$out/finished" ]; then
   echo "train.sh: $out has a training of other options, to which these add no update: give another OUT" >&2; exit 2
 fi

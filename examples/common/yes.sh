@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# yes_or_no NAME...: refuses another value than yes and no of these variables; sourced.
+# yes_or_no NAME...: refuse a value of these variables that is neither yes nor no. Source this file.
 yes_or_no() {
   local name
   for name; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train one system. Started again, it goes on where it stopped.
+# Train one system. Run it again to continue.
 #   train.sh small|paper BIN OUT ARCH [fairseq-train options]
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: train.sh small|paper BIN OUT ARCH [fairseq-train options]" >&2; exit 2; fi

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
-# A task of the laboratory: make its corpus, sweep its systems over seeds, print the table of their differences, draw.
+# Run a task of the laboratory: make its corpus, train its systems with several seeds, print the table of their differences, draw.
 #   run.sh order|twins|counts|length|sides|rare|cipher|facts
-# tasks/TASK.yaml says what is predicted. Started again, it goes on where it stopped. In the environment:
-#   ARCHS     "recatt mine": these, each a system of the task or of SYSTEMS, or an architecture, and the task's baseline
-#             (default: all of SYSTEMS, or without it all of the task)
-#   SYSTEMS   a file with further systems as those of tasks/TASK.yaml, a line each:
-#               NAME: model._name=ARCHITECTURE further options of fairseq-hydra-train, a criterion among them
-#             NAME is that of a folder and in the tables.
+# tasks/TASK.yaml has the predictions. Run it again to continue. Set in the environment:
+#   ARCHS     "recatt mine": train only these, and the task's baseline. Each is a system of the task or of SYSTEMS, or an
+#             architecture (default: all of SYSTEMS, or without SYSTEMS all of the task)
+#   SYSTEMS   a file with further systems, in the form of tasks/TASK.yaml, one per line:
+#               NAME: model._name=ARCHITECTURE further options of fairseq-hydra-train, such as a criterion
+#             NAME is the name of a folder and of the system in the tables
 #   SEEDS     "1 2 3 4 5"
-#   UPDATES   of each run, during which the learning rate falls to 0 (default: the task's)
+#   UPDATES   of each run; the learning rate falls to 0 during them (default: the task's)
 #   OUT       folder (default: laboratory/TASK)
-#   USER_DIR  --user-dir, for architectures of one's own (default: this package's); one that is edited after its training is
-#             refused until its runs are removed
+#   USER_DIR  --user-dir, for custom architectures (default: this package's). If you edit it after a training, remove its runs
 #   JOBS      runs at a time (default: 1; more need pip install "fairseq-attnvariants[sweep]")
-#   TRAIN     sentences to train (default: the task's), TEST to test for each value of the dial (default: 200)
-# Runs of other UPDATES, TRAIN or TEST need an OUT of their own.
-# Writes OUT/TASK.md and OUT/TASK.json, the table; OUT/finer.md and OUT/finer.json, further measures; OUT/seeds.csv, both of
-# every seed; OUT/TASK.png.
+#   TRAIN     training sentences (default: the task's); TEST: test sentences for each value of the dial (default: 200)
+# Another UPDATES, TRAIN or TEST needs another OUT.
+# OUT/TASK.md and OUT/TASK.json are the table, OUT/finer.md and OUT/finer.json have further measures, OUT/seeds.csv has both for every
+# seed, and OUT/TASK.png is the plot.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 name=${1-}
@@ -159,7 +158,7 @@ training=(criterion.label_smoothing=0 dataset.batch_size=40 "optimization.lr=[0.
   checkpoint.no_epoch_checkpoints=true dataset.disable_validation=true)
 if [ "${JOBS:-1}" -gt 1 ]; then training+=(hydra/launcher=joblib hydra.launcher.n_jobs="$JOBS"); fi
 if command -v nvidia-smi > /dev/null; then training+=(dataset.required_seq_len_multiple=4); else training+=(common.cpu=true); fi
-# a run keeps its folder where these differ: OUT may move, and go on with or without a GPU
+# a run keeps its folder if these differ: OUT may move, and a run may continue with or without a GPU
 unlike=model._name,common.seed,common.user_dir,common.cpu,task.data,dataset.required_seq_len_multiple
 
 folders=() names=()

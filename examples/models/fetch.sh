@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fetch the Japanese-English corpus of the public repository odashi/small_parallel_enja, at the commit that was measured with.
+# Fetch the Japanese-English corpus of the public repository odashi/small_parallel_enja, at the commit of our measurements.
 #   fetch.sh OUT
-# OUT gets train, dev and test, .ja and .en. A file that is there and whole stays, any other is fetched again; only files whose
-# checksum is right get their name. ENJA in the environment is another place, such as file:///folder.
+# OUT gets train, dev and test, .ja and .en. Complete files stay, and others are fetched again. A file gets its name only if its
+# checksum is right. ENJA in the environment names another place, such as file:///folder.
 set -euo pipefail
 if [ $# -ne 1 ]; then echo "usage: fetch.sh OUT" >&2; exit 2; fi
 site=${ENJA:-https://raw.githubusercontent.com/odashi/small_parallel_enja/312408a11c5fbcbc09443bebb18121f7efdcd61e}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Japanese and English text -> OUT/bin for fairseq: English in subwords of 4,000 merges, Japanese in characters without spaces.
+# Make OUT/bin for fairseq from Japanese and English text: English in subwords of 4,000 merges, Japanese in characters without spaces.
 #   prepare.sh CORPUS OUT SOURCE TARGET
-# CORPUS  of fetch.sh. OUT is made in one go: codes, train.*, valid.* and test.* as text, bpe.* in symbols, and bin/.
-# Japanese as a source is one word a clause, which the merges of English leave in characters: 猫@@ が@@ 好@@ き. So the runtime of
-# an exported model cuts raw text in the same way. As a target it has symbols of its own (--task char_translation).
+# CORPUS was made by fetch.sh. OUT gets codes, the text in train.*, valid.* and test.*, the symbols in bpe.*, and bin/; it appears when
+# it is complete. A Japanese source is one word per clause, which the merges of English leave in characters: 猫@@ が@@ 好@@ き. The
+# runtime of an exported model splits raw text in the same way. A Japanese target has its own symbols (--task char_translation).
 set -euo pipefail
 if [ $# -ne 4 ]; then echo "usage: prepare.sh CORPUS OUT SOURCE TARGET" >&2; exit 2; fi
 corpus=$1 out=${2%/} source=$3 target=$4 here=$(cd "$(dirname "$0")" && pwd)

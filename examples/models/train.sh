@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# One direction from the corpus to a model that ships: prepare, train, average, export, score. Started again, it goes on.
+# Make a model of one direction to ship: prepare the corpus, train, average, export, score. Run it again to continue.
 #   train.sh CORPUS OUT SOURCE TARGET [fairseq-train options]
-# CORPUS  of fetch.sh. SOURCE and TARGET are ja and en, or en and ja.
-# OUT     gets SOURCE-TARGET/: text/, the checkpoints and average.pt, package/ (the model that ships), and scores.
-# In the environment: UPDATES=4000 is the length of the training; LENPEN=1 is the length penalty; PAGE=yes adds the page,
-# which needs onnxruntime-web (npm install onnxruntime-web --ignore-scripts). A package that is there stays: remove it to
-# export with other ones.
+# CORPUS  made by fetch.sh. SOURCE and TARGET are ja and en, or en and ja
+# OUT     gets SOURCE-TARGET/ with text/, the checkpoints and average.pt, package/ (the model to ship) and scores
+# Set in the environment:
+#   UPDATES=4000  length of the training
+#   LENPEN=1      length penalty
+#   PAGE=yes      add the page, which needs onnxruntime-web (npm install onnxruntime-web --ignore-scripts)
+# To export with other settings, remove package/ first.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: train.sh CORPUS OUT SOURCE TARGET [fairseq-train options]" >&2; exit 2; fi
 corpus=$1 out=$2/$3-$4 source=$3 target=$4 here=$(dirname "$0")

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# One model of several language pairs against one model of each: prepare, train, translate, score. Started again, it goes on
-# where it stopped.
+# Compare one model of several language pairs with one model per pair: prepare, train, translate, score. Run it again to continue.
 #   run.sh CORPUS OUT SOURCE TARGET TARGET...      such as: run.sh text many en de fr cs
-# CORPUS has train.*, val.* and test.* in words, in every language (common/fetch_multi30k.sh). In the environment:
-#   ARCH     dl4mt
-#   TEST     test, the name of the test set, such as test_2016_flickr
-#   MERGES   6000, of the byte-pair encoding that all languages share
-#   OPTIONS  of fairseq-train, beside small.sh's
-# Writes OUT/scores: of each target language, the model of all pairs and the model of that pair.
+# CORPUS has train.*, val.* and test.* in words, in every language (common/fetch_multi30k.sh). Set in the environment:
+#   ARCH     architecture (default: dl4mt)
+#   TEST     name of the test set, such as test_2016_flickr (default: test)
+#   MERGES   merges of the byte-pair encoding that all languages share (default: 6000)
+#   OPTIONS  further options of fairseq-train
+# OUT/scores has the scores of the model of all pairs and of the pair's model, for each target language.
 set -euo pipefail
 if [ $# -lt 4 ]; then echo "usage: run.sh CORPUS OUT SOURCE TARGET TARGET..." >&2; exit 2; fi
 corpus=$1 out=${2%/} source=$3

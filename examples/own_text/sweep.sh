@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Raw parallel text -> words -> joint byte-pair encoding -> small models, several seeds each -> a table and two pictures.
+# Make words and subwords from raw parallel text, train small models with several seeds each, and write a table and two pictures.
 #   sweep.sh CORPUS OUT SOURCE TARGET [overrides of fairseq-hydra-train]
-# CORPUS  folder with train.SOURCE and train.TARGET, one sentence per line, and the same for val (or valid) and test.
-#         TRAIN, VALID and TEST in the environment name other files.
-# OUT     words/ and bpe/, the text; sweep/, the runs; table.md, scores.png and curves.png. Started again, it goes on
-#         where it stopped; other overrides need another OUT, and so does another text: other or edited files, MERGES
-#         or TOKENISE.
-# In the environment, too: ARCHS="rnnsearch recatt conddec", of which the first is what the others are compared with;
-# SEEDS="1 2 3"; MERGES=4000; TOKENISE=no for text that is in words already; USER_DIR, a folder with parts of your own.
+# CORPUS  folder with train.SOURCE and train.TARGET, one sentence per line, and the same for val (or valid) and test
+# OUT     gets the text in words/ and bpe/, the runs in sweep/, and table.md, scores.png and curves.png
+# Run it again to continue. Other overrides, other or edited text, or another MERGES or TOKENISE need another OUT.
+# Set in the environment:
+#   ARCHS="rnnsearch recatt conddec"   architectures; the others are compared with the first
+#   SEEDS="1 2 3"
+#   MERGES=4000
+#   TRAIN, VALID, TEST                 names of other files
+#   TOKENISE=no                        the text is in words already
+#   USER_DIR=FOLDER                    a folder with custom components
 set -euo pipefail
 if [ $# -lt 4 ]; then
   echo "usage: sweep.sh CORPUS OUT SOURCE TARGET [overrides of fairseq-hydra-train]" >&2; exit 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# SCAN's commands and actions for fairseq.
-#   prepare.sh TRAIN TEST OUT      TRAIN and TEST are SCAN's files, "IN: command OUT: actions" a line
-# OUT is made in one go: {train,valid,test}.{in,out} and bin/; every 20th line of TRAIN is for validation.
+# Make data for fairseq from SCAN's commands and actions.
+#   prepare.sh TRAIN TEST OUT      TRAIN and TEST are SCAN's files, with "IN: command OUT: actions" per line
+# OUT gets {train,valid,test}.{in,out} and bin/, and appears when it is complete. Every 20th line of TRAIN is for validation.
 set -euo pipefail
 if [ $# -ne 3 ]; then echo "usage: prepare.sh TRAIN TEST OUT" >&2; exit 2; fi
 out=${3%/}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train one system, translate the test set and score it. Started again, it goes on where it stopped.
+# Train one system, translate the test set and score it. Run it again to continue.
 #   train.sh PREPARED OUT ARCH [fairseq-train options]
 set -euo pipefail
 if [ $# -lt 3 ]; then echo "usage: train.sh PREPARED OUT ARCH [fairseq-train options]" >&2; exit 2; fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Bring the tables of the SIGMORPHON tasks into one folder, under one kind of name.
+# Collect the tables of the SIGMORPHON tasks in one folder, with uniform names.
 #   fetch.sh DATA [FOLDER]
-# DATA gets LANGUAGE_{train,dev,test}.tsv of all of languages.txt. FOLDER has the public repositories sigmorphon/2021-task1 and
-# sigmorphon/2023InflectionST, or these files of theirs anywhere below; without it git clones both into DATA/public.
+# DATA gets LANGUAGE_{train,dev,test}.tsv for all languages of languages.txt. FOLDER has the public repositories
+# sigmorphon/2021-task1 and sigmorphon/2023InflectionST, or their files at any depth. Without FOLDER, git clones both to DATA/public.
 set -euo pipefail
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then echo "usage: fetch.sh DATA [FOLDER]" >&2; exit 2; fi
 data=$1 here=$(dirname "$0")

@@ -237,8 +237,8 @@ class AttentionRNNConfig(Described):
         input_feed: feed the previous context to the decoder's first cell (InputFeed)
         attention_score: comparison of the state q and an annotation s: v·tanh(W q + U s + b) ('additive'), the same
             with g v/|v| instead of v ('additive_normed'), q·s ('dot', for equal widths), (W q)·(U s) / √width
-            ('scaled'), q·(W s) ('bilinear'), or 'scaled' in each of --attention-heads, with a share of --attention-dim
-            and its own values ('multihead')
+            ('scaled'), q·(W s) ('bilinear'), 'scaled' in each of --attention-heads, with a share of --attention-dim
+            and its own values ('multihead'), or the same for all positions ('level', of hard_monotone)
         attention_normalizer: function that turns attention scores into weights: 'softmax', or with exact zeros
             'sparsemax' or 'entmax' (α = 1.5), which need the package entmax
         attention_window: source positions that attention may use: the whole sentence ('none'), only near position i at
