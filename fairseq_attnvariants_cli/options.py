@@ -48,6 +48,15 @@ def filled(text: str) -> str:
     return text
 
 
+def checkpoints(text: str) -> str:
+    """An option's type: one path, or the paths of an ensemble."""
+    if "" in filled(text).split(os.pathsep):
+        raise argparse.ArgumentTypeError(
+            f"{text} has an empty name before or after {os.pathsep!r}: remove the {os.pathsep!r}"
+        )
+    return text
+
+
 def option(metavar: Any = "FILE", **more: Any) -> Any:
     """A field for an option with a value, which is a text, not empty, unless there is another ``type``.
 
@@ -156,7 +165,7 @@ class OneModel:
         path: the model; a:b is an ensemble
     """
 
-    path: str = option("CHECKPOINT", required=True)
+    path: str = option("CHECKPOINT", required=True, type=checkpoints)
 
 
 @dataclass
@@ -167,7 +176,7 @@ class SeveralModels(NameOptions):
         path: the model; a:b is an ensemble; give it several times for several systems
     """
 
-    path: List[str] = option("CHECKPOINT", required=True, action="append")
+    path: List[str] = option("CHECKPOINT", required=True, action="append", type=checkpoints)
 
 
 @dataclass

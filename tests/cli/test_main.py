@@ -259,6 +259,7 @@ def test_every_subcommand_with_a_table_has_json(capsys):
     ("attention data --path x --output p.png --width inf", "argument --width: inf is not a finite number"),
     ("attribute data --path x --steps 100000", "argument --steps: 100000 is more than 1000"),
     ("confusion a b --alignments c --source-tags '' --target-tags d", "argument --source-tags: '' is empty: give a"),
+    ("eos data --path a.pt:", "argument --path: a.pt: has an empty name before or after ':': remove the ':'"),
     ("eos data --path x --reference ''", "argument --reference: '' is empty: give a value, or set the variable"),
     ("eos data --path x --name ''", "argument --name: '' is empty"),
     ("score '' --reference a", "'' is empty"),

@@ -323,6 +323,7 @@ def test_tokenizers_get_their_languages(binarised):
     (("--left-pad-source", "False"), "a switch takes no True or False"),
     (("--no-such-option", "1"), "unrecognized arguments: --no-such-option 1\n"),
     (("--path", f"{__file__}:nothing.pt"), "--path nothing.pt: there is no such file; several are separated by ':'\n"),
+    (("--path", f"{__file__}:"), "has an empty name before or after ':': remove the ':'\n"),
     (("--path", f"{__file__},nothing.pt"), "nothing.pt: there is no such file; several are separated by ':'\n"),
     (("--path", corpus.USER_DIR), f"--path {corpus.USER_DIR} is a folder: name a checkpoint in it, such as "),
 ])  # fmt: skip

@@ -75,6 +75,10 @@ def check_models(parser: argparse.ArgumentParser, given: argparse.Namespace) -> 
     """Refuse a ``--path`` without a file, if checkpoints are not in shards, whose names fairseq completes."""
     sharded = getattr(given, "checkpoint_suffix", "") or getattr(given, "checkpoint_shard_count", 1) > 1
     for path in utils.split_paths(given.path) if getattr(given, "path", None) and not sharded else ():
+        if not path:
+            parser.error(
+                f"--path {given.path} has an empty name before or after {os.pathsep!r}: remove the {os.pathsep!r}"
+            )
         if os.path.isdir(path):
             parser.error(f"--path {path} is a folder: name a checkpoint in it, such as {path}/checkpoint_best.pt")
         if not PathManager.exists(path):
